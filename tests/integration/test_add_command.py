@@ -56,7 +56,6 @@ def configured(tmp_path: Path) -> Configured:
     return Configured(tmp_path)
 
 
-@pytest.mark.holds("setup/add", 2, 3)
 def test_the_old_server_gets_a_name_and_the_new_one_its_tables__and_each_comment_is_there(
     configured: Configured,
 ) -> None:
@@ -91,7 +90,6 @@ def test_the_old_server_gets_a_name_and_the_new_one_its_tables__and_each_comment
     assert [line for line in shown if line.startswith('servers.calendar.tools.pay = {"scope": "custom:calendar:pay"')]
 
 
-@pytest.mark.holds("setup/add", 3)
 def test_to_a_file_with_several_it_appends__and_what_was_there_stays_byte_for_byte(configured: Configured) -> None:
     assert configured.add("--name-existing", "mail").returncode == 0
     before = configured.file.read_bytes().replace(b"\n", b"\r\n") + b"\r\n# the end"
@@ -150,7 +148,6 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.holds("setup/add", 1)
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_can_not_be_done_is_told_before_anybody_is_asked__and_nothing_changes(
     case: str, configured: Configured
@@ -169,7 +166,6 @@ def test_what_can_not_be_done_is_told_before_anybody_is_asked__and_nothing_chang
     assert not (configured.folder / "servers/received").exists()
 
 
-@pytest.mark.holds("setup/add", 1)
 def test_a_broken_lock_and_what_the_environment_says_of_one_server_are_told(configured: Configured) -> None:
     before = configured.file.read_bytes()
     command = [
@@ -191,7 +187,6 @@ def test_a_broken_lock_and_what_the_environment_says_of_one_server_are_told(conf
     assert (configured.file.read_bytes(), configured.lock.read_bytes()) == (before, lock)
 
 
-@pytest.mark.holds("setup/add", 4)
 def test_links_are_followed_and_the_lock_is_that_beside_the_link(configured: Configured) -> None:
     real = configured.folder / "servers/real.toml"
     configured.file.rename(real)
@@ -202,7 +197,6 @@ def test_links_are_followed_and_the_lock_is_that_beside_the_link(configured: Con
     assert set(read_lock_file(configured.lock)) == {"mail", "calendar"}
 
 
-@pytest.mark.holds("setup/add", 4)
 def test_without_a_lock_there_still_is_none__so_that_the_old_servers_start(configured: Configured) -> None:
     configured.lock.unlink()
     done = configured.add("--name-existing", "mail")
@@ -213,7 +207,6 @@ def test_without_a_lock_there_still_is_none__so_that_the_old_servers_start(confi
 
 
 @pytest.mark.slow
-@pytest.mark.holds("setup/add", 4)
 @pytest.mark.parametrize("existing", ["mail", pytest.param("", marks=pytest.mark.long)])
 def test_killed_at_any_moment_it_leaves_a_gateway_that_starts_with_all_pinned(
     existing: str, configured: Configured

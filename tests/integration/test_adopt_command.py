@@ -48,8 +48,6 @@ def started(entry: dict[str, Any], gateway: Serving, folder: Path) -> Connected:
     return Connected(folder, re.sub(r":84\d\d/", f":{gateway.port}/", url), *options)
 
 
-@pytest.mark.holds("setup/adopt", 2)
-@pytest.mark.holds("setup/adopt", 4)
 def test_three_servers_go_on_working_behind_the_gateway__and_the_log_tells_the_hosts_apart(home: Home) -> None:
     def session(gateway: Serving) -> None:
         for host, names in ((home.cursor, ["Echo", "mail", "web"]), (home.desktop, ["Echo"])):
@@ -97,8 +95,6 @@ def test_three_servers_go_on_working_behind_the_gateway__and_the_log_tells_the_h
     assert {(each["principal_name"], each["enforced"]) for each in calls} == {("Owner", False)}
 
 
-@pytest.mark.holds("setup/adopt", 1)
-@pytest.mark.holds("setup/adopt", 3)
 def test_no_credential_is_shown_or_in_what_is_written_but_in_files_of_their_own(home: Home) -> None:
     home.cursor.write_text(theirs(f"{DEAD}?key={SECRETS[2]}-of-url"))
     shown = home.adopt("cursor", "--dry-run")
@@ -127,7 +123,6 @@ def test_no_credential_is_shown_or_in_what_is_written_but_in_files_of_their_own(
     assert checked.returncode == 0, checked.stderr
 
 
-@pytest.mark.holds("hosts/undo", 2)
 def test_the_old_file_comes_back_byte_for_byte__or_one_server_of_it(home: Home) -> None:
     old = theirs(DEAD).encode()
     home.cursor.write_bytes(old)
@@ -176,7 +171,6 @@ def test_in_every_form_a_server_goes_and_comes_back(host: str, home: Home) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.holds("hosts/edit", 4)
 @pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.long)])
 def test_killed_at_any_moment_it_leaves_a_host_that_works__and_the_next_run_finishes_it(every: int, home: Home) -> None:
     old = theirs(DEAD).encode()
@@ -402,7 +396,6 @@ ONE = '{"mcpServers": {"fs": {"command": "python3", "args": ["/x.py"]}}}\n'
 TWO = '"mcpServers": {"db": {"command": "python3", "args": ["/y.py"]},'
 
 
-@pytest.mark.holds("hosts/undo", 2)
 def test_servers_that_were_adopted_one_after_the_other_all_come_back(home: Home) -> None:
     home.cursor.write_text(ONE)
     assert home.adopt().returncode == 0

@@ -111,7 +111,6 @@ def test_help_is_as_wide_as_the_terminal(tmp_path: Path) -> None:
     assert '(a gateway with upstream.identity = "jwt" makes identity.key later). Read-only tools share the' in page
 
 
-@pytest.mark.holds("config/tokens", 1, 2, 3)
 @pytest.mark.parametrize(
     ("text", "what_word", "remedy_word"),
     [

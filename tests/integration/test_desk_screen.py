@@ -40,7 +40,6 @@ def seen_of(desk: Desk, columns: int, height: int, agent: Agent, **changes: obje
         return screen(terminal.seen, columns)
 
 
-@pytest.mark.holds("cli/actions/ask_screen", 2, 3)
 @pytest.mark.parametrize(("columns", "height"), [(80, 24), (40, 24), (132, 40), (20, 12)])
 def test_a_padded_value_makes_no_row_on_the_screen_that_reads_as_an_argument(
     desk: Desk, columns: int, height: int
@@ -53,7 +52,6 @@ def test_a_padded_value_makes_no_row_on_the_screen_that_reads_as_an_argument(
     assert any(row.startswith("  to: ") for row in seen)
 
 
-@pytest.mark.holds("cli/actions/ask_screen", 3)
 def test_what_has_scrolled_away_stands_once_more_above_the_menu(desk: Desk) -> None:
     params = {"name": "send_email", "arguments": {"to": REAL, "zz": "x" * 900}}
     last = seen_of(desk, 80, 24, Agent(), params=params)[-24:]
@@ -63,14 +61,12 @@ def test_what_has_scrolled_away_stands_once_more_above_the_menu(desk: Desk) -> N
     assert any(row.startswith("! New: ") for row in last)
 
 
-@pytest.mark.holds("cli/actions/ask_screen", 3)
 def test_of_many_values_the_screen_says_how_many_stand_further_up(desk: Desk) -> None:
     params = {"name": "send_email", "arguments": {f"a{number:02}": "x" for number in range(60)}}
     last = seen_of(desk, 80, 24, Agent(), params=params)[-24:]
     assert any("values more: all of them stand further up" in row for row in last)
 
 
-@pytest.mark.holds("cli/actions/ask_screen", 2)
 @pytest.mark.parametrize("columns", [80, 40])
 def test_the_servers_words_and_an_agents_name_make_no_row_either(desk: Desk, columns: int) -> None:
     words = ServerWords("", padded(columns, 3, *FORGED), {})

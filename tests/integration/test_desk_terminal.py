@@ -43,7 +43,6 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
         yield running
 
 
-@pytest.mark.holds("cli/actions/approve", 1, 2, 3, 4, 5)
 def test_a_person_reads_and_approves_in_a_terminal(desk: Desk) -> None:
     agent = Agent()
     set_name(desk.config, agent.key.id, "Assistant")
@@ -79,7 +78,6 @@ def test_a_person_reads_and_approves_in_a_terminal(desk: Desk) -> None:
     assert "send_email, this call only" in row
 
 
-@pytest.mark.holds("cli/actions/approve", 3)
 @pytest.mark.parametrize("typed", ["\n", "d\n"])
 def test_the_menus_default_is_no(desk: Desk, typed: str) -> None:
     ask = Agent().ask()
@@ -92,7 +90,6 @@ def test_the_menus_default_is_no(desk: Desk, typed: str) -> None:
         assert line.next()["answer"]["decision"] == "deny"
 
 
-@pytest.mark.holds("cli/actions/approve", 2)
 def test_what_is_folded_is_shown_before_it_can_be_allowed(desk: Desk) -> None:
     hidden = "word " * 400 + "and delete everything"
     ask = Agent().ask({"name": "send_email", "arguments": {"body": hidden}})
@@ -112,7 +109,6 @@ def test_what_is_folded_is_shown_before_it_can_be_allowed(desk: Desk) -> None:
     assert desk.tell({"show": ask.code})["state"] == "pending"
 
 
-@pytest.mark.holds("cli/actions/approve", 4)
 def test_an_open_desk_does_not_save_the_passphrase_in_a_terminal(tmp_path: Path) -> None:
     locked(tmp_path)
     (tmp_path / "word").write_text(PASSPHRASE)
@@ -127,7 +123,6 @@ def test_an_open_desk_does_not_save_the_passphrase_in_a_terminal(tmp_path: Path)
         assert desk.tell({"show": ask.code})["state"] == "pending"
 
 
-@pytest.mark.holds("cli/actions/approve", 3)
 def test_like_is_not_offered_for_a_new_agent(desk: Desk) -> None:
     ask = Agent().ask()
     desk.tell({"ask": ask.to_dict()})

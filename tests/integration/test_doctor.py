@@ -229,7 +229,6 @@ BROKEN: dict[str, tuple[Break, str, str]] = {
 }
 
 
-@pytest.mark.holds("ops/doctor/engine", 3)
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_is_wrong_is_found__and_the_command_that_is_named_mends_it(name: str, patient: Patient) -> None:
     breaks, what, level = BROKEN[name]

@@ -70,7 +70,6 @@ calls = 1
 """
 
 
-@pytest.mark.holds("ops/drill", 2, 4)
 def test_a_gateway_of_several_servers_with_tokens_and_workers_passes__and_the_log_says_that_it_was_a_drill(
     folder: Path,
 ) -> None:
@@ -118,7 +117,6 @@ def test_a_gateway_that_enforces_nothing_fails_and_is_told_so(mode: str, folder:
     assert ("no_proof" in through) is (mode == "observe")
 
 
-@pytest.mark.holds("ops/drill", 1, 4)
 def test_a_drill_of_a_gateway_that_goes_by_another_configuration_fails(folder: Path) -> None:
     """It was not reloaded: what the file says is not what is enforced."""
     configure(folder, ONE, mode="observe")
@@ -137,7 +135,6 @@ def test_a_drill_of_a_gateway_that_goes_by_another_configuration_fails(folder: P
     assert "not tried: anything about tokens: they are off" in told.stdout
 
 
-@pytest.mark.holds("ops/drill", 3)
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
@@ -167,7 +164,6 @@ def test_an_impostor_that_answers_everything_alike_fails(answer: dict[str, Any],
     assert f"error: {expected}" in errors
 
 
-@pytest.mark.holds("ops/drill", 2)
 def test_wrong_use_is_told_before_anything_is_called(folder: Path) -> None:
     configure(folder, ONE.replace("[upstream]", "port = 1\n[upstream]"))
     code, found, errors = drill(folder)

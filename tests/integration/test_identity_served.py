@@ -92,7 +92,6 @@ def test_a_server_tells_calls_through_the_gateway_from_all_others__whichever_wor
     assert stat.S_IMODE((tmp_path / "identity.key").stat().st_mode) == 0o600
 
 
-@pytest.mark.holds("config/identity", 5)
 def test_a_key_that_others_can_read_stops_the_start__and_a_check_makes_none(tmp_path: Path) -> None:
     file = configured(tmp_path, Tokened())
     checked = accredit("config", "check", "--config", str(file), folder=tmp_path)
@@ -105,7 +104,6 @@ def test_a_key_that_others_can_read_stops_the_start__and_a_check_makes_none(tmp_
     assert "others can read" in done.stderr
 
 
-@pytest.mark.holds("config/identity", 1, 2)
 @pytest.mark.parametrize(
     ("more", "words"),
     [
@@ -136,7 +134,6 @@ def test_what_would_leave_the_server_without_a_word_or_with_another_s_is_no_conf
     assert words in done.stderr
 
 
-@pytest.mark.holds("config/identity", 3)
 def test_without_a_file_there_is_no_place_for_a_key_that_stays(tmp_path: Path) -> None:
     env = {"ACCREDIT_UPSTREAM__URL": "http://127.0.0.1:1/mcp", "ACCREDIT_UPSTREAM__IDENTITY": "jwt"}
     done = accredit("serve", "--port", "0", folder=tmp_path, env=env)

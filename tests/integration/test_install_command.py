@@ -73,7 +73,6 @@ def test_into_a_file_of_others_goes_one_entry__and_out_of_it_again_without_a_tra
     assert (done.returncode, file.read_text()) == (0, THEIRS), done.stderr
 
 
-@pytest.mark.holds("setup/install", 3)
 def test_the_entry_has_whole_paths_and_nothing_secret(home: Home) -> None:
     own = home.folder / ".config/accredit"
     own.mkdir(parents=True)
@@ -101,7 +100,6 @@ def test_the_entry_has_whole_paths_and_nothing_secret(home: Home) -> None:
         assert (refused.returncode, "other" in home.cursor.read_text()) == (2, False), url
 
 
-@pytest.mark.holds("setup/install", 2)
 def test_without_a_terminal_nothing_is_written_that_nobody_agreed_to(home: Home) -> None:
     file = home.theirs()
     refused = home.run("install", "cursor", "--url", URL, "--name", "mail")
@@ -115,7 +113,6 @@ def test_without_a_terminal_nothing_is_written_that_nobody_agreed_to(home: Home)
     assert (refused.returncode, file.read_text()) == (2, held)
 
 
-@pytest.mark.holds("setup/install", 1)
 def test_a_server_of_that_name_that_is_somebody_else_s_is_left_alone(home: Home) -> None:
     file = home.theirs()
     for words in (
@@ -228,7 +225,6 @@ def test_claude_code_writes_its_file_itself_where_its_program_is_there(home: Hom
 
 
 @pytest.mark.slow
-@pytest.mark.holds("hosts/edit", 4)
 @pytest.mark.parametrize("before", [THEIRS, None])
 def test_killed_at_any_moment_it_leaves_the_old_file_or_the_new_one(before: str | None, home: Home) -> None:
     home.cursor.parent.mkdir()
@@ -258,7 +254,6 @@ def test_killed_at_any_moment_it_leaves_the_old_file_or_the_new_one(before: str 
     assert b'"mail"' in (found[-1] or b"")
 
 
-@pytest.mark.holds("setup/install", 2)
 def test_at_a_terminal_a_person_is_asked__and_no_is_what_a_line_s_end_means(home: Home) -> None:
     words = ("install", "cursor", "--url", URL, "--name", "mail")
     for answer, code in (("\n", 1), ("y\n", 0)):

@@ -52,7 +52,6 @@ GRANT = (
 )
 
 
-@pytest.mark.holds("terminal/passphrases", 2)
 def test_a_new_key_s_passphrase_is_typed_twice_and_does_not_show(folder: Path) -> None:
     with Terminal(*NEW, folder=folder) as terminal:
         terminal.wait_for("New passphrase for Ada's key: ")
@@ -69,7 +68,6 @@ def test_a_new_key_s_passphrase_is_typed_twice_and_does_not_show(folder: Path) -
     assert load_signing_key(folder / "owner.key", lambda _: passphrase_bytes(TYPED)).about.name == "Ada"
 
 
-@pytest.mark.holds("terminal/passphrases", 2)
 @pytest.mark.parametrize(("again", "told"), [("correct house\n", "the two passphrases differ"), ("\n", "is empty")])
 def test_of_two_that_differ_no_key_is_made(again: str, told: str, folder: Path) -> None:
     with Terminal(*NEW, folder=folder) as terminal:
@@ -120,7 +118,6 @@ def test_without_a_terminal_nobody_s_key_is_left_without_a_passphrase_but_on_the
     assert isinstance(read_key(folder / "owner.key"), PrivateKeyFile)
 
 
-@pytest.mark.holds("terminal/passphrases", 1)
 def test_a_file_s_passphrase_makes_the_key_and_signs_with_it(made: Path) -> None:
     assert isinstance(read_key(made / "owner.key"), LockedKeyFile)
     assert accredit(*GRANT, "--passphrase-file", "secret", folder=made).returncode == 0
@@ -131,7 +128,6 @@ def test_a_file_s_passphrase_makes_the_key_and_signs_with_it(made: Path) -> None
     assert (shown["private"], shown["encrypted"]) == (True, True)
 
 
-@pytest.mark.holds("terminal/passphrases", 2)
 def test_whoever_signs_in_a_terminal_is_asked__and_a_wrong_one_signs_nothing(made: Path) -> None:
     for typed, code in (("wrong", 2), (TYPED, 0)):
         with Terminal(*GRANT, folder=made) as terminal:
@@ -144,7 +140,6 @@ def test_whoever_signs_in_a_terminal_is_asked__and_a_wrong_one_signs_nothing(mad
         assert (made / "delegation.json").exists() is not bool(code)
 
 
-@pytest.mark.holds("terminal/passphrases", 3)
 @pytest.mark.parametrize(
     "command", [GRANT, ("revoke", "0" * 32, "--issuer", "owner.key", "--list", "revoked.json")], ids=["grant", "revoke"]
 )
@@ -156,7 +151,6 @@ def test_without_either_nothing_is_signed_and_the_option_is_named(command: tuple
     assert not (made / "revoked.json").exists()
 
 
-@pytest.mark.holds("terminal/passphrases", 1)
 @pytest.mark.parametrize(
     ("content", "mode", "told"),
     [(b"wrong\n", 0o600, "not the passphrase"), (b"\n", 0o600, "empty"), (b"\xff", 0o600, "UTF-8"),

@@ -47,7 +47,6 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="where programs see each other in /proc")
-@pytest.mark.holds("terminal/passphrases", 4)
 @pytest.mark.parametrize(
     ("command", "asked"),
     [
@@ -68,7 +67,6 @@ def test_no_other_program_of_the_user_reads_a_passphrase_out_of_a_command_s_memo
         assert told == ["refused", "refused"]
 
 
-@pytest.mark.holds("terminal/passphrases", 4)
 def test_no_command_takes_a_passphrase_but_where_its_memory_is_closed_first() -> None:
     reads = re.compile(r"\bgetpass\b|\bpassphrase_bytes\b|\binput\(")
     readers = {path.name: path.read_text() for path in sources() if reads.search(path.read_text())}
@@ -82,7 +80,6 @@ def test_no_command_takes_a_passphrase_but_where_its_memory_is_closed_first() ->
 
 
 @pytest.mark.parametrize("word", [" ", "   \t ", "\N{NO-BREAK SPACE}", "\N{ZERO WIDTH SPACE}"])
-@pytest.mark.holds("terminal/passphrases", 5)
 def test_blanks_alone_protect_no_new_key(tmp_path: Path, word: str) -> None:
     secret = tmp_path / "secret"
     secret.write_text(f"{word}\n")
@@ -96,7 +93,6 @@ def test_blanks_alone_protect_no_new_key(tmp_path: Path, word: str) -> None:
 @pytest.mark.parametrize(
     ("length", "warned"), [(1, True), (ADVISED_PASSPHRASE_CHARS - 1, True), (ADVISED_PASSPHRASE_CHARS, False)]
 )
-@pytest.mark.holds("terminal/passphrases", 5)
 def test_whoever_takes_a_short_passphrase_is_told_what_it_is_worth(tmp_path: Path, length: int, warned: bool) -> None:
     secret = tmp_path / "secret"
     secret.write_text(f"{'é' * length}\n", "utf-8")
@@ -107,7 +103,6 @@ def test_whoever_takes_a_short_passphrase_is_told_what_it_is_worth(tmp_path: Pat
     assert isinstance(read_key(tmp_path / "owner.key"), LockedKeyFile)
 
 
-@pytest.mark.holds("terminal/passphrases", 5)
 def test_a_key_that_was_made_under_blanks_still_signs(folder: Path) -> None:
     write_key(
         folder / "ada.key", lock_key(make_key("human", "Ada", unix_seconds()), passphrase_bytes("  ")), replace=True

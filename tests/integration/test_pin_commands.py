@@ -62,7 +62,6 @@ def test_changed_instructions_alone_are_told_and_are_no_finding(listed: Listed, 
     assert "instructions are not the pinned ones" in done.stdout
 
 
-@pytest.mark.holds("setup/pin", 1, 2)
 def test_a_pin_is_shown_and_written_only_with_a_yes(listed: Listed, tmp_path: Path) -> None:
     listed.say(POISONED)
     before = (tmp_path / "accredit.lock").read_bytes()
@@ -81,7 +80,6 @@ def test_a_pin_is_shown_and_written_only_with_a_yes(listed: Listed, tmp_path: Pa
     assert sum(old != new for old, new in zip(before.splitlines(), after.splitlines(), strict=True)) == 2
 
 
-@pytest.mark.holds("setup/pin", 3)
 def test_a_lock_that_is_broken_is_not_replaced(listed: Listed, tmp_path: Path) -> None:
     (tmp_path / "accredit.lock").write_text("<<<<<<< HEAD\n", "utf-8")
     for command in ("pin", "check"):
@@ -148,7 +146,6 @@ def test_wrap_holds_its_server_to_the_lock(mode: str, tmp_path: Path) -> None:
     assert ("list_inbox" in called) is (mode == "warn")
 
 
-@pytest.mark.holds("setup/pin", 4)
 def test_what_is_pinned_of_a_server_that_is_gone_is_told_and_taken_out(listed: Listed, tmp_path: Path) -> None:
     lock = tmp_path / "accredit.lock"
     before = lock.read_bytes()

@@ -17,7 +17,7 @@ from accredit.ops.doctor.engine import Unknown
 from accredit.ops.doctor.production.facts import HealthReport
 from accredit.ops.doctor.production.running import health_found, listens_outside, processes_found
 
-pytestmark = [pytest.mark.slow, pytest.mark.holds("ops/doctor/production/running", 1)]
+pytestmark = [pytest.mark.slow, pytest.mark.holds("ops/doctor/production/running")]
 
 CONFIGURATION = """
 [gateway]
@@ -42,7 +42,6 @@ key_file = "gateway.key"
 """
 
 
-@pytest.mark.holds("ops/doctor/production/running", 2, 3)
 def test_the_gateway_that_runs_is_asked_and_no_other(tmp_path: Path) -> None:
     write_certificate(tmp_path)
     write_key(tmp_path / "gateway.key", make_key("gateway", "mail", 1))
@@ -73,7 +72,6 @@ def test_the_gateway_that_runs_is_asked_and_no_other(tmp_path: Path) -> None:
     assert not isinstance(gone, HealthReport)
 
 
-@pytest.mark.holds("ops/doctor/production/running", 4)
 @pytest.mark.parametrize(("address", "is_outside"), [("127.0.0.2", False), ("0.0.0.0", True), ("::1", False)])
 def test_what_listens_outside_is_seen__whatever_the_configuration_says(
     address: str, is_outside: bool, tmp_path: Path

@@ -18,7 +18,6 @@ def silent() -> Iterator[str]:
         yield f"http://127.0.0.1:{server.getsockname()[1]}/mcp"
 
 
-@pytest.mark.holds("terminal/progress", 2, 3)
 def test_a_terminal_shows_what_is_waited_for__and_nothing_of_it_stays(silent: str, tmp_path: Path) -> None:
     with Terminal("check", silent, "--timeout", "4", folder=tmp_path) as terminal:
         terminal.wait_for(r"\rasking the server what it offers: [2-9] s")
@@ -37,7 +36,6 @@ def left_on_screen(text: str) -> list[str]:
     return lines
 
 
-@pytest.mark.holds("terminal/progress", 1)
 def test_a_pipe_and_json_show_nothing_of_it(silent: str, tmp_path: Path) -> None:
     done = accredit("check", silent, "--timeout", "3", folder=tmp_path)
     assert [line.partition(":")[0] for line in done.stderr.splitlines()] == ["error", "help"]
@@ -46,7 +44,6 @@ def test_a_pipe_and_json_show_nothing_of_it(silent: str, tmp_path: Path) -> None
     assert "asking" not in terminal.seen
 
 
-@pytest.mark.holds("terminal/progress", 2)
 def test_whoever_is_interrupted_is_left_with_a_clean_line(silent: str, tmp_path: Path) -> None:
     with Terminal("check", silent, folder=tmp_path) as terminal:
         terminal.wait_for("asking the server")

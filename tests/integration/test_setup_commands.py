@@ -134,7 +134,6 @@ def test_the_files_are_for_whom_they_should_be(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(FILES)
 
 
-@pytest.mark.holds("setup/init", 1)
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("link", [False, True], ids=["file", "link"])
 def test_nothing_is_ever_replaced_and_the_server_is_not_even_asked(link: bool, name: str, tmp_path: Path) -> None:
@@ -148,7 +147,6 @@ def test_nothing_is_ever_replaced_and_the_server_is_not_even_asked(link: bool, n
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-@pytest.mark.holds("setup/init", 3)
 def test_a_file_that_comes_meanwhile_is_not_replaced_and_no_key_is_left(tmp_path: Path) -> None:
     server = listing(tmp_path, tools("a"))
     words = f"echo mine > accredit.toml; exec {shlex.join(server)}"
@@ -277,7 +275,6 @@ def test_what_a_server_said_before_it_ended_is_shown__and_steers_no_terminal(tmp
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.holds("setup/init", 2)
 def test_a_command_goes_on_running_where_it_was_given__whatever_its_arguments_name(tmp_path: Path) -> None:
     server = for_clients(tmp_path, all={"tools/list": tools("a")})
     assert accredit("init", "--dir", "there", "--", *server, folder=tmp_path).returncode == 0

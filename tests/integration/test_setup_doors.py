@@ -81,7 +81,6 @@ def door() -> Generator[str]:
     server.server_close()
 
 
-@pytest.mark.holds("asking/probe", 1)
 def test_a_redirect_is_followed_at_init__the_right_url_is_written_and_the_token_by_its_name(
     door: str, tmp_path: Path
 ) -> None:
@@ -96,7 +95,6 @@ def test_a_redirect_is_followed_at_init__the_right_url_is_written_and_the_token_
     assert "DOOR_TOKEN" in accredit("check", folder=tmp_path).stderr
 
 
-@pytest.mark.holds("asking/probe", 1, 2)
 @pytest.mark.parametrize(
     ("command", "path", "words"),
     [
@@ -126,7 +124,6 @@ def test_headers_reach_the_server_that_is_asked(command: str, door: str, tmp_pat
     assert set(Door.teams) == {"mail"}
 
 
-@pytest.mark.holds("asking/probe", 2)
 def test_a_certificate_that_is_not_trusted_is_told_with_what_helps(tmp_path: Path) -> None:
     write_certificate(tmp_path)
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -165,7 +162,6 @@ def test_a_redirect_of_the_upstream_is_in_the_gateways_log_in_words(door: str, t
         wait_until(lambda: "a redirect to the same path with a slash at its end" in gateway.stderr)
 
 
-@pytest.mark.holds("asking/probe", 3)
 @pytest.mark.slow
 @pytest.mark.parametrize("beside", ["sse", "mcp"])
 def test_a_server_of_the_older_transport_is_set_up__and_the_gateway_serves_it(beside: str, tmp_path: Path) -> None:

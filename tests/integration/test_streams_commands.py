@@ -86,7 +86,6 @@ def test_a_full_disk_is_not_taken_for_success(folder: Path) -> None:
             assert "No space left" in err.splitlines()[0], words
 
 
-@pytest.mark.holds("base/standard", 5)
 def test_a_closed_stream_is_no_trace_and_nobody_s_yes(folder: Path) -> None:
     def closed(redirections: str, *words: str) -> tuple[int, str]:
         done = subprocess.run(

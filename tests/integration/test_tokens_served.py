@@ -89,7 +89,6 @@ def test_a_local_agent_gets_one_token_for_the_secret_in_the_file(tmp_path: Path)
     run(main())
 
 
-@pytest.mark.holds("config/tokens", 4)
 def test_two_workers_would_give_two_tokens(tmp_path: Path) -> None:
     assert accredit("token", "keygen", "tokens.key", folder=tmp_path).returncode == 0
     write(tmp_path, "http://127.0.0.1:1/mcp", TOKENS + BOOTSTRAP)
@@ -98,7 +97,6 @@ def test_two_workers_would_give_two_tokens(tmp_path: Path) -> None:
     assert not (tmp_path / "first.secret").exists()
 
 
-@pytest.mark.holds("config/tokens", 4)
 @pytest.mark.skipif(find_spec("asyncpg") is None, reason="asyncpg is not installed")
 def test_so_would_two_gateways_with_one_database(tmp_path: Path) -> None:
     assert accredit("token", "keygen", "tokens.key", folder=tmp_path).returncode == 0
@@ -110,7 +108,6 @@ def test_so_would_two_gateways_with_one_database(tmp_path: Path) -> None:
     assert not (tmp_path / "first.secret").exists()
 
 
-@pytest.mark.holds("config/tokens", 4)
 def test_a_key_that_the_issuer_does_not_know_stops_the_start(tmp_path: Path) -> None:
     for name in ("tokens.key", "other.key"):
         assert accredit("token", "keygen", name, folder=tmp_path).returncode == 0

@@ -44,7 +44,6 @@ secret_file = "{folder}/precious"
     return checkout
 
 
-@pytest.mark.holds("config/load", 1)
 @pytest.mark.parametrize("server", SERVERS, ids=["url", "command"])
 def test_a_configuration_that_lies_in_the_folder_overwrites_no_file_when_the_server_is_named(
     server: tuple[str, ...], tmp_path: Path
@@ -113,7 +112,6 @@ def test_python_m_accredit_imports_no_module_of_the_folder(name: str, tmp_path: 
         assert not os.path.lexists(tmp_path / "trapped")
 
 
-@pytest.mark.holds("base/files", 1)
 @pytest.mark.parametrize("what", ["pipe", "folder", "large"])
 def test_a_configuration_that_is_no_file_or_has_no_end_keeps_no_command_waiting(what: str, tmp_path: Path) -> None:
     file = tmp_path / "accredit.toml"

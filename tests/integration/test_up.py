@@ -22,6 +22,7 @@ from tests.world.warm import Warm
 from accredit.keys import LockedKeyFile, make_key, read_key, write_key
 
 pytestmark = [
+    pytest.mark.holds("setup/own_grant"),
     pytest.mark.holds("setup/up"),
     pytest.mark.holds("setup/up_run"),
     pytest.mark.holds("cli/commands/up"),
@@ -41,8 +42,6 @@ def person(tmp_path: Path, free_port: Callable[[], int]) -> Newcomer:
 
 
 @pytest.mark.slow
-@pytest.mark.holds("setup/up", 4, 5, 8)
-@pytest.mark.holds("setup/own_grant", 1)
 def test_from_an_empty_home_to_the_first_protected_call__in_one_command_and_two_passphrases(
     server: str, person: Newcomer
 ) -> None:
@@ -97,7 +96,6 @@ def test_a_server_that_is_a_command_is_protected_as_well__and_told_as_json(perso
 
 
 @pytest.mark.slow
-@pytest.mark.holds("setup/up_run", 1, 2, 3, 4)
 def test_one_that_dies_ends_the_other_with_a_word__and_none_outlives_it(server: str, person: Newcomer) -> None:
     for word, other in (("serve", "desk"), ("desk", "serve")):
         with person.up(server) as up:
@@ -122,8 +120,6 @@ def test_one_that_dies_ends_the_other_with_a_word__and_none_outlives_it(server: 
 
 
 @pytest.mark.slow
-@pytest.mark.holds("setup/up", 8)
-@pytest.mark.holds("setup/up_run", 3)
 def test_where_only_one_of_the_two_runs_the_other_is_started(server: str, person: Newcomer) -> None:
     with person.up(server) as up:
         up.stop()
@@ -153,7 +149,6 @@ def dying_up(person: Newcomer, server: str, folder: Path, number: int) -> Up:
 
 
 @pytest.mark.slow
-@pytest.mark.holds("setup/up", 3)
 def test_killed_before_each_of_its_changes__the_next_run_completes_what_there_is(
     server: str, person: Newcomer, tmp_path: Path
 ) -> None:
@@ -172,7 +167,6 @@ def test_killed_before_each_of_its_changes__the_next_run_completes_what_there_is
 
 
 @pytest.mark.slow
-@pytest.mark.holds("setup/up", 2)
 def test_of_two_at_once_one_does_it__and_the_other_finds_it_done(server: str, person: Newcomer) -> None:
     both = [person.up(server), person.up(server)]
     wait_until(lambda: any(each.process.poll() is not None for each in both))
@@ -185,7 +179,6 @@ def test_of_two_at_once_one_does_it__and_the_other_finds_it_done(server: str, pe
         assert first.stop() == 0
 
 
-@pytest.mark.holds("setup/up", 1, 3)
 def test_what_answers_like_a_gateway_on_the_port_is_not_taken_for_one__and_nothing_is_written(
     server: str, person: Newcomer
 ) -> None:
@@ -196,7 +189,6 @@ def test_what_answers_like_a_gateway_on_the_port_is_not_taken_for_one__and_nothi
     assert person.files() == {}
 
 
-@pytest.mark.holds("setup/up", 3)
 def test_a_server_that_is_not_there_leaves_nothing_behind(person: Newcomer) -> None:
     for server in (["http://127.0.0.1:9/mcp"], ["--", sys.executable, "-c", "pass"]):
         refused = person.run(*person.words(*server))
@@ -223,7 +215,6 @@ def test_a_wrong_passphrase_signs_nothing__and_the_right_one_goes_on_from_there(
 
 
 @pytest.mark.slow
-@pytest.mark.holds("setup/own_grant", 1)
 def test_where_the_gateway_only_observes_the_agent_is_told_apart__and_is_granted_nothing(
     server: str, person: Newcomer
 ) -> None:
@@ -242,7 +233,6 @@ def test_where_the_gateway_only_observes_the_agent_is_told_apart__and_is_granted
 
 
 @pytest.mark.slow
-@pytest.mark.holds("setup/up", 6)
 def test_what_no_gateway_would_take_is_told_before_anything_is_started_or_offered(
     server: str, person: Newcomer
 ) -> None:
@@ -278,7 +268,6 @@ def test_a_dry_run_says_each_step_and_does_none(server: str, person: Newcomer) -
 
 
 @pytest.mark.slow
-@pytest.mark.holds("setup/own_grant", 2)
 def test_a_delegation_that_counts_no_more_is_told_with_the_command_that_signs_another(
     server: str, person: Newcomer
 ) -> None:
@@ -306,7 +295,6 @@ def test_a_delegation_that_counts_no_more_is_told_with_the_command_that_signs_an
 
 
 @pytest.mark.slow
-@pytest.mark.holds("setup/up", 7)
 @pytest.mark.holds("setup/up_hosts")
 def test_a_host_that_is_found_is_offered__and_its_file_changes_only_with_a_yes(server: str, person: Newcomer) -> None:
     file = person.home / ".cursor" / "mcp.json"

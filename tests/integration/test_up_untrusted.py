@@ -36,7 +36,6 @@ def trap(person: Newcomer, server: str) -> Path:
     return file
 
 
-@pytest.mark.holds("setup/up_place", 1, 3)
 def test_a_configuration_that_lies_there_is_not_gone_by__until_it_is_named(server: str, person: Newcomer) -> None:
     trap(person, server)
     before = person.files()
@@ -53,7 +52,6 @@ def test_a_configuration_that_lies_there_is_not_gone_by__until_it_is_named(serve
 
 
 @pytest.mark.slow
-@pytest.mark.holds("setup/up_place", 3)
 def test_what_init_has_written_is_gone_by__as_nobody_has_changed_it(server: str, person: Newcomer) -> None:
     assert person.run("init", server).returncode == 0
     env = {"ACCREDIT_GATEWAY__PORT": str(person.port)}
@@ -63,7 +61,6 @@ def test_what_init_has_written_is_gone_by__as_nobody_has_changed_it(server: str,
         assert up.stop() == 0
 
 
-@pytest.mark.holds("setup/up_place", 2)
 @pytest.mark.parametrize("mode", [0o770, 0o707, 0o1777], ids=["group", "all", "as /tmp"])
 def test_a_folder_into_which_others_may_write_is_no_place_for_it(server: str, person: Newcomer, mode: int) -> None:
     if mode == 0o770:
@@ -74,7 +71,6 @@ def test_a_folder_into_which_others_may_write_is_no_place_for_it(server: str, pe
     assert person.files() == {}
 
 
-@pytest.mark.holds("setup/up_place", 2)
 def test_a_configuration_that_others_may_change_is_refused__also_when_it_is_named(
     server: str, person: Newcomer
 ) -> None:
@@ -89,7 +85,6 @@ def test_a_configuration_that_others_may_change_is_refused__also_when_it_is_name
     assert person.run("up", "--config", "nothing.toml").returncode == 2
 
 
-@pytest.mark.holds("setup/up_place", 4)
 def test_a_configuration_of_another_server_protects_this_one_not(server: str, person: Newcomer) -> None:
     assert person.run("init", server).returncode == 0
     text = (person.work / "accredit.toml").read_text()
@@ -101,7 +96,6 @@ def test_a_configuration_of_another_server_protects_this_one_not(server: str, pe
         assert "the configuration of another server" in terminal.unfolded()
 
 
-@pytest.mark.holds("setup/up", 3)
 @pytest.mark.parametrize("name", ["gateway.key", "gateway.key.pub", "accredit.lock", "owner.key.pub"])
 def test_a_key_or_a_lock_that_lies_there_is_not_taken_for_one_s_own(server: str, person: Newcomer, name: str) -> None:
     kind = "human" if name.startswith("owner") else "gateway"
@@ -118,7 +112,6 @@ def test_a_key_or_a_lock_that_lies_there_is_not_taken_for_one_s_own(server: str,
     assert not (person.own / "delegation.json").exists()
 
 
-@pytest.mark.holds("setup/up", 4)
 def test_a_root_s_file_is_made_only_beside_the_configuration(server: str, person: Newcomer) -> None:
     elsewhere = person.home / "startup"
     (person.work / "accredit.toml").write_text(

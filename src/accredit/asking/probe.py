@@ -1,12 +1,12 @@
 """Probes a URL before its server is asked: whether it is the right one, and which HTTP transport it speaks.
 
-1. A redirect within the same origin gives the right URL; any other is reported, and not followed.
-2. Servers that require authorization (401, 403) or have an untrusted certificate are reported as such.
-3. A URL that ends in `/sse`, and a server that accepts no POST, are tried for HTTP+SSE (2024-11-05), at the URL and
-   beside it.
+- A redirect within the same origin gives the right URL; any other is reported, and not followed.
+- Servers that require authorization (401, 403) or have an untrusted certificate are reported as such.
+- A URL that ends in `/sse`, and a server that accepts no POST, are tried for HTTP+SSE (2024-11-05), at the URL and
+  beside it.
 
-Sends one request without effect, `ping` without a session, and `GET` where rule 3 applies. Network I/O. Every failure
-is a `ConfigurationError`, and quotes no query, which may hold a key.
+Sends one request without effect, `ping` without a session, and `GET` where that may be HTTP+SSE. Network I/O. Every
+failure is a `ConfigurationError`, and quotes no query, which may hold a key.
 """
 
 import asyncio
@@ -110,7 +110,7 @@ def without_query(url: str) -> str:
 
 
 def _next(url: str, target: str, place: str, *, follow: bool) -> str:
-    """Return a redirect's target if rule 1 allows it."""
+    """Return a redirect's target if it has the same origin."""
     if not same_origin(url, target):
         raise ConfigurationError(
             f"{without_query(url)} redirects to another server, {without_query(target)}, and that is not followed",
@@ -146,7 +146,7 @@ async def _look(upstream: HttpUpstream, seconds: float) -> ServerEndpoint | str:
 
 
 async def _stream_of(upstream: HttpUpstream, client: UpstreamClient) -> ServerEndpoint:
-    """Look for the stream of a server that accepts no POST, where a gateway would (rule 3)."""
+    """Look for the stream of a server that accepts no POST, where a gateway would."""
     beside = urljoin(upstream.url, "sse")
     for url in (upstream.url, beside):
         answer = await client.send("GET", _GET, target=_path_of(url))
@@ -190,7 +190,7 @@ def _leads(url: str, answer: Answer) -> str:
 
 
 def _check_admitted(answer: Answer) -> None:
-    """Raise a helpful error if the server requires authorization (rule 2)."""
+    """Raise a helpful error if the server requires authorization."""
     if answer.status == 401:
         raise ConfigurationError(
             "the server wants authorization (HTTP 401)",

@@ -1,10 +1,10 @@
 """Opens files that somebody else may have placed, and makes private folders. I/O: both.
 
-1. Only regular files are opened, so that no pipe blocks and no device is read without end.
-2. A path such as `/dev/fd/63`, a descriptor inherited at the start, may be a pipe: shells use it for `<(COMMAND)`. The
-   standard streams are excluded: `base.standard` reads them, as `-`.
-3. Nobody else may write to a folder made here, or to parents made with it, whatever the umask is.
-   `Path.mkdir(mode=..., parents=True)` would leave the parents' mode to the umask.
+- Only regular files are opened, so that no pipe blocks and no device is read without end.
+- A path such as `/dev/fd/63`, a descriptor inherited at the start, may be a pipe: shells use it for `<(COMMAND)`. The
+  standard streams are excluded: `base.standard` reads them, as `-`.
+- Nobody else may write to a folder made here, or to parents made with it, whatever the umask is.
+  `Path.mkdir(mode=..., parents=True)` would leave the parents' mode to the umask.
 
 Not checked: how much there is to read. The reader sets a bound.
 """
@@ -27,7 +27,7 @@ _GIVEN_DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(?:[3-9]|[1-9][0-9]+)")
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Open a file for reading (rules 1 and 2). Raises `OSError`, also if it is no regular file."""
+    """Open a file for reading. Raises `OSError`, also if it is no regular file."""
     _check_name(path)
     # Non-blocking: opening a pipe in the file's place would wait for a writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -54,7 +54,7 @@ def beside(path: Path, name: str) -> Path:
 
 
 def make_folder(folder: Path, mode: int = PRIVATE_FOLDER) -> None:
-    """Make a folder and its missing parents (rule 3); an existing one is left as it is. Raises `ConfigurationError`."""
+    """Make a folder and its missing parents; an existing one is left as it is. Raises `ConfigurationError`."""
     try:
         _check_name(folder)
         missing = [folder]

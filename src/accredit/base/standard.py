@@ -1,12 +1,12 @@
 """`-` for a file on a command line: stdin when reading, stdout when writing. I/O: stdin.
 
-1. A command line declares `-` by `standard_input`; otherwise a file of this name is an ordinary file. So servers and
-   libraries never read stdin by accident.
-2. Only one option can use stdin: a second one would find nothing left.
-3. Reading is bounded as for files. What was read is kept for later reads of the same file.
-4. Secrets are not read from a terminal, which would echo them.
-5. Closed standard streams are replaced by the null device, so that no file or socket of ours gets their numbers, to
-   which child processes print. `-` for a closed stream is still an error.
+- A command line declares `-` by `standard_input`; otherwise a file of this name is an ordinary file. So servers and
+  libraries never read stdin by accident.
+- Only one option can use stdin: a second one would find nothing left.
+- Reading is bounded as for files. What was read is kept for later reads of the same file.
+- Secrets are not read from a terminal, which would echo them.
+- Closed standard streams are replaced by the null device, so that no file or socket of ours gets their numbers, to
+  which child processes print. `-` for a closed stream is still an error.
 """
 
 import os
@@ -63,7 +63,7 @@ _named: ContextVar[StandardInput | None] = ContextVar("accredit_standard_input",
 
 @contextmanager
 def standard_input(option: str, *, secret: bool = False) -> Generator[StandardInput]:
-    """Let `STDIN` mean stdin within this, for one option. Raises `ConfigurationError` (rules 2 and 4)."""
+    """Let `STDIN` mean stdin within this, for one option. Raises `ConfigurationError`."""
     other = _named.get()
     if other is not None:
         raise ConfigurationError(
@@ -82,12 +82,12 @@ def standard_input(option: str, *, secret: bool = False) -> Generator[StandardIn
 
 
 def standing_for(path: Path) -> StandardInput | None:
-    """Return stdin if the path stands for it here (rule 1)."""
+    """Return stdin if the path stands for it here."""
     return _named.get() if path == STDIN else None
 
 
 def open_closed_streams() -> None:
-    """Replace closed standard streams, before anything else is opened (rule 5)."""
+    """Replace closed standard streams, before anything else is opened."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
@@ -98,6 +98,6 @@ def open_closed_streams() -> None:
 
 
 def _stream() -> BinaryIO:
-    if cast("object", sys.stdin) is None or getattr(sys.stdin, "name", "") == os.devnull:  # rule 5
+    if cast("object", sys.stdin) is None or getattr(sys.stdin, "name", "") == os.devnull:
         raise ConfigurationError("stdin is closed", "name a file, or send it there")
     return cast("BinaryIO", sys.stdin.buffer)

@@ -1,10 +1,10 @@
 """Folds text into rows of a terminal. If the terminal wrapped a long text, the text could choose how rows begin, and
 imitate our own rows. No I/O but a look at a terminal's size.
 
-1. A text is folded to the width. Each row but the first begins with the first one's margin and `  | `.
-2. A character that is not ASCII counts as two columns, the most that any terminal uses; so no terminal wraps a row
-   again, whatever its width tables.
-3. Where different texts must have different rows, a row that continues ends with brackets that no shown text contains.
+- A text is folded to the width. Each row but the first begins with the first one's margin and `  | `.
+- A character that is not ASCII counts as two columns, the most that any terminal uses; so no terminal wraps a row
+  again, whatever its width tables.
+- Where different texts must have different rows, a row that continues ends with brackets that no shown text contains.
 """
 
 import os
@@ -33,7 +33,7 @@ _CODE_COLUMNS = 12
 
 
 def columns(text: str) -> int:
-    """Return how many columns a text takes at most (rule 2)."""
+    """Return how many columns a text takes at most."""
     return sum(1 if " " <= char <= "~" else 2 for char in text)
 
 
@@ -62,7 +62,7 @@ def width_of(stream: IO[Any] | None) -> int | None:
 
 
 def rows(text: str, width: int | None, goes_on: str = "") -> list[str]:
-    """Fold a line of text to a width (rule 1); None leaves it unfolded."""
+    """Fold a line of text to a width; None leaves it unfolded."""
     if width is None:
         return [text]
     margin = min(len(text) - len(text.lstrip(" ")), width // 4)

@@ -1,9 +1,9 @@
 """Parses TOML that somebody else may have written. No I/O.
 
-1. There is one kind of error: for invalid TOML or UTF-8, for too deep nesting, and for numbers with more digits than
-   Python reads.
-2. The parts of a dotted name are counted before parsing: Python's parser takes quadratic time, and hung on a name of
-   400 KB.
+- There is one kind of error: for invalid TOML or UTF-8, for too deep nesting, and for numbers with more digits than
+  Python reads.
+- The parts of a dotted name are counted before parsing: Python's parser takes quadratic time, and hung on a name of
+  400 KB.
 """
 
 import re

@@ -4,9 +4,9 @@ What follows `--` belongs to another program, and is split off before options ar
 Then the command begins with the first word that is neither an option nor an option's value, and the rest belongs to
 it, as with `env` or `nice`; but:
 
-1. where a URL is also accepted, a single word is a URL, and so is one that contains `://`;
-2. a later word that is also one of our options is refused, as ambiguous: a `--config` that went to the wrong program
-   would leave a gateway that checks nothing.
+- where a URL is also accepted, a single word is a URL, and so is one that contains `://`;
+- a later word that is also one of our options is refused, as ambiguous: a `--config` that went to the wrong program
+  would leave a gateway that checks nothing.
 """
 
 from collections.abc import Sequence
@@ -62,13 +62,13 @@ class ProgramCommand(Command):
         return None
 
     def _is_command(self, ctx: click.Context, words: list[str]) -> bool:
-        """Return whether words are a command; the first is not an option (rule 1)."""
+        """Return whether words are a command; the first is not an option."""
         if all(param.param_type_name == "option" for param in self.get_params(ctx)):
             return True
         return "://" not in words[0] and self._first_word(ctx, words[1:]) is not None
 
     def _check_unambiguous(self, ctx: click.Context, args: list[str], begins: int) -> None:
-        """Check that no later word is one of our options (rule 2). Raises `ConfigurationError`."""
+        """Check that no later word is one of our options. Raises `ConfigurationError`."""
         own = self._options(ctx)
         for word in args[begins + 1 :]:
             name = word.partition("=")[0]

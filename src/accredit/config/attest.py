@@ -2,13 +2,13 @@
 
 In this order; each failure is a `ConfigurationError` that names its key:
 
-1. where calls are recorded, there is a gateway's private key (rule 5 says where); where they are not, a key that
-   `attest.key_file` names must still not be open to others;
-2. where `attest.signer` is set, the signer of records and its public key, with an id of its own;
-3. `attest.public_key_files` are public keys of gateways;
-4. the store is a file or a database: a log in memory would have nothing to show later;
-5. the gateway's id: `[gateway] id`, else that of its key, which is `attest.key_file` or `gateway.key` beside the
-   configuration file.
+- where calls are recorded, there is a gateway's private key (see below); where they are not, a key that
+  `attest.key_file` names must still not be open to others;
+- where `attest.signer` is set, the signer of records and its public key, with an id of its own;
+- `attest.public_key_files` are public keys of gateways;
+- the store is a file or a database: a log in memory would have nothing to show later;
+- the gateway's id: `[gateway] id`, else that of its key, which is `attest.key_file` or `gateway.key` beside the
+  configuration file.
 
 Without a configuration file there is no key beside it: a key that happens to lie in the current folder is not used.
 """
@@ -54,7 +54,7 @@ def build_records(loaded: Loaded) -> RecordSettings | None:
 
 
 def build_log_signer(loaded: Loaded) -> LogSigner:
-    """Return the log's signer, which may be inherited by a fork (rules 1 and 2). Raises `ConfigurationError`."""
+    """Return the log's signer, which may be inherited by a fork. Raises `ConfigurationError`."""
     signer, records = load_log_signer(_log_key_file(loaded)), _record_signer(loaded)
     if records is not None and records.id == signer.id:
         raise ConfigurationError(
@@ -64,7 +64,7 @@ def build_log_signer(loaded: Loaded) -> LogSigner:
 
 
 def trusted_log_keys(loaded: Loaded) -> tuple[LogKey, ...]:
-    """Return other keys that sign the same log (rule 3). Raises `ConfigurationError`."""
+    """Return other keys that sign the same log. Raises `ConfigurationError`."""
     keys: list[LogKey] = []
     folder = folder_of(loaded, ("attest", "public_key_files"))
     for name in loaded.config.attest.public_key_files:
@@ -140,7 +140,7 @@ def verifier_id(loaded: Loaded) -> str:
 
 
 def gateway_id(loaded: Loaded) -> str:
-    """Return the gateway's id (rule 5). Raises `ConfigurationError`."""
+    """Return the gateway's id. Raises `ConfigurationError`."""
     if loaded.config.gateway.id is not None:
         return loaded.config.gateway.id
     path = own_key_file(loaded)

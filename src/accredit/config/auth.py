@@ -3,10 +3,10 @@ nothing.
 
 In this order; each failure is a `ConfigurationError`, which quotes nothing of a secret:
 
-1. no `Authorization` is configured beside it: the server would get one of the two;
-2. tokens that are exchanged are the callers': each has to come with one. It is said for whom the new one is, or it
-   might be as good here as the old one;
-3. the secret is where it is said to be (`sources`).
+- no `Authorization` is configured beside it: the server would get one of the two;
+- tokens that are exchanged are the callers': each has to come with one. It is said for whom the new one is, or it
+  might be as good here as the old one;
+- the secret is where it is said to be (`sources`).
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ def build_auth(loaded: Loaded, environ: Mapping[str, str]) -> AccessGrant | None
 
 
 def _check_exchange(loaded: Loaded, named: str, *, for_somebody: bool) -> None:
-    """Check that all calls have a token to exchange (rule 2)."""
+    """Check that all calls have a token to exchange."""
     if loaded.config.tokens.mode != "required":
         raise ConfigurationError(
             f'{named}.type is "token_exchange" and tokens.mode is "{loaded.config.tokens.mode}": a caller may come'

@@ -3,13 +3,13 @@
 It is the SHA-256 of the RFC 8785 form of `{"SECTION": {"KEY": value}}`: the effective values, as `accredit config show`
 prints them, whatever their origin, without `gateway.host` and `gateway.port`. In them:
 
-1. a file of public keys is represented by its content, `{"sha256": hex}`, or `null` if it can't be read;
-2. a secret is represented by the name that it comes from (a file, an environment variable); one that is, or may be (the
-   query of a URL), written into the configuration itself is masked;
-3. a file in the configuration's own folder is represented by its relative name, so that a copy elsewhere has the same
-   digest;
-4. `servers` and `quotas` are left out where there are none, as they were before there could be any; so are `admin` and
-   `telemetry`, which decide nothing.
+- a file of public keys is represented by its content, `{"sha256": hex}`, or `null` if it can't be read;
+- a secret is represented by the name that it comes from (a file, an environment variable); one that is, or may be (the
+  query of a URL), written into the configuration itself is masked;
+- a file in the configuration's own folder is represented by its relative name, so that a copy elsewhere has the same
+  digest;
+- `servers` and `quotas` are left out where there are none, as they were before there could be any; so are `admin` and
+  `telemetry`, which decide nothing.
 
 It is not the `policy_digest` of session tokens, which covers the file's bytes.
 """
@@ -46,7 +46,7 @@ def policy_digest(loaded: Loaded) -> str:
         tree[section][key] = value
     later = [section for section in ("servers", "quotas") if not tree[section]]
     for section in ("admin", "telemetry", *later):
-        del tree[section]  # rule 4
+        del tree[section]
     try:
         return sha256_hex(canonical(json.dumps(tree).encode()))
     except AttestationError:
@@ -66,7 +66,7 @@ def _values(loaded: Loaded) -> Iterator[tuple[str, str, object]]:
 
 
 def _with_contents(value: object, members: tuple[str, ...], folder: Path) -> object:
-    """Replace file names by their content's form, in a value, a table's `members`, or a list (rule 1)."""
+    """Replace file names by their content's form, in a value, a table's `members`, or a list."""
     if isinstance(value, list):
         return [_with_contents(each, members, folder) for each in cast("list[object]", value)]
     if isinstance(value, dict):
@@ -83,7 +83,7 @@ def _content(path: Path) -> dict[str, str] | None:
 
 
 def _make_relative(value: object, loaded: Loaded) -> object:
-    """Return a path relative to the configuration's folder, also a server's (rule 3)."""
+    """Return a path relative to the configuration's folder, also a server's."""
     if isinstance(value, dict):
         server = cast("dict[str, object]", value)
         return server | {"cwd": _make_relative(server["cwd"], loaded)}

@@ -1,9 +1,9 @@
 """The evaluators of constraints that `[proofs] evaluators` names. Loads code of other packages, at the start.
 
-1. Each name is that of exactly one entry point of the group `accredit.constraints`, and the type of constraints that it
-   evaluates.
-2. The entry point can be loaded, and called.
-3. Its type is not evaluated already: it is neither a kind of the protocol's nor our own.
+- Each name is that of exactly one entry point of the group `accredit.constraints`, and the type of constraints that it
+  evaluates.
+- The entry point can be loaded, and called.
+- Its type is not evaluated already: it is neither a kind of the protocol's nor our own.
 
 Installed evaluators that are not named are not loaded.
 """

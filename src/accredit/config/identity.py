@@ -2,12 +2,12 @@
 
 In this order; each failure is a `ConfigurationError` that names its key:
 
-1. `identity_header` is set only with "jwt", and names no header that something else sets;
-2. the server is behind a URL: a command reads no headers;
-3. there is a configuration file, with `identity.key` beside it: a key that lives only as long as the process would
-   change with every start;
-4. the gateway has an id, which the tokens name;
-5. the key is P-256 in PEM, for its owner alone. If there is none yet, a gateway that starts makes it.
+- `identity_header` is set only with "jwt", and names no header that something else sets;
+- the server is behind a URL: a command reads no headers;
+- there is a configuration file, with `identity.key` beside it: a key that lives only as long as the process would
+  change with every start;
+- the gateway has an id, which the tokens name;
+- the key is P-256 in PEM, for its owner alone. If there is none yet, a gateway that starts makes it.
 """
 
 from pathlib import Path

@@ -2,12 +2,12 @@
 
 In this order, each overriding the ones before:
 
-1. the file: `--config`, else `$ACCREDIT_CONFIG`, else `./accredit.toml` if it exists. The last is not looked for if the
-   command line names a server: the current folder may be one that somebody else has filled. The file is validated by
-   itself and strictly: a broken file stops the start, even if something else overrides the broken part;
-2. the environment, `ACCREDIT_<SECTION>__<KEY>`: text, or JSON where a key holds several values;
-3. the command line. A URL or a command given there replaces the whole of `[upstream]`: headers with a secret that are
-   meant for one server must not reach another. It replaces `[servers]` as well.
+- the file: `--config`, else `$ACCREDIT_CONFIG`, else `./accredit.toml` if it exists. The last is not looked for if the
+  command line names a server: the current folder may be one that somebody else has filled. The file is validated by
+  itself and strictly: a broken file stops the start, even if something else overrides the broken part;
+- the environment, `ACCREDIT_<SECTION>__<KEY>`: text, or JSON where a key holds several values;
+- the command line. A URL or a command given there replaces the whole of `[upstream]`: headers with a secret that are
+  meant for one server must not reach another. It replaces `[servers]` as well.
 
 `[servers]` has each server's own keys, so `[upstream]` and the catalog's sections are not beside it.
 """

@@ -1,11 +1,11 @@
 """From `[pins]` and `accredit.lock` to what the gateway holds its server to. Reads the lock, once for all
 servers (`keys.reading`).
 
-1. The lock is beside the configuration. Where no file is the configuration, none is looked for: the current folder may
-   be one that somebody else has filled.
-2. Without a word in `pins.mode`, definitions are enforced where there is a lock. Where a mode asks for one, the lock
-   has to be there, and to name the server: what is not pinned would else pass unseen.
-3. It is good as a whole (`pins.lock`), or nothing starts.
+- The lock is beside the configuration. Where no file is the configuration, none is looked for: the current folder may
+  be one that somebody else has filled.
+- Without a word in `pins.mode`, definitions are enforced where there is a lock. Where a mode asks for one, the lock
+  has to be there, and to name the server: what is not pinned would else pass unseen.
+- It is good as a whole (`pins.lock`), or nothing starts.
 """
 
 from pathlib import Path

@@ -2,13 +2,13 @@
 
 In this order; each failure is a `ConfigurationError` that names its key:
 
-1. the catalog, which counts with proofs off, too: lists then say which scopes there are;
-2. no roots without a mode: nobody should take the gateway for one that requires proofs. Where they are judged (required
-   or observed), the time zone data, which constraints need;
-3. the roots: at least one where proofs are required, each a human's public key, none twice;
-4. the gateway's id: `[gateway] id`, else that of its key (`attest`);
-5. the evaluators of constraints, where proofs count (`evaluators`);
-6. a store that all workers share, if there is more than one.
+- the catalog, which counts with proofs off, too: lists then say which scopes there are;
+- no roots without a mode: nobody should take the gateway for one that requires proofs. Where they are judged (required
+  or observed), the time zone data, which constraints need;
+- the roots: at least one where proofs are required, each a human's public key, none twice;
+- the gateway's id: `[gateway] id`, else that of its key (`attest`);
+- the evaluators of constraints, where proofs count (`evaluators`);
+- a store that all workers share, if there is more than one.
 
 Not checked: whether a tool of that name exists (`accredit check`), and whether anybody can grant a scope.
 """

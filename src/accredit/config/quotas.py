@@ -1,10 +1,10 @@
 """From `[[quotas]]` to what decisions count. No I/O.
 
-1. A quota says `calls`, or `sum` and `limit`.
-2. What it counts by has to be known of calls: with proofs off nobody's principal and agent are, without tokens nobody's
-   subject.
-3. A tool that is named, and is in the catalog, says where the fact is that is summed.
-4. Workers have to share what is counted: with more than one the store is no memory.
+- A quota says `calls`, or `sum` and `limit`.
+- What it counts by has to be known of calls: with proofs off nobody's principal and agent are, without tokens nobody's
+  subject.
+- A tool that is named, and is in the catalog, says where the fact is that is summed.
+- Workers have to share what is counted: with more than one the store is no memory.
 """
 
 from decimal import Decimal

@@ -1,11 +1,11 @@
 """The text of a file with `[upstream]`, as one with `[servers.NAME]`. No I/O.
 
-1. Only names change: `[upstream...]` is `[servers.NAME...]`, and `[tools...]`, `[resources...]` and `[prompts...]` are
-   `[servers.NAME.tools...]` and so on, where they stand. `gateway.upstream_timeout_seconds`, which is the timeout of
-   all servers where several are, becomes `timeout_seconds` of this one. Comments, order and line ends stay.
-2. Two parsers agree on what the text means, before and after: the one that keeps comments (tomlkit) and the one that
-   the gateway reads with. The new text means what the old one did under the new names, and nothing else: tables in a
-   form that can't be renamed so (as keys with dots beside headers) are not touched, and their owner is told.
+- Only names change: `[upstream...]` is `[servers.NAME...]`, and `[tools...]`, `[resources...]` and `[prompts...]` are
+  `[servers.NAME.tools...]` and so on, where they stand. `gateway.upstream_timeout_seconds`, which is the timeout of
+  all servers where several are, becomes `timeout_seconds` of this one. Comments, order and line ends stay.
+- Two parsers agree on what the text means, before and after: the one that keeps comments (tomlkit) and the one that
+  the gateway reads with. The new text means what the old one did under the new names, and nothing else: tables in a
+  form that can't be renamed so (as keys with dots beside headers) are not touched, and their owner is told.
 """
 
 import re

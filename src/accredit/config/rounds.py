@@ -1,10 +1,10 @@
 """From `[rounds]` and `[cluster]` to the keys that seal `requestState` and sessions' ids. Reads the file of keys, once,
 at the start.
 
-1. Nobody but the file's owner has any permission on it.
-2. It holds valid keys (`accredit.rounds.sealing.parse_keys`).
-3. `cluster.keys_file` and `rounds.keys_file`, its old name, are not both set. With a store for many machines one of
-   them is: another gateway could not go on with what this one began.
+- Nobody but the file's owner has any permission on it.
+- It holds valid keys (`accredit.rounds.sealing.parse_keys`).
+- `cluster.keys_file` and `rounds.keys_file`, its old name, are not both set. With a store for many machines one of
+  them is: another gateway could not go on with what this one began.
 
 Without a file, a key is made that lives as long as this process and its forks.
 """

@@ -3,8 +3,8 @@
 What is each server's own takes the place of `[upstream]`, `[tools]`, `[resources]` and `[prompts]`; its endpoint is at
 `<gateway.path>/NAME`. So whatever builds from a configuration of one server builds from a view.
 
-1. What forwards paths to the one server behind the gateway (`gateway.passthrough`) is not beside several.
-2. No endpoint is a path that the gateway itself answers.
+- What forwards paths to the one server behind the gateway (`gateway.passthrough`) is not beside several.
+- No endpoint is a path that the gateway itself answers.
 """
 
 from collections.abc import Iterator

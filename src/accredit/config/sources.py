@@ -2,10 +2,10 @@
 
 In this order; each failure is a `ConfigurationError`, which quotes nothing of a value:
 
-1. the variable is set; the file is there, no longer than `limits` says, and its owner's alone;
-2. it is UTF-8. Of a secret and of a header no line end at a file's end counts; of a variable for a command one does
-   not: others are its value's;
-3. it can be sent: a header's value is one line of ASCII, a variable's holds no NUL.
+- the variable is set; the file is there, no longer than `limits` says, and its owner's alone;
+- it is UTF-8. Of a secret and of a header no line end at a file's end counts; of a variable for a command one does
+  not: others are its value's;
+- it can be sent: a header's value is one line of ASCII, a variable's holds no NUL.
 """
 
 import shlex
@@ -53,7 +53,7 @@ class Source(NamedTuple):
         return text
 
     def _text(self, source: SecretFrom, key: str, max_bytes: int) -> str:
-        """Read a value and check it (rules 1 and 2)."""
+        """Read a value and check it."""
         if source.env:
             text = self.environ.get(source.env)
             if text is None:

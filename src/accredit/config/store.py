@@ -2,10 +2,10 @@
 
 In this order; each failure is a `ConfigurationError`, which quotes nothing of a database's URL:
 
-1. the URL names a store of a kind that is known and installed; a file's folder is there;
-2. with a PostgreSQL database it is said whether what is committed has to be on another machine: nobody should find out
-   in a failover what they did not decide. Without one, nothing is said that only a database has;
-3. nobody but its owner may read a file with a password.
+- the URL names a store of a kind that is known and installed; a file's folder is there;
+- with a PostgreSQL database it is said whether what is committed has to be on another machine: nobody should find out
+  in a failover what they did not decide. Without one, nothing is said that only a database has;
+- nobody but its owner may read a file with a password.
 """
 
 from msgspec.structs import replace

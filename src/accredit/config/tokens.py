@@ -2,11 +2,11 @@
 
 In this order; each failure is a `ConfigurationError` that names its key:
 
-1. no issuers without a mode, nor what depends on tokens (`bind_agent`, a tool's `token_scope`): nobody should take the
-   gateway for one that requires tokens;
-2. the issuers: at least one, none twice, each with its keys from one place;
-3. `bind_agent` needs a token and a proof with each call;
-4. the bootstrap: one process of one machine, a key that the issuer's public keys include, and a configured issuer.
+- no issuers without a mode, nor what depends on tokens (`bind_agent`, a tool's `token_scope`): nobody should take the
+  gateway for one that requires tokens;
+- the issuers: at least one, none twice, each with its keys from one place;
+- `bind_agent` needs a token and a proof with each call;
+- the bootstrap: one process of one machine, a key that the issuer's public keys include, and a configured issuer.
 
 Not checked: whether an issuer can be reached, and whether a tool of that name exists.
 """
@@ -70,7 +70,7 @@ def build_key_sources(loaded: Loaded) -> dict[str, KeySet | str]:
 
 
 def _check_meant(loaded: Loaded, scopes: dict[str, str]) -> None:
-    """Refuse token settings without `tokens.mode` (rule 1)."""
+    """Refuse token settings without `tokens.mode`."""
     tokens = loaded.config.tokens
     if ("tokens", "mode") in loaded.origins:
         return
@@ -117,7 +117,7 @@ def resource_of(loaded: Loaded, issuers: tuple[Issuer, ...]) -> str:
 def _bootstrap(
     loaded: Loaded, table: Bootstrap, issuers: tuple[Issuer, ...], digest: str, workers: int
 ) -> BootstrapSettings:
-    """Check rule 4 and return the settings."""
+    """Return the settings of a bootstrap delegation, checked."""
     if workers > 1:
         raise ConfigurationError(
             f"tokens.bootstrap gives one token, and {workers} workers would give {workers}",

@@ -3,14 +3,14 @@
 Only what is surely harmless, by name or form, is treated as such; everything else is taken for a credential and stored
 separately. A false positive still works; a false negative could be read by others.
 
-1. A command's variable is harmless if its name is common knowledge (`PATH`, `LOG_LEVEL`) and its value doesn't have
-   the form of a credential; or if its value is empty, a word such as `true` or `production`, or a small number.
-2. A header is harmless if its name says how messages are read (`Accept`, `User-Agent`).
-3. A command's word holds a credential if it follows or belongs to an option whose name suggests one, sets a variable
-   that rule 1 doesn't exempt, is a URL with a user or a query, or has the form of one.
-4. A URL holds one if it has a query, or if a part of its path has the form of one.
-5. The form of a credential: a known issuer's prefix, or 20 characters and more without a gap, unlike any word, package
-   name or path.
+- A command's variable is harmless if its name is common knowledge (`PATH`, `LOG_LEVEL`) and its value doesn't have
+  the form of a credential; or if its value is empty, a word such as `true` or `production`, or a small number.
+- A header is harmless if its name says how messages are read (`Accept`, `User-Agent`).
+- A command's word holds a credential if it follows or belongs to an option whose name suggests one, sets a variable
+  that may be one, is a URL with a user or a query, or has the form of one.
+- A URL holds one if it has a query, or if a part of its path has the form of one.
+- The form of a credential: a known issuer's prefix, or 20 characters and more without a gap, unlike any word, package
+  name or path.
 """
 
 import re
@@ -53,19 +53,19 @@ _PACKAGE = re.compile(r"@?[a-z0-9][a-z0-9._-]*(?:/[a-z0-9._-]+)*(?:@[\w.^~-]{1,2
 
 
 def variable_is_plain(name: str, value: str) -> bool:
-    """Return whether a variable of a command surely holds no credential (rule 1)."""
+    """Return whether a variable of a command surely holds no credential."""
     if _PLAIN_VALUE.fullmatch(value):
         return True
     return (name in _PLAIN_VARIABLES or name.startswith("LC_")) and not _looks_secret(value) and not _url_holds(value)
 
 
 def header_is_plain(name: str, value: str) -> bool:
-    """Return whether a header surely holds none (rule 2)."""
+    """Return whether a header surely holds none."""
     return name.lower() in _PLAIN_HEADERS and not _looks_secret(value.replace("/", " ").replace(";", " "))
 
 
 def secret_parts(words: Sequence[str]) -> list[tuple[str, str]]:
-    """Split each word of a command into a plain prefix and a possible credential ("" if there is none) (rule 3)."""
+    """Split each word of a command into a plain prefix and a possible credential ("" if there is none)."""
     found: list[tuple[str, str]] = []
     before = ""
     for word in words:
@@ -75,7 +75,7 @@ def secret_parts(words: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def url_holds_secret(url: str) -> bool:
-    """Return whether a URL may hold a credential (rule 4)."""
+    """Return whether a URL may hold a credential."""
     return _url_holds(url) or any(_looks_secret(part) for part in urlsplit(url).path.split("/"))
 
 
@@ -118,7 +118,7 @@ def _url_holds(text: str) -> bool:
 
 
 def _looks_secret(text: str) -> bool:
-    """Return whether a text has the form of a credential (rule 5)."""
+    """Return whether a text has the form of a credential."""
     if _ISSUED.match(text) and len(text) >= 16:
         return True
     if _PATH.fullmatch(text):

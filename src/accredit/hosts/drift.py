@@ -3,11 +3,11 @@ files that they name exist.
 
 An entry is `accredit`'s own if it starts `accredit connect`, or was installed under that name in that file. It is
 
-1. stale, if its program, key or a delegation doesn't exist (any more);
-2. changed, if its name now has another command, if a written member has another value, or if a member was added that
-   hosts do not add by themselves (`KEPT`), such as variables;
-3. gone, if it was installed, and its name is not there;
-4. installed, otherwise: also if what was written is not remembered.
+- stale, if its program, key or a delegation doesn't exist (any more);
+- changed, if its name now has another command, if a written member has another value, or if a member was added that
+  hosts do not add by themselves (`KEPT`), such as variables;
+- gone, if it was installed, and its name is not there;
+- installed, otherwise: also if what was written is not remembered.
 """
 
 import shutil
@@ -114,7 +114,7 @@ def _entry_states(host: Host, there: Mapping[str, object], known: Mapping[str, E
 
 
 def _why_changed(written: Entry, now: object) -> str | None:
-    """Return how an `accredit connect` entry differs from what was written (rule 2)."""
+    """Return how an `accredit connect` entry differs from what was written."""
     found = cast("dict[str, object]", now) if isinstance(now, dict) else {}
     for member, value in written.items():
         if member not in found:

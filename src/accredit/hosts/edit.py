@@ -1,16 +1,16 @@
 """Edits a host's file so that only one entry changes. I/O: the file, backups beside it, a lock.
 
-1. The file is edited as text. The new text is parsed again and must mean the same, except for the entry; otherwise the
-   file is not touched.
-2. An edit holds a lock against our other edits, and is made only if the file is unchanged since it was read.
-3. The old content is first saved as `FILE.accredit-TIME`, for its owner alone; if there was no file, that is noted as
-   `FILE.accredit-TIME.none`. The last five are kept. Backups of a host's own servers are kept for good, as
-   `FILE.accredit-TIME.adopted`. In a checkout, where a commit could include their credentials, they are kept in the
-   state folder instead.
-4. The new file is synced to disk under a temporary name, and then replaces the old one, with its mode and owner, in
-   one step. Links are followed. So after a crash the file is the old one or the new one.
-5. An entry is remembered after it was written (`installed`), and forgotten before it is changed or removed: a crash
-   can only lose the memory of it.
+- The file is edited as text. The new text is parsed again and must mean the same, except for the entry; otherwise the
+  file is not touched.
+- An edit holds a lock against our other edits, and is made only if the file is unchanged since it was read.
+- The old content is first saved as `FILE.accredit-TIME`, for its owner alone; if there was no file, that is noted as
+  `FILE.accredit-TIME.none`. The last five are kept. Backups of a host's own servers are kept for good, as
+  `FILE.accredit-TIME.adopted`. In a checkout, where a commit could include their credentials, they are kept in the
+  state folder instead.
+- The new file is synced to disk under a temporary name, and then replaces the old one, with its mode and owner, in
+  one step. Links are followed. So after a crash the file is the old one or the new one.
+- An entry is remembered after it was written (`installed`), and forgotten before it is changed or removed: a crash
+  can only lose the memory of it.
 """
 
 import calendar
@@ -93,7 +93,7 @@ def named_entries(host: Host, data: bytes) -> list[tuple[str, object]]:
 
 
 def edit_entry(place: EntryLocation, data: bytes, entry: Entry | None) -> bytes:
-    """Return the bytes with the entry set, or removed if it is None (rule 1). Raises `ConfigurationError`."""
+    """Return the bytes with the entry set, or removed if it is None. Raises `ConfigurationError`."""
     host, path = place.host, (place.host.table, place.name)
     old = _text(data)
     before = host.text.parse(old)
@@ -110,7 +110,7 @@ def edit_entry(place: EntryLocation, data: bytes, entry: Entry | None) -> bytes:
 
 
 def replace_entries(host: Host, file: Path, data: bytes, new: Mapping[str, Entry]) -> bytes:
-    """Return the bytes with these entries replaced, by name (rule 1). Raises `ConfigurationError`."""
+    """Return the bytes with these entries replaced, by name. Raises `ConfigurationError`."""
     old = _text(data)
     text = host.text.put_every(old, host.table, new)
     wanted = {
@@ -126,7 +126,7 @@ def replace_entries(host: Host, file: Path, data: bytes, new: Mapping[str, Entry
 
 
 def put_back(place: EntryLocation, data: bytes, kept: bytes) -> bytes:
-    """Return the bytes with the entry replaced by its text in `kept` (rule 1). Raises `ConfigurationError`."""
+    """Return the bytes with the entry replaced by its text in `kept`. Raises `ConfigurationError`."""
     host, path = place.host, (place.host.table, place.name)
     old, before = _text(data), _text(kept)
     text = host.text.put_written(old, path, host.text.written(before, path))
@@ -149,7 +149,7 @@ def _list_entries(host: Host, text: str) -> list[tuple[str, object]]:
 
 
 def apply(edit: Edit, state: Path, program: Callable[[], None] | None = None) -> Path:
-    """Make an edit (rules 2 to 4), with a host's own `program` if given; return the backup's path. Raises
+    """Make an edit, with a host's own `program` if given; return the backup's path. Raises
     `ConfigurationError`."""
     with _folder_lock(state):
         if read_host_file(edit.file) != edit.old:

@@ -1,11 +1,11 @@
 """Reads the host's own servers from its file: how each is reached, with which variables and headers. No I/O.
 
-1. Entries of `accredit` and parts of the host itself are skipped.
-2. An entry is understood as a whole or not at all: an unknown member might be needed by its server.
-3. A text is split into literal parts, variables that the host expands, and possible credentials (`credentials`). A
-   variable that is not from the environment, such as the workspace folder, is expanded if known; else the entry is not
-   understood.
-4. `accredit connect` doesn't speak HTTP+SSE (2024-11-05); an entry that may mean such a server is left alone.
+- Entries of `accredit` and parts of the host itself are skipped.
+- An entry is understood as a whole or not at all: an unknown member might be needed by its server.
+- A text is split into literal parts, variables that the host expands, and possible credentials (`credentials`). A
+  variable that is not from the environment, such as the workspace folder, is expanded if known; else the entry is not
+  understood.
+- `accredit connect` doesn't speak HTTP+SSE (2024-11-05); an entry that may mean such a server is left alone.
 """
 
 import re
@@ -264,7 +264,7 @@ class _Entry:
         return str(base / folder) if folder else str(base)
 
     def _parts(self, text: str, *, bare: bool = False) -> Text:
-        """Split a text into literals and variables (rule 3, without credentials)."""
+        """Split a text into literals and variables without looking for credentials."""
         if "\0" in text or not _is_utf8(text):
             raise _NotUnderstood("a text of it can be no argument", "correct it in the host's file")
         if bare and (found := _BARE.fullmatch(text)):

@@ -1,12 +1,12 @@
 """Changes one member of a JSON text with comments and trailing commas, and keeps every other byte. No I/O.
 
-1. Parsing is strict: no byte order mark, no duplicate names, nothing after the value, bounded depth. What a host might
-   read differently is refused.
-2. A new member goes after the last one of its object, in the object's style: indent, line ends, trailing comma; or on
-   one line if the object is. An empty text gets an object.
-3. An existing member's value is replaced in place.
-4. A member is removed with its comma; comments stay. Adding a member and removing it again restores the text, except
-   for objects made on the way, and blanks in those that become empty.
+- Parsing is strict: no byte order mark, no duplicate names, nothing after the value, bounded depth. What a host might
+  read differently is refused.
+- A new member goes after the last one of its object, in the object's style: indent, line ends, trailing comma; or on
+  one line if the object is. An empty text gets an object.
+- An existing member's value is replaced in place.
+- A member is removed with its comma; comments stay. Adding a member and removing it again restores the text, except
+  for objects made on the way, and blanks in those that become empty.
 """
 
 import json
@@ -279,7 +279,7 @@ def _member(read: _Reader, name: str) -> _Member:
 
 
 def _insert_member(read: _Reader, inner: _Object, name: str, value: object) -> list[_Edit]:
-    """Return the edits that add a member after an object's last one (rule 2)."""
+    """Return the edits that add a member after an object's last one."""
     text = read.text
     last = next(reversed(inner.members.values()), None)
     key = json.dumps(name, ensure_ascii=False)

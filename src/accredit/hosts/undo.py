@@ -1,10 +1,10 @@
 """Removes an entry from a host's file, or restores the whole file. I/O: reads the file and its backups.
 
-1. Without the entry every other byte stays. A file that was made for the entry and holds nothing else is deleted. If
-   the host's own server of that name was adopted, its old text is restored.
-2. The whole file is restored to when it last had none of the entries, or had the adopted servers in their place. Later
-   changes by others are lost, so this must be requested. If servers were adopted at different times, the file is as at
-   the last adoption, with each server's own text. If there was no file, it is deleted.
+- Without the entry every other byte stays. A file that was made for the entry and holds nothing else is deleted. If
+  the host's own server of that name was adopted, its old text is restored.
+- The whole file is restored to when it last had none of the entries, or had the adopted servers in their place. Later
+  changes by others are lost, so this must be requested. If servers were adopted at different times, the file is as at
+  the last adoption, with each server's own text. If there was no file, it is deleted.
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -37,7 +37,7 @@ class _Kept(NamedTuple):
 
 
 def without(place: EntryLocation, state: Path) -> Edit:
-    """Return the edit that removes the entry (rule 1). Raises `ConfigurationError`."""
+    """Return the edit that removes the entry. Raises `ConfigurationError`."""
     host, changes = place.host, {place.name: None}
     old = read_host_file(place.file)
     if old is None:
@@ -53,7 +53,7 @@ def without(place: EntryLocation, state: Path) -> Edit:
 
 
 def plan_restore(host: Host, file: Path, names: Set[str], state: Path) -> Edit:
-    """Return the edit that restores the whole file (rule 2). Raises `ConfigurationError`."""
+    """Return the edit that restores the whole file. Raises `ConfigurationError`."""
     kept = [*_read_backups(host, file, state)]
     adopted = frozenset[str]().union(*(each.adopted for each in kept))
     for number, each in enumerate(kept):

@@ -1,12 +1,12 @@
 """Implements `accredit drill`: calls the user's own gateway as an attacker would. I/O: HTTP; the configuration's
 files.
 
-1. What the gateway must do is read from its configuration, and tested on the running gateway. Any difference fails.
-2. The issuer's key must be one of the roots. It signs short-lived delegations for the gateway's own tools, to agents
-   that exist only for this drill (`drill_agents`). No server is called (`policy.drill`), and nothing of the operator's
-   changes but the audit log, which records each call.
-3. A refusal for the wrong reason fails: the right check was never reached.
-4. What is not tested is listed, with the reason.
+- What the gateway must do is read from its configuration, and tested on the running gateway. Any difference fails.
+- The issuer's key must be one of the roots. It signs short-lived delegations for the gateway's own tools, to agents
+  that exist only for this drill (`drill_agents`). No server is called (`policy.drill`), and nothing of the operator's
+  changes but the audit log, which records each call.
+- A refusal for the wrong reason fails: the right check was never reached.
+- What is not tested is listed, with the reason.
 """
 
 import asyncio
@@ -177,7 +177,7 @@ async def _check_running(client: httpx2.AsyncClient, url: str, file: Path | None
 
 
 def _endpoints(loaded: Loaded, request: DrillOptions, tokens: TokenSettings | None) -> Iterator[Endpoint]:
-    """Yield the endpoints to call (rule 1). Raises `ConfigurationError`, also if the issuer is not a root (rule 2)."""
+    """Yield the endpoints to call. Raises `ConfigurationError`, also if the issuer is not a root."""
     chosen = views(loaded) if request.server is None else [view(loaded, request.server)]
     proofs, issuer = build_proofs(chosen[0]), read_key(request.issuer).public()
     if proofs is None or issuer.public_key not in proofs.policy.roots:
@@ -241,7 +241,7 @@ def _parties(issuer: SigningKey, maker: TokenMaker | None, token: str) -> Partie
 
 
 def _list_untried(endpoint: Endpoint, parties: Parties) -> Iterator[_Untried]:
-    """Yield what is not tested (rule 4)."""
+    """Yield what is not tested."""
     yield _Untried("revoked", "a delegation that was taken back: it would have to go on your revocation list")
     yield _Untried("challenge_ended", "a challenge of the gateway's after its end: that takes proofs.challenge_seconds")
     if not endpoint.binding_required:

@@ -4,13 +4,13 @@ I/O: HTTP.
 All call the gateway's own tools (`policy.drill`), so one that gets through does no harm. Each has its own connection,
 to reach any worker; in the legacy era none is in a session, as only a server could begin one.
 
-1. Proofs: none; a good one, and copies of it; one for other arguments, another gateway or another session; unbound
-   (where proofs must be bound), old, forged; over delegations that are expired, another agent's, from an unknown root,
-   for another scope, or used up.
-2. Challenges: a call that needs one gets it, valid for that call, once. One made by the client is refused.
-3. States of calls to be resumed: only the gateway's own, unchanged, for the same call and agent. If an answer lacks
-   its challenge or state it counts as no answer, and what depends on it is not tested.
-4. Tokens, where they are on: none, and those for another gateway, tool or agent, or from another issuer.
+- Proofs: none; a good one, and copies of it; one for other arguments, another gateway or another session; unbound
+  (where proofs must be bound), old, forged; over delegations that are expired, another agent's, from an unknown root,
+  for another scope, or used up.
+- Challenges: a call that needs one gets it, valid for that call, once. One made by the client is refused.
+- States of calls to be resumed: only the gateway's own, unchanged, for the same call and agent. If an answer lacks
+  its challenge or state it counts as no answer, and what depends on it is not tested.
+- Tokens, where they are on: none, and those for another gateway, tool or agent, or from another issuer.
 """
 
 import asyncio
@@ -145,7 +145,7 @@ class Drill:
             await self._tokens()
 
     async def _proofs(self) -> None:
-        """Test proofs (rule 1)."""
+        """Test proofs."""
         params, proof = self._params(), self._proof
         agent, delegation = self._parties.agent, self._delegation
         await self._try("no_proof", "without a proof", _expect_refusal("missing_ratify_proof"), params)
@@ -169,7 +169,7 @@ class Drill:
         await self._try("forged", "with a signature of something else", invalid, params, forged)
 
     async def _delegations(self) -> None:
-        """Test delegations (rule 1)."""
+        """Test delegations."""
         params, proof = self._params(), self._proof
         parties, agent = self._parties, self._parties.agent
         ended = proof.of(agent, agent.granted(parties.issuer, ended=True), params)
@@ -200,7 +200,7 @@ class Drill:
         await self._try("used_up", "a second call with that one", used_up, params, again)
 
     async def _challenges(self) -> None:
-        """Test challenges (rule 2)."""
+        """Test challenges."""
         agent, delegation = self._parties.agent, self._delegation
         params, others = self._params(SENSITIVE_DRILL), self._params(SENSITIVE_DRILL)
         asked = _expect_refusal("ratify_challenge_required")
@@ -220,7 +220,7 @@ class Drill:
         await self._again("challenge_copy", "with the same challenge again", params, good)
 
     async def _states(self) -> None:
-        """Test states of calls to be resumed (rule 3)."""
+        """Test states of calls to be resumed."""
         params, others = self._params(asks=True), self._params(asks=True)
         first = await self._try("asks", "a call that is asked to come back", PASSES, params, self._good(params))
         state = first.result.get("requestState") if first.result is not None else None
@@ -247,7 +247,7 @@ class Drill:
         await self._try("good_state", "with the state that it was given", PASSES, brought, self._good(brought))
 
     async def _tokens(self) -> None:
-        """Test tokens (rule 4)."""
+        """Test tokens."""
         params, agent = self._params(), self._parties.agent
         invalid, denied = _expect_refusal("invalid_token"), _expect_refusal("insufficient_scope")
         if self._endpoint.token_required:

@@ -3,11 +3,11 @@
 Only records that verify with the trusted keys count, so a forged record leads to no grant; the others are counted in
 the output. Servers and agents chose the names in them, which can't break out of their place:
 
-1. a key of a table and a scope are TOML strings in ASCII, escaped (`config_text`);
-2. a grant is one line for a POSIX shell, with quoted words; targets are JSON in ASCII, escaped;
-3. in comments a name is a quoted string in ASCII, escaped and cut: it can't end a comment, or hide part of a line;
-4. `$`, a backtick, `!`, `'` and a backslash in a name are escaped in quotes and in comments, which an interactive zsh
-   doesn't ignore. So pasting runs nothing that a name says.
+- a key of a table and a scope are TOML strings in ASCII, escaped (`config_text`);
+- a grant is one line for a POSIX shell, with quoted words; targets are JSON in ASCII, escaped;
+- in comments a name is a quoted string in ASCII, escaped and cut: it can't end a comment, or hide part of a line;
+- `$`, a backtick, `!`, `'` and a backslash in a name are escaped in quotes and in comments, which an interactive zsh
+  doesn't ignore. So pasting runs nothing that a name says.
 """
 
 import os
@@ -187,12 +187,12 @@ class Lines:
 
 
 def _comment(line: str) -> str:
-    """Return a line as a comment, safe where an interactive zsh runs it as a command (rule 4)."""
+    """Return a line as a comment, safe where an interactive zsh runs it as a command."""
     return f"# {_inert(line)}"
 
 
 def _inert(text: str) -> str:
-    """Escape active characters in JSON, or in words with JSON strings (rule 4)."""
+    """Escape active characters in JSON, or in words with JSON strings."""
     return text.replace("\\\\", "\\u005c").translate(_ACTIVE)
 
 

@@ -2,14 +2,14 @@
 
 In this order, so that a failure leaves nothing half done:
 
-1. check that the name is free, that the file can take a server (tried with an empty one), and that the lock can be
-   read;
-2. list what the server offers, run from where the configuration will run it;
-3. make the new text, and parse it with the gateway's own reader: it must mean the old one plus the new server, and
-   nothing else. Text is only appended, but a server of `[upstream]` gets its name first (`config.renaming`);
-4. write a lock that serves both the old and the new file; then the file; then the lock without the old name. Each is
-   replaced in one step, and only if unchanged since it was read. So a gateway that starts after a crash finds the old
-   servers or the new ones, with their pins.
+- check that the name is free, that the file can take a server (tried with an empty one), and that the lock can be
+  read;
+- list what the server offers, run from where the configuration will run it;
+- make the new text, and parse it with the gateway's own reader: it must mean the old one plus the new server, and
+  nothing else. Text is only appended, but a server of `[upstream]` gets its name first (`config.renaming`);
+- write a lock that serves both the old and the new file; then the file; then the lock without the old name. Each is
+  replaced in one step, and only if unchanged since it was read. So a gateway that starts after a crash finds the old
+  servers or the new ones, with their pins.
 """
 
 import contextlib
@@ -118,7 +118,7 @@ def add_server(addition: Addition, *, as_json: bool) -> int:
 
 
 def _check_names(loaded: Loaded, addition: Addition) -> None:
-    """Check that the names are free (rule 1)."""
+    """Check that the names are free."""
     name, existing = addition.name, addition.existing
     for (section, key), origin in loaded.origins.items():
         if section in OF_ONE and origin.kind == "environment":
@@ -147,7 +147,7 @@ def _check_names(loaded: Loaded, addition: Addition) -> None:
 
 
 def _new_content(loaded: Loaded, addition: Addition, tables: str) -> bytes:
-    """Return the file's new bytes (rule 3)."""
+    """Return the file's new bytes."""
     old = loaded.content.decode()
     text, means = old, tomllib.loads(old)
     if addition.existing is not None:
@@ -177,7 +177,7 @@ def _lock_of(loaded: Loaded) -> _Lock:
 
 
 def _write(loaded: Loaded, addition: Addition, content: bytes, lock: _Lock, found: Definitions) -> None:
-    """Write the lock and the file (rule 4)."""
+    """Write the lock and the file."""
     file, existing = loaded.file or Path(), addition.existing
     after = {**lock.pinned, addition.name: found}
     between = lock_text(after)

@@ -1,10 +1,10 @@
 """Plans the configuration and credential files that `accredit install --adopt` writes. I/O: reads existing ones.
 
-1. A server that the configuration already has, with the same values, is reused; any other gets a free name.
-2. A server that would keep the gateway from starting stays in the host: its program or folder is missing, a value
-   can't be written in a table, or its URL leads to the gateway itself. So does a URL that may hold a credential, if
-   others can read the configuration.
-3. The new text must mean the old one plus the new servers, and nothing else.
+- A server that the configuration already has, with the same values, is reused; any other gets a free name.
+- A server that would keep the gateway from starting stays in the host: its program or folder is missing, a value
+  can't be written in a table, or its URL leads to the gateway itself. So does a URL that may hold a credential, if
+  others can read the configuration.
+- The new text must mean the old one plus the new servers, and nothing else.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ class Root(NamedTuple):
 
 
 def plan(file: Path, own: Sequence[Own], host: str, root: Root) -> Plan:
-    """Return what to write (rules 1 to 3). Raises `ConfigurationError`."""
+    """Return what to write. Raises `ConfigurationError`."""
     before = _before(file)
     content = before.content if before is not None else None
     tables = tomllib.loads(content.decode()) if content is not None else {}
@@ -139,7 +139,7 @@ class _Names:
         raise AssertionError("names of files never end")
 
     def _is_same(self, table: Mapping[str, Any], wanted: ServerTable) -> bool:
-        """Return whether the table is this server with the same values (rule 1)."""
+        """Return whether the table is this server with the same values."""
         plain = {name: value for name, value in table.items() if name in ("url", "command", "cwd", "urls", "auth")}
         values = cast("dict[str, object]", table.get(wanted.kind, {}))
         if plain != dict(wanted.plain) or values.keys() != wanted.values.keys():
@@ -205,7 +205,7 @@ def _head(before: Loaded | None, host: str, root: Root, port: int) -> str:
 
 
 def _fault(own: Own, wanted: ServerTable, file: Path, gateway: Gateway, *, is_private: bool) -> tuple[str, str] | None:
-    """Return why a server must stay in the host, and what to do; None if it can move (rule 2)."""
+    """Return why a server must stay in the host, and what to do; None if it can move."""
     if wanted.holds_secret and not is_private:
         return f"its URL may hold a credential, and others can read {file}", f"chmod 600 {file}, and run this again"
     members = {name: text.member(value, "file") for name, value in wanted.values.items()}
@@ -240,7 +240,7 @@ def _fault_of_command(server: Command) -> tuple[str, str] | None:
 
 
 def _content(file: Path, old: bytes | None, added: str) -> tuple[bytes, Loaded]:
-    """Append the tables, and check that the result means exactly that (rule 3)."""
+    """Append the tables, and check that the result means exactly that."""
     before = old.decode() if old is not None else ""
     tables = added.lstrip("\n") if not before else added if before.endswith("\n") else f"\n{added}"
     after = before + (tables.replace("\n", "\r\n") if "\r\n" in before else tables)

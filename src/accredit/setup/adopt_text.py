@@ -1,10 +1,10 @@
 """Renders a host's own server as a table of `[servers]`; possible secrets go into files beside it. No I/O.
 
-1. A value that may be a credential goes into a file, which the table names as `{ file = ... }`; one that the host
-   takes from a variable becomes `{ env = ... }`.
-2. A command's word with such a part is expanded by a shell from a variable that rule 1 sets, so that the table never
-   holds the secret. The other words are quoted.
-3. The name in `[servers]` is a slug of the entry's name, with a number if the slug is taken.
+- A value that may be a credential goes into a file, which the table names as `{ file = ... }`; one that the host
+  takes from a variable becomes `{ env = ... }`.
+- A command's word with such a part is expanded by a shell from a variable that is set from there, so that the table
+  never holds the secret. The other words are quoted.
+- The name in `[servers]` is a slug of the entry's name, with a number if the slug is taken.
 """
 
 import re
@@ -111,7 +111,7 @@ def _join_if_secret(parts: Text) -> Text:
 
 
 def slugs(name: str) -> Iterator[str]:
-    """Generate names for a server in `[servers]`, best first (rule 3)."""
+    """Generate names for a server in `[servers]`, best first."""
     slug = _OTHERS.sub("-", name.lower()).strip("-")[:_SLUG_CHARS].strip("-") or "server"
     yield slug
     number = 2
@@ -164,7 +164,7 @@ def _value(text: Text) -> Value:
 
 
 def _words(server: Command, taken: Mapping[str, Value]) -> tuple[list[str], dict[str, Value]]:
-    """Return the command's words, and the variables that its secrets come from (rule 2)."""
+    """Return the command's words, and the variables that its secrets come from."""
     if all(isinstance(part, str) for word in server.words for part in word):
         return ["".join(map(str, word)) for word in server.words], {}
     values: dict[str, Value] = {}

@@ -2,8 +2,8 @@
 
 A tool passes if a call to it can be allowed, and if every reader of the list sees the same scope:
 
-1. with a catalog, it has an entry (or the default), and advertises that entry's scope or none;
-2. without one, it advertises a scope that can be requested and granted.
+- with a catalog, it has an entry (or the default), and advertises that entry's scope or none;
+- without one, it advertises a scope that can be requested and granted.
 
 A definition that differs from the lock's pin is a finding, and so is a catalog entry without a tool. Notes name tools
 that only some clients see, arguments that the catalog could use for constraints but doesn't, and gateways that refuse

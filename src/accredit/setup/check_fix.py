@@ -1,10 +1,10 @@
 """`accredit check --fix`: appends tables to a configuration for tools that have none.
 
-1. Only tools without any scope get a table. Existing text stays byte for byte, with comments, order and line ends:
-   text is only appended.
-2. The new text is parsed before it is written: it must mean the old one plus the new tables, and nothing else. A file
-   where that fails (such as `tools` on one line) is left alone, with an error.
-3. The file is replaced in one step, and only if unchanged since it was read.
+- Only tools without any scope get a table. Existing text stays byte for byte, with comments, order and line ends:
+  text is only appended.
+- The new text is parsed before it is written: it must mean the old one plus the new tables, and nothing else. A file
+  where that fails (such as `tools` on one line) is left alone, with an error.
+- The file is replaced in one step, and only if unchanged since it was read.
 """
 
 import os
@@ -59,7 +59,7 @@ def _with(content: bytes, missing: Mapping[str, list[Suggestion]]) -> bytes:
 
 
 def _check_meaning(loaded: Loaded, content: bytes, missing: Mapping[str, list[Suggestion]]) -> None:
-    """Check that the new text means the old one plus the tables (rule 2)."""
+    """Check that the new text means the old one plus the tables."""
     expected: dict[str, Any] = tomllib.loads(loaded.content.decode())
     for server, some in missing.items():
         above = expected["servers"][server] if server else expected

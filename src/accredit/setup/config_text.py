@@ -2,10 +2,10 @@
 
 The server's words go into comments and keys, and can't break out of them:
 
-1. a comment is one short printable line: line ends, control characters and direction changes are escaped;
-2. a key or a string is quoted, and everything but printable ASCII is escaped, so that look-alikes are visible;
-3. a name that TOML can't hold (a lone surrogate) or that is one of the gateway's own tools (`policy.drill`) is left
-   out: that tool is refused.
+- a comment is one short printable line: line ends, control characters and direction changes are escaped;
+- a key or a string is quoted, and everything but printable ASCII is escaped, so that look-alikes are visible;
+- a name that TOML can't hold (a lone surrogate) or that is one of the gateway's own tools (`policy.drill`) is left
+  out: that tool is refused.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -166,6 +166,6 @@ def _upstream(upstream: HttpUpstream | StdioUpstream, headers: _Headers) -> str:
 
 
 def _to_comment(text: str) -> str:
-    """Return a server's words as a comment (rule 1)."""
+    """Return a server's words as a comment."""
     line = one_line(" ".join(text.split()))
     return line if len(line) <= MAX_SAID_CHARS else f"{line[: MAX_SAID_CHARS - 3]}..."

@@ -1,8 +1,8 @@
 """Implements `accredit install` and `uninstall`. I/O: hosts' files, the terminal.
 
-1. An entry is ours if it starts `accredit connect`. Another entry of the same name is neither replaced nor removed.
-2. Nothing is written before the user agrees at the terminal, or gave `--yes`.
-3. An entry holds no secret: only paths, options, and a URL without user or password.
+- An entry is ours if it starts `accredit connect`. Another entry of the same name is neither replaced nor removed.
+- Nothing is written before the user agrees at the terminal, or gave `--yes`.
+- An entry holds no secret: only paths, options, and a URL without user or password.
 """
 
 import os
@@ -169,7 +169,7 @@ def list_hosts(*, as_json: bool) -> int:
 def _finish(
     wish: InstallOptions, edit: Edit, place: EntryLocation, entry: Entry | None, command: list[str] | None
 ) -> int:
-    """Make the edit if it changes anything and the user agrees (rule 2), and report it."""
+    """Make the edit if it changes anything and the user agrees, and report it."""
     changed, backup = edit.new != edit.old, None
     if changed and command is not None and not wish.as_json:
         say(f"by: {shlex.join(command)}")

@@ -1,10 +1,10 @@
 """Checks that files and folders are the user's own: nobody else can write or replace them. I/O: looks at files.
 
-1. A folder is one's own if it and all its parents belong to the user or root, and nobody else may write to them. A
-   parent may be like `/tmp`, where users can only remove their own files.
-2. A file is one's own if its folder is, and nobody else owns it or may write to it. Links are followed: their target
-   counts.
-3. A group with the user's name and no other members counts as the user, as many systems make one for each.
+- A folder is one's own if it and all its parents belong to the user or root, and nobody else may write to them. A
+  parent may be like `/tmp`, where users can only remove their own files.
+- A file is one's own if its folder is, and nobody else owns it or may write to it. Links are followed: their target
+  counts.
+- A group with the user's name and no other members counts as the user, as many systems make one for each.
 """
 
 import grp
@@ -33,7 +33,7 @@ def check_own_folder(folder: Path, remedy: str) -> None:
 
 
 def fault_of_folder(folder: Path) -> OwnFault | None:
-    """Return why a folder is not the user's own (rule 1), or None."""
+    """Return why a folder is not the user's own, or None."""
     real = Path(os.path.realpath(folder))
     for each in (real, *real.parents):
         try:
@@ -51,7 +51,7 @@ def fault_of_folder(folder: Path) -> OwnFault | None:
 
 
 def fault_of_file(file: Path) -> OwnFault | None:
-    """Return why an existing file is not the user's own (rule 2), or None."""
+    """Return why an existing file is not the user's own, or None."""
     real = Path(os.path.realpath(file))
     try:
         found = os.stat(real)
@@ -72,7 +72,7 @@ def _fault(path: Path, found: os.stat_result, *, sticky_is_good: bool = False) -
 
 
 def _is_own_group(group: int) -> bool:
-    """Return whether the group is the user's private group (rule 3)."""
+    """Return whether the group is the user's private group."""
     try:
         name = pwd.getpwuid(os.geteuid()).pw_name
         found = grp.getgrgid(group)

@@ -2,10 +2,10 @@
 
 I/O: files; asks the configuration's servers which of their tools only read.
 
-1. It lasts `FIRST_GRANT_DAYS` days, and has the scopes of `accredit grant --all-read-only`, except sensitive ones. If
-   no tool is read-only, or the gateway only observes, it is `identity:prove`, which permits nothing but tells the
-   gateway which agent calls.
-2. An existing delegation is never replaced: its fault is reported, with the command that signs another.
+- It lasts `FIRST_GRANT_DAYS` days, and has the scopes of `accredit grant --all-read-only`, except sensitive ones. If
+  no tool is read-only, or the gateway only observes, it is `identity:prove`, which permits nothing but tells the
+  gateway which agent calls.
+- An existing delegation is never replaced: its fault is reported, with the command that signs another.
 """
 
 import shlex
@@ -44,7 +44,7 @@ class GrantFault(NamedTuple):
 def sign_first(
     config: Path, observes: bool, person: OwnKey, agent: OwnKey, out: Path, passphrases: Passphrases, reach: Reach
 ) -> None:
-    """Sign and write a delegation (rule 1). Raises `ConfigurationError`."""
+    """Sign and write a delegation. Raises `ConfigurationError`."""
     scopes, notes = ((IDENTITY,), ()) if observes else _read_only(config, reach)
     request = GrantOptions(
         issuer=person.path,

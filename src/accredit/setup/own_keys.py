@@ -1,11 +1,11 @@
 """Finds or makes the keys of the person and their agents, in the person's folder. I/O: files, the terminal.
 
-1. The folder must be the person's own (`own_files`), and is created private.
-2. An existing key is kept. If a killed command left a private key without its public half, that is added; nothing is
-   ever replaced.
-3. A new human key is encrypted with a passphrase, from a file or typed. It has none if the user says so, or if there
-   is no terminal, with a warning.
-4. A passphrase is asked for once per command, and wiped at its end.
+- The folder must be the person's own (`own_files`), and is created private.
+- An existing key is kept. If a killed command left a private key without its public half, that is added; nothing is
+  ever replaced.
+- A new human key is encrypted with a passphrase, from a file or typed. It has none if the user says so, or if there
+  is no terminal, with a warning.
+- A passphrase is asked for once per command, and wiped at its end.
 """
 
 import os
@@ -57,7 +57,7 @@ class Passphrases:
         self._known: bytearray | None = None
 
     def new(self, name: str) -> bytearray | None:
-        """Return the passphrase for a new key (rule 3). Raises `ConfigurationError`."""
+        """Return the passphrase for a new key. Raises `ConfigurationError`."""
         if self._declined:
             return None
         self._known = new_passphrase(self._file, name)
@@ -80,7 +80,7 @@ class Passphrases:
 
 
 def own_config_folder(environ: Mapping[str, str]) -> Path:
-    """Return the person's folder of keys, creating it if needed (rule 1). Raises `ConfigurationError`."""
+    """Return the person's folder of keys, creating it if needed. Raises `ConfigurationError`."""
     folder = config_folder(environ)
     check_own_folder(folder, "let nobody else write there: who does can sign in your name")
     make_folder(folder)
@@ -114,7 +114,7 @@ def agent_key(path: Path, name: str) -> OwnKey:
 
 
 def complete(private: Path) -> None:
-    """Write the missing public half of a private key (rule 2). Raises `ConfigurationError`."""
+    """Write the missing public half of a private key. Raises `ConfigurationError`."""
     if private.is_file() and not os.path.lexists(public_path(private)):
         write_file(public_path(private), read_key(private).public().encode() + b"\n")
 

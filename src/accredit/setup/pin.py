@@ -1,10 +1,10 @@
 """Implements `accredit pin`: shows how a server differs from `accredit.lock`, and updates that after approval.
 
-1. The server is asked as by `accredit init`. Each tool's new, removed or changed text is shown as a model would read
-   it; invisible characters appear as code points, and look-alike names are marked.
-2. Nothing is written without approval, at the terminal or by `--yes`: exit code 1 otherwise.
-3. Only this server's part of the lock changes. A damaged file is not replaced: it may hold others' pins.
-4. Pins of a server that the configuration lacks are removed, after they are shown and approved.
+- The server is asked as by `accredit init`. Each tool's new, removed or changed text is shown as a model would read
+  it; invisible characters appear as code points, and look-alike names are marked.
+- Nothing is written without approval, at the terminal or by `--yes`: exit code 1 otherwise.
+- Only this server's part of the lock changes. A damaged file is not replaced: it may hold others' pins.
+- Pins of a server that the configuration lacks are removed, after they are shown and approved.
 """
 
 import os

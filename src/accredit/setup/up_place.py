@@ -3,13 +3,13 @@
 A configuration decides what runs, which files are written and who is trusted, and the current folder may hold somebody
 else's. So:
 
-1. a file named by --config (else $ACCREDIT_CONFIG) is trusted. If a server is named instead, the file is
-   `accredit.toml` in the current folder, or in that of --dir;
-2. nobody else may be able to write the file or its folder (`own_files`);
-3. a file that was merely found is trusted if `up` has made it, or has been told so before: then it is in
-   `configurations.json`, in the person's folder. Otherwise the user is asked at the terminal. Without a terminal it
-   must be what `accredit init` writes for this server, and no other;
-4. a file that was merely found must have the named server, alone or among others.
+- a file named by --config (else $ACCREDIT_CONFIG) is trusted. If a server is named instead, the file is
+  `accredit.toml` in the current folder, or in that of --dir;
+- nobody else may be able to write the file or its folder (`own_files`);
+- a file that was merely found is trusted if `up` has made it, or has been told so before: then it is in
+  `configurations.json`, in the person's folder. Otherwise the user is asked at the terminal. Without a terminal it
+  must be what `accredit init` writes for this server, and no other;
+- a file that was merely found must have the named server, alone or among others.
 """
 
 import asyncio
@@ -106,7 +106,7 @@ def remember(file: Path, environ: Mapping[str, str]) -> None:
 
 
 def check_meant(place: UpPlace, environ: Mapping[str, str]) -> None:
-    """Check that a file that was found is this person's, and has the named server (rules 3 and 4). Raises
+    """Check that a file that was found is this person's, and has the named server. Raises
     `ConfigurationError`."""
     file, plan = place
     if plan is None:
@@ -129,7 +129,7 @@ def check_meant(place: UpPlace, environ: Mapping[str, str]) -> None:
 
 
 def _is_of(loaded: Loaded, plan: InitPlan) -> bool:
-    """Return whether the configuration has the named server (rule 4)."""
+    """Return whether the configuration has the named server."""
     tables: list[Upstream] = [loaded.config.upstream, *loaded.config.servers.by_name.values()]
     wanted = plan.upstream
     if not isinstance(wanted, HttpUpstream):

@@ -1,14 +1,14 @@
 """Runs gateway and desk as two processes in the foreground, which end together. I/O: processes, signals.
 
-1. The gateway has its own process group, so that a Ctrl-C in the terminal reaches it once, through this process: a
-   second signal would kill it. The desk stays in the terminal's group, to ask for passphrases; it ignores a second
-   signal.
-2. SIGINT, SIGTERM or SIGHUP (unless ignored, as by `nohup`) ends both, and waits for them. A second signal kills them,
-   unless it comes with the first (a parent may forward what the terminal sends to all); so does the gateway's own
-   deadline.
-3. If one ends by itself the other is ended, and the first is named. A desk that finds another one running is not
-   missed.
-4. Neither outlives this process, however that ends (on Linux).
+- The gateway has its own process group, so that a Ctrl-C in the terminal reaches it once, through this process: a
+  second signal would kill it. The desk stays in the terminal's group, to ask for passphrases; it ignores a second
+  signal.
+- SIGINT, SIGTERM or SIGHUP (unless ignored, as by `nohup`) ends both, and waits for them. A second signal kills them,
+  unless it comes with the first (a parent may forward what the terminal sends to all); so does the gateway's own
+  deadline.
+- If one ends by itself the other is ended, and the first is named. A desk that finds another one running is not
+  missed.
+- Neither outlives this process, however that ends (on Linux).
 """
 
 import contextlib
@@ -182,7 +182,7 @@ class _Together:
                 self._fail(f"the {slow} has not begun within {UP_START_SECONDS:.0f} s")
 
     def _lost(self, part: Subprocess) -> None:
-        """End the other process if one ended by itself (rule 3)."""
+        """End the other process if one ended by itself."""
         if not part.is_seen and not part.is_needed():
             return
         code = part.ended() or 0

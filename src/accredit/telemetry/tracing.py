@@ -1,11 +1,11 @@
 """Decides which calls are traced, and queues their spans. Reads randomness and a clock.
 
-1. The decision comes before any library, when a message has been read: an untraced call costs a look at its `_meta`
-   and a counter.
-2. A parent (`params._meta.traceparent`, SEP-414) decides: its trace continues if it is sampled, and otherwise there is
-   none. But anybody can set that flag, so beyond `PARENT_SAMPLED_PER_SECOND` the rate decides, as for a call without a
-   parent.
-3. Spans go into a bounded queue (`SpanQueue`), as tuples: what does not fit is dropped and counted. Nobody waits.
+- The decision comes before any library, when a message has been read: an untraced call costs a look at its `_meta`
+  and a counter.
+- A parent (`params._meta.traceparent`, SEP-414) decides: its trace continues if it is sampled, and otherwise there is
+  none. But anybody can set that flag, so beyond `PARENT_SAMPLED_PER_SECOND` the rate decides, as for a call without a
+  parent.
+- Spans go into a bounded queue (`SpanQueue`), as tuples: what does not fit is dropped and counted. Nobody waits.
 """
 
 import math

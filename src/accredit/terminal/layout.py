@@ -3,10 +3,10 @@
 Text may come from others' files or peers: it is never markup, can't control the terminal, and can't begin a row as
 ours do (`base.terminal`). Within a given width:
 
-1. a line of text continues after its margin and `  | `;
-2. a fact's value continues below itself, after `| `; where there is little room it begins below its name, indented;
-3. a table's cell continues in its column, after `| `, and no cell begins with that or with a blank; where columns
-   would be too narrow, each row of the table is printed as facts.
+- a line of text continues after its margin and `  | `;
+- a fact's value continues below itself, after `| `; where there is little room it begins below its name, indented;
+- a table's cell continues in its column, after `| `, and no cell begins with that or with a blank; where columns
+  would be too narrow, each row of the table is printed as facts.
 
 Without a width (None), rows are not folded, for programs and files.
 """
@@ -44,13 +44,13 @@ Row = Sequence[Words]
 
 
 def text_rows(value: Words | str, width: int | None) -> list[Row]:
-    """Return the rows of one line (rule 1)."""
+    """Return the rows of one line."""
     words = _words(value)
     return [[Words(each, words.style)] for each in rows(words.text, width)]
 
 
 def fact_rows(facts: Sequence[tuple[str, Words | str]], width: int | None) -> Iterator[Row]:
-    """Yield the rows of names, each with its value (rule 2)."""
+    """Yield the rows of names, each with its value."""
     widest = max((_cell_len(one_line(name)) for name, _ in facts), default=0)
     for name, value in facts:
         label, words = _words(Words(name, "bold")), _words(value)
@@ -68,7 +68,7 @@ def fact_rows(facts: Sequence[tuple[str, Words | str]], width: int | None) -> It
 
 
 def table_rows(headings: Sequence[str], lines: Sequence[Sequence[Words | str]], width: int | None) -> Iterator[Row]:
-    """Yield the rows of a table (rule 3)."""
+    """Yield the rows of a table."""
     heads = [Words(heading, "bold") for heading in headings]
     cells = [[_words(each) for each in line] for line in lines]
     if width is None:

@@ -1,11 +1,11 @@
 """Where a command gets the passphrase of a person's key: a file, or a terminal. I/O: both.
 
-1. `--passphrase-file` names a file that only its owner can read; one line's end at its end does not count.
-2. Else a person at a terminal is asked, without echo; for a new key twice.
-3. Else nothing is signed, and the error names the option.
-4. Before anything is read, other programs of the same user are refused a look into this process's memory
-   (`base.private_memory`).
-5. A new passphrase of blanks alone is refused; a short one is warned of. A key that was made under one still opens.
+- `--passphrase-file` names a file that only its owner can read; one line's end at its end does not count.
+- Else a person at a terminal is asked, without echo; for a new key twice.
+- Else nothing is signed, and the error names the option.
+- Before anything is read, other programs of the same user are refused a look into this process's memory
+  (`base.private_memory`).
+- A new passphrase of blanks alone is refused; a short one is warned of. A key that was made under one still opens.
 
 A passphrase is never an argument, which every user of the machine sees, nor in the environment. It is in no log.
 """
@@ -34,10 +34,10 @@ _CONTROLS = frozenset("\0\n\r")
 
 
 def passphrase_source(file: Path | None) -> AskPassphrase:
-    """Return what gives the passphrase of a key that is to sign. It raises `ConfigurationError` (rule 3)."""
+    """Return what gives the passphrase of a key that is to sign. It raises `ConfigurationError`."""
 
     def passphrase(key: KeyFile) -> bytearray:
-        _close_memory()
+        keep_memory_private()
         if file is not None:
             return _in_file(file)
         if not sys.stdin.isatty():
@@ -53,7 +53,7 @@ def passphrase_source(file: Path | None) -> AskPassphrase:
 def new_passphrase(file: Path | None, name: str) -> bytearray | None:
     """Return the passphrase for a new key; None if there is neither a file nor a terminal. Raises
     `ConfigurationError`."""
-    _close_memory()
+    keep_memory_private()
     if file is not None:
         return _fit(_in_file(file))
     if not sys.stdin.isatty():
@@ -64,13 +64,8 @@ def new_passphrase(file: Path | None, name: str) -> bytearray | None:
     return first
 
 
-def _close_memory() -> None:
-    """Apply rule 4."""
-    keep_memory_private()
-
-
 def _fit(passphrase: bytearray) -> bytearray:
-    """Return a new passphrase (rule 5). Raises `ConfigurationError`."""
+    """Return a new passphrase. Raises `ConfigurationError`."""
     text = passphrase.decode()
     if not any(each.isprintable() and not each.isspace() for each in text):
         raise ConfigurationError("the passphrase is blank", "type words that nobody would guess")

@@ -1,9 +1,9 @@
 """A progress line on the terminal, for work of more than two seconds. I/O: stderr, a thread.
 
-1. It goes to stderr, and only if that is a terminal. There is none with `--json`, while results go to the same
-   terminal (`hidden`), or inside another progress.
-2. Nothing is shown before two seconds have passed, and nothing is left at the end, however it ends.
-3. Other output to stderr must remove it first (`clear`); it is shown again afterwards.
+- It goes to stderr, and only if that is a terminal. There is none with `--json`, while results go to the same
+  terminal (`hidden`), or inside another progress.
+- Nothing is shown before two seconds have passed, and nothing is left at the end, however it ends.
+- Other output to stderr must remove it first (`clear`); it is shown again afterwards.
 """
 
 import sys

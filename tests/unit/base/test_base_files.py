@@ -15,6 +15,8 @@ from accredit.keys import read_file
 from accredit.keys.places import config_folder, state_folder
 from accredit.setup.own_keys import own_config_folder
 
+pytestmark = pytest.mark.holds("base/files")
+
 
 @pytest.fixture(params=[0o000, 0o022, 0o077])
 def umask(request: pytest.FixtureRequest) -> Iterator[int]:
@@ -27,7 +29,6 @@ def mode(path: Path) -> int:
     return path.stat().st_mode & 0o7777
 
 
-@pytest.mark.holds("base/files", 1)
 @pytest.mark.parametrize("what", ["pipe", "folder", "/dev/zero", "/dev/stdin", "missing"])
 def test_what_is_no_regular_file_is_not_opened(what: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
@@ -38,7 +39,6 @@ def test_what_is_no_regular_file_is_not_opened(what: str, tmp_path: Path) -> Non
             open_file(path)
 
 
-@pytest.mark.holds("base/files", 2)
 def test_a_pipe_that_the_shell_has_handed_on_is_read_to_its_end_or_bound() -> None:
     for sent, read in ((b"whole", b"whole"), (b"x" * 5_000, None)):
         ours, theirs = os.pipe()
@@ -54,7 +54,6 @@ def test_a_pipe_that_the_shell_has_handed_on_is_read_to_its_end_or_bound() -> No
             os.close(ours)
 
 
-@pytest.mark.holds("base/files", 2)
 def test_a_link_to_a_descriptor_is_no_descriptor(tmp_path: Path) -> None:
     ours, theirs = os.pipe()
     (tmp_path / "link").symlink_to(f"/dev/fd/{ours}")
@@ -64,7 +63,6 @@ def test_a_link_to_a_descriptor_is_no_descriptor(tmp_path: Path) -> None:
     os.close(theirs)
 
 
-@pytest.mark.holds("base/files", 3)
 @pytest.mark.parametrize("wanted", [PRIVATE_FOLDER, SHARED_FOLDER])
 def test_no_folder_that_is_made_is_open_to_others_writing(umask: int, wanted: int, tmp_path: Path) -> None:
     make_folder(tmp_path / "a" / "b" / "c", wanted)
@@ -87,7 +85,6 @@ def test_what_is_no_folder_is_named(tmp_path: Path) -> None:
             make_folder(tmp_path / name)
 
 
-@pytest.mark.holds("base/files", 3)
 def test_what_a_person_s_first_commands_make_is_their_own_whatever_the_umask(umask: int, tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path)}
     set_name(config_folder(home), "agent-1", "Assistant")

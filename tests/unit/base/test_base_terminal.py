@@ -29,7 +29,6 @@ TEXTS = st.text(st.sampled_from("a b|:!⟨⟩\u0430é漢\u0301😀"), max_size=2
 WIDTHS = st.integers(MIN_TERMINAL_COLUMNS - 1, 130)
 
 
-@pytest.mark.holds("base/terminal", 1, 2)
 @given(TEXTS, WIDTHS, st.sampled_from(["", GOES_ON]), st.integers(0, 2))
 @example("to: x" + " " * 74 + "cc: nobody", 79, "", 1)
 @example("漢" * 60, 79, "", 2)
@@ -43,7 +42,6 @@ def test_no_part_of_a_text_begins_a_row_of_its_own(text: str, width: int, goes_o
     assert all(row.startswith(FURTHER) for row in seen[1:])
 
 
-@pytest.mark.holds("base/terminal", 3)
 @given(TEXTS, WIDTHS)
 def test_what_was_cut_can_be_put_together_again__and_so_two_texts_never_have_the_same_rows(
     text: str, width: int

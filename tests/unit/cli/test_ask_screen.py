@@ -14,7 +14,7 @@ from accredit.cli.actions.ask_screen import screen_rows, value_rows
 from accredit.consent.asks import params_digest
 from accredit.consent.shown import shown_call
 
-pytestmark = [pytest.mark.holds("cli/actions/ask_screen", 1), pytest.mark.holds("cli/actions/approve", 2)]
+pytestmark = [pytest.mark.holds("cli/actions/ask_screen"), pytest.mark.holds("cli/actions/approve")]
 
 TEXTS = st.sampled_from(
     (
@@ -91,7 +91,6 @@ def on_screen(arguments: dict[str, Any], width: int) -> list[str]:
     return [row for each in call.fields for row in screen_rows(each, width, unfolded=True)]
 
 
-@pytest.mark.holds("cli/actions/ask_screen", 2)
 @given(ARGUMENTS, st.integers(MIN_TERMINAL_COLUMNS - 1, 130), st.integers(1, 2))
 @example(PADDED, 79, 1)
 @example(PADDED, 39, 2)

@@ -39,7 +39,6 @@ def said(*words: str) -> dict[str, object]:
     return parse_arguments("paint", words, {}, SCHEMA)
 
 
-@pytest.mark.holds("cli/actions/tool_arguments", 1, 2, 3)
 @pytest.mark.parametrize(
     ("words", "value"),
     [

@@ -162,7 +162,6 @@ def send(monkeypatch: pytest.MonkeyPatch) -> Iterator[Send]:
         yield call
 
 
-@pytest.mark.holds("base/standard", 1)
 def test_without_a_command_line_that_says_so_it_is_a_file_like_any_other(
     monkeypatch: pytest.MonkeyPatch, send: Send, tmp_path: Path
 ) -> None:
@@ -175,7 +174,6 @@ def test_without_a_command_line_that_says_so_it_is_a_file_like_any_other(
     assert sent.read() == b"secret"
 
 
-@pytest.mark.holds("base/standard", 3)
 def test_it_is_bounded_and_comes_again_whole(send: Send) -> None:
     send(b"x" * 10)
     with standard_input("--key"):
@@ -192,7 +190,6 @@ def test_bytes_are_not_taken_for_text(send: Send) -> None:
         assert read_file(STDIN, 1_000).data == every
 
 
-@pytest.mark.holds("base/standard", 2)
 def test_two_options_cannot_both_have_it(send: Send) -> None:
     send(b"")
     with (
@@ -205,7 +202,6 @@ def test_two_options_cannot_both_have_it(send: Send) -> None:
         pass
 
 
-@pytest.mark.holds("base/standard", 4)
 def test_a_secret_is_not_typed_where_it_shows(send: Send) -> None:
     send(b"", is_terminal=True)
     with standard_input("FILE"):

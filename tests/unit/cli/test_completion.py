@@ -109,13 +109,11 @@ def test_a_configuration_that_is_none_does_no_harm(text: str, tmp_path: Path) ->
     assert offered("wrap --server ") in ([], ["mail"])
 
 
-@pytest.mark.holds("cli/actions/completion", 2)
 def test_a_pipe_in_the_place_of_a_configuration_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "accredit.toml")
     assert offered("wrap --server ") == []
 
 
-@pytest.mark.holds("cli/actions/completion", 2)
 def test_a_long_configuration_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "accredit.toml").write_text(SERVERS + "#" * MAX_COMPLETED_FILE_BYTES)
     assert offered("wrap --server ") == []
@@ -154,7 +152,6 @@ def quoted(name: str) -> str:
 WORDS = st.sampled_from(["serve", "log", "list", "--config", "--", "-", "install", "--server", "=", ":", "--a=", "x"])
 
 
-@pytest.mark.holds("cli/actions/completion", 1, 3)
 @settings(max_examples=300, deadline=None)
 @given(st.lists(WORDS | st.text(max_size=5), max_size=6), st.sampled_from(["bash", "zsh", "fish"]))
 def test_whatever_is_typed_so_far_there_are_plain_words__or_none(words: list[str], shell: str) -> None:

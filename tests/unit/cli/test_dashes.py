@@ -35,7 +35,6 @@ def parsed(*words: str) -> Any:
     return app.main(list(words), prog_name="accredit", standalone_mode=False)
 
 
-@pytest.mark.holds("cli/dashes", 1)
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -63,7 +62,6 @@ def test_a_command_begins_after_the_dashes_or_with_the_first_word_that_is_no_opt
     assert parsed(*words.split()) == expected
 
 
-@pytest.mark.holds("cli/dashes", 2)
 @pytest.mark.parametrize(
     "words",
     ["wrap node x --config c", "wrap node --quiet", "wrap node --help", "wrap node -- x", "serve a b --config=c"],

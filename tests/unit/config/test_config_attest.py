@@ -34,7 +34,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.holds("config/attest", 5)
 def test_records_bear_the_id_of_the_key_or_the_gateways_own(folder: Path) -> None:
     found = built(folder, attest() + STORE)
     assert found is not None
@@ -49,7 +48,6 @@ def test_records_bear_the_id_of_the_key_or_the_gateways_own(folder: Path) -> Non
     assert built(folder, attest(mode="off", key="none.key")) is None
 
 
-@pytest.mark.holds("config/attest", 1, 5)
 def test_a_gateway_key_beside_the_file_needs_no_name(folder: Path) -> None:
     text = '[attest]\nmode = "record"\n' + STORE
     beside, named = built(folder, text), built(folder, attest() + STORE)
@@ -62,7 +60,6 @@ def test_a_gateway_key_beside_the_file_needs_no_name(folder: Path) -> None:
     assert refused.value.remedy
 
 
-@pytest.mark.holds("config/attest", 3)
 def test_who_signs_the_same_log_is_a_gateway__a_persons_key_vouches_for_no_record(folder: Path) -> None:
     text = attest(more='public_key_files = ["human.key.pub"]\n') + STORE
     with pytest.raises(ConfigurationError, match="a human") as refused:
@@ -76,7 +73,6 @@ def test_who_signs_the_same_log_is_a_gateway__a_persons_key_vouches_for_no_recor
     assert {each.id for each in public_keys([], folder / "accredit.toml")} == {key.id, build_log_signer(loaded).id}
 
 
-@pytest.mark.holds("config/attest", 4)
 @pytest.mark.parametrize(
     ("text", "word"),
     [
@@ -94,7 +90,6 @@ def test_a_log_that_nobody_could_sign_or_keep_stops_the_start(folder: Path, text
     assert refused.value.remedy
 
 
-@pytest.mark.holds("config/attest", 1)
 @pytest.mark.parametrize("mode", ["off", "record", "durable"])
 def test_a_key_that_others_can_read_stops_the_start(folder: Path, mode: str) -> None:
     (folder / "gateway.key").chmod(0o644)

@@ -65,7 +65,6 @@ def test_the_grant_is_what_the_file_says(tmp_path: Path) -> None:
     assert (found.type, found.client_secret, found.audience) == ("token_exchange", "of a file", "mail")
 
 
-@pytest.mark.holds("config/auth", 3)
 @pytest.mark.parametrize(
     ("changes", "names"),
     [
@@ -106,7 +105,6 @@ def test_what_could_not_work_stops_the_start__and_nothing_secret_is_quoted(
     assert "marked" not in said.replace('"marked"', "") or "file" in names
 
 
-@pytest.mark.holds("config/auth", 1, 2)
 def test_two_credentials__a_command__and_tokens_for_nobody_in_particular_stop_it_too(tmp_path: Path) -> None:
     both = UPSTREAM + 'headers = { authorization = { env = "A" } }\n'
     assert "upstream.headers holds Authorization" in refused(tmp_path, text_of(upstream=both), GW_SECRET="s", A="x")

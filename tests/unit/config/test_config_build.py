@@ -128,7 +128,6 @@ def test_a_header_from_the_environment_is_looked_at_and_not_shown(value: str, tm
     assert "B" in refused.value.remedy
 
 
-@pytest.mark.holds("config/identity", 4)
 def test_a_server_is_told_who_calls_by_a_gateway_with_an_id_only(tmp_path: Path) -> None:
     text = '[upstream]\nurl = "http://u/"\nidentity = "jwt"\n'
     with pytest.raises(ConfigurationError, match=r"gateway\.id is not set"):

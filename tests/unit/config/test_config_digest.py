@@ -77,7 +77,6 @@ def test_another_policy_has_another_digest(folder: Path, old: str, new: str) -> 
     assert digest(folder, TEXT.replace(old, new)) != before
 
 
-@pytest.mark.holds("config/digest", 2)
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -102,14 +101,12 @@ def test_where_a_value_comes_from_does_not_count(folder: Path) -> None:
     assert digest(folder, shorter, {"ACCREDIT_PROOFS__FRESHNESS_SECONDS": "21"}) != before
 
 
-@pytest.mark.holds("config/digest", 3)
 def test_a_copy_in_another_folder_has_the_same_digest(folder: Path) -> None:
     other = folder.with_name("two")
     shutil.copytree(folder, other)
     assert digest(other) == digest(folder)
 
 
-@pytest.mark.holds("config/digest", 1)
 def test_a_public_key_counts_by_its_content__another_owner_under_the_same_name_is_another_policy(folder: Path) -> None:
     before = digest(folder)
     (folder / "owner.key.pub").rename(folder / "boss.key.pub")
@@ -154,7 +151,6 @@ def test_no_key_that_names_public_keys_is_forgotten__a_new_owner_in_an_old_file_
     assert named == known
 
 
-@pytest.mark.holds("config/digest", 1, 2, 4)
 def test_it_can_be_computed_by_anybody__from_what_config_show_prints(folder: Path) -> None:
     tree: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
     for row in list_settings(load_command_line({})):

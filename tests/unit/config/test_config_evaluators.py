@@ -39,7 +39,6 @@ def test_what_is_named_is_loaded__and_our_own_is_always_there() -> None:
     assert set(load_evaluators(["com.example.hours"])) == {CALL, "com.example.hours"}
 
 
-@pytest.mark.holds("config/evaluators", 1, 2, 3)
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize(
     ("name", "what"),

@@ -42,7 +42,6 @@ def test_without_any_source_everything_is_default(tmp_path: Path, monkeypatch: p
     assert load(None, {}, {}) == Loaded(Config(), None, {})
 
 
-@pytest.mark.holds("config/load", 2, 3)
 def test_the_command_line_wins_over_the_environment_and_that_over_the_file(file: Path) -> None:
     environ = {"ACCREDIT_GATEWAY__PORT": "2000", "ACCREDIT_GATEWAY__HOST": "::1"}
     loaded = load(file, environ, option("gateway", "port", 3000))
@@ -52,7 +51,6 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_file(file:
     assert loaded.origins["upstream", "url"] == Origin("file", str(file))
 
 
-@pytest.mark.holds("config/load", 1)
 def test_the_file_is_looked_for_in_three_places(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here, other = tmp_path / "here", tmp_path / "other.toml"
     here.mkdir()
@@ -65,7 +63,6 @@ def test_the_file_is_looked_for_in_three_places(file: Path, tmp_path: Path, monk
     assert load(file, {"ACCREDIT_CONFIG": "../other.toml"}, {}).config.gateway.port == 1000
 
 
-@pytest.mark.holds("config/load", 3)
 @pytest.mark.parametrize("section", ["url", "command"])
 def test_an_upstream_on_the_command_line_gets_no_secret_of_another(section: str, file: Path) -> None:
     value: object = "http://else/mcp" if section == "url" else ["cat"]
@@ -87,7 +84,6 @@ def test_an_absolute_path_in_the_file_stays(file: Path) -> None:
     assert load(file, {}, {}).config.gateway.tls_cert_file == "/etc/cert.pem"
 
 
-@pytest.mark.holds("config/load", 2)
 @pytest.mark.parametrize(
     ("name", "text", "value"),
     [
@@ -111,7 +107,6 @@ def test_variables_that_are_no_keys_are_left_alone(name: str, file: Path) -> Non
     assert load(file, {name: "tcp://10.0.0.1:8484"}, {}).config == load(file, {}, {}).config
 
 
-@pytest.mark.holds("config/load", 1)
 def test_a_broken_file_is_not_rescued_by_the_environment(file: Path) -> None:
     file.write_text('[gateway]\nport = "1"\n', "utf-8")
     with pytest.raises(ConfigurationError, match=r"gateway\.port"):

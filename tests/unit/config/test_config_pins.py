@@ -9,6 +9,8 @@ from accredit.config import build_pins, load, read_pinned
 from accredit.errors import ConfigurationError
 from accredit.pins import LOCK_FILE, write_lock
 
+pytestmark = pytest.mark.holds("config/pins")
+
 GOOD = write_lock({"upstream": definitions()})
 MODES = ("enforce", "warn", "off", "")
 
@@ -21,7 +23,6 @@ def written(folder: Path, mode: str = "", lock: bytes | None = GOOD, more: str =
     return file
 
 
-@pytest.mark.holds("config/pins", 2)
 @pytest.mark.parametrize("mode", MODES)
 def test_definitions_are_enforced_where_there_is_a_lock__unless_the_file_says_something_else(
     mode: str, tmp_path: Path
@@ -31,7 +32,6 @@ def test_definitions_are_enforced_where_there_is_a_lock__unless_the_file_says_so
     assert read_pinned(load(tmp_path / "accredit.toml", {}, {})) is not None
 
 
-@pytest.mark.holds("config/pins", 2)
 @pytest.mark.parametrize("mode", MODES)
 def test_a_mode_that_needs_a_lock_does_not_start_without_one(mode: str, tmp_path: Path) -> None:
     loaded = load(written(tmp_path, mode, None), {}, {})
@@ -44,7 +44,6 @@ def test_a_mode_that_needs_a_lock_does_not_start_without_one(mode: str, tmp_path
         assert read_pinned(loaded) is None
 
 
-@pytest.mark.holds("config/pins", 1)
 def test_a_lock_that_lies_in_the_folder_is_not_read_where_no_file_is_the_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,7 +54,6 @@ def test_a_lock_that_lies_in_the_folder_is_not_read_where_no_file_is_the_configu
         build_pins(load(None, {"ACCREDIT_PINS__MODE": "enforce"}, {}))
 
 
-@pytest.mark.holds("config/pins", 2, 3)
 @pytest.mark.parametrize(
     "lock",
     [b"", b"{}", GOOD[:-9], GOOD.replace(b"pay", b"Pay", 1), write_lock({"mail": definitions()}), write_lock({})],
@@ -66,7 +64,6 @@ def test_a_lock_that_does_not_pin_this_server_stops_the_start(lock: bytes, tmp_p
     assert build_pins(load(written(tmp_path, "off", lock), {}, {})) is None
 
 
-@pytest.mark.holds("config/pins", 3)
 def test_what_is_no_file_is_refused__a_link_to_nowhere_too(tmp_path: Path) -> None:
     file = written(tmp_path, lock=None)
     (tmp_path / LOCK_FILE).symlink_to("nowhere")

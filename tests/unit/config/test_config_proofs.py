@@ -43,7 +43,6 @@ def test_without_a_catalog_and_without_proofs_there_is_nothing_to_say(tmp_path: 
     assert built(tmp_path, '[proofs]\nmode = "off"\n[resources]\nscope = "mcp:resource"\n') is None
 
 
-@pytest.mark.holds("config/proofs", 1)
 def test_with_proofs_off_the_catalog_still_says_which_scopes_there_are(tmp_path: Path) -> None:
     """And no key file is asked for: whoever switches proofs off for an hour needs none."""
     found = built(tmp_path, '[proofs]\nmode = "off"\n' + ROOT + '[tools.a]\nscope = "email:send"\n')
@@ -136,7 +135,6 @@ def test_roots_from_the_environment_are_looked_for_here_and_not_beside_the_file(
     assert list(found.policy.roots) == [owner.public_key]
 
 
-@pytest.mark.holds("config/proofs", 2)
 def test_roots_without_a_mode_are_refused__nobody_should_take_them_for_protection(tmp_path: Path) -> None:
     key(tmp_path)
     with pytest.raises(ConfigurationError, match=r"proofs\.mode is not") as refused:
@@ -145,13 +143,11 @@ def test_roots_without_a_mode_are_refused__nobody_should_take_them_for_protectio
     assert built(tmp_path, ROOT, {"ACCREDIT_PROOFS__MODE": "off"}) is None
 
 
-@pytest.mark.holds("config/proofs", 3)
 def test_without_a_root_nothing_starts(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no root"):
         built(tmp_path, '[gateway]\nid = "gate"\n[proofs]\nmode = "required"\n')
 
 
-@pytest.mark.holds("config/proofs", 3)
 @pytest.mark.parametrize("kind", ["agent", "gateway"])
 def test_a_root_that_is_no_human_is_refused__its_holder_is_a_program(kind: KeyKind, tmp_path: Path) -> None:
     key(tmp_path, kind=kind)
@@ -159,7 +155,6 @@ def test_a_root_that_is_no_human_is_refused__its_holder_is_a_program(kind: KeyKi
         built(tmp_path, REQUIRED)
 
 
-@pytest.mark.holds("config/proofs", 3)
 def test_one_key_is_one_root(tmp_path: Path) -> None:
     key(tmp_path)
     with pytest.raises(ConfigurationError, match=r"proofs\.roots\[1\]\.public_key_file: .* already"):
@@ -178,7 +173,6 @@ def test_a_missing_key_is_told_with_the_command_that_makes_it(tmp_path: Path) ->
     assert f"accredit keys new {tmp_path}/owner.key --kind human" in refused.value.remedy
 
 
-@pytest.mark.holds("config/proofs", 4)
 def test_the_gateways_id_is_that_of_the_key_beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/")
     key(tmp_path)
@@ -202,7 +196,6 @@ def test_the_gateways_key_is_a_gateways_and_nobody_elses_to_read(tmp_path: Path)
         built(tmp_path, without)
 
 
-@pytest.mark.holds("config/proofs", 6)
 def test_workers_share_a_store_or_each_would_accept_a_proof_once(tmp_path: Path) -> None:
     key(tmp_path)
     with pytest.raises(ConfigurationError, match=r"store\.url is memory:"):
@@ -219,7 +212,6 @@ def test_a_tool_may_have_any_name_and_means_no_more_than_itself(name: str) -> No
     assert build_catalog(config).tools == {name: Entry(scope="email:send")}
 
 
-@pytest.mark.holds("config/proofs", 5)
 def test_an_evaluator_that_can_not_be_had_stops_the_start_where_proofs_count(tmp_path: Path) -> None:
     key(tmp_path)
     environ = {"ACCREDIT_PROOFS__EVALUATORS": '["com.example.missing"]'}
@@ -242,7 +234,6 @@ def test_what_is_only_observed_is_judged_and_not_required(tmp_path: Path) -> Non
     assert not required(tmp_path, REQUIRED).policy.observes
 
 
-@pytest.mark.holds("config/proofs", 3)
 def test_to_observe_nobody_has_to_be_trusted_yet__but_a_root_that_is_named_is_read(tmp_path: Path) -> None:
     found = built(tmp_path, '[gateway]\nid = "gate"\n[proofs]\nmode = "observe"\n')
     assert found is not None
@@ -251,7 +242,6 @@ def test_to_observe_nobody_has_to_be_trusted_yet__but_a_root_that_is_named_is_re
         built(tmp_path, OBSERVED)
 
 
-@pytest.mark.holds("config/proofs", 6)
 def test_to_observe_with_workers_a_store_is_shared(tmp_path: Path) -> None:
     key(tmp_path)
     with pytest.raises(ConfigurationError, match="memory:"):

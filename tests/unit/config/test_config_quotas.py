@@ -10,7 +10,7 @@ from accredit.errors import ConfigurationError
 from accredit.gateway.settings import GatewaySettings
 from accredit.keys import make_key, write_key
 
-pytestmark = pytest.mark.holds("config/quotas", 1, 2, 3, 4)
+pytestmark = pytest.mark.holds("config/quotas")
 
 URL = '[upstream]\nurl = "http://127.0.0.1:9000/mcp"\n'
 CALLS = '[[quotas]]\nby = "server"\nwindow = "1h"\ncalls = 100\n'

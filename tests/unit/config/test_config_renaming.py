@@ -98,7 +98,6 @@ scope = "x"
 COMMENT = re.compile(r"#[^\r\n]*")
 
 
-@pytest.mark.holds("config/renaming", 1, 2)
 @pytest.mark.parametrize("ends", ["\n", "\r\n"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_it_means_what_it_did_and_each_comment_is_there(shape: str, ends: str) -> None:
@@ -145,7 +144,6 @@ def test_but_for_headers_and_the_timeout_it_is_the_same_bytes() -> None:
     ]
 
 
-@pytest.mark.holds("config/renaming", 2)
 @pytest.mark.parametrize(
     "text",
     [

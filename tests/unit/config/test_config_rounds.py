@@ -65,7 +65,6 @@ def test_a_path_of_the_environment_is_relative_to_the_current_folder(
     assert opens(built(tmp_path, "", {"ACCREDIT_ROUNDS__KEYS_FILE": "rounds.keys"}).ring, KEYS[1])
 
 
-@pytest.mark.holds("config/rounds", 1)
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o601])
 def test_keys_that_others_can_read_are_refused(mode: int, tmp_path: Path) -> None:
     path = key_file(tmp_path, *KEYS, mode=mode)
@@ -84,7 +83,6 @@ def test_a_file_that_is_not_there_says_how_it_is_made(tmp_path: Path) -> None:
     assert refused.value.remedy == f"(umask 077; openssl rand -base64 32 > '{tmp_path}/no keys') makes it"
 
 
-@pytest.mark.holds("config/rounds", 2)
 @pytest.mark.parametrize(
     ("content", "what"),
     [

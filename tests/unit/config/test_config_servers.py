@@ -158,7 +158,6 @@ def test_what_is_wrong_in_a_file_is_told_with_its_place(tmp_path: Path, text: st
     assert error.value.what.startswith(what.replace("*", str(tmp_path / "accredit.toml")))
 
 
-@pytest.mark.holds("config/servers", 1, 2)
 @pytest.mark.parametrize(
     ("text", "what"),
     [

@@ -45,7 +45,6 @@ def test_a_value_is_that_of_the_file_or_the_variable(tmp_path: Path) -> None:
     assert "s3cret" not in repr(upstream(tmp_path, COMMAND % file)) + repr(upstream(tmp_path, URL % file))
 
 
-@pytest.mark.holds("config/sources", 2)
 def test_of_a_variable_only_one_line_end_is_not_its_own(tmp_path: Path) -> None:
     file = keep(tmp_path, b"-----BEGIN\nKEY-----\n\n")
     assert value(tmp_path, COMMAND % file) == "-----BEGIN\nKEY-----\n"
@@ -57,7 +56,6 @@ def test_of_a_variable_only_one_line_end_is_not_its_own(tmp_path: Path) -> None:
             value(tmp_path, text % file)
 
 
-@pytest.mark.holds("config/sources", 1)
 @pytest.mark.parametrize("text", [URL, COMMAND])
 def test_a_file_that_others_can_read__or_that_is_none__stops_the_start(text: str, tmp_path: Path) -> None:
     file = keep(tmp_path, b"s3cret", 0o640)
@@ -74,7 +72,6 @@ def test_a_file_that_others_can_read__or_that_is_none__stops_the_start(text: str
         value(tmp_path, text % '{ env = "B" }')
 
 
-@pytest.mark.holds("config/sources", 3)
 def test_what_can_not_be_sent_is_not(tmp_path: Path) -> None:
     file = keep(tmp_path, b"one\r\nX-Other: s3cret\n")
     with pytest.raises(ConfigurationError, match="printable ASCII") as refused:

@@ -20,7 +20,6 @@ def built(folder: Path, store: str, more: str = "") -> StoreUrl:
     return store_of(load(file, {}, {}))
 
 
-@pytest.mark.holds("config/store", 1, 2)
 def test_a_database_is_what_the_file_says_of_it(tmp_path: Path) -> None:
     found = built(tmp_path, URL + 'replicas = "required"\nmax_spent = 7')
     assert isinstance(found, PostgresDatabase)
@@ -31,7 +30,6 @@ def test_a_database_is_what_the_file_says_of_it(tmp_path: Path) -> None:
     assert built(tmp_path, "") == InMemory()
 
 
-@pytest.mark.holds("config/store", 2)
 @pytest.mark.parametrize(
     ("store", "names"),
     [
@@ -53,7 +51,6 @@ def test_what_a_failover_may_lose_has_to_be_said__and_only_of_a_database(
     assert "hunter2" not in str(refused.value)
 
 
-@pytest.mark.holds("config/store", 3)
 @pytest.mark.parametrize(("mode", "good"), [(0o600, True), (0o400, True), (0o640, False), (0o604, False)])
 def test_a_password_is_in_a_file_that_nobody_else_reads(mode: int, good: bool, tmp_path: Path) -> None:
     file = tmp_path / "password"
@@ -83,7 +80,6 @@ def test_a_url_with_a_password_is_refused_before_it_is_shown(url: str, tmp_path:
         assert "hunter2" not in str(refused.value)
 
 
-@pytest.mark.holds("config/rounds", 3)
 def test_gateways_that_share_a_database_share_the_keys_of_flows(tmp_path: Path) -> None:
     keys = tmp_path / "cluster.keys"
     keys.write_text("YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE=\n")

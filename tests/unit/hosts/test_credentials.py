@@ -15,7 +15,6 @@ JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln"
 GITHUB = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
 
 
-@pytest.mark.holds("hosts/credentials", 1)
 @pytest.mark.parametrize(
     ("name", "value"),
     [("PATH", "/usr/bin:/bin"), ("NODE_ENV", "production"), ("ANY", "true"), ("ANY", "8080"), ("ANY", ""),
@@ -25,7 +24,6 @@ def test_a_variable_that_everybody_sets_is_none(name: str, value: str) -> None:
     assert variable_is_plain(name, value)
 
 
-@pytest.mark.holds("hosts/credentials", 1)
 @pytest.mark.parametrize(
     ("name", "value"),
     [("GITHUB_TOKEN", GITHUB), ("TOKEN", "x"), ("WORKSPACE", "acme"), ("PATH", GITHUB), ("DEBUG", JWT),
@@ -35,7 +33,6 @@ def test_every_other_variable_may_be_one(name: str, value: str) -> None:
     assert not variable_is_plain(name, value)
 
 
-@pytest.mark.holds("hosts/credentials", 2)
 def test_a_header_that_says_how_messages_are_read_is_none__and_others_may_be() -> None:
     assert header_is_plain("Accept", "application/json, text/event-stream")
     assert header_is_plain("user-agent", "cursor/1.0 (linux; x64)")
@@ -44,7 +41,6 @@ def test_a_header_that_says_how_messages_are_read_is_none__and_others_may_be() -
         assert not header_is_plain(name, "x")
 
 
-@pytest.mark.holds("hosts/credentials", 3)
 @pytest.mark.parametrize(
     ("words", "secrets"),
     [
@@ -73,7 +69,6 @@ def test_in_a_command_s_words_it_is_found_wherever_it_stands(words: list[str], s
     assert [secret for _, secret in parts if secret] == secrets
 
 
-@pytest.mark.holds("hosts/credentials", 4)
 def test_of_a_url_the_query_and_what_looks_like_one_in_the_path_are_not_shown() -> None:
     assert not url_holds_secret("https://mcp.example/v1/mcp")
     for url, shown in (
@@ -84,7 +79,6 @@ def test_of_a_url_the_query_and_what_looks_like_one_in_the_path_are_not_shown() 
         assert without_secrets(url) == shown
 
 
-@pytest.mark.holds("hosts/credentials", 5)
 @pytest.mark.parametrize(
     "secret", ["sk-proj-abcdefghijkl", "xoxb-1234567890-abcdef", "AKIAIOSFODNN7EXAMPLE", JWT, GITHUB]
 )

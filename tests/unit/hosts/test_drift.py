@@ -53,7 +53,6 @@ def change(file: Path, **members: object) -> None:
     file.write_text(json.dumps(tree))
 
 
-@pytest.mark.holds("hosts/drift", 4)
 @pytest.mark.parametrize("host", HOSTS)
 def test_what_is_as_it_was_written_is_installed__in_every_host(host: str, machine: Machine) -> None:
     before = machine.look(host)
@@ -64,7 +63,6 @@ def test_what_is_as_it_was_written_is_installed__in_every_host(host: str, machin
     assert machine.look(host).entries == (EntryState("mail", "installed"),)
 
 
-@pytest.mark.holds("hosts/drift", 2)
 @pytest.mark.parametrize(
     ("members", "why"),
     [
@@ -82,7 +80,6 @@ def test_a_change_of_what_the_host_starts_is_seen(members: Entry, why: str, mach
     assert why in entry.why
 
 
-@pytest.mark.holds("hosts/drift", 2)
 def test_a_server_that_was_switched_off_in_the_host_is_none(machine: Machine) -> None:
     file = machine.install("cursor")
     change(file, disabled=True, autoApprove=["read"])
@@ -92,8 +89,6 @@ def test_a_server_that_was_switched_off_in_the_host_is_none(machine: Machine) ->
     assert machine.look("codex").entries == (EntryState("mail", "changed", "tool_timeout_sec is another"),)
 
 
-@pytest.mark.holds("hosts/drift", 3)
-@pytest.mark.holds("hosts/edit", 5)
 def test_an_entry_that_a_host_has_dropped_is_gone__and_one_that_was_taken_out_here_is_not(machine: Machine) -> None:
     file = machine.install("cursor")
     file.write_text("{}")
@@ -106,7 +101,6 @@ def test_an_entry_that_a_host_has_dropped_is_gone__and_one_that_was_taken_out_he
     assert read_installed(machine.state) == ()
 
 
-@pytest.mark.holds("hosts/drift", 1)
 def test_an_entry_whose_program_or_key_is_gone_is_stale(machine: Machine) -> None:
     key = machine.home / "agent.key"
     key.touch()

@@ -37,7 +37,6 @@ def install(at: EntryLocation, locks: Path, text: str = "") -> Path:
     return apply(Edit(at.file, old, edit_entry(at, old or b"", ENTRY)), locks)
 
 
-@pytest.mark.holds("hosts/edit", 1)
 @pytest.mark.parametrize(
     ("host", "text"),
     [
@@ -57,14 +56,12 @@ def test_what_would_mean_something_else_afterwards_is_not_touched(host: str, tex
         edit_entry(place(tmp_path, host), data, entry)
 
 
-@pytest.mark.holds("hosts/edit", 1)
 def test_an_entry_that_is_no_text_is_not_written(tmp_path: Path) -> None:
     entry = CURSOR.entry("mail", [os.fsdecode(b"/\xff/accredit")])
     with pytest.raises(ConfigurationError, match="UTF-8"):
         edit_entry(place(tmp_path), b"{}", entry)
 
 
-@pytest.mark.holds("hosts/edit", 2)
 def test_two_edits_do_not_overtake_each_other(tmp_path: Path) -> None:
     at = place(tmp_path)
     install(at, tmp_path / "state", "{}")
@@ -80,7 +77,6 @@ def test_two_edits_do_not_overtake_each_other(tmp_path: Path) -> None:
     assert "mail" in entries(CURSOR, at.file.read_bytes())
 
 
-@pytest.mark.holds("hosts/edit", 3)
 def test_what_it_held_is_kept_for_its_owner_alone__five_times(tmp_path: Path) -> None:
     at = place(tmp_path)
     first = install(at, tmp_path / "state")
@@ -97,7 +93,6 @@ def test_what_it_held_is_kept_for_its_owner_alone__five_times(tmp_path: Path) ->
     assert others.exists()
 
 
-@pytest.mark.holds("hosts/edit", 4)
 def test_links_are_followed__and_the_mode_stays(tmp_path: Path) -> None:
     (tmp_path / "dotfiles").mkdir()
     real = tmp_path / "dotfiles/real.json"
@@ -112,7 +107,6 @@ def test_links_are_followed__and_the_mode_stays(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "dotfiles") == ["real.json"]
 
 
-@pytest.mark.holds("hosts/edit", 4)
 def test_a_new_file_is_its_owner_s_alone__and_its_folders_are_made(tmp_path: Path) -> None:
     at = EntryLocation(CURSOR, tmp_path / "a/b/mcp.json", "mail")
     install(at, tmp_path / "state")

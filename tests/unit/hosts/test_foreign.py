@@ -93,7 +93,6 @@ def test_servers_that_claude_code_keeps_for_a_project_are_named() -> None:
         assert in_text("claude-code", json.dumps({"projects": projects})) == []
 
 
-@pytest.mark.holds("hosts/foreign", 1)
 def test_accredit_s_own_entries_and_parts_of_the_host_are_none() -> None:
     own = {"command": "/opt/accredit", "args": ["connect", "http://127.0.0.1:8484/mcp"]}
     data = json.dumps({"mcpServers": {"mine": own, "sdk": {"type": "sdk", "name": "x"}}}).encode()
@@ -101,7 +100,6 @@ def test_accredit_s_own_entries_and_parts_of_the_host_are_none() -> None:
     assert in_text("goose", "extensions:\n  developer:\n    type: builtin\n    name: developer\n") == []
 
 
-@pytest.mark.holds("hosts/foreign", 2)
 @pytest.mark.parametrize(
     ("entry", "reason"),
     [
@@ -128,13 +126,11 @@ def test_what_is_not_understood_whole_is_left(entry: Any, reason: str) -> None:
     assert reason in why(entry)
 
 
-@pytest.mark.holds("hosts/foreign", 2)
 def test_one_of_two_of_the_same_name_is_not_taken_for_the_other() -> None:
     found = in_text("continue", "mcpServers:\n- name: a\n  command: x\n- name: a\n  command: y\n- command: z\n")
     assert [type(each) for each in found] == [SkippedEntry, SkippedEntry, SkippedEntry]
 
 
-@pytest.mark.holds("hosts/foreign", 3)
 def test_variables_are_told_from_texts() -> None:
     found = server({"command": "npx", "args": ["--key=${KEY}", "${userHome}/x"], "env": {
         "A": "${env:TOKEN}", "B": "${B}", "C": "$C"}})  # fmt: skip
@@ -154,7 +150,6 @@ def test_variables_are_told_from_texts() -> None:
     assert remote.headers == {"Authorization": ("Bearer ", Variable("T", asked=True))}
 
 
-@pytest.mark.holds("hosts/foreign", 3)
 def test_folders_of_a_project_are_known_in_its_own_file_alone() -> None:
     entry = {"command": "npx", "args": ["${workspaceFolder}/a", "${workspaceFolderBasename}"], "cwd": "sub"}
     found = server(entry, "vscode", project=True)
@@ -163,7 +158,6 @@ def test_folders_of_a_project_are_known_in_its_own_file_alone() -> None:
     assert server({"command": "npx", "cwd": "~/a"}) == Command((("npx",),), {}, "/home/ada/a")
 
 
-@pytest.mark.holds("hosts/foreign", 3)
 @pytest.mark.parametrize(
     "entry",
     [
@@ -183,7 +177,6 @@ def test_a_variable_that_can_not_be_carried_over_leaves_its_server(entry: Any) -
     assert "variable" in why(entry) or "made of" in why(entry) or "gives no" in why(entry)
 
 
-@pytest.mark.holds("hosts/foreign", 4)
 def test_a_server_of_the_old_transport_is_left() -> None:
     for host, entry in (
         ("cursor", {"url": "https://x.example/sse"}),

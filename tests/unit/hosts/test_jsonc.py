@@ -28,7 +28,6 @@ SAME_AGAIN = {
 OTHERS = {"": "{}", " \r\n": "{}", "// nothing yet": "{}", "{}": "{}", "{ }": "{}", '{\n  "a": 1\n}\n': '{"a": 1}'}
 
 
-@pytest.mark.holds("hosts/jsonc", 2, 4)
 @pytest.mark.parametrize("case", SAME_AGAIN)
 def test_what_is_put_in_and_taken_out_again_leaves_the_very_bytes(case: str) -> None:
     text = SAME_AGAIN[case]
@@ -40,7 +39,6 @@ def test_what_is_put_in_and_taken_out_again_leaves_the_very_bytes(case: str) -> 
     assert drop(new, PATH) == text
 
 
-@pytest.mark.holds("hosts/jsonc", 2)
 @pytest.mark.parametrize("text", OTHERS)
 def test_where_there_is_no_table_one_is_made_and_nothing_goes(text: str) -> None:
     new = put(text, PATH, ENTRY)
@@ -51,14 +49,12 @@ def test_where_there_is_no_table_one_is_made_and_nothing_goes(text: str) -> None
     assert all(char in at for char in text)  # in their order
 
 
-@pytest.mark.holds("hosts/jsonc", 3)
 def test_only_the_value_of_a_member_that_is_there_changes() -> None:
     text = '{ // a\n  "mcpServers": {\n    "mail" : 7 /* x */, // b\n    "z": 1\n  }\n}'
     new = put(text, PATH, "new")
     assert new == text.replace("7", '"new"')
 
 
-@pytest.mark.holds("hosts/jsonc", 4)
 @pytest.mark.parametrize(
     ("text", "left"),
     [
@@ -102,7 +98,6 @@ REFUSED = {
 }
 
 
-@pytest.mark.holds("hosts/jsonc", 1)
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_others_may_read_otherwise_is_refused(case: str) -> None:
     with pytest.raises(ConfigurationError):
@@ -179,7 +174,6 @@ def read(text: str) -> object:
     st.integers(0, 400),
     st.sampled_from(['"', ",", "}", "[", "/**/", "//\n", "NaN", "-", "01", "\x0b", "\\ud8"]),
 )
-@pytest.mark.holds("hosts/jsonc", 1)
 def test_the_parser_in_c_says_what_the_careful_one_says(text: str, at: int, odd: str) -> None:
     mutated = text[: at % (len(text) + 1)] + odd + text[at % (len(text) + 1) :]
     for each in (text, mutated, f'{{"a": [{text}], "b": {mutated}}}'):

@@ -20,7 +20,6 @@ def install(at: EntryLocation, name: str = "mail") -> None:
     apply(Edit(at.file, old, edit_entry(at._replace(name=name), old or b"", entry)), at.file.parent / "state")
 
 
-@pytest.mark.holds("hosts/undo", 1)
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_file_that_was_made_for_the_entry_goes_with_it(host: str, tmp_path: Path) -> None:
     at = place(tmp_path, host)
@@ -30,7 +29,6 @@ def test_a_file_that_was_made_for_the_entry_goes_with_it(host: str, tmp_path: Pa
     assert not at.file.exists()
 
 
-@pytest.mark.holds("hosts/undo", 1)
 def test_a_file_stays_that_was_there_before__or_holds_something_else(tmp_path: Path) -> None:
     at = place(tmp_path)
     at.file.write_text("{}\n")
@@ -48,7 +46,6 @@ def test_a_file_stays_that_was_there_before__or_holds_something_else(tmp_path: P
     assert b"// of mine" in (without(at, tmp_path / "state").new or b"")
 
 
-@pytest.mark.holds("hosts/undo", 2)
 def test_the_file_is_put_back_as_it_was_when_it_last_did_not_have_the_entry(tmp_path: Path) -> None:
     at = place(tmp_path)
     with pytest.raises(ConfigurationError, match="nothing is kept"):
@@ -66,7 +63,6 @@ def test_the_file_is_put_back_as_it_was_when_it_last_did_not_have_the_entry(tmp_
     assert at.file.read_text() == '{"a": 1}'
 
 
-@pytest.mark.holds("hosts/undo", 2)
 def test_where_there_was_no_file_there_is_none_again(tmp_path: Path) -> None:
     at = place(tmp_path)
     install(at)

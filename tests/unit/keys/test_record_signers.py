@@ -108,7 +108,6 @@ def test_the_signer_of_records_signs_no_checkpoint__it_would_not_outlive_its_alg
 
 
 @pytest.mark.holds("keys/record_signers", 1, 2)
-@pytest.mark.holds("config/attest", 2)
 @pytest.mark.parametrize(
     ("signer", "public", "word"),
     [

@@ -47,7 +47,6 @@ def well(_: Surroundings) -> Iterator[Result]:
     yield good("desk", "well")
 
 
-@pytest.mark.holds("ops/doctor/engine", 1)
 def test_a_look_that_never_ends_keeps_nobody_waiting_for_the_others(at: Surroundings) -> None:
     stop = threading.Event()
 
@@ -63,7 +62,6 @@ def test_a_look_that_never_ends_keeps_nobody_waiting_for_the_others(at: Surround
     assert "more than 0.2 s" in found[0].what
 
 
-@pytest.mark.holds("ops/doctor/engine", 2)
 @pytest.mark.parametrize(
     "error",
     [
@@ -87,7 +85,6 @@ def test_a_look_that_fails_says_so__with_what_it_had_found__and_the_others_go_on
     assert "has failed" in found[1].what
 
 
-@pytest.mark.holds("ops/doctor/engine", 2)
 def test_where_there_is_no_room_for_a_thread_the_doctor_says_that__and_not_nothing(at: Surroundings) -> None:
     before = threading.stack_size(NO_ROOM)
     try:
@@ -100,7 +97,6 @@ def test_where_there_is_no_room_for_a_thread_the_doctor_says_that__and_not_nothi
     assert told == {"store": Unknown("this look has failed: can't start new thread", "see what is there")}
 
 
-@pytest.mark.holds("ops/doctor/engine", 3)
 def test_what_programs_and_people_read_of_both_lists_stays_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     findings = [bad("keys", "open", "close it", "chmod 600 a.key"), note("desk", "unlocked"), good("versions", "0.1")]
     lines = [each.fit(f"production.{name}", str) for name, each in LINES.items()]
@@ -190,7 +186,6 @@ JSON = """\
 """
 
 
-@pytest.mark.holds("ops/doctor/engine", 4)
 def test_what_is_found_is_bounded__and_told_once(at: Surroundings) -> None:
     def endless(_: Surroundings) -> Iterator[Result]:
         for number in range(2 * MAX_FINDINGS):
@@ -203,7 +198,6 @@ def test_what_is_found_is_bounded__and_told_once(at: Surroundings) -> None:
     assert [each.about for each in found].count("desk") <= 1
 
 
-@pytest.mark.holds("ops/doctor/engine", 4)
 @pytest.mark.parametrize("word", ["a\nb", "\x1b[2J", "\u202eab", "x" * (MAX_FINDING_CHARS + 1), "\udce9"])
 def test_a_command_that_would_not_show_as_it_is_is_none(word: str) -> None:
     assert (command_line("chmod", "600", word), into_file(word, "ls"), into_file("f", "ls", word)) == ("", "", "")

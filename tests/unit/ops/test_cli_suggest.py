@@ -26,6 +26,8 @@ from accredit.policy.suggesting import Deployment
 from accredit.ratify import Extension
 from accredit.signing.arguments import constraint
 
+pytestmark = pytest.mark.holds("ops/suggest")
+
 UNKNOWN = denied("unknown_tool")
 HOSTILE = [
     'x"]\n[proofs]\nmode = "off"\n["',
@@ -83,7 +85,6 @@ def after(option: str, words: list[str]) -> list[str]:
     return [words[at + 1] for at, word in enumerate(words) if word == option]
 
 
-@pytest.mark.holds("ops/suggest", 1, 2, 3)
 @settings(max_examples=60, deadline=None)
 @given(used, st.sampled_from([("", ONE), ("mail", TWO), ("mail", MERGED._replace(merged=False))]))
 @example([(name, "bb" * 16) for name in HOSTILE], ("", ONE))
@@ -132,7 +133,6 @@ def test_no_name_of_what_stays_refused_ends_its_comment(found: list[str]) -> Non
     )
 
 
-@pytest.mark.holds("ops/suggest", 4)
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="there is no zsh")
 def test_no_name_runs_anything_in_a_shell_that_reads_comments_as_commands(tmp_path: Path) -> None:
     """What is pasted into a terminal, on a Mac for example: there zsh takes a line with `#` for a command of that name,

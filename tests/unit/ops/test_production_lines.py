@@ -47,7 +47,7 @@ pytestmark = [
     pytest.mark.holds("ops/doctor/production/configured"),
     pytest.mark.holds("ops/doctor/production/environment"),
     pytest.mark.holds("ops/doctor/production/facts"),
-    pytest.mark.holds("ops/doctor/production/files", 1, 2, 4),
+    pytest.mark.holds("ops/doctor/production/files"),
     pytest.mark.holds("ops/doctor/production/stored"),
     pytest.mark.holds("ops/doctor/production/checklist"),
 ]
@@ -526,7 +526,6 @@ def test_nothing_is_changed_or_made__and_no_secret_is_shown(folder: Path, capsys
     assert "production.shipping: nobody has the log but the store" in shown
 
 
-@pytest.mark.holds("ops/doctor/engine", 3)
 def test_what_is_left_out_by_name_does_not_count__but_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "accredit.db").touch(0o600)
     assert go_through(folder / "accredit.toml", list(LINES), {}, as_json=True) == 0
@@ -538,7 +537,6 @@ def test_what_is_left_out_by_name_does_not_count__but_is_told(folder: Path, caps
         go_through(folder / "accredit.toml", ["production.none"], {}, as_json=True)
 
 
-@pytest.mark.holds("ops/doctor/production/files", 3)
 def test_what_counts_of_a_link_is_where_it_leads(folder: Path) -> None:
     secret = folder.parent / "elsewhere.key"
     (folder / "gateway.key").rename(secret)
@@ -578,7 +576,6 @@ def test_the_manifests_own_configurations_lack_only_what_is_yours_to_add(made: P
     assert judged(in_manifest("sqlite", tmp_path / "sqlite", made)).keys() == THEIRS.keys()
 
 
-@pytest.mark.holds("ops/doctor/production/checklist", 2)
 def test_a_configuration_that_can_t_be_read_or_may_be_somebody_else_s_has_no_lines(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -593,7 +590,6 @@ def test_a_configuration_that_can_t_be_read_or_may_be_somebody_else_s_has_no_lin
             go_through(Path(name), (), home, as_json=True)
 
 
-@pytest.mark.holds("ops/doctor/production/checklist", 1)
 def test_what_never_answers__or_fails__keeps_nobody_waiting_for_the_other_lines() -> None:
     stop = threading.Event()
 

@@ -64,7 +64,6 @@ def names(planned: Plan) -> dict[str, str]:
     return {each.own.name: each.server for each in planned.adopted}
 
 
-@pytest.mark.holds("setup/adopt_text", 1)
 def test_a_credential_is_in_a_file_and_not_in_the_configuration(gateway: Gateway) -> None:
     headers = {"Authorization": "Bearer s3cret", "Accept": "text/plain", "X": "${KEY}"}
     planned = gateway.plan(a=CAT, b={"url": "https://x.example/mcp", "headers": headers})
@@ -85,7 +84,6 @@ def test_a_proof_for_no_call_in_particular_opens_nothing_that_was_adopted(gatewa
     assert load(gateway.file, {}, {}).config.proofs.binding == "required"
 
 
-@pytest.mark.holds("setup/adopt_text", 2)
 def test_a_credential_among_a_command_s_words_reaches_the_program_and_no_configuration(gateway: Gateway) -> None:
     words = [
         "-c",
@@ -116,7 +114,6 @@ def test_a_value_reaches_the_program_to_its_last_newline(value: str, name: str, 
     assert built.env[name] == value
 
 
-@pytest.mark.holds("setup/adopt_text", 3)
 def test_names_are_slugs_and_of_two_one_gets_a_number(gateway: Gateway) -> None:
     planned = gateway.plan(**{"My Mail!": CAT, "my-mail": CAT, "--help": CAT, "Ärger": CAT, "日本": CAT, "x" * 500: CAT,
                               "a\nb": CAT, "x" * 499 + "y": CAT})  # fmt: skip
@@ -130,7 +127,6 @@ def test_names_are_slugs_and_of_two_one_gets_a_number(gateway: Gateway) -> None:
     assert [next(many) for _ in range(3)] == ["a", "a-2", "a-3"]
 
 
-@pytest.mark.holds("setup/adopt_plan", 1)
 def test_a_server_that_is_there_already_is_that_one__and_one_with_another_secret_is_not(gateway: Gateway) -> None:
     gateway.write(gateway.plan(a=CAT))
     again = gateway.plan(a=CAT)
@@ -143,7 +139,6 @@ def test_a_server_that_is_there_already_is_that_one__and_one_with_another_secret
     assert names(gateway.plan(a=CAT)) == {"a": "a-2"}
 
 
-@pytest.mark.holds("setup/adopt_plan", 1)
 def test_a_file_of_somebody_else_s_is_not_taken_for_a_credential_s(gateway: Gateway) -> None:
     secrets = gateway.file.parent / "secrets"
     secrets.mkdir()
@@ -153,7 +148,6 @@ def test_a_file_of_somebody_else_s_is_not_taken_for_a_credential_s(gateway: Gate
     assert [path.name for path in planned.secrets] == ["a.TOKEN-3", "a.TO_KEN", "a.TO_KEN-2"]
 
 
-@pytest.mark.holds("setup/adopt_plan", 2)
 @pytest.mark.parametrize(
     ("entry", "why"),
     [
@@ -184,7 +178,6 @@ def test_what_would_keep_the_gateway_from_starting_is_left(entry: object, why: s
     assert "pw" not in left.why + left.remedy
 
 
-@pytest.mark.holds("setup/adopt_plan", 2)
 def test_a_url_with_a_key_goes_into_no_file_that_others_can_read(gateway: Gateway) -> None:
     entry = {"url": "https://x.example/mcp?key=s3cret"}
     planned = gateway.plan(a=entry)
@@ -196,7 +189,6 @@ def test_a_url_with_a_key_goes_into_no_file_that_others_can_read(gateway: Gatewa
     assert "others can read" in left.why
 
 
-@pytest.mark.holds("setup/adopt_plan", 3)
 @pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n# of mine"])
 def test_what_the_configuration_said_stays(end: str, gateway: Gateway) -> None:
     old = f'[gateway]\nport = 8499\n[proofs]\nmode = "off"\n[servers.mine]\nurl = "http://127.0.0.1:9/mcp" # mine{end}'
@@ -208,7 +200,6 @@ def test_what_the_configuration_said_stays(end: str, gateway: Gateway) -> None:
     assert tomllib.loads(planned.new.decode())["proofs"] == {"mode": "off"}
 
 
-@pytest.mark.holds("setup/adopt_plan", 3)
 @pytest.mark.parametrize(
     ("old", "why"),
     [

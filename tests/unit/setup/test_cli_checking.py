@@ -33,13 +33,11 @@ def test_tools_that_the_catalog_has_are_well(capsys: Capture) -> None:
     assert found(capsys, catalog, tool("a", scope="email:send"), tool("b")) == {}
 
 
-@pytest.mark.holds("setup/check", 1)
 def test_a_tool_without_a_scope_is_found(capsys: Capture) -> None:
     assert found(capsys, Catalog(), tool("a")) == {"a": "no_scope"}
     assert found(capsys, Catalog(default_tool=Entry(scope="mcp:tool")), tool("a")) == {}
 
 
-@pytest.mark.holds("setup/check", 1)
 def test_a_scope_that_differs_from_the_catalogs_is_found__readers_of_the_list_would_ask_for_the_wrong_one(
     capsys: Capture,
 ) -> None:
@@ -56,12 +54,10 @@ def test_an_entry_that_names_no_tool_is_found__it_may_be_misspelt(capsys: Captur
     assert found(capsys, Catalog(tools={"a": Entry(scope="email:send")})) == {"a": "no_such_tool"}
 
 
-@pytest.mark.holds("setup/check", 2)
 def test_a_scope_that_nobody_can_grant_is_found(capsys: Capture) -> None:
     assert found(capsys, Catalog(tools={"a": Entry(scope="word")}), tool("a")) == {"a": "invalid_scope"}
 
 
-@pytest.mark.holds("setup/check", 2)
 def test_without_a_catalog_each_tool_has_to_say_its_scope(capsys: Capture) -> None:
     offered = (tool("a", scope="email:send"), tool("b"), tool("c", scope="comms:*"), tool("d", scope=["email:send"]))
     assert found(capsys, None, *offered) == {"b": "no_scope", "c": "invalid_scope", "d": "no_scope"}

@@ -30,7 +30,6 @@ def fixed(file: Path, *offered: Tool) -> bytes:
     return file.read_bytes()
 
 
-@pytest.mark.holds("setup/check_fix", 1)
 @pytest.mark.parametrize("ends", [b"\n", b"\r\n"])
 @pytest.mark.parametrize("last", [b"", b"# no line end"])
 def test_missing_tables_come_after_what_is_there__which_stays_byte_for_byte(
@@ -48,7 +47,6 @@ def test_missing_tables_come_after_what_is_there__which_stays_byte_for_byte(
     assert fixed(file, tool("send mail"), tool("list", reads=True)) == new
 
 
-@pytest.mark.holds("setup/check_fix", 2)
 def test_a_file_of_another_form_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "accredit.toml"
     file.write_text('tools = { a = { scope = "email:send" } }\n', "utf-8")
@@ -57,7 +55,6 @@ def test_a_file_of_another_form_is_left_alone(tmp_path: Path) -> None:
     assert file.read_text("utf-8") == 'tools = { a = { scope = "email:send" } }\n'
 
 
-@pytest.mark.holds("setup/check_fix", 3)
 def test_a_file_that_changed_meanwhile_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "accredit.toml"
     file.write_bytes(HAND_WRITTEN)

@@ -27,7 +27,6 @@ def folder() -> Generator[Path]:
         yield Path(path)
 
 
-@pytest.mark.holds("setup/own_files", 1)
 def test_a_folder_that_others_may_write_into_is_nobody_s_own__nor_is_what_lies_below_it(folder: Path) -> None:
     inner = folder / "a" / "b"
     assert fault_of_folder(inner) is None  # it is not there yet, and nobody else could make it
@@ -42,7 +41,6 @@ def test_a_folder_that_others_may_write_into_is_nobody_s_own__nor_is_what_lies_b
         check_own_folder(folder / "a", "")
 
 
-@pytest.mark.holds("setup/own_files", 1)
 def test_what_is_no_folder__or_leads_to_one_that_is_open__is_told(folder: Path) -> None:
     (folder / "file").write_text("")
     assert "no folder" in told(fault_of_folder(folder / "file"))
@@ -54,7 +52,6 @@ def test_what_is_no_folder__or_leads_to_one_that_is_open__is_told(folder: Path) 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-@pytest.mark.holds("setup/own_files", 1, 2)
 def test_what_another_user_owns_is_theirs_to_change(folder: Path) -> None:
     (folder / "theirs").mkdir()
     file = folder / "theirs" / "file"
@@ -67,7 +64,6 @@ def test_what_another_user_owns_is_theirs_to_change(folder: Path) -> None:
     assert "another user's" in told(fault_of_file(file))
 
 
-@pytest.mark.holds("setup/own_files", 2)
 def test_a_file_counts_where_a_link_leads(folder: Path) -> None:
     (folder / "file").write_text("")
     (folder / "link").symlink_to("file")
@@ -77,7 +73,6 @@ def test_a_file_counts_where_a_link_leads(folder: Path) -> None:
     assert "can't look at" in told(fault_of_file(folder / "nothing"))
 
 
-@pytest.mark.holds("setup/own_files", 3)
 def test_the_group_that_is_the_user_s_alone_may_write__any_other_may_not(folder: Path) -> None:
     own = pwd.getpwuid(os.geteuid())
     alone = grp.getgrgid(own.pw_gid)

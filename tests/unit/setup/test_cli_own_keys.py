@@ -40,7 +40,6 @@ def person(tmp_path: Path) -> Person:
     return Person(tmp_path)
 
 
-@pytest.mark.holds("setup/own_keys", 1, 3)
 def test_from_nothing_there_is_a_folder_for_one_alone__and_a_key_under_a_passphrase(person: Person) -> None:
     made = person.key()
     assert (made.path, made.made) == (person.folder / "owner.key", True)
@@ -50,7 +49,6 @@ def test_from_nothing_there_is_a_folder_for_one_alone__and_a_key_under_a_passphr
     assert "ed25519" not in json.loads(made.path.read_text())["seed"]
 
 
-@pytest.mark.holds("setup/own_keys", 1)
 def test_into_a_folder_that_others_may_write_to_no_key_is_put(person: Person) -> None:
     person.folder.mkdir(parents=True)
     person.folder.chmod(0o777)
@@ -63,7 +61,6 @@ def test_into_a_folder_that_others_may_write_to_no_key_is_put(person: Person) ->
         own_config_folder(person.environ)
 
 
-@pytest.mark.holds("setup/own_keys", 2)
 @pytest.mark.parametrize("lost", [False, True], ids=["whole", "without its public half"])
 def test_a_key_that_is_there_is_kept__and_its_lost_half_is_made_of_it_again(person: Person, lost: bool) -> None:
     person.key()
@@ -96,7 +93,6 @@ def mixed(folder: Path) -> None:
     (folder / "agent.key.pub").write_bytes((folder / "other.key.pub").read_bytes())
 
 
-@pytest.mark.holds("setup/own_keys", 2)
 @pytest.mark.parametrize(
     ("change", "what"),
     [
@@ -128,7 +124,6 @@ def test_the_only_human_key_counts_whatever_its_name__of_several_none_is_guessed
     assert person.key().about.name == "Bob"
 
 
-@pytest.mark.holds("setup/own_keys", 3)
 def test_without_a_passphrase_there_is_a_warning__unless_that_was_said(
     person: Person, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,7 +138,6 @@ def test_without_a_passphrase_there_is_a_warning__unless_that_was_said(
         Passphrases(person.secret, declined=True)
 
 
-@pytest.mark.holds("setup/own_keys", 4)
 def test_a_passphrase_is_read_once_for_all_that_is_signed__and_a_wrong_one_is_told(person: Person) -> None:
     passphrases = Passphrases(person.secret)
     made = person_key(person.environ, passphrases)

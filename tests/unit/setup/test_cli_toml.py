@@ -46,7 +46,6 @@ def test_what_is_written_asks_for_proofs() -> None:
     assert tables["upstream"] == {"url": "http://127.0.0.1:9/mcp"}
 
 
-@pytest.mark.holds("setup/config_text", 1)
 @pytest.mark.parametrize("text", HOSTILE_TEXTS)
 def test_a_servers_words_stay_in_their_comment(text: str) -> None:
     tables = read(written(text, tool("send", description=text)))
@@ -54,7 +53,6 @@ def test_a_servers_words_stay_in_their_comment(text: str) -> None:
     assert tables["tools"].keys() == {"send"}
 
 
-@pytest.mark.holds("setup/config_text", 1, 2)
 @pytest.mark.parametrize("text", HOSTILE_TEXTS)
 def test_nothing_in_the_file_can_steer_a_terminal_or_an_editor(text: str) -> None:
     found = written(text, tool(text, description=text))
@@ -64,7 +62,6 @@ def test_nothing_in_the_file_can_steer_a_terminal_or_an_editor(text: str) -> Non
     assert all(line.isascii() for line in names)
 
 
-@pytest.mark.holds("setup/config_text", 3)
 def test_a_tool_whose_name_can_not_be_written_is_left_out_and_so_refused() -> None:
     tables = read(written("mail", tool("\ud800"), tool(""), tool("list", reads=True)))
     assert tables["tools"].keys() == {"list"}

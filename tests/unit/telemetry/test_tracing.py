@@ -30,7 +30,6 @@ def tracer(rate: float, board: Board, clock: Clock | None = None) -> Tracer:
     return Tracer(rate, SpanQueue(metrics.spans), metrics.spans, clock=clock or Clock())
 
 
-@pytest.mark.holds("telemetry/tracing", 1)
 @pytest.mark.parametrize("rate", [0.0, 0.01, 0.2, 1.0])
 def test_as_many_calls_are_traced_as_the_rate_says(rate: float) -> None:
     of = tracer(rate, Board())
@@ -38,7 +37,6 @@ def test_as_many_calls_are_traced_as_the_rate_says(rate: float) -> None:
     assert abs(traced / 50_000 - rate) <= 4 * (rate * (1 - rate) / 50_000) ** 0.5
 
 
-@pytest.mark.holds("telemetry/tracing", 2)
 def test_a_caller_decides__sampled_goes_on_and_not_sampled_does_not() -> None:
     never, always = tracer(0.0, Board()), tracer(1.0, Board())
     begun = never.begin(PARENT)
@@ -48,7 +46,6 @@ def test_a_caller_decides__sampled_goes_on_and_not_sampled_does_not() -> None:
     assert always.begin(PARENT._replace(sampled=False)) is None
 
 
-@pytest.mark.holds("telemetry/tracing", 2)
 def test_who_has_everything_sampled_gets_no_more_than_is_bounded() -> None:
     board, clock = Board(), Clock()
     of = tracer(0.0, board, clock)
@@ -60,7 +57,6 @@ def test_who_has_everything_sampled_gets_no_more_than_is_bounded() -> None:
     assert sum(of.begin(PARENT) is not None for _ in range(10_000)) == MAX_PARENT_SAMPLED
 
 
-@pytest.mark.holds("telemetry/tracing", 3)
 def test_spans_that_nobody_takes_are_dropped_and_counted__and_who_takes_is_told() -> None:
     board, told = Board(), list[int]()
     queue = SpanQueue(Metrics(board.slot()).spans)

@@ -23,13 +23,11 @@ def told(rows: Sequence[Row], width: int, wide: int = 1) -> list[str]:
     return screen("\n".join("".join(each.text for each in row).rstrip() for row in rows), width + 1, wide)
 
 
-@pytest.mark.holds("terminal/layout", 1)
 def test_a_line_goes_on_after_a_mark() -> None:
     assert told(text_rows("  to: " + "x " * 30, 40), 40)[1].startswith("    | x")
     assert [[each.text for each in row] for row in text_rows("x" * 300, None)] == [["x" * 300]]
 
 
-@pytest.mark.holds("terminal/layout", 2)
 @given(TEXTS, WIDTHS, WIDE)
 @example("x" * 40 + "signature  good", 39, 1)
 def test_no_value_of_a_fact_reads_as_another_fact(value: str, width: int, wide: int) -> None:
@@ -40,7 +38,6 @@ def test_no_value_of_a_fact_reads_as_another_fact(value: str, width: int, wide: 
     assert [row[:9].rstrip() for row in seen if row and row[0] != " "] == [seen[0][:9].rstrip(), "signature"]
 
 
-@pytest.mark.holds("terminal/layout", 3)
 @given(st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=3), WIDTHS, WIDE)
 @example([("Assistant" + " " * 30 + "Assistant", "send_email" + " " * 30 + "wire_money")], 79, 1)
 @example([("| x", " y")], 79, 1)

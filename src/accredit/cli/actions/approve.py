@@ -1,10 +1,10 @@
 """Implements `accredit approve`: shows an ask in the terminal, and signs what the person chooses.
 
-1. The desk returns the ask as the agent signed it. It is verified again here, so the desk can't substitute another.
-2. Everything that the desk's page shows is shown (`ask_screen`). Folded values must be unfolded before allowing.
-3. The menu's default is no. `--once` and `--like` replace the menu, and unfold everything.
-4. The key is always unlocked here, with the passphrase, even if the desk's key is already unlocked.
-5. The desk gets only the certificate, and forwards nothing else.
+- The desk returns the ask as the agent signed it. It is verified again here, so the desk can't substitute another.
+- Everything that the desk's page shows is shown (`ask_screen`). Folded values must be unfolded before allowing.
+- The menu's default is no. `--once` and `--like` replace the menu, and unfold everything.
+- The key is always unlocked here, with the passphrase, even if the desk's key is already unlocked.
+- The desk gets only the certificate, and forwards nothing else.
 """
 
 import json

@@ -1,11 +1,11 @@
 """Shows an ask in a terminal, and repeats the essentials once they have scrolled away.
 
-1. Shows everything that the desk's page shows. Calls with different digests have different rows at every width: each
-   row but the last of a wrapped value ends with `⟨…⟩`, which no text can contain.
-2. No value can imitate our own rows: its continuation rows begin with `  | ` after the margin. Values nested deeper
-   than the width allows are indented no further; their row states the level.
-3. If the screen has scrolled, the title, code, warnings and the start of each value are repeated above the menu, as
-   room allows, with the number of values left out.
+- Shows everything that the desk's page shows. Calls with different digests have different rows at every width: each
+  row but the last of a wrapped value ends with `⟨…⟩`, which no text can contain.
+- No value can imitate our own rows: its continuation rows begin with `  | ` after the margin. Values nested deeper
+  than the width allows are indented no further; their row states the level.
+- If the screen has scrolled, the title, code, warnings and the start of each value are repeated above the menu, as
+  room allows, with the number of values left out.
 """
 
 import sys
@@ -74,7 +74,7 @@ class AskScreen:
                 self.say(f"{_margin(each, self.width)}  ! {mark}", BAD)
 
     def menu(self, described: Described, offers: Sequence[str], menu: str) -> None:
-        """Show the choices, preceded by what has scrolled away (rule 3). `menu` is the prompt that follows."""
+        """Show the choices, preceded by what has scrolled away. `menu` is the prompt that follows."""
         choices = [row for each in offers for row in rows(each, self.width)]
         below = len(choices) + len(rows(menu, self.width)) + 1
         if self._shown + below > self.height:
@@ -106,7 +106,7 @@ class AskScreen:
 
 
 def screen_rows(each: Field, width: int, *, unfolded: bool) -> list[str]:
-    """Return the rows of a value, wrapped to the width (rules 1 and 2)."""
+    """Return the rows of a value, wrapped to the width."""
     return [row for line in value_rows(each, width, unfolded=unfolded) for row in rows(line, width, GOES_ON)]
 
 

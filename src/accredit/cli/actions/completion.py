@@ -4,9 +4,9 @@ The script runs `accredit completion SHELL -- WORDS`, with the words up to and i
 first line of the answer is `words`, or `files` to let the shell complete file names. Then follows one candidate a
 line, with a tab and its description (not for bash, which shows none). Rules:
 
-1. Shells must take answers as plain words only: a candidate that is not one is left out.
-2. Nothing is run or written. A configuration is read only if it is a short regular file.
-3. Input that can't be understood has no candidates and no error: the person is still typing.
+- Shells must take answers as plain words only: a candidate that is not one is left out.
+- Nothing is run or written. A configuration is read only if it is a short regular file.
+- Input that can't be understood has no candidates and no error: the person is still typing.
 """
 
 import re

@@ -2,10 +2,10 @@
 
 A word is read, in this order, and as the schema allows for the argument:
 
-1. as a string, if that is allowed, or if the schema says nothing about it;
-2. as `null`, `true`, `false`, an integer or a number, written as in JSON;
-3. as an array or an object in JSON; several words of one name, or one that is not a JSON array, are an array's
-   elements.
+- as a string, if that is allowed, or if the schema says nothing about it;
+- as `null`, `true`, `false`, an integer or a number, written as in JSON;
+- as an array or an object in JSON; several words of one name, or one that is not a JSON array, are an array's
+  elements.
 
 Not checked: anything else that a schema may require. The server does that.
 """

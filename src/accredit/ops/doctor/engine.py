@@ -1,10 +1,10 @@
 """The engine of checks: runs looks concurrently, and prints what was found. I/O: threads, stdout.
 
-1. A look that takes longer than its time is abandoned, and unknown; its thread ends with the process.
-2. A look that fails, or gets no thread, is unknown; the others go on.
-3. The exit code is 0 if no result is bad, failed or unknown, but for those that do not count on the user's word.
-4. Texts may come from others' files and gateways: their length is bounded, and they are escaped when shown. Commands
-   are meant to be pasted into a shell, so words are quoted; one that can't be shown as it is yields no command.
+- A look that takes longer than its time is abandoned, and unknown; its thread ends with the process.
+- A look that fails, or gets no thread, is unknown; the others go on.
+- The exit code is 0 if no result is bad, failed or unknown, but for those that do not count on the user's word.
+- Texts may come from others' files and gateways: their length is bounded, and they are escaped when shown. Commands
+  are meant to be pasted into a shell, so words are quoted; one that can't be shown as it is yields no command.
 """
 
 import queue

@@ -1,8 +1,8 @@
 """Gathers the facts, judges each check by them, and prints the results in order. I/O: as `engine`.
 
-1. Facts are gathered concurrently, for at most `DOCTOR_SECONDS`; a check whose facts are late is unknown.
-2. A configuration that can't be read is an error (exit code 2). So is one merely found in the current folder, which
-   may be somebody else's (`surroundings`): its store and gateway would be contacted.
+- Facts are gathered concurrently, for at most `DOCTOR_SECONDS`; a check whose facts are late is unknown.
+- A configuration that can't be read is an error (exit code 2). So is one merely found in the current folder, which
+  may be somebody else's (`surroundings`): its store and gateway would be contacted.
 """
 
 import os

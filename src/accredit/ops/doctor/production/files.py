@@ -1,12 +1,12 @@
 """Checks the files that a configuration names. I/O: looks at files, and reads the endpoint's certificate.
 
-1. Nobody else may write files that decide who may do what, or secrets, which make sessions and records credible.
-   Nobody else may read secrets. Only permissions are checked, not contents. The configuration counts as a secret if it
-   holds values of headers or variables, or a URL or command that may contain one (`hosts.credentials`).
-2. Anything but a regular file is a fault: opening a pipe would block.
-3. Links are followed, as the gateway follows them.
-4. A private key beside a trusted public one is a fault, whatever its mode. It is found by its name, as `accredit keys
-   new` names it: without the `.pub`.
+- Nobody else may write files that decide who may do what, or secrets, which make sessions and records credible.
+  Nobody else may read secrets. Only permissions are checked, not contents. The configuration counts as a secret if it
+  holds values of headers or variables, or a URL or command that may contain one (`hosts.credentials`).
+- Anything but a regular file is a fault: opening a pipe would block.
+- Links are followed, as the gateway follows them.
+- A private key beside a trusted public one is a fault, whatever its mode. It is found by its name, as `accredit keys
+  new` names it: without the `.pub`.
 """
 
 import ctypes

@@ -1,10 +1,10 @@
 """Asks the gateway on this machine for its health, and finds its processes. I/O: one connection to the configured
 address, /proc.
 
-1. Connects to the configured address, with an allowed `Host` and no credential; the size of the answer is bounded.
-2. With TLS, only the configuration's own certificate is accepted, whatever names are in it.
-3. Its processes are those with a socket listening there. Only root can see other users' processes.
-4. Any listener on the port counts, whoever owns it: command-line options may override the configuration.
+- Connects to the configured address, with an allowed `Host` and no credential; the size of the answer is bounded.
+- With TLS, only the configuration's own certificate is accepted, whatever names are in it.
+- Its processes are those with a socket listening there. Only root can see other users' processes.
+- Any listener on the port counts, whoever owns it: command-line options may override the configuration.
 """
 
 import os
