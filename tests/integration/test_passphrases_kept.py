@@ -74,7 +74,7 @@ def test_no_command_takes_a_passphrase_but_where_its_memory_is_closed_first() ->
     given = [text for text in readers["passphrases.py"].split("\ndef ")[1:] if not text.startswith("_")]
     assert [re.split(r"\W", text)[0] for text in given] == ["passphrase_source", "new_passphrase"]
     for text in given:
-        assert text.index("_close_memory()") < min(
+        assert text.index("keep_memory_private()") < min(
             text.index(each) for each in ("_in_file(", "_ask_passphrase(") if each in text
         )
 
