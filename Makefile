@@ -10,13 +10,17 @@ PYTEST_ARGS ?=
 # Programs that tests start are compiled once, whatever the machine's own settings are.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-long check fmt dist bench chaos conformance interop fuzz mutants pictures requirements clean
+.PHONY: demo test test-all test-long check fmt dist bench chaos conformance interop fuzz mutants pictures requirements clean
 
 demo: $(RUN_READY)
 	$(BIN)/accredit demo $(ARGS)
 
-# Four at a time: more are no faster on two cores, and wait too long for each other.
+# Four at a time: more are no faster on two cores, and wait too long for each other. What takes long, mostly since it
+# starts processes, is marked `slow`: continuous integration runs it too, and `make test-all`.
 test: $(READY)
+	$(BIN)/pytest -n 4 -m "not long$(if $(CI),, and not slow)" $(PYTEST_ARGS)
+
+test-all: $(READY)
 	$(BIN)/pytest -n 4 $(PYTEST_ARGS)
 
 # What has a short form in `make test`, whole; and properties with ten times as many examples, where they say no number.

@@ -1,6 +1,8 @@
 """Documented commands exist and integration runs them: a gate that looks on but is off is worse than none."""
 
+import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,20 @@ def test_integration_runs_exactly_the_projects_own_commands() -> None:
     assert re.findall(r"^[ \t]*make .*$", script, re.MULTILINE) == ["make check test"]
     assert "set -euo pipefail" in script
     assert "|| true" not in script
+
+
+@pytest.mark.parametrize(("target", "continuous", "left_out"), [
+    ("test", "true", False), ("test", "", True), ("test-all", "", False), ("test-all", "true", False),
+])  # fmt: skip
+def test_integration_leaves_no_test_out_but_what_has_a_short_form(target: str, continuous: str, left_out: bool) -> None:
+    environment = {**os.environ, "CI": continuous}
+    printed = subprocess.run(
+        ["make", "-n", target], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    (run,) = [line for line in printed.stdout.splitlines() if "bin/pytest" in line]
+    assert ("not slow" in run) == left_out
+    assert (" -m " not in run) or ('-m "not long' in run)
+    assert "export CI=true" in (ROOT / ".ci" / "run").read_text("utf-8")
 
 
 def test_check_runs_every_checker() -> None:

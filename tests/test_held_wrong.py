@@ -310,6 +310,7 @@ def test_a_result_that_is_tested_is_found() -> None:
     assert taken_for_booleans(ast.parse(code)) == ["verify_bundle(b)", "result"]
 
 
+@pytest.mark.slow
 def test_no_module_takes_a_result_for_a_boolean() -> None:
     assert {path: found for path, tree in TREES.items() if (found := taken_for_booleans(tree))} == {}
 

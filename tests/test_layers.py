@@ -11,6 +11,8 @@ import pytest
 
 import accredit
 
+pytestmark = pytest.mark.slow
+
 PACKAGE = Path(accredit.__file__).parent
 CONTRACTS = tomllib.loads((PACKAGE.parents[1] / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"][
     "contracts"

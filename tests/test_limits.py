@@ -36,6 +36,7 @@ def test_one_name_is_one_bound() -> None:
     assert [name for name, times in Counter(bound.name for bound in BOUNDS).items() if times > 1] == []
 
 
+@pytest.mark.slow
 def test_what_one_file_uses_stands_in_that_file() -> None:
     used: Counter[str] = Counter()
     for path in (ROOT / "src/accredit").rglob("*.py"):

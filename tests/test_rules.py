@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from scripts.rules import SOURCE, Rule, held, items, module_of, rules, untested
 
+pytestmark = pytest.mark.slow
+
 NO_SECURITY = {"asking", "base", "cli", "config", "hosts", "ops", "setup", "telemetry", "terminal"}
 """Rooms whose rules need no marks: what goes wrong there is seen by who sets up, and lets no call through."""
 MAX_UNHELD = 0
@@ -53,7 +55,7 @@ def test_the_items_of_a_numbered_list_are_found(text: str, found: list[str]) -> 
 def test_a_mark_of_a_test_and_one_of_its_file_are_found(tmp_path: Path) -> None:
     file = tmp_path / "test_it.py"
     file.write_text(
-        'pytestmark = [pytest.mark.slow, pytest.mark.holds("a/b")]\n\n'
+        'pytestmark = [pytest.mark.holds("a/b")]\n\n'
         '@pytest.mark.holds("policy/decide", 3, 4)\ndef test_this() -> None: ...\n'
     )
     assert held(tmp_path) == {

@@ -42,6 +42,7 @@ def imported(path: Path) -> Iterator[str]:
             yield from (alias.name.partition(".")[0] for alias in node.names)
 
 
+@pytest.mark.slow
 def test_every_library_that_is_imported_is_declared__another_s_dependency_can_go_with_its_next_version() -> None:
     extras = [each for group in PROJECT["optional-dependencies"].values() for each in group]
     declared = {re.split(r"[<>=!~;\[ ]", each)[0].lower() for each in [*PROJECT["dependencies"], *extras]}

@@ -46,6 +46,7 @@ def test_what_is_looked_for_is_found(line: str) -> None:
     assert [*found(line)] == [1]
 
 
+@pytest.mark.slow
 def test_no_file_is_made_with_whatever_mode_the_umask_leaves() -> None:
     texts = {str(each.relative_to(SOURCE)): each.read_text("utf-8") for each in SOURCE.rglob("*.py")}
     wild = {name: lines for name, text in texts.items() if (lines := [*found(text)])}

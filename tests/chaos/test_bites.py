@@ -14,7 +14,7 @@ from tests.world.running import run
 
 from accredit import limits
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")

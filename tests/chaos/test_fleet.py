@@ -21,7 +21,7 @@ from tests.world.replicated import Place, Replicated
 from tests.world.running import run
 from tests.world.warm import COMMAND
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.holds("stores/postgres/session", 1, 2, 3)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.holds("stores/postgres/session", 1, 2, 3)]
 
 ROUNDS = [(20, 5, 5), pytest.param((1000, 1000, 1000), marks=[pytest.mark.long, pytest.mark.timeout(1800)])]
 PATIENCE = 120.0

@@ -25,7 +25,7 @@ from accredit.stores.postgres.driver import Connection, DatabaseFailed
 from accredit.stores.postgres.log_pruning import prune
 from accredit.stores.postgres.schema import LOG_COPIED
 
-pytestmark = pytest.mark.holds("stores/postgres/log_pruning")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("stores/postgres/log_pruning")]
 
 SIGNER, KEY = gateway()
 OLD, NEW = NOW_MS, NOW_MS + 1_000
@@ -146,7 +146,6 @@ def test_a_log_verifies_after_every_step(database: PostgresDatabase, monkeypatch
     assert len(rows(database, "SELECT FROM log_pruned")) == 6
 
 
-@pytest.mark.slow
 def test_whatever_statement_it_dies_at__the_log_verifies_and_pruning_again_finishes(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -245,6 +245,7 @@ def test_records_of_several_days_are_one_log(written: Written) -> None:
         assert [record.call.id for each in log.open_calls() if (record := each.record())] == [written.open.call.id]
 
 
+@pytest.mark.slow
 @pytest.mark.holds("stores/postgres/log_reader", 2)
 def test_entries_that_are_too_large_to_come_with_others_come_by_themselves__or_are_damage(written: Written) -> None:
     with in_store("postgres", written.path) as store:

@@ -440,6 +440,7 @@ def test_a_chain_that_was_cut_is_vouched_for_as_it_is_left__and_found_by_a_check
     run(main())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("each_executor", [by_thread, by_database_thread], ids=["file", "database"], indirect=True)
 def test_what_somebody_brings_in_of_another_log_of_this_gateway_is_taken_for_this_ones__and_both_together_are_found(
     path: Path,

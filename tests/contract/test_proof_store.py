@@ -595,6 +595,7 @@ STEPS = st.lists(
 WINDOWS = (1, 5, 40)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("url", URLS[:2])
 @settings(max_examples=40)
 @given(steps=STEPS)
@@ -602,6 +603,7 @@ def test_whatever_is_asked_in_whatever_order_a_store_says_what_the_model_says(ur
     hold_against_the_model(url, steps)
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(steps=STEPS)
 def test_whatever_a_database_is_asked_in_whatever_order_it_says_what_the_model_says(steps: list[Step]) -> None:
@@ -641,6 +643,7 @@ def hold_against_the_model(url: str, steps: list[Step]) -> None:
 CLOCK_STEPS = st.lists(st.tuples(st.booleans(), st.integers(0, 3), st.integers(-400, 400)), max_size=30)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("url", URLS[:2])
 @settings(max_examples=40)
 @given(steps=CLOCK_STEPS)
@@ -650,6 +653,7 @@ def test_whatever_a_clock_does_nothing_is_spent_twice_nor_used_more_often_than_i
     hold_against_the_clock(url, steps)
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(steps=CLOCK_STEPS)
 def test_whatever_a_database_s_clock_does_nothing_is_spent_twice_nor_used_more_often_than_it_may_be(

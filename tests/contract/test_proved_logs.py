@@ -68,6 +68,7 @@ def calls(number: int = 2) -> list[GuardedCall]:
     return [proven(call(session="s-1"), bound=True) for _ in range(number)]
 
 
+@pytest.mark.slow
 @pytest.mark.holds("stores/audit_log/proving", 4)
 @PLACES
 def test_each_allowed_call_of_a_log_is_proved(path: Path, each_executor: None) -> None:

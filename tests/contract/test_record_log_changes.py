@@ -19,7 +19,7 @@ from accredit.stores.audit_log.pruning import prune
 from accredit.stores.audit_log.queue import QueuedRecords
 from accredit.stores.audit_log.reader import LogFile
 
-pytestmark = pytest.mark.holds("stores/audit_log/pruning")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("stores/audit_log/pruning")]
 
 SIGNER, KEY = gateway()
 COLUMNS = ("writer", "number", "key", "payload", "ed25519", "ml_dsa_65", "digest")
@@ -106,7 +106,6 @@ def test_the_log_has_every_kind_of_entry(made: Path) -> None:
         }  # fmt: skip
 
 
-@pytest.mark.slow
 def test_each_bit_of_each_payload_and_signature_counts(made: Path) -> None:
     """An envelope that is not good makes its log one that is not. Of ML-DSA-65's 3,309 bytes, every seventh bit."""
     with LogFile(made) as log:
@@ -151,7 +150,6 @@ def changed(log: Path, table: str, place: int, column: str, value: object) -> No
         )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("table", ["log_entries", "log_writers", "log_keys"])
 def test_each_cell_counts__one_of_its_bits_as_well_as_what_kind_it_has(table: str, made: Path, tmp_path: Path) -> None:
     original = content(made)

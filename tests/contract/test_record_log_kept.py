@@ -83,6 +83,7 @@ def test_an_outcome_that_a_lock_held_up_is_written_when_it_is_given_up(
     assert verified(path).valid
 
 
+@pytest.mark.slow
 def test_an_outcome_that_was_queued_when_the_log_process_died_is_written_by_the_next_one_in_the_same_chain(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

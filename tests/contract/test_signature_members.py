@@ -140,6 +140,7 @@ def test_inspect_takes_a_key_in_pem_too(
     assert accredit(monkeypatch, "inspect", "one.json", "--key", "other.pem.pub") == 1
 
 
+@pytest.mark.slow
 def test_no_flipped_bit_of_the_file_goes_unnoticed__not_even_where_the_key_does_not_look(
     log: Path, tmp_path: Path
 ) -> None:

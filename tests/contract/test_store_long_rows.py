@@ -57,6 +57,7 @@ def add_long_entry(thief: Thief) -> str:
     return f"{DEAD}/1"
 
 
+@pytest.mark.slow
 @pytest.mark.holds("stores/audit_log/reader")
 @pytest.mark.holds("stores/audit_log/schema")
 @pytest.mark.holds("stores/audit_log/author", 3)
@@ -105,6 +106,7 @@ def test_of_the_records_of_an_open_call_no_more_is_read_than_a_call_has__and_it_
     assert told is None or "more records name it than a call has" in told
 
 
+@pytest.mark.slow
 @pytest.mark.holds("stores/audit_log/schema")
 def test_what_is_longer_than_a_record_is_not_read_as_one_of_an_open_call(path: Path) -> None:
     async def main() -> None:

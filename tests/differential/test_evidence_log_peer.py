@@ -211,6 +211,7 @@ def their_context(said: Statement, authority: RecordedAuthority, signed: dict[st
     )
 
 
+@pytest.mark.slow
 def test_a_whole_log_of_honest_calls_is_good_to_both(log: Path, calls: list[Kept]) -> None:
     assert len(calls) > 30
     assert [theirs(each) for each in calls] == [True] * len(calls) == ours(*calls)

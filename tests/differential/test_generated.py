@@ -4,6 +4,7 @@ import copy
 import json
 from typing import Any
 
+import pytest
 import ratify_protocol as published
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,6 +37,8 @@ from accredit.ratify import (
     delegation_sign_bytes,
     present,
 )
+
+pytestmark = pytest.mark.slow
 
 SCOPES = st.lists(
     st.sampled_from(

@@ -19,7 +19,7 @@ from accredit.config import build_pins, load, read_lock_file
 from accredit.config.renaming import means_renamed
 from accredit.config.servers import views
 
-pytestmark = pytest.mark.holds("setup/add")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("setup/add")]
 ROOT = Path(__file__).parents[2]
 PROGRAM = ("-m", "tests.world.changing_server")
 COMMENT = re.compile(r"#[^\n]*")
@@ -206,7 +206,6 @@ def test_without_a_lock_there_still_is_none__so_that_the_old_servers_start(confi
     assert [build_pins(each) for each in views(load(configured.file, {}, {}))] == [None, None]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("existing", ["mail", pytest.param("", marks=pytest.mark.long)])
 def test_killed_at_any_moment_it_leaves_a_gateway_that_starts_with_all_pinned(
     existing: str, configured: Configured

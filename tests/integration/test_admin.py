@@ -23,7 +23,7 @@ from accredit.app.http11 import MAX_REQUEST_HEAD_BYTES
 from accredit.gateway.upstream.http.balance import BREAKER_FAILURES
 from accredit.jsonrpc.methods import Era
 
-pytestmark = [pytest.mark.holds("app/watching"), pytest.mark.holds("telemetry/exposition")]
+pytestmark = [pytest.mark.slow, pytest.mark.holds("app/watching"), pytest.mark.holds("telemetry/exposition")]
 
 ADMIN = "[admin]\nport = 0\n"
 TOOLS = '[tools.good]\nscope = "mcp:tool"\n'

@@ -26,7 +26,7 @@ from tests.world.running import run
 from tests.world.terminal import Terminal
 from tests.world.warm import Warm
 
-pytestmark = pytest.mark.holds("setup/adopt")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("setup/adopt")]
 DEAD = "http://127.0.0.1:9/mcp"
 
 
@@ -170,7 +170,6 @@ def test_in_every_form_a_server_goes_and_comes_back(host: str, home: Home) -> No
     assert file.read_text() == old
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.long)])
 def test_killed_at_any_moment_it_leaves_a_host_that_works__and_the_next_run_finishes_it(every: int, home: Home) -> None:
     old = theirs(DEAD).encode()

@@ -9,6 +9,8 @@ from typing import NamedTuple
 import pytest
 import yaml
 
+pytestmark = pytest.mark.slow
+
 ALERTS = Path(__file__).parents[2] / "deploy/prometheus/alerts.yml"
 OF = 'job="accredit",instance="g"'
 MINUTES = 40

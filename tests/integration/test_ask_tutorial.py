@@ -11,11 +11,12 @@ from tests.world.raw_server import PATIENCE
 from tests.world.terminal import Terminal
 from tests.world.warm import python
 
+pytestmark = pytest.mark.slow
+
 TUTORIAL = "docs/tutorial/let-your-assistant-ask-you.md"
 PASSPHRASE = "correct horse battery staple"
 
 
-@pytest.mark.slow
 def test_the_tutorial_of_an_assistant_that_asks_does_what_it_says(free_port: Callable[[], int], tmp_path: Path) -> None:
     steps = blocks(TUTORIAL, free_port)
     keys, serve, desk, assistant, asked, approve, deny, grants = [body for kind, body in steps if kind == "console"]

@@ -29,7 +29,7 @@ from accredit.console.book import MAX_PENDING_ASKS
 from accredit.keys import PrivateKeyFile
 from accredit.ratify import issue_delegation
 
-pytestmark = [pytest.mark.holds("client/asking", 8), pytest.mark.holds("console/socket")]
+pytestmark = [pytest.mark.slow, pytest.mark.holds("client/asking", 8), pytest.mark.holds("console/socket")]
 
 
 @pytest.fixture
@@ -178,7 +178,6 @@ def test_a_desk_that_hangs_costs_the_patience_and_no_more(gateway: Serving, file
         assert "has not answered yet" in told
 
 
-@pytest.mark.slow
 def test_a_thousand_asks_are_bounded__and_the_person_goes_on(desk: Desk) -> None:
     """Of ten agents, and of one that makes a key for each ask, as any program of the user can."""
     states: list[str] = []

@@ -128,6 +128,7 @@ def test_a_yes_to_what_a_tool_was_is_none_to_what_it_became__though_that_was_pin
         assert [each.refusal.definition for each in desk.asks] == [digest(), digest(POISONED)]
 
 
+@pytest.mark.slow
 def test_calls_like_it_end_with_the_definition__also_after_a_restart(
     trust: Trust, gateway: Serving, files: AgentFiles, desk: ScriptedDesk, listed: Listed
 ) -> None:

@@ -368,6 +368,7 @@ ANYTHING = st.recursive(
 NAMES = st.sampled_from(["ratify_proof", "ratify_proof ", "Ratify_Proof", AUTHORIZATION, "progressToken"])
 
 
+@pytest.mark.slow
 @given(meta=st.dictionaries(NAMES | st.text(max_size=10), ANYTHING, max_size=5) | ANYTHING, data=st.data())
 @examples(max_examples=150)
 def test_no_random_meta_crashes_the_gateway_or_passes(meta: object, data: st.DataObject) -> None:

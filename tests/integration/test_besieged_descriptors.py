@@ -15,6 +15,8 @@ from tests.world.raw_client import RawClient
 from tests.world.raw_server import RawServer
 from tests.world.running import run
 
+pytestmark = pytest.mark.slow
+
 LIMIT = 64
 
 

@@ -13,6 +13,8 @@ from tests.world.raw_server import PATIENCE, RawServer
 from tests.world.running import run
 from tests.world.small_disk import SmallDisk
 
+pytestmark = pytest.mark.slow
+
 PAGES = 24
 
 

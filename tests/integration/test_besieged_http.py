@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from tests.world.authorization import Trust
 from tests.world.besieged import Besieged, Reading, asked, posting
 from tests.world.calls import Posted, chunk, http, post
@@ -20,6 +21,8 @@ from tests.world.running import run
 from accredit.app.http11 import MAX_REQUEST_HEAD_BYTES
 from accredit.gateway.upstream.http.parsing import MAX_HEAD_BYTES, MAX_INTERIM_ANSWERS
 from accredit.jsonrpc.methods import Era
+
+pytestmark = pytest.mark.slow
 
 LEAK = "swordfish"
 A_WHILE = 0.5

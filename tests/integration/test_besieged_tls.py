@@ -6,12 +6,15 @@ import ssl
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
 from tests.world.authorization import Trust
 from tests.world.besieged import Besieged, Reading
 from tests.world.certificates import write_certificate
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import RawServer
 from tests.world.running import run
+
+pytestmark = pytest.mark.slow
 
 LIMIT = 64
 FILES = 'tls_cert_file = "cert.pem"\ntls_key_file = "key.pem"'

@@ -17,7 +17,7 @@ from tests.world.command import Serving, accredit
 from tests.world.raw_server import PATIENCE
 from tests.world.stdio_processes import raw_command
 
-pytestmark = pytest.mark.holds("gateway/front/cors")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("gateway/front/cors")]
 
 PAGE = """<!doctype html><script>
 const url = "URL", told = {};

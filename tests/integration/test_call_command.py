@@ -70,6 +70,7 @@ def test_who_has_no_key_is_told_how_to_get_one__and_that_works_as_it_stands(
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_a_configurations_own_gate_judges_and_records(tmp_path: Path) -> None:
     files = agent_files(tmp_path, Trust(), "email:send")
     config = tmp_path / "accredit.toml"
@@ -92,6 +93,7 @@ def test_a_configurations_own_gate_judges_and_records(tmp_path: Path) -> None:
     assert (rows[1]["decision"], rows[1]["outcome"], rows[1]["agent_name"]) == ("allow", "ok", "Mailer")
 
 
+@pytest.mark.slow
 @pytest.mark.holds("signing/grant_lookup", 2)
 def test_a_tool_is_granted_by_its_name_at_a_gateway__and_all_that_only_read_by_what_the_server_says(
     gateway: tuple[Serving, AgentFiles],
@@ -149,6 +151,7 @@ def test_wrong_use_is_told_before_anybody_is_asked(
     assert printed.err.startswith("error: ")
 
 
+@pytest.mark.slow
 def test_a_gateway_that_is_not_there_is_told_with_the_command_that_starts_it(
     tmp_path: Path, free_port: Callable[[], int]
 ) -> None:

@@ -396,6 +396,7 @@ def test_a_command_in_the_file_runs_beside_the_file(tmp_path: Path) -> None:
         assert wrap.communicate(timeout=PATIENCE)[0] == b""
 
 
+@pytest.mark.slow
 def test_what_is_said_to_a_closed_stderr_does_not_land_in_the_protocol(tmp_path: Path) -> None:
     line = '{"jsonrpc":"2.0","id":1,"result":{}}'
     words = f"{sys.executable} -m accredit wrap -- sh -c 'read -r x' 2>&-"

@@ -79,6 +79,7 @@ def test_an_agent_sees_and_calls_what_it_may(mode: str, trust: Trust, files: Age
     run(main())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_a_refusal_has_a_type(mode: str, trust: Trust, files: AgentFiles) -> None:
     async def main() -> None:

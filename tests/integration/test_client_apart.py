@@ -71,6 +71,7 @@ def test_nor_does_one_that_fails_while_it_connects() -> None:
     run(main())
 
 
+@pytest.mark.slow
 def test_who_is_cancelled_while_it_connects_or_inside_leaves_no_task_and_no_process() -> None:
     async def main() -> None:
         mute = StdioServerParameters(command=sys.executable, args=["-c", "import sys; sys.stdin.read()"])
@@ -115,6 +116,7 @@ def test_accredit_call_says_which_revision_it_does_not_speak(tmp_path: Path) -> 
     assert len(done.stderr) < LONG
 
 
+@pytest.mark.slow
 def test_a_call_of_accredit_call_has_the_time_that_is_named(tmp_path: Path) -> None:
     async def serve(connection: Connection) -> None:
         while (request := await connection.request()) is not None:

@@ -18,6 +18,7 @@ from accredit.client.http import GatewayHttp
 from accredit.client.ways import over_sse
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.holds("client/http", 5),
     pytest.mark.holds("client/stdio"),
     pytest.mark.holds("client/messages", 1, 2, 3),

@@ -87,6 +87,7 @@ def test_a_list_has_the_time_that_is_named_with_it(method: str) -> None:
     run(main())
 
 
+@pytest.mark.slow
 def test_nor_does_it_keep_accredit_call_waiting__page_after_page(tmp_path: Path) -> None:
     async def main() -> None:
         async def serve(connection: Connection) -> None:

@@ -20,6 +20,8 @@ from accredit.client import AccreditedClient
 from accredit.client.legs import RoundsCall
 from accredit.errors import RequestTimeout, RoundsTimeout
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["files", "gateways"]
 
 RAW = "\x1b]0;evil\x07\x1b[31m\x9b2J\u202ex"

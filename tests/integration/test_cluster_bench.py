@@ -3,9 +3,12 @@
 import tempfile
 from pathlib import Path
 
+import pytest
 import uvloop
 from bench.cluster import DURABLE, STANDBY, Bench, Plan, Sample, Series, aims, table
 from tests.world.postgres import need_postgres
+
+pytestmark = pytest.mark.slow
 
 
 def test_durable_calls_over_a_server_with_a_standby_are_counted_with_what_they_wrote() -> None:

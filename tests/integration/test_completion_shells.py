@@ -13,7 +13,7 @@ from tests.world.command import accredit
 from tests.world.terminal import Terminal
 from tests.world.warm import COMMAND
 
-pytestmark = pytest.mark.holds("cli/actions/completion")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("cli/actions/completion")]
 
 STARTS = {
     "bash": ("bash", "--norc", "--noprofile", "-i"),

@@ -18,6 +18,8 @@ from tests.conformance.node import Node, NodeMissing, find_node, install_suite
 from tests.conformance.suite import read_outcomes, run_suite, server_scenarios
 from tests.conformance.targets import direct, through_http, through_stdio
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 TAMPERED = "input-required-result-tampered-state"
 
@@ -41,7 +43,6 @@ def suite(*options: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("node")
 def test_our_client_passes_what_the_suite_asks_of_clients() -> None:
@@ -50,7 +51,6 @@ def test_our_client_passes_what_the_suite_asks_of_clients() -> None:
     assert "2026-07-28 client: 7 scenarios, 0 problems" in printed
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("revision", "required"), [("2025-11-25", 30), ("2026-07-28", 37)])
 def test_all_that_is_required_of_servers_passes_through_the_gateway(
@@ -81,7 +81,6 @@ def test_what_passes_directly_passes_over_stdio_and_as_one_of_several_servers_to
     assert f"2026-07-28   direct 37/37   {target} 37/37" in printed
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_sessions_and_requests_of_the_servers_own_pass_where_servers_are_one(node: Node, tmp_path: Path) -> None:
     scenarios = ["server-initialize", "tools-call-with-progress", "tools-call-elicitation"]
@@ -91,7 +90,6 @@ def test_sessions_and_requests_of_the_servers_own_pass_where_servers_are_one(nod
     assert {name: outcome.passed for name, outcome in outcomes.items()} == dict.fromkeys(scenarios, True)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("target", [direct, through_http, pytest.param(through_stdio, marks=pytest.mark.long)])
 def test_a_server_that_believes_any_state_passes_behind_the_gateway_only(

@@ -19,7 +19,7 @@ from accredit.client.asking import MAX_HOLDS_OF_ASK
 from accredit.consent import Ask
 from accredit.keys import make_key
 
-pytestmark = [pytest.mark.holds("client/asking"), pytest.mark.holds("client/desk_socket")]
+pytestmark = [pytest.mark.slow, pytest.mark.holds("client/asking"), pytest.mark.holds("client/desk_socket")]
 
 OTHER = {"name": "send_email", "arguments": {"to": "eve@example.org", "subject": "Hello"}}
 
@@ -233,7 +233,6 @@ def test_when_the_host_goes_what_it_waited_for_is_withdrawn(
         assert host.wait() == 0
 
 
-@pytest.mark.slow
 @pytest.mark.holds("client/asking", 3)
 def test_a_host_that_gave_a_token_hears_what_is_waited_for(
     trust: Trust, gateway: Serving, files: AgentFiles, desk: ScriptedDesk

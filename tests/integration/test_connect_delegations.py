@@ -15,6 +15,8 @@ from tests.world.connected import Connected
 
 from accredit.ratify.constraints import MaxAmount
 
+pytestmark = pytest.mark.slow
+
 SEND: dict[str, Any] = {"name": "send_email", "arguments": {"to": "ada", "subject": "which"}}
 READ: dict[str, Any] = {"name": "list_inbox", "arguments": {}}
 

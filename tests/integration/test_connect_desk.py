@@ -11,7 +11,7 @@ from tests.world.connected import Connected
 from tests.world.desk import CALL, PASSPHRASE, Desk, write_locked
 from tests.world.terminal import Terminal
 
-pytestmark = [pytest.mark.holds("client/asking"), pytest.mark.holds("console/socket")]
+pytestmark = [pytest.mark.slow, pytest.mark.holds("client/asking"), pytest.mark.holds("console/socket")]
 
 SLOW_TERMINAL = ("--hold", "120")
 

@@ -18,6 +18,8 @@ from tests.world.raw_server import PATIENCE
 from tests.world.running import run
 from tests.world.warm import path, python
 
+pytestmark = pytest.mark.slow
+
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
 BLOCK = re.compile(r"```(console|json|python|text)\n(.*?)```", re.DOTALL)
 
@@ -67,7 +69,6 @@ async def as_a_host(server: dict[str, Any]) -> tuple[set[str], str]:
         return {tool.name for tool in (await client.list_tools()).tools}, told.text
 
 
-@pytest.mark.slow
 def test_the_how_to_for_hosts_does_what_it_says(gateway: tuple[Serving, AgentFiles], tmp_path: Path) -> None:
     serving, files = gateway
     for command in blocks("hosts.md", "console", serving, tmp_path):
@@ -90,7 +91,6 @@ def test_the_how_to_for_hosts_does_what_it_says(gateway: tuple[Serving, AgentFil
     run(main())
 
 
-@pytest.mark.slow
 def test_the_how_to_for_an_agents_author_does_what_it_says(gateway: tuple[Serving, AgentFiles]) -> None:
     serving, files = gateway
     programs = blocks("agent-author.md", "python", serving, files.folder)

@@ -112,6 +112,7 @@ def test_who_does_not_say_who_it_is_gets_no_proof_that_is_good_everywhere(files:
         assert no_proof_in(impostor.bodies)
 
 
+@pytest.mark.slow
 def test_a_second_address_of_ones_own_gateway_is_a_persons_to_name(files: AgentFiles) -> None:
     with (
         Serving("--config", "accredit.toml", folder=files.folder) as gateway,

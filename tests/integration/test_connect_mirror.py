@@ -125,6 +125,7 @@ def test_what_is_offered_in_the_modern_era(sdk_server: SdkServer) -> None:
     run(main())
 
 
+@pytest.mark.slow
 def test_what_a_server_asks_of_its_client_comes_through_proofs__each_round_with_one_of_its_own(tmp_path: Path) -> None:
     files = agent_files(tmp_path, Trust(), "mcp:tool")
     (tmp_path / "accredit.toml").write_text(GUARDED.format(command=json.dumps([python(), *EVERYTHING])), "utf-8")

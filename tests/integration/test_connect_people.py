@@ -8,12 +8,15 @@ import ssl
 import subprocess
 from pathlib import Path
 
+import pytest
 from tests.world.calls import compact, http, meta
 from tests.world.certificates import write_certificate
 from tests.world.command import COMMAND, environment, wait_until
 from tests.world.connected import Connected
 from tests.world.raw_server import PATIENCE, Connection, RawServer
 from tests.world.running import run
+
+pytestmark = pytest.mark.slow
 
 
 def test_on_a_terminal_it_says_what_it_waits_for__and_nothing_on_stdout(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ def add(host: Connected, id: int) -> int:
     return told["result"]["structuredContent"]["result"]
 
 
+@pytest.mark.slow
 @pytest.mark.holds("client/renewing", 2)
 @pytest.mark.holds("client/http", 4)
 def test_a_server_that_was_killed_is_found_again_by_the_next_call__and_the_one_that_was_open_ends(
@@ -65,6 +66,7 @@ def test_a_server_that_was_killed_is_found_again_by_the_next_call__and_the_one_t
         assert changed == {f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts")}
 
 
+@pytest.mark.slow
 def test_a_gateway_that_was_killed_is_found_again__and_what_was_open_is_told_that_nobody_knows(tmp_path: Path) -> None:
     with reserved_port() as port, Restarted(tmp_path) as fastmcp:
         options = ("--port", str(port), fastmcp.url)
@@ -116,6 +118,7 @@ url = "memory:"
 """
 
 
+@pytest.mark.slow
 @pytest.mark.holds("client/renewing", 5)
 def test_http_sse_is_spoken_where_there_is_nothing_else__with_proofs_and_after_a_restart(tmp_path: Path) -> None:
     files = agent_files(tmp_path, Trust(), "mcp:tool")

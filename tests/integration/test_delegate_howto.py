@@ -8,6 +8,8 @@ import pytest
 from tests.world.command import environment, with_nobody_to_ask
 from tests.world.warm import path
 
+pytestmark = pytest.mark.slow
+
 PAGE = (Path(__file__).parents[2] / "docs/how-to/delegate.md").read_text("utf-8")
 BLOCK = re.compile(r"```(console|text|python)\n(.*?)```", re.DOTALL)
 
@@ -21,7 +23,6 @@ def without_what_changes(text: str) -> str:
     return " ".join(text.split())
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_how_to_does_what_it_says(tmp_path: Path) -> None:
     printed = ""

@@ -16,6 +16,8 @@ from tests.world.warm import Warm
 
 from accredit.keys import DelegationFile
 
+pytestmark = pytest.mark.slow
+
 COMMANDS = [
     ("keys",),
     ("keys", "new"),

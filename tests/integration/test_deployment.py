@@ -30,6 +30,8 @@ from tests.world.raw_server import PATIENCE
 
 from accredit import __version__
 
+pytestmark = pytest.mark.slow
+
 PROGRAMS = Path(sys.executable).parent
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 HOW_TO = ROOT / "docs/how-to"

@@ -20,6 +20,7 @@ from accredit.console.connections import MAX_PAGE_CONNECTIONS
 from accredit.console.socket import MAX_ASKING_CONNECTIONS
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.holds("console/browser"),
     pytest.mark.holds("console/connections"),
     pytest.mark.holds("console/serving"),

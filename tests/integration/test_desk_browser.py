@@ -14,6 +14,8 @@ from accredit.consent.asks import Ask
 from accredit.console.names import set_name
 from accredit.keys import make_key
 
+pytestmark = pytest.mark.slow
+
 ALLOW, DENY = "button[data-allow]", "button[data-deny]"
 READY = f"{ALLOW}:not([disabled])"
 

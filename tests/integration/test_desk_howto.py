@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from tests.integration.test_tutorial import BLOCK, ROOT, running
 from tests.world.agents import agent_files
 from tests.world.authorization import Trust
@@ -14,6 +15,8 @@ from tests.world.terminal import Terminal
 
 from accredit.consent.asks import AskedGateway
 from accredit.keys import make_key, write_key
+
+pytestmark = pytest.mark.slow
 
 PAGE = "docs/how-to/desk.md"
 PASSPHRASE = "correct horse battery staple"

@@ -26,6 +26,7 @@ from accredit.attest import LogSigner, Outcome
 from accredit.keys import log_signer, make_key, write_key
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.holds("console/log_pages"),
     pytest.mark.holds("cli/commands/desk"),
 ]

@@ -18,6 +18,7 @@ from accredit.keys import lock_key, make_key, write_file, write_key
 from accredit.ratify import RevocationList, issue_revocation_list
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.holds("console/people"),
     pytest.mark.holds("console/people_part"),
     pytest.mark.holds("console/people_views"),

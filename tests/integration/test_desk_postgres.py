@@ -19,6 +19,7 @@ from accredit.stores import PostgresDatabase
 from accredit.stores.postgres.revocation_lists import change_list
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.holds("console/log_pages"),
     pytest.mark.holds("console/lists"),
     pytest.mark.holds("stores/postgres/revocation_lists"),

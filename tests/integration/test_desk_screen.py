@@ -11,7 +11,7 @@ from tests.world.terminal import Terminal, screen
 from accredit.consent.asks import ServerWords
 from accredit.keys import make_key
 
-pytestmark = [pytest.mark.holds("cli/actions/approve"), pytest.mark.holds("cli/actions/ask_screen")]
+pytestmark = [pytest.mark.slow, pytest.mark.holds("cli/actions/approve"), pytest.mark.holds("cli/actions/ask_screen")]
 
 REAL = "all-customers@attacker.example"
 

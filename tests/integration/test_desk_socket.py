@@ -231,6 +231,7 @@ def test_a_line_past_its_bound_ends_the_connection(desk: Desk) -> None:
     assert desk.tell({"ping": True})["pong"] == 1
 
 
+@pytest.mark.slow
 def test_a_thousand_asks_are_bounded__and_the_person_can_still_work(desk: Desk) -> None:
     known = Agent("Known")
     first = known.ask()

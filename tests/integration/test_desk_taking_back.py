@@ -27,6 +27,7 @@ from accredit.keys import lock_key, write_file, write_key
 from accredit.ratify import DelegationCert, Grant, RevocationList, issue_delegation, issue_revocation_list
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.holds("console/people"),
     pytest.mark.holds("console/people_part"),
     pytest.mark.holds("console/health"),

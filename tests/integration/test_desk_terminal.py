@@ -23,6 +23,7 @@ from accredit.console.names import set_name
 from accredit.keys import lock_key, make_key, write_key
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.holds("cli/actions/approve"),
     pytest.mark.holds("signing/grants"),
     pytest.mark.holds("cli/commands/asks"),

@@ -11,7 +11,7 @@ from tests.world.connected import Connected
 from tests.world.desk import Desk
 from tests.world.household import Household
 
-pytestmark = pytest.mark.holds("console/uses")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("console/uses")]
 
 CALL: dict[str, Any] = {"name": "send_email", "arguments": {"to": "ada@example.org", "subject": "Hello"}}
 CODE = re.compile(r"code ([0-9A-Z]{4}-[0-9A-Z]{2})")

@@ -29,6 +29,8 @@ from tests.world.wheels import wheelhouse
 
 from accredit.base.version import version_text
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 SOURCES = ("src", "examples", "hatch_build.py", "README.md", "CHANGELOG.md", "SECURITY.md", "LICENSE", "NOTICE")
 OTHERS = ("pyproject.toml", "Makefile", ".gitignore")

@@ -219,6 +219,7 @@ def test_no_byte_in_a_header_of_a_client_breaks_the_gateway(place: str) -> None:
     run(case())
 
 
+@pytest.mark.slow
 def test_no_byte_in_a_path_breaks_the_gateway() -> None:
     async def case() -> None:
         async with World(sends(http(response())), passthrough=("/open/*",)) as world:

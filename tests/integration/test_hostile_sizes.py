@@ -323,6 +323,7 @@ LARGE = pytest.mark.parametrize("mib", [200, pytest.param(512, marks=pytest.mark
 """More than there may be in memory."""
 
 
+@pytest.mark.slow
 @LARGE
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br"])
 def test_a_bomb_of_hundreds_of_mib_stops_at_100_and_costs_no_more(coding: str, mib: int) -> None:

@@ -320,6 +320,7 @@ def test_a_head_that_is_sent_unjudged_says_nothing_that_lasts(era: Era, busy: bo
     run(case())
 
 
+@pytest.mark.slow
 def test_the_session_that_a_client_is_in_stays_in_an_unjudged_head__another_one_does_not() -> None:
     async def case(session: str, shown: list[str]) -> None:
         head = STREAM_HEAD[:-2] + f"Mcp-Session-Id: {session}\r\n\r\n".encode()
@@ -334,6 +335,7 @@ def test_the_session_that_a_client_is_in_stays_in_an_unjudged_head__another_one_
     run(case("another", []))
 
 
+@pytest.mark.slow
 def test_the_head_of_an_answer_to_initialize_waits_until_it_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse_relay, "UNJUDGED_HEAD_SECONDS", 0.0)
     monkeypatch.setattr(sse_relay, "KEEP_ALIVE_SECONDS", 0.01)

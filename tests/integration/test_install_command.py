@@ -224,7 +224,6 @@ def test_claude_code_writes_its_file_itself_where_its_program_is_there(home: Hom
     assert (done.returncode, "does not hold what it should" in done.stderr) == (2, True)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("before", [THEIRS, None])
 def test_killed_at_any_moment_it_leaves_the_old_file_or_the_new_one(before: str | None, home: Home) -> None:
     home.cursor.parent.mkdir()

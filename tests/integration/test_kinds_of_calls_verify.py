@@ -83,6 +83,7 @@ def test_the_page_has_a_row_for_each_kind__and_a_kind_for_each_row() -> None:
         assert [row for row in rows if row.startswith(kind.row)], kind.row
 
 
+@pytest.mark.slow
 def test_calls_of_the_real_commands_verify__in_the_log_that_gateways_share(home: Household) -> None:
     """By `connect`, by `call`, and through `wrap`, whose host signs by itself."""
     with home.gateway() as gateway:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
 from mcp import MCPError
 from tests.world.agents import AgentFiles, agent_files
 from tests.world.authorization import Trust
@@ -21,6 +22,8 @@ from tests.world.running import run
 from tests.world.wire import Wire
 
 from accredit.client import AccreditedClient, ProofPresenter
+
+pytestmark = pytest.mark.slow
 
 CLEAR = ("Upstream unavailable", "Invalid upstream JSON-RPC response")
 LOOPS = 2

@@ -21,6 +21,7 @@ from accredit.stores import PostgresDatabase
 from accredit.stores.postgres.schema import VERSION
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.holds("cli/commands/store"),
     pytest.mark.holds("ops/log_list"),
     pytest.mark.holds("ops/log_place"),

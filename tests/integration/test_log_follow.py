@@ -7,12 +7,15 @@ import subprocess
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 from tests.world.command import environment
 from tests.world.logs import Log
 from tests.world.raw_server import PATIENCE
 from tests.world.records import OK
 from tests.world.running import run
 from tests.world.warm import command
+
+pytestmark = pytest.mark.slow
 
 
 class Following:

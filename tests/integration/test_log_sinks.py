@@ -35,6 +35,7 @@ from accredit.ops import log_sinks
 from accredit.stores import InMemory, PostgresDatabase, parse_store_url
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.holds("ops/log_follow"),
     pytest.mark.holds("ops/log_sinks"),
     pytest.mark.holds("telemetry/log_records"),

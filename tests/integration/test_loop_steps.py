@@ -25,6 +25,8 @@ from accredit.gateway.settings import GatewaySettings, HttpUpstream, RecordSetti
 from accredit.jsonrpc.requests import decode_request
 from accredit.stores import MemoryStore, RevocationLists
 
+pytestmark = pytest.mark.slow
+
 PROMISED = 0.1
 """Seconds that a request may block the loop."""
 FACTOR = 5

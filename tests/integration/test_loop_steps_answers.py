@@ -34,6 +34,8 @@ from accredit.gateway.upstream.stdio.child import Child
 from accredit.gateway.upstream.stdio.orphan_guard import OrphanGuard
 from accredit.stores import MemoryStore, MemoryTasks, RevocationLists
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["small_heap"]
 
 MIB = 1_048_576

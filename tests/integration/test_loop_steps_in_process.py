@@ -26,6 +26,8 @@ from accredit.gateway.front.wrap import Wrap
 from accredit.gateway.settings import StdioUpstream
 from accredit.stores import MemoryStore, MemoryTasks, RevocationLists
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["small_heap"]
 
 WITH_THE_SDK = 2

@@ -19,6 +19,8 @@ from accredit.gateway.upstream.merged.messages import Outward
 from accredit.jsonrpc.sse import MAX_EVENT_LINES
 from accredit.rounds import KeyRing
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["small_heap"]
 
 EVENTS = b"text/event-stream"

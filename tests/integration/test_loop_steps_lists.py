@@ -29,6 +29,8 @@ from accredit.limits import MAX_SPLIT_BYTES
 from accredit.pins import Pins
 from accredit.stores import MemoryStore, RevocationLists
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["small_heap"]
 
 MIB = 1_048_576

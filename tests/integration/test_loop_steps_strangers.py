@@ -12,6 +12,8 @@ from tests.world.heavy_bodies import MARKS, STRUCTURES, VALUES, call, filled
 from accredit.jsonrpc.same_names import check_same_names_in_steps
 from accredit.limits import SHORT_MESSAGE_BYTES
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["small_heap"]
 
 ASTRAL = "{" + ",".join(f'"\U00010000{number:x}":0' for number in range(STRUCTURES // 2)) + "}"

@@ -28,7 +28,7 @@ from accredit.jsonrpc.methods import Era
 from accredit.policy import Catalog, Entry
 from accredit.stores import MemoryStore, RevocationLists
 
-pytestmark = pytest.mark.holds("gateway/server")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("gateway/server")]
 
 HONEST_HTTP = [f"{HONEST}{number}" for number in range(12)]
 HONEST_STDIO = [f"{HONEST}child-{number}" for number in range(3)]

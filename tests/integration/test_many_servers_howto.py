@@ -5,6 +5,7 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from tests.world.command import Serving, accredit
 from tests.world.honest_server import HonestServer
 from tests.world.raw_client import RawClient
@@ -13,6 +14,8 @@ from tests.world.running import run
 from tests.world.warm import python
 
 from accredit.config import read_lock_file
+
+pytestmark = pytest.mark.slow
 
 MAIL_SERVER = Path(__file__).parents[2] / "examples/mail_server.py"
 PAGE = (Path(__file__).parents[2] / "docs/how-to/many-servers.md").read_text("utf-8")

@@ -223,6 +223,7 @@ def test_what_is_no_message_is_counted_as_some_other_request(tmp_path: Path) -> 
     assert measured.asked == {}
 
 
+@pytest.mark.slow
 def test_ten_thousand_names_make_one_series_more__whoever_makes_them_up(tmp_path: Path) -> None:
     measured = Measured(rate=0)
 

@@ -32,6 +32,8 @@ from accredit.jsonrpc.methods import Era
 from accredit.keys import write_key
 from accredit.pins import Definition, Definitions, digest_of, write_lock
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = 5
 CALLERS = 20
 CALLS = 30

@@ -203,6 +203,7 @@ def initialize() -> Posted:
     return Posted(headers, json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}).encode())
 
 
+@pytest.mark.slow
 @pytest.mark.holds("gateway/upstream/merged/stateful", 1)
 @pytest.mark.holds("gateway/upstream/merged/ways", 3)
 def test_a_server_that_hangs_is_left_out_of_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,6 +306,7 @@ def test_where_no_server_offers_a_stream_there_is_none() -> None:
     run(main())
 
 
+@pytest.mark.slow
 @pytest.mark.holds("gateway/upstream/merged/standing")
 @pytest.mark.holds("gateway/upstream/merged/streams", 4)
 def test_where_a_server_can_not_go_on_the_client_is_told_that_lists_may_have_changed() -> None:
@@ -324,6 +326,7 @@ def test_where_a_server_can_not_go_on_the_client_is_told_that_lists_may_have_cha
     run(main())
 
 
+@pytest.mark.slow
 @pytest.mark.holds("gateway/upstream/merged/streams", 5)
 def test_the_stream_of_all_ends_with_the_last_and_with_the_gateway() -> None:
     async def main() -> None:
@@ -437,6 +440,7 @@ def test_what_a_server_says_beside_its_answer_to_initialize_reaches_nobody() -> 
     run(main())
 
 
+@pytest.mark.slow
 def test_sessions_with_servers_that_name_none_are_not_one() -> None:
     """Two clients number their calls alike; what one cancels is its own, and what it was told last is no place of the
     other's."""

@@ -96,6 +96,7 @@ def answering(result: Any) -> bytes:
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "c", "version": "1"}}
 
 
+@pytest.mark.slow
 def test_of_tasks_only_their_maker_hears_on_the_stream_of_all(trust: Trust) -> None:
     streams: list[Connection] = []
 

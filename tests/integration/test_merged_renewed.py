@@ -117,6 +117,7 @@ def test_a_notification_finds_it_out_too(message: dict[str, Any]) -> None:
     run(main())
 
 
+@pytest.mark.slow
 def test_the_standing_stream_goes_on__and_says_that_lists_have_changed() -> None:
     async def main() -> None:
         server = Forgetful(404)

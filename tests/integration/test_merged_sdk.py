@@ -15,6 +15,7 @@ from tests.world.running import run
 from tests.world.warm import python
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.holds("gateway/upstream/merged/stateful"),
     pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
 ]

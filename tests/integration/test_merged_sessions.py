@@ -366,6 +366,7 @@ def test_a_server_that_dies_ends_only_its_part() -> None:
     run(main())
 
 
+@pytest.mark.slow
 def test_a_server_that_hangs_does_not_hold_up_the_stream_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with Merged(TWO) as merged, RawClient(merged.port) as stuck, RawClient(merged.port) as client:
@@ -380,6 +381,7 @@ def test_a_server_that_hangs_does_not_hold_up_the_stream_of_the_others(monkeypat
     run(main())
 
 
+@pytest.mark.slow
 def test_a_server_that_floods_one_client_does_not_keep_the_others_messages_back() -> None:
     async def main() -> None:
         async with Merged({"loud": HTTP, "mail": HTTP}) as merged:

@@ -20,6 +20,7 @@ from tests.world.stdio_processes import descendants, raw_command
 from tests.world.warm import python
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.holds("gateway/upstream/merged/starts"),
     pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
 ]

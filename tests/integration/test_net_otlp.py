@@ -181,6 +181,7 @@ def test_an_answer_without_an_end_is_not_read_to_its_end() -> None:
     run(main())
 
 
+@pytest.mark.slow
 @pytest.mark.holds("net/otlp", 2)
 @pytest.mark.parametrize("interim", [b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n"])
 def test_a_collector_that_only_ever_begins_to_answer_does_not_keep_the_processor_busy(interim: bytes) -> None:
@@ -378,6 +379,7 @@ def test_no_answer_of_a_collector_raises(answer: bytes) -> None:
     assert rejected_count(answer) >= 0
 
 
+@pytest.mark.slow
 def test_the_end_does_not_wait_for_a_collector_that_hangs() -> None:
     measured, stuck = Measured(), Stuck()
     of = exporter(measured, stuck)

@@ -9,12 +9,13 @@ from tests.world.command import Serving, environment, wait_until
 from tests.world.reloading import told
 from tests.world.warm import path, python
 
+pytestmark = pytest.mark.slow
+
 MAIL_SERVER = Path(__file__).parents[2] / "examples/mail_server.py"
 PAGE = (Path(__file__).parents[2] / "docs/how-to/observe-first.md").read_text("utf-8")
 BLOCK = re.compile(r"```(console|text|toml)\n(.*?)```", re.DOTALL)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_how_to_does_what_it_says(tmp_path: Path) -> None:
     printed, promises, gateway = "", 0, None

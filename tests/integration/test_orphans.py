@@ -19,6 +19,8 @@ from tests.world.stdio_processes import alive, raw_command
 
 from accredit.jsonrpc.methods import Era
 
+pytestmark = pytest.mark.slow
+
 STARTER = """
 import asyncio, sys
 from accredit.gateway.settings import StdioUpstream

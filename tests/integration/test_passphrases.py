@@ -118,6 +118,7 @@ def test_without_a_terminal_nobody_s_key_is_left_without_a_passphrase_but_on_the
     assert isinstance(read_key(folder / "owner.key"), PrivateKeyFile)
 
 
+@pytest.mark.slow
 def test_a_file_s_passphrase_makes_the_key_and_signs_with_it(made: Path) -> None:
     assert isinstance(read_key(made / "owner.key"), LockedKeyFile)
     assert accredit(*GRANT, "--passphrase-file", "secret", folder=made).returncode == 0
@@ -128,6 +129,7 @@ def test_a_file_s_passphrase_makes_the_key_and_signs_with_it(made: Path) -> None
     assert (shown["private"], shown["encrypted"]) == (True, True)
 
 
+@pytest.mark.slow
 def test_whoever_signs_in_a_terminal_is_asked__and_a_wrong_one_signs_nothing(made: Path) -> None:
     for typed, code in (("wrong", 2), (TYPED, 0)):
         with Terminal(*GRANT, folder=made) as terminal:

@@ -17,7 +17,7 @@ from accredit.keys import LockedKeyFile, lock_key, make_key, read_key, write_key
 from accredit.keys.passphrase import passphrase_bytes
 from accredit.terminal.passphrases import ADVISED_PASSPHRASE_CHARS
 
-pytestmark = pytest.mark.holds("terminal/passphrases")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("terminal/passphrases")]
 
 ORDINARY = (sys.executable, "-m", "tests.world.ordinary")
 NEW = ("keys", "new", "owner.key", "--kind", "human", "--name", "Ada")

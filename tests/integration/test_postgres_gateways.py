@@ -22,7 +22,7 @@ from accredit.keys import write_key
 from accredit.stores.opening import PostgresDatabase
 from accredit.stores.postgres.schema import VERSION
 
-pytestmark = pytest.mark.holds("ops/store")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("ops/store")]
 
 ROUNDS, COPIES = 5, 12
 _CONFIGURATION = """

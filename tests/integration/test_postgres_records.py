@@ -27,6 +27,7 @@ from accredit.keys import make_key, write_key
 from accredit.stores.opening import PostgresDatabase
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.holds("stores/postgres/log_tables"),
     pytest.mark.holds("stores/postgres/log_writer"),
 ]

@@ -17,7 +17,7 @@ from accredit.ops.doctor.engine import Unknown
 from accredit.ops.doctor.production.facts import HealthReport
 from accredit.ops.doctor.production.running import health_found, listens_outside, processes_found
 
-pytestmark = [pytest.mark.slow, pytest.mark.holds("ops/doctor/production/running")]
+pytestmark = [pytest.mark.holds("ops/doctor/production/running")]
 
 CONFIGURATION = """
 [gateway]
@@ -42,6 +42,7 @@ key_file = "gateway.key"
 """
 
 
+@pytest.mark.slow
 def test_the_gateway_that_runs_is_asked_and_no_other(tmp_path: Path) -> None:
     write_certificate(tmp_path)
     write_key(tmp_path / "gateway.key", make_key("gateway", "mail", 1))

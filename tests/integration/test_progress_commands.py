@@ -8,7 +8,7 @@ import pytest
 from tests.world.command import accredit
 from tests.world.terminal import Terminal
 
-pytestmark = [pytest.mark.holds("terminal/progress"), pytest.mark.holds("cli/options")]
+pytestmark = [pytest.mark.slow, pytest.mark.holds("terminal/progress"), pytest.mark.holds("cli/options")]
 
 
 @pytest.fixture

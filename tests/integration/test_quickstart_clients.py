@@ -15,6 +15,8 @@ from tests.world.raw_server import PATIENCE
 from tests.world.up import Newcomer, Up
 from tests.world.warm import path
 
+pytestmark = pytest.mark.slow
+
 PAGES = Path(__file__).parents[2] / "docs" / "quickstart"
 BLOCK = re.compile(r"```(console|python|text)\n(.*?)```", re.DOTALL)
 LIBRARIES = [
@@ -25,7 +27,6 @@ LIBRARIES = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1_000)  # the environments of the long ones are installed when they are first needed
 @pytest.mark.parametrize(("name", "library"), LIBRARIES)
 def test_the_page_leads_from_nothing_to_a_protected_call(

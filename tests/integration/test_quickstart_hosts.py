@@ -17,6 +17,8 @@ from tests.world.warm import path
 
 from accredit.hosts.table import HOSTS, Places
 
+pytestmark = pytest.mark.slow
+
 PAGES = Path(__file__).parents[2] / "docs" / "quickstart"
 BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
 NAMES = ("claude-desktop", "claude-code", "cursor", "vscode")
@@ -32,7 +34,6 @@ def shell(command: str, person: Newcomer) -> subprocess.CompletedProcess[str]:
     return done
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_leads_from_a_host_s_servers_to_calls_that_are_signed_and_on_record(
     name: str, tmp_path: Path, free_port: Callable[[], int]

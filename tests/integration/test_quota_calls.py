@@ -100,6 +100,7 @@ def test_a_store_that_does_not_answer_refuses_what_has_to_be_counted(trust: Trus
     run(main())
 
 
+@pytest.mark.slow
 def test_what_comes_at_once_to_two_workers_never_passes_together(mail: str, tmp_path: Path) -> None:
     (tmp_path / "accredit.toml").write_text(
         f'[upstream]\nurl = "{mail}"\n[store]\nurl = "sqlite:///store.db"\n'
@@ -119,6 +120,7 @@ def test_what_comes_at_once_to_two_workers_never_passes_together(mail: str, tmp_
     assert sorted(codes) == [0] * 10 + [1] * 6
 
 
+@pytest.mark.slow
 def test_the_how_to_says_what_happens(trust: Trust, tmp_path: Path) -> None:
     page = (ROOT / "docs/how-to/limits-and-budgets.md").read_text("utf-8")
     written = re.search(r"```toml\n(.*?)```", page, re.DOTALL)

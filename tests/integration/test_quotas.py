@@ -23,6 +23,8 @@ from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.jsonrpc.methods import Era
 from accredit.stores import MemoryStore, RevocationLists, SqliteStore
 
+pytestmark = pytest.mark.slow
+
 ACCEPT = [("Accept", "text/event-stream")]
 GET = request("GET", Posted(ACCEPT, b""))
 LISTEN = post(Era.MODERN, "subscriptions/listen", {"notifications": {}})

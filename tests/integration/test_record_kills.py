@@ -18,6 +18,8 @@ from tests.world.warm import Warm
 
 from accredit.stores.audit_log import queue
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = [5, pytest.param(20, marks=pytest.mark.long)]
 """Processes that are killed one after the other."""
 WORKERS = 4
@@ -84,7 +86,6 @@ def check(path: Path, killed: list[Killed]) -> None:
     assert sum(record.phase == "outcome" for record in records) == len(outcomes)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("rounds", ROUNDS)
 def test_every_answer_has_its_record__however_often_the_process_is_killed_and_the_clock_steps_back(
@@ -101,7 +102,6 @@ def test_every_answer_has_its_record__however_often_the_process_is_killed_and_th
     assert len(writers) >= rounds
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_four_workers_share_a_log__and_one_that_dies_does_not_close_the_calls_of_the_others(tmp_path: Path) -> None:
     path = tmp_path / "accredit.db"
@@ -119,7 +119,6 @@ def test_four_workers_share_a_log__and_one_that_dies_does_not_close_the_calls_of
     assert len(verified(path).writers) >= WORKERS + 1
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_in_a_database_as_well__whoever_is_killed__the_gateway_its_log_process_or_its_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

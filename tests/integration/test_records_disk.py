@@ -13,6 +13,8 @@ from tests.world.recorded_load import Load, Upstream, ask, configure, readiness,
 from tests.world.running import run
 from tests.world.small_disk import SmallDisk
 
+pytestmark = pytest.mark.slow
+
 CLIENTS = 16
 
 

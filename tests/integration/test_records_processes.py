@@ -28,6 +28,8 @@ from tests.world.warm import Warm, python
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.gateway.settings import RecordSettings
 
+pytestmark = pytest.mark.slow
+
 
 def test_each_worker_has_a_chain_and_one_verification_covers_all(tmp_path: Path) -> None:
     async def main() -> None:

@@ -34,6 +34,8 @@ from accredit.gateway.settings import RecordSettings
 from accredit.jsonrpc.methods import Era
 from accredit.ports import Records
 
+pytestmark = pytest.mark.slow
+
 ACCEPT = ("Accept", "text/event-stream")
 
 

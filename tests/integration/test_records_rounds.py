@@ -22,6 +22,8 @@ from tests.world.small_disk import SmallDisk
 from accredit.attest import CallRecord, Stored, encode_envelope
 from accredit.stores.audit_log.reader import LogFile
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = [4, pytest.param(20, marks=pytest.mark.long)]
 """Gateways that are killed one after the other."""
 CLIENTS = 16
@@ -108,7 +110,6 @@ class Rounds:
                 self.kept[entry.entry.place] = encode_envelope(entry.entry.envelope)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("small", [False, True], ids=["disk", "small-disk"])
 @pytest.mark.parametrize("count", ROUNDS)

@@ -20,6 +20,8 @@ from tests.world.running import run
 
 from accredit.config import load, policy_digest
 
+pytestmark = pytest.mark.slow
+
 WORKERS = 4
 CLIENTS = 24
 ROUNDS = [2, pytest.param(5, marks=pytest.mark.long)]
@@ -149,7 +151,6 @@ def test_a_gateway_that_starts_beside_another_closes_the_calls_of_dead_ones_only
     run(main())
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("rounds", ROUNDS)
 def test_workers_may_die_one_by_one_and_all_at_once(rounds: int, tmp_path: Path) -> None:

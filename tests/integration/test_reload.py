@@ -25,6 +25,8 @@ from tests.world.warm import python
 
 from accredit.pins import Definitions, read_lock, write_lock
 
+pytestmark = pytest.mark.slow
+
 WORKERS = pytest.mark.parametrize("workers", ["1", "3"])
 RELOADS = pytest.mark.parametrize("reloads", [30, pytest.param(100, marks=pytest.mark.long)])
 ROOT = Path(__file__).parents[2]

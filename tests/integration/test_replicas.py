@@ -177,6 +177,7 @@ def test_a_list_that_is_cut_off_is_asked_for_once_more_and_no_more_often(method:
     run(main())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("era", ERAS)
 def test_a_replica_that_takes_calls_and_says_nothing_is_left_out(era: Era) -> None:
     async def main() -> None:
@@ -350,6 +351,7 @@ def test_messages_of_http_sse_go_to_the_replica_that_has_the_stream() -> None:
     run(main())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 def test_of_two_real_servers_one_dies__and_calls_go_on_at_the_other(mode: str, tmp_path: Path) -> None:
     logs = [tmp_path / name for name in "ab"]

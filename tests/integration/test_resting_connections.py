@@ -13,6 +13,8 @@ from tests.world.running import RunningGateway, run
 from accredit.gateway import GatewaySettings, HttpUpstream
 from accredit.jsonrpc.methods import Era
 
+pytestmark = pytest.mark.slow
+
 LONG = "x" * 3_000_000
 CLIENTS = 4
 

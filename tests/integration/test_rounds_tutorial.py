@@ -16,11 +16,12 @@ from tests.world.warm import python
 from accredit.client import AccreditedClient
 from accredit.rounds import InputContext
 
+pytestmark = pytest.mark.slow
+
 TUTORIAL = "docs/tutorial/a-tool-that-asks.md"
 EXAMPLES = ROOT / "examples"
 
 
-@pytest.mark.slow
 def test_the_tutorial_of_a_tool_that_asks_does_what_it_says(free_port: Callable[[], int], tmp_path: Path) -> None:
     steps = blocks(TUTORIAL, free_port)
     server, *calls, gateway, through, connect = [body for kind, body in steps if kind == "console"]

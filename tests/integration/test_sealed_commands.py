@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.world.calls import compact, meta, post
 from tests.world.command import COMMAND, Serving, accredit, environment
 from tests.world.honest_server import HonestServer
@@ -50,6 +51,7 @@ def talk(folder: Path, config: str, *calls: dict[str, Any]) -> list[dict[str, An
     return [answers[number] for number in range(len(calls))]
 
 
+@pytest.mark.slow
 def test_wrap_seals_and_opens__over_a_restart_and_a_rotation(tmp_path: Path) -> None:
     (first,) = talk(tmp_path, configured(tmp_path, OLD), CALL)
     state = first["result"]["requestState"]

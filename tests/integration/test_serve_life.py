@@ -16,7 +16,7 @@ from tests.world.raw_client import CutOff, RawAnswer, RawClient
 from tests.world.raw_server import PATIENCE, Connection, RawServer
 from tests.world.running import run
 
-pytestmark = pytest.mark.holds("app/server")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("app/server")]
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 PONG = b'{"jsonrpc":"2.0","id":1,"result":{}}'
@@ -212,7 +212,6 @@ def test_a_standing_stream_does_not_hold_up_the_end(tmp_path: Path) -> None:
     scene(tmp_path)(act)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_call_that_does_not_end_is_cut_off_after_the_grace(workers: str, tmp_path: Path) -> None:
     async def act(gateway: Serving, upstream: Upstream) -> None:

@@ -31,7 +31,12 @@ from accredit.keys import write_file
 from accredit.ratify import issue_revocation_list
 from accredit.ratify.constraints import MaxRate
 
-pytestmark = [pytest.mark.holds("server/judge"), pytest.mark.holds("server/sdk"), pytest.mark.holds("server/fastmcp")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.holds("server/judge"),
+    pytest.mark.holds("server/sdk"),
+    pytest.mark.holds("server/fastmcp"),
+]
 
 ROOT = Path(__file__).parents[2]
 LEGACY, MODERN = "legacy", "2026-07-28"

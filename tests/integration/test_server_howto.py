@@ -9,6 +9,8 @@ from tests.world.command import environment, with_nobody_to_ask
 from tests.world.raw_server import PATIENCE
 from tests.world.warm import path
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/how-to/server-author.md").read_text("utf-8")
 BLOCK = re.compile(r"(?:`(\w+\.py)`[^\n]*\n(?:[^\n`]+\n)*\n)?```(console|text|python)\n(.*?)```", re.DOTALL)
@@ -22,7 +24,6 @@ def done(folder: Path, command: str) -> str:
     ).stdout  # fmt: skip
 
 
-@pytest.mark.slow
 def test_the_how_to_does_what_it_says(tmp_path: Path) -> None:
     printed = ""
     promises = 0
@@ -43,7 +44,6 @@ def test_the_servers_of_the_how_to_are_the_examples(name: str) -> None:
     assert (ROOT / "examples" / name).read_text("utf-8") in PAGE
 
 
-@pytest.mark.slow
 def test_the_fastmcp_example_answers_as_the_other_one(tmp_path: Path) -> None:
     blocks = {name: body for name, kind, body in BLOCK.findall(PAGE) if kind == "python"}
     (tmp_path / "call.py").write_text(blocks["call.py"], "utf-8")

@@ -21,7 +21,7 @@ from accredit.jsonrpc.methods import Era
 from accredit.keys import make_key, write_key
 from accredit.stores.opening import PostgresDatabase
 
-pytestmark = pytest.mark.holds("gateway/recording/resumable_calls")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("gateway/recording/resumable_calls")]
 
 CONFIGURATION = """
 [gateway]

@@ -28,7 +28,7 @@ from tests.world.warm import python
 from accredit.client import AccreditedClient
 from accredit.jsonrpc.methods import Era
 
-pytestmark = pytest.mark.holds("config/rounds")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("config/rounds")]
 
 EVERYTHING = (str(Path(__file__).parents[1] / "conformance" / "everything_server.py"), "--stdio")
 OLD, NEW = b"o" * 32, b"n" * 32

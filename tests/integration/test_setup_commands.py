@@ -24,6 +24,7 @@ from accredit.client import AccreditedClient, ProofPresenter
 from accredit.errors import ProofRefused
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.holds("setup/init"),
     pytest.mark.holds("cli/commands/init"),
     pytest.mark.holds("cli/commands/check"),
@@ -68,7 +69,6 @@ def calls(url: str, folder: Path) -> tuple[list[str], str, str]:
     return run(act())
 
 
-@pytest.mark.slow
 def test_a_server_is_guarded_after_the_commands_that_were_printed(tmp_path: Path) -> None:
     with mail_server(tmp_path) as url:
         done = accredit("init", url, folder=tmp_path)
@@ -95,7 +95,6 @@ def test_a_server_is_guarded_after_the_commands_that_were_printed(tmp_path: Path
             assert gateway.wait() == 0
 
 
-@pytest.mark.slow
 def test_a_command_is_guarded_from_another_folder_too(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     shutil.copy(MAIL[1], tmp_path / "server.py")

@@ -124,6 +124,7 @@ def test_headers_reach_the_server_that_is_asked(command: str, door: str, tmp_pat
     assert set(Door.teams) == {"mail"}
 
 
+@pytest.mark.slow
 def test_a_certificate_that_is_not_trusted_is_told_with_what_helps(tmp_path: Path) -> None:
     write_certificate(tmp_path)
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

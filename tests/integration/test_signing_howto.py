@@ -27,7 +27,7 @@ from accredit.keys.record_keys import load_record_key
 from accredit.stores.audit_log.reader import LogFile
 
 # A newer Python warns of any fork beside a thread, and a test runner has some.
-pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")]
 
 
 PAGE = (Path(__file__).parents[2] / "docs/how-to/sign-records.md").read_text("utf-8")

@@ -15,7 +15,7 @@ from tests.world.connected import Connected
 from tests.world.desk import CALL, PASSPHRASE, Line, write_locked
 from tests.world.terminal import Terminal
 
-pytestmark = pytest.mark.holds("client/desk_start")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("client/desk_start")]
 
 
 class Person:

@@ -19,6 +19,8 @@ from tests.world.stdio_bridge import (
 )
 from tests.world.stdio_processes import alive
 
+pytestmark = pytest.mark.slow
+
 INVALID = "Invalid upstream JSON-RPC response"
 UNAVAILABLE = "Upstream unavailable"
 
@@ -47,7 +49,6 @@ def test_the_gateway_ends_all_children_at_once_when_it_stops() -> None:
     run(main())
 
 
-@pytest.mark.slow
 def test_a_line_of_120_mib_is_refused_and_costs_no_more_than_its_bound() -> None:
     async def main() -> None:
         async with Bridge() as bridge:

@@ -231,6 +231,7 @@ def test_an_id_that_is_open_is_refused__the_answers_could_not_be_told_apart() ->
     run(main())
 
 
+@pytest.mark.slow
 def test_a_child_that_is_silent_for_too_long_is_given_up() -> None:
     async def main() -> None:
         async with Bridge(upstream_timeout_seconds=3) as bridge:  # the child has to start within it, on any machine
@@ -266,6 +267,7 @@ def test_a_child_that_dies_in_a_call_ends_the_session(how: dict[str, Any], fate:
     run(main())
 
 
+@pytest.mark.slow
 def test_a_child_that_closes_its_output_ends_the_session() -> None:
     async def main() -> None:
         async with Bridge() as bridge:

@@ -18,6 +18,8 @@ from accredit.gateway import GatewaySettings, StdioUpstream, create_app
 from accredit.jsonrpc.methods import Era
 from accredit.limits import LARGE_ANSWER_BYTES
 
+pytestmark = pytest.mark.slow
+
 CALLERS = 6
 FIT = 4
 

@@ -18,6 +18,8 @@ from tests.world.tokened import Tokened
 from accredit.gateway import GatewaySettings, StdioUpstream, create_app
 from accredit.jsonrpc.methods import Era
 
+pytestmark = pytest.mark.slow
+
 MOST = 4
 
 

@@ -139,6 +139,7 @@ def test_a_log_message_goes_to_the_one_request_that_asked_for_logging() -> None:
     run(main())
 
 
+@pytest.mark.slow
 def test_a_subscription_stands_until_its_client_leaves() -> None:
     async def main() -> None:
         async with Bridge(upstream_timeout_seconds=2) as bridge:  # the child has to start within it
@@ -278,6 +279,7 @@ def test_a_child_that_dies_fails_what_is_open_and_is_started_again_at_once() -> 
     run(main())
 
 
+@pytest.mark.slow
 def test_a_child_that_dies_again_and_again_is_left_alone_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     # Long enough to be met on a machine that stalls.
     monkeypatch.setattr("accredit.gateway.upstream.stdio.modern.BACKOFF_FIRST_SECONDS", 3.0)
@@ -298,6 +300,7 @@ def test_a_child_that_dies_again_and_again_is_left_alone_for_a_while(monkeypatch
     run(main())
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_read_is_cut_off__the_others_do_not_wait_for_it() -> None:
     async def main() -> None:
         async with Bridge() as bridge, RawClient(bridge.port, buffer=65_536) as slow:

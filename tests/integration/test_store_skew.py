@@ -16,6 +16,8 @@ from tests.world.postgres import Cluster, faketime, need_postgres
 from tests.world.raw_server import RawServer
 from tests.world.running import run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def clock() -> Generator[Path]:

@@ -14,6 +14,8 @@ from accredit.base.clock import unix_seconds
 from accredit.keys import DelegationFile, make_key, write_key
 from accredit.ratify import RevocationList
 
+pytestmark = pytest.mark.slow
+
 CERT = "0123456789abcdef" * 2
 
 

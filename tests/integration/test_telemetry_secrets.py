@@ -20,7 +20,7 @@ from accredit.net.otlp import Collector
 from accredit.telemetry.export import Exporter
 from accredit.telemetry.exposition import text_of
 
-pytestmark = pytest.mark.holds("telemetry")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("telemetry")]
 MARK = "zqxjkvbpw"
 """Six of the rarest letters in a row: in no text of ours."""
 

@@ -35,6 +35,7 @@ def over(exp: int) -> bool:
     return unix_seconds() >= exp + TOKEN_LEEWAY_SECONDS
 
 
+@pytest.mark.slow
 def test_a_call_goes_on_when_its_token_was_good_as_it_came__and_the_next_one_does_not() -> None:
     world = Tokened()
     exp = 0
@@ -64,6 +65,7 @@ def test_a_call_goes_on_when_its_token_was_good_as_it_came__and_the_next_one_doe
     run(main())
 
 
+@pytest.mark.slow
 def test_the_token_of_an_environment_expires_while_the_process_runs() -> None:
     world = Tokened()
 

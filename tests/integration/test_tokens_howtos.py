@@ -14,6 +14,8 @@ from tests.world.command import accepts, environment, wait_until
 from tests.world.raw_server import PATIENCE
 from tests.world.warm import path
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"(?:`(\w+\.\w+)`[^\n]*:\n\n)?```(console|text|python|toml)\n(.*?)```", re.DOTALL)
 
@@ -31,7 +33,6 @@ def shell(folder: Path) -> Generator[list[subprocess.Popen[bytes]]]:
             process.wait(PATIENCE)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "promised"), [("identity-provider", 3), ("from-token-argument", 1)])
 def test_the_how_to_does_what_it_says(name: str, promised: int, free_port: Callable[[], int], tmp_path: Path) -> None:
     page = (ROOT / f"docs/how-to/{name}.md").read_text("utf-8")

@@ -169,6 +169,7 @@ def test_a_session_s_token_neither_opens_a_stream_of_http_sse_nor_sends_into_it(
     run(main())
 
 
+@pytest.mark.slow
 def test_a_session_s_token_is_good_on_no_stdio__which_has_no_session(key: IssuerKey, tmp_path: Path) -> None:
     with wrapped(tmp_path) as host:
         host.initialize()

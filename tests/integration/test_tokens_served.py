@@ -108,6 +108,7 @@ def test_so_would_two_gateways_with_one_database(tmp_path: Path) -> None:
     assert not (tmp_path / "first.secret").exists()
 
 
+@pytest.mark.slow
 def test_a_key_that_the_issuer_does_not_know_stops_the_start(tmp_path: Path) -> None:
     for name in ("tokens.key", "other.key"):
         assert accredit("token", "keygen", name, folder=tmp_path).returncode == 0

@@ -15,6 +15,8 @@ from tests.world.issuer import IssuerKey, claims, key_set_text
 
 from accredit.jsonrpc.methods import Era
 
+pytestmark = pytest.mark.slow
+
 ISSUER, AUDIENCE = "https://issuer.example", "mail-gateway"
 
 

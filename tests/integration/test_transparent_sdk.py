@@ -89,6 +89,7 @@ def test_progress_arrives_before_the_result(sdk_server: SdkServer, mode: str) ->
     through_gateway(sdk_server, mode, case)
 
 
+@pytest.mark.slow
 def test_calls_at_the_same_time_do_not_mix(sdk_server: SdkServer) -> None:
     async def case(client: Client) -> None:
         names = ["test_simple_text", "test_tool_with_progress"] * 10
@@ -234,6 +235,7 @@ def sse_server() -> Generator[str]:
             process.terminate()
 
 
+@pytest.mark.slow
 def test_http_sse_of_2024_works_through_the_gateway(sse_server: str) -> None:
     async def main() -> None:
         async with RunningGateway(GatewaySettings(HttpUpstream(sse_server))) as gateway:

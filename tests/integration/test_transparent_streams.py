@@ -144,6 +144,7 @@ def test_one_client_that_goes_away_cancels_nobody_else() -> None:
 # --- a client that is slow --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("era", ERAS)
 def test_a_client_that_does_not_read_stops_the_upstream__the_gateway_keeps_little(era: Era) -> None:
     """64 MiB of events for a client that reads nothing at first; all of it arrives in the end."""
@@ -264,6 +265,7 @@ def test_comments_keep_an_idle_call_open(era: Era, monkeypatch: pytest.MonkeyPat
     run(case())
 
 
+@pytest.mark.slow
 def test_comments_keep_a_standing_stream_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse_relay, "KEEP_ALIVE_SECONDS", 0.5)
 

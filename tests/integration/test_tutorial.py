@@ -16,6 +16,8 @@ from tests.world.command import wait_until, with_nobody_to_ask
 from tests.world.raw_server import PATIENCE
 from tests.world.warm import path, python
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 FIRST, PROTECT = "docs/tutorial/first-gateway.md", "docs/tutorial/protect-your-server.md"
 BLOCK = re.compile(r"```(console|json|python|text)\n(.*?)```", re.DOTALL)
@@ -59,7 +61,6 @@ def blocks(page: str, free_port: Callable[[], int]) -> list[tuple[str, str]]:
     return [(kind, f"{body} --port {gateway}" if body.startswith("accredit serve") else body) for kind, body in found]
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_the_tutorial_does_what_it_says(free_port: Callable[[], int]) -> None:
     steps = blocks(FIRST, free_port)
@@ -83,7 +84,6 @@ def test_the_tutorial_does_what_it_says(free_port: Callable[[], int]) -> None:
             assert run(ready) == promised[2]
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_the_tutorial_that_protects_a_server_does_what_it_says(free_port: Callable[[], int], tmp_path: Path) -> None:
     steps = blocks(PROTECT, free_port)
@@ -132,7 +132,6 @@ def test_the_tutorial_that_protects_a_server_does_what_it_says(free_port: Callab
             assert re.search(r"^ok: \d+ records of 1 writer verify$", found, re.MULTILINE)
 
 
-@pytest.mark.slow
 def test_the_readme_does_what_it_says__its_delegation_is_good_for_a_call(
     free_port: Callable[[], int], tmp_path: Path
 ) -> None:
@@ -179,7 +178,6 @@ def called(command: list[str], tool: str, folder: Path) -> str:
     return answer
 
 
-@pytest.mark.slow
 def test_the_demo_tells_its_story_and_stops() -> None:
     done = subprocess.run(
         [python(), "-m", "accredit", "demo", "--once"], cwd=ROOT, capture_output=True, text=True, timeout=150
@@ -191,7 +189,6 @@ def test_the_demo_tells_its_story_and_stops() -> None:
     assert "1 writer verify" in done.stdout
 
 
-@pytest.mark.slow
 def test_who_interrupts_the_demo_in_the_middle_sees_no_trace_and_nothing_goes_on() -> None:
     command = [sys.executable, "-m", "accredit", "demo"]
     demo = subprocess.Popen(

@@ -22,6 +22,7 @@ from tests.world.warm import Warm
 from accredit.keys import LockedKeyFile, make_key, read_key, write_key
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.holds("setup/own_grant"),
     pytest.mark.holds("setup/up"),
     pytest.mark.holds("setup/up_run"),
@@ -41,7 +42,6 @@ def person(tmp_path: Path, free_port: Callable[[], int]) -> Newcomer:
     return Newcomer(tmp_path, free_port())
 
 
-@pytest.mark.slow
 def test_from_an_empty_home_to_the_first_protected_call__in_one_command_and_two_passphrases(
     server: str, person: Newcomer
 ) -> None:
@@ -72,7 +72,6 @@ def test_from_an_empty_home_to_the_first_protected_call__in_one_command_and_two_
     assert person.files() == before
 
 
-@pytest.mark.slow
 def test_a_server_that_is_a_command_is_protected_as_well__and_told_as_json(person: Newcomer) -> None:
     with Warm(
         [sys.executable, "-m", "accredit", *person.words("--json", "--", *MAIL)],
@@ -95,7 +94,6 @@ def test_a_server_that_is_a_command_is_protected_as_well__and_told_as_json(perso
     assert (refused.returncode, "another server" in refused.stderr) == (2, True)
 
 
-@pytest.mark.slow
 def test_one_that_dies_ends_the_other_with_a_word__and_none_outlives_it(server: str, person: Newcomer) -> None:
     for word, other in (("serve", "desk"), ("desk", "serve")):
         with person.up(server) as up:
@@ -119,7 +117,6 @@ def test_one_that_dies_ends_the_other_with_a_word__and_none_outlives_it(server: 
         assert up.stop(signal.SIGHUP) == 0, up.said
 
 
-@pytest.mark.slow
 def test_where_only_one_of_the_two_runs_the_other_is_started(server: str, person: Newcomer) -> None:
     with person.up(server) as up:
         up.stop()
@@ -148,7 +145,6 @@ def dying_up(person: Newcomer, server: str, folder: Path, number: int) -> Up:
     return Up(person, person.words(server), [sys.executable, dying.__file__, str(folder), str(number)])
 
 
-@pytest.mark.slow
 def test_killed_before_each_of_its_changes__the_next_run_completes_what_there_is(
     server: str, person: Newcomer, tmp_path: Path
 ) -> None:
@@ -166,7 +162,6 @@ def test_killed_before_each_of_its_changes__the_next_run_completes_what_there_is
     assert person.files() == before
 
 
-@pytest.mark.slow
 def test_of_two_at_once_one_does_it__and_the_other_finds_it_done(server: str, person: Newcomer) -> None:
     both = [person.up(server), person.up(server)]
     wait_until(lambda: any(each.process.poll() is not None for each in both))
@@ -196,7 +191,6 @@ def test_a_server_that_is_not_there_leaves_nothing_behind(person: Newcomer) -> N
         assert person.files() == {}
 
 
-@pytest.mark.slow
 def test_a_wrong_passphrase_signs_nothing__and_the_right_one_goes_on_from_there(server: str, person: Newcomer) -> None:
     person.own.mkdir(mode=0o700, parents=True)
     secret = str(person.secret)
@@ -214,7 +208,6 @@ def test_a_wrong_passphrase_signs_nothing__and_the_right_one_goes_on_from_there(
         assert up.stop() == 0
 
 
-@pytest.mark.slow
 def test_where_the_gateway_only_observes_the_agent_is_told_apart__and_is_granted_nothing(
     server: str, person: Newcomer
 ) -> None:
@@ -232,7 +225,6 @@ def test_where_the_gateway_only_observes_the_agent_is_told_apart__and_is_granted
     assert agent in person.run("log", "list", "--json").stdout
 
 
-@pytest.mark.slow
 def test_what_no_gateway_would_take_is_told_before_anything_is_started_or_offered(
     server: str, person: Newcomer
 ) -> None:
@@ -267,7 +259,6 @@ def test_a_dry_run_says_each_step_and_does_none(server: str, person: Newcomer) -
     assert person.files() == before
 
 
-@pytest.mark.slow
 def test_a_delegation_that_counts_no_more_is_told_with_the_command_that_signs_another(
     server: str, person: Newcomer
 ) -> None:
@@ -294,7 +285,6 @@ def test_a_delegation_that_counts_no_more_is_told_with_the_command_that_signs_an
             up.stop()
 
 
-@pytest.mark.slow
 @pytest.mark.holds("setup/up_hosts")
 def test_a_host_that_is_found_is_offered__and_its_file_changes_only_with_a_yes(server: str, person: Newcomer) -> None:
     file = person.home / ".cursor" / "mcp.json"

@@ -12,11 +12,12 @@ from tests.world.raw_server import PATIENCE
 from tests.world.up import PASSPHRASE, Newcomer
 from tests.world.warm import path
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path(__file__).parents[2] / "docs/tutorial/one-command.md"
 BLOCK = re.compile(r"```(console|text)\n(.*?)```", re.DOTALL)
 
 
-@pytest.mark.slow
 def test_the_tutorial_of_one_command_does_what_it_says(tmp_path: Path, free_port: Callable[[], int]) -> None:
     person = Newcomer(tmp_path, free_port())
     with mail_server(tmp_path) as url:

@@ -36,6 +36,7 @@ def trap(person: Newcomer, server: str) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_a_configuration_that_lies_there_is_not_gone_by__until_it_is_named(server: str, person: Newcomer) -> None:
     trap(person, server)
     before = person.files()
@@ -85,6 +86,7 @@ def test_a_configuration_that_others_may_change_is_refused__also_when_it_is_name
     assert person.run("up", "--config", "nothing.toml").returncode == 2
 
 
+@pytest.mark.slow
 def test_a_configuration_of_another_server_protects_this_one_not(server: str, person: Newcomer) -> None:
     assert person.run("init", server).returncode == 0
     text = (person.work / "accredit.toml").read_text()

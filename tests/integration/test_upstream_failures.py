@@ -416,6 +416,7 @@ def test_an_upstream_that_does_not_take_the_connection_is_given_up_in_time(
     run(main())
 
 
+@pytest.mark.slow
 def test_every_address_of_a_name_is_tried_and_each_has_its_share_of_the_time(run: Run) -> None:
     async def main() -> None:
         async with deaf_listener() as deaf, RawServer(sends(HELLO)) as server:

@@ -343,6 +343,7 @@ def test_files_may_be_its_stdin_and_stdout(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out").read_bytes())["id"] == 1
 
 
+@pytest.mark.slow
 def test_when_the_host_closes_its_side_the_child_ends_whatever_it_is_like(tmp_path: Path) -> None:
     with wrapped(tmp_path) as wrap:
         child = text_of(wrap.call("stubborn"))
@@ -359,6 +360,7 @@ def test_when_the_host_does_not_read_any_more_it_ends(tmp_path: Path) -> None:
         assert wrap.wait() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_and_its_child(tmp_path: Path, number: signal.Signals) -> None:
     with wrapped(tmp_path) as wrap:
@@ -368,6 +370,7 @@ def test_a_signal_ends_it_and_its_child(tmp_path: Path, number: signal.Signals) 
         wait_until(lambda: not any(map(alive, pids)))
 
 
+@pytest.mark.slow
 @pytest.mark.holds("gateway/front/wrap", 2)
 def test_a_host_that_does_not_read_makes_the_child_wait__memory_stays_bounded(tmp_path: Path) -> None:
     def resident() -> int:

@@ -22,6 +22,8 @@ from tests.interop.steps import Step, call, complete, merged, restarts, step, un
 from tests.interop.ways import DATA, baselines
 from tests.world.recorded import records_of
 
+pytestmark = pytest.mark.slow
+
 HERE = Where("a-client", "a-server", "wrap", "call add")
 META = Difference(name="marked", reason="it is signed for", steps=("call *",), members=("scope",))
 GONE = Difference(name="gone", reason="it is not there", ways=("wrap",), direct='"result"', through="not allowed")
@@ -140,7 +142,6 @@ def test_the_page_says_how_often_and_why(tmp_path: Path) -> None:
     assert "gone" not in text
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("ways", [("connect",), pytest.param(("serve URL", "wrap", "connect"), marks=pytest.mark.long)])
 def test_what_works_directly_works_through_serve_wrap_and_connect_with_proofs__and_after_restarts_of_either(
@@ -167,7 +168,6 @@ def test_where_servers_are_one_a_step_asks_for_one_of_them__and_what_comes_is_co
     assert "mail__add" in json.dumps(other)  # only lists are expected to hold what is others'
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_servers_of_both_libraries_behind_one_gateway_work_as_directly__with_proofs_and_pins(tmp_path: Path) -> None:
     environments, client = Environments(tmp_path), CLIENTS["python-sdk-2"]

@@ -4,6 +4,7 @@ import contextlib
 import json
 from typing import Any
 
+import pytest
 import rfc8785
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,6 +22,8 @@ from accredit.attest import (
     verify_log,
 )
 from accredit.errors import AttestationError
+
+pytestmark = pytest.mark.slow
 
 MAX_SAFE = 2**53 - 1
 texts = st.text(st.characters(codec="utf-8"))

@@ -39,6 +39,8 @@ from accredit.jsonrpc.methods import Era
 from accredit.policy.passing import AUTHORIZATION
 from accredit.stores import MemoryStore
 
+pytestmark = pytest.mark.slow
+
 TOOL = b"list_inbox"
 UNSAFE = "123456789012345678901234567890"
 """A number that has no canonical form: calls with it are refused where they are proved."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from accredit.canonical import MAX_REWRITTEN_NUMBERS, canonical, has_wide_integer
 
-pytestmark = pytest.mark.holds("canonical")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("canonical")]
 
 MAX_SAFE = 2**53 - 1
 texts = st.text(st.characters(codec="utf-8"), max_size=8)

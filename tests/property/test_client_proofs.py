@@ -27,6 +27,8 @@ from accredit.policy import guarded_call_from_values, guarded_call_of
 from accredit.ratify import decode_proof_bundle
 from accredit.refusals import BY_WORD
 
+pytestmark = pytest.mark.slow
+
 SESSION = "5e551017"
 SCALARS = st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False, allow_infinity=False)
 JSON: st.SearchStrategy[Any] = st.recursive(

@@ -16,7 +16,7 @@ from accredit.gateway.settings import HttpUpstream
 from accredit.gateway.upstream.http.client import Route
 from accredit.gateway.upstream.http.replicas import ReplicatedClient
 
-pytestmark = pytest.mark.holds("gateway/upstream/http/replicas")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("gateway/upstream/http/replicas")]
 
 TIMEOUT = 0.1
 """Seconds: what hangs is given up after them. If a machine stalls, more is given up, and nothing is delivered twice."""

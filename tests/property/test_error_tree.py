@@ -20,7 +20,7 @@ from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.jsonrpc.responses import Expected
 from accredit.jsonrpc.text import check_text
 
-pytestmark = pytest.mark.holds("errors")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("errors")]
 
 ASKED = [Request(7, "tools/call", None, b""), Request("7", "tools/call", None, b"")]
 DECODERS: dict[str, tuple[Callable[[bytes], object], type[FrameError]]] = {

@@ -1,5 +1,6 @@
 """What the decoders accept is what the rules accept: against the slow oracle, for texts in every spelling."""
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.property import oracle
@@ -12,6 +13,8 @@ from accredit.jsonrpc.objects import check_no_duplicates
 from accredit.jsonrpc.requests import PARAMS_MEMBERS, UNKNOWN_PARAMS, decode_request
 from accredit.jsonrpc.responses import Expected
 from accredit.jsonrpc.text import check_text
+
+pytestmark = pytest.mark.slow
 
 KINDS = {Request: "request", Notification: "notification", Success: "success", Failure: "failure"}
 

@@ -17,7 +17,7 @@ from accredit.jsonrpc.frames import MESSAGE, Request
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.objects import MAX_MEMBERS, pairs, unambiguous_members
 
-pytestmark = pytest.mark.holds("jsonrpc/long_text")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("jsonrpc/long_text")]
 
 Found = TypeVar("Found")
 ASKED = Request(7, "tools/call", None, b"")

@@ -225,6 +225,7 @@ def lines() -> Iterator[bytes]:
         yield data
 
 
+@pytest.mark.slow
 def test_what_the_fuzzers_and_the_hostile_upstreams_send_is_judged_alike() -> None:
     for data in sorted(set(lines())):
         same(data)

@@ -39,6 +39,8 @@ from accredit.ratify import DelegationCert
 from accredit.ratify.constraints import MaxAmount
 from accredit.stores import MemoryStore
 
+pytestmark = pytest.mark.slow
+
 MERGED = "merged"
 MOST_BYTES = 60_000
 SPENT = b"s" * 32

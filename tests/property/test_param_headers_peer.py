@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from mcp.shared import inbound
@@ -11,6 +12,8 @@ from accredit.errors import RequestError
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.param_headers import check_param_headers, declared_headers
 from accredit.jsonrpc.requests import decode_request
+
+pytestmark = pytest.mark.slow
 
 TOKENS = st.sampled_from(["A", "a", "B", "C", "X-Y_z", "", "a b", "\u00e9"]) | st.none()
 TYPES = st.sampled_from(["string", "integer", "boolean", "string", "integer", "number", "object"]) | st.just(["string"])

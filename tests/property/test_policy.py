@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -29,6 +30,8 @@ from accredit.policy import GUARDED, LISTS, GuardedCall, guarded_call_of
 from accredit.policy.needs import CountUses, IsRevoked, IssueChallenge, LookAtChallenge, Need, SpendChallenge, TakeUse
 from accredit.ports import Spending
 from accredit.ratify import CertificateCache, decode_proof_bundle, encode_proof_bundle
+
+pytestmark = pytest.mark.slow
 
 PAY = call("pay", {"amount": 5, "currency": "EUR"}, session="s")
 CHAIN = (

@@ -128,6 +128,7 @@ ALL_CERTIFICATES = CHANGED_CERTIFICATES | dict(more_members(CERTIFICATES))
 ALL_PROOFS = CHANGED_PROOFS | dict(more_members(PROOF))
 
 
+@pytest.mark.slow
 def test_whatever_is_changed_in_the_chain_or_the_proof_is_named__whoever_changed_it(folder: Path) -> None:
     assert (len(ALL_CERTIFICATES), len(ALL_PROOFS)) >= (80, 40)
     for what, changed in ALL_CERTIFICATES.items():

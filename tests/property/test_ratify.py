@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
@@ -180,6 +181,7 @@ PIECES = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(
     st.sampled_from(PLAIN), st.sampled_from(MARKS), st.integers(0, 40), st.integers(0, 12), st.integers(-1, 1), PIECES

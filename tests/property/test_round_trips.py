@@ -2,6 +2,7 @@
 
 import base64
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.property import oracle
@@ -67,6 +68,7 @@ def test_an_accepted_message_keeps_its_bytes(text: bytes) -> None:
     assert frame.text is text
 
 
+@pytest.mark.slow
 @given(mutated(messages()), st.integers() | st.text())
 def test_an_answer_that_is_forwarded_names_the_request(text: bytes, id: int | str) -> None:
     for asked in (7, "7", id):

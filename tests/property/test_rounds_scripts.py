@@ -23,6 +23,8 @@ from accredit.rounds import (
     state_binding,
 )
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["ended"]
 
 # Of round n everything is marked with n, so that a leg shows what it holds.

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -84,6 +85,7 @@ def test_events_put_together_are_the_stream(data: st.DataObject, stream: bytes) 
     assert parser.pending == (len(raw) < len(body))
 
 
+@pytest.mark.slow
 @given(st.data(), streams, st.integers(1, 12))
 def test_the_good_events_before_one_that_is_too_long_come_out_however_it_is_cut(
     data: st.DataObject, stream: bytes, limit: int

@@ -4,6 +4,7 @@ import contextlib
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.world.running import run
@@ -16,6 +17,8 @@ from accredit.gateway.upstream.stdio import rewriting
 from accredit.gateway.upstream.stdio.pending_calls import Answered, Call, Failed, PendingCalls, answered_ids, member_id
 from accredit.jsonrpc.frames import Notification, Request, decode_frame
 from accredit.jsonrpc.methods import Era
+
+pytestmark = pytest.mark.slow
 
 Message = dict[str, Any]
 IDS = st.one_of(st.integers(0, 3), st.sampled_from(["0", "1"]), st.none(), st.booleans(), st.floats())

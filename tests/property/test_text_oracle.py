@@ -5,6 +5,7 @@ import math
 import re
 from itertools import accumulate
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.property import oracle
@@ -14,6 +15,8 @@ from accredit.base.text import excerpt
 from accredit.errors import FrameError, JsonError
 from accredit.jsonrpc import text as fast
 from accredit.jsonrpc.objects import MAX_BATCH_MEMBERS, members, pairs, split_batch
+
+pytestmark = pytest.mark.slow
 
 texts = mutated(values | deep())
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import jwt
 import msgspec
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
@@ -147,6 +148,7 @@ def test_nothing_of_a_token_stays_in_the_params_and_all_else_does(
     assert json.loads(msgspec.json.encode(left)) == expected
 
 
+@pytest.mark.slow
 @given(mutated(values) | st.binary(max_size=50))
 def test_any_schema_declares_the_argument_or_not(schema: bytes) -> None:
     assert isinstance(declares_token(schema), bool)

@@ -12,6 +12,8 @@ from tests.world.two_roads import ASGI, CHAIN, FAST, TOKENED, TRUST, seen
 
 from accredit.base.clock import unix_seconds
 
+pytestmark = pytest.mark.slow
+
 CALL = {"name": "list_inbox", "arguments": {"folder": "in"}}
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",

@@ -36,6 +36,8 @@ from accredit.keys import make_key, write_key
 from accredit.stores import MemoryStore, RevocationLists
 from accredit.stores.audit_log.reader import LogFile
 
+pytestmark = pytest.mark.slow
+
 CONTROL = "allowed: the number 1"
 """A call as everybody writes it: it has to run, or the others prove nothing."""
 

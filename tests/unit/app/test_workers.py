@@ -4,8 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.world.command import environment
 from tests.world.raw_server import PATIENCE
+
+pytestmark = pytest.mark.slow
 
 PARENT = """
 import os, pathlib, signal, socket, sys

@@ -184,6 +184,7 @@ def test_of_several_faults_the_one_that_was_read_first_is_told() -> None:
     assert str(fault(chain)).startswith("01/9: ")
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1), st.sampled_from([REFUSED, GOES_ON, OUTCOME]))))
 def test_a_log_is_good_exactly_if_each_call_has_one_decision_and_then_at_most_one_outcome(

@@ -95,6 +95,7 @@ def test_what_a_person_s_first_commands_make_is_their_own_whatever_the_umask(uma
     assert {mode(path) for path in made} == {0o700}
 
 
+@pytest.mark.slow
 def test_names_that_no_file_has_and_folders_without_end_are_refused_or_made__and_raise_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

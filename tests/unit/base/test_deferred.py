@@ -47,6 +47,7 @@ def test_it_is_whole_for_whoever_asks_for_what_was_left_out(package: Path) -> No
     )
 
 
+@pytest.mark.slow
 def test_the_official_sdk_is_whole__too(tmp_path: Path) -> None:
     run(
         "import sys; from accredit.base.deferred import leave_unopened\n"

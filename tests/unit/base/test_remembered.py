@@ -70,6 +70,7 @@ def test_a_short_value_is_kept_and_said_again() -> None:
     assert asked == [b"a", None, LONG, LONG]
 
 
+@pytest.mark.slow
 def test_nothing_else_in_the_product_keeps_what_it_was_asked_without_a_bound_in_bytes() -> None:
     source = Path(accredit.__file__).parent
     users = {

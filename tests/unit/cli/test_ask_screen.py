@@ -109,6 +109,7 @@ def test_no_value_makes_a_row_on_the_screen_that_reads_as_one_of_ours(
         assert all(row.startswith("  ") and row.lstrip(" ").startswith("| ") for row in more)
 
 
+@pytest.mark.slow
 @given(ARGUMENTS, ARGUMENTS, st.integers(MIN_TERMINAL_COLUMNS - 1, 90))
 @example({"a": "x" * 71 + "\ny"}, {"a": "x" * 71 + "y"}, 79)
 @example({"a": "x" * 65 + "⟨…⟩\ny"}, {"a": "x" * 65 + "y"}, 79)

@@ -157,6 +157,7 @@ def tables(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
     return st.dictionaries(names | st.text(max_size=5), inner, max_size=4)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(tables(tables(values())))
 def test_any_content_is_a_configuration_or_one_clear_error(content: dict[str, Any]) -> None:

@@ -182,6 +182,7 @@ def parsed(text: str) -> dict[str, Any] | None:
         return None
 
 
+@pytest.mark.slow
 @settings(max_examples=600)
 @given(FILES, st.booleans())
 def test_any_file_means_the_same_with_every_comment__or_is_refused(text: str, crlf: bool) -> None:

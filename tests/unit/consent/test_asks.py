@@ -173,6 +173,7 @@ def test_an_ask_with_anything_else_in_it_is_one_error_or_no_longer_signed(
         assert read == ASK
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(max_size=5), JSON, max_size=4))
 def test_any_arguments_that_can_be_digested_can_be_asked_for(arguments: dict[str, Any]) -> None:
     params = {"name": "send_email", "arguments": arguments}

@@ -136,6 +136,7 @@ def test_a_gateway_is_asked_whether_it_goes_by_a_list__and_says_nothing_of_what_
     assert [path for path, _ in Answering.asked][:2] == ["/readyz", f"/readyz?list={'a' * 64}&list={'b' * 64}"]
 
 
+@pytest.mark.slow
 @pytest.mark.holds("console/gateways", 4)
 def test_one_that_does_not_answer_holds_up_nobody_twice() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:

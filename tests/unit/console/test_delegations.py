@@ -18,7 +18,7 @@ from accredit.ratify import DelegationCert, issue_revocation_list
 from accredit.ratify.constraints import MaxAmount, MaxRate
 from accredit.stores import SqliteFile
 
-pytestmark = [pytest.mark.holds("console/delegations"), pytest.mark.holds("console/lists")]
+pytestmark = [pytest.mark.slow, pytest.mark.holds("console/delegations"), pytest.mark.holds("console/lists")]
 
 WORLD = World()
 PARENT = WORLD.grant("comms:email:send", "identity:delegate")

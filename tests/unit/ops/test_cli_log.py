@@ -185,6 +185,7 @@ def test_an_open_call_that_does_not_verify_is_bad__with_its_id_and_the_reason(ru
     assert done.out.startswith(f"BAD: open call {folder.done.call.id}: nobody has it to close: its writer has ended")
 
 
+@pytest.mark.slow
 def test_the_first_bad_record_is_named_by_writer_and_sequence(run: Run) -> None:
     writer = run(*WRITTEN, "--json").json["writers"][0]["writer"]
     with closing(sqlite3.connect("accredit.db")) as connection, connection:
@@ -195,6 +196,7 @@ def test_the_first_bad_record_is_named_by_writer_and_sequence(run: Run) -> None:
     assert run(*WRITTEN, "--json").json["fault"]["place"] == f"{writer}/4"
 
 
+@pytest.mark.slow
 def test_a_tail_that_was_cut_is_noticed_with_a_kept_checkpoint(run: Run) -> None:
     assert run("log", "checkpoint", *STORE, "--out", "kept").code == 0
     assert run(*WRITTEN, "--since", "kept").code == 0

@@ -306,6 +306,7 @@ def verified_parts(run: Run, folder: Folder, *options: str) -> list[Any]:
     return [found[part] for part in ("allowed", "signed", "recorded")]
 
 
+@pytest.mark.slow
 def test_a_whole_log_is_held_against_what_its_calls_prove(run: Run, folder: Folder) -> None:
     store = ("--store", "sqlite:///accredit.db", *KEY)
     found = json.loads(run("log", "verify", *store, "--json").out)

@@ -37,7 +37,7 @@ public_key_file = "owner.key.pub"
 url = "sqlite:///accredit.db"
 """
 TOOLS = '[tools.send_email]\nscope = "email:send"\n[tools.pay]\nscope = "payments:send"\n'
-pytestmark = pytest.mark.holds("ops/replay")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("ops/replay")]
 OWN = 4
 """The calls that the log holds already, on certificates that are none."""
 
@@ -189,7 +189,6 @@ def test_a_configuration_that_does_not_hold_is_told_before_anything_is_read(worl
     assert "scop" in done.err
 
 
-@pytest.mark.slow
 def test_memory_stays_flat_over_a_long_log(world: World, run: Run) -> None:
     """Names that are all different are the worst there can be."""
     few, many = 2_000, 8_000

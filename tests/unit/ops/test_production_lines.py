@@ -453,6 +453,7 @@ def test_each_line_finds_what_it_is_there_for__and_says_what_mends_it(
         parse(shlex.split(command)[1:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a b'c $(touch bad)", "-rf", "x\ny"])
 def test_what_is_to_be_pasted_names_the_very_file__or_is_not_there(folder: Path, name: str) -> None:
     there = folder.rename(folder.parent / name)

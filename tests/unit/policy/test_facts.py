@@ -254,6 +254,7 @@ SOURCES = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(JSON, SOURCES)
 @settings(max_examples=200)
 def test_whatever_the_arguments_are_a_fact_is_sound_or_absent(arguments: object, sources: dict[str, str]) -> None:

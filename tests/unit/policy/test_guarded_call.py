@@ -139,6 +139,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(max_size=4), VALUES, max_size=4))
 @settings(max_examples=200)
 def test_the_digest_is_that_of_the_oracle(params: dict[str, object]) -> None:

@@ -250,6 +250,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.one_of(JSON, st.fixed_dictionaries({"tools": st.lists(JSON, max_size=3)})))
 @settings(max_examples=200)
 def test_whatever_an_upstream_answers_is_a_list_of_known_tools_or_refused(result: object) -> None:

@@ -209,6 +209,7 @@ def test_others_who_took_the_room_meanwhile_and_gave_it_back_are_worth_another_t
     assert reached.value.seconds == 1
 
 
+@pytest.mark.slow
 @given(st.lists(st.decimals(0, 1_000, places=6, allow_nan=False, allow_infinity=False), max_size=30))
 def test_no_window_ever_holds_more_than_the_limit__exactly(amounts: list[Any]) -> None:
     here = deployment(quota(tools=frozenset({"pay"}), most=1_500_000_000, fact="amount"))

@@ -96,6 +96,7 @@ METAS = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=50)
 @given(metas=st.lists(METAS, min_size=1, max_size=4))
@@ -417,6 +418,7 @@ class TestFastMCP:
         in_memory(server, case)
         assert "call guard.protect(mcp)" in caplog.text
 
+    @pytest.mark.slow
     def test_importing_the_guard_changes_nothing_of_fastmcp(self) -> None:
         code = (
             "import fastmcp\nbefore = dict(vars(fastmcp.FastMCP))\n"

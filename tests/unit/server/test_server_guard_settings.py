@@ -111,6 +111,7 @@ def test_a_server_has_one_gate_of_a_guard__a_proof_would_be_spent_by_the_first_o
     assert len(server.middleware) == before
 
 
+@pytest.mark.slow
 def test_without_fastmcp_the_import_says_what_to_install() -> None:
     code = "import sys; sys.modules['fastmcp'] = None; import accredit.server; import accredit.server.fastmcp"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)

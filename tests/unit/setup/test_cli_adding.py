@@ -47,6 +47,7 @@ def added(file: Path, text: str, offer: ServerListing, existing: str | None) -> 
     return _new_content(load(file, {}, {}), addition, tables).decode()
 
 
+@pytest.mark.slow
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     offered=st.lists(tools(), max_size=4, unique_by=lambda found: found.name),

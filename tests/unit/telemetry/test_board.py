@@ -14,7 +14,7 @@ from accredit.telemetry.board import MAX_SERIES, OTHER
 from accredit.telemetry.families import BREAKERS, CLIENT_SECONDS, DECISIONS, FAMILIES, LOG_QUEUE, SERVER_SECONDS, STARTS
 from accredit.telemetry.metrics import Both
 
-pytestmark = [pytest.mark.holds("telemetry/board"), pytest.mark.holds("telemetry/families")]
+pytestmark = [pytest.mark.slow, pytest.mark.holds("telemetry/board"), pytest.mark.holds("telemetry/families")]
 
 
 def in_child(work: Callable[[], None]) -> int:

@@ -234,6 +234,7 @@ def test_a_server_that_is_silent_holds_a_call_up_for_so_long_and_not_longer() ->
     run_virtually(main(), within=LOOK_SECONDS)
 
 
+@pytest.mark.slow
 @pytest.mark.holds("gateway/admission/pinned_tools", 5)
 def test_looks_at_once_and_callers_that_are_remembered_are_bounded() -> None:
     async def main() -> None:
@@ -269,6 +270,7 @@ def test_a_server_can_not_fill_the_memory_with_tools_that_nobody_pinned() -> Non
     run_virtually(main())
 
 
+@pytest.mark.slow
 def test_callers_who_make_the_gateway_look_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "accredit.gateway")  # commands that ran in this process may have turned it down
 

@@ -82,6 +82,7 @@ def test_a_result_says_how_it_went(result: str, status: str) -> None:
     assert found.result
 
 
+@pytest.mark.slow
 @pytest.mark.holds("gateway/recording/open_calls")
 def test_a_long_result_is_looked_through_in_steps__everybody_else_would_wait_for_its_end() -> None:
     deep = b"[" * 100 + b"]" * 100 + b","

@@ -14,7 +14,7 @@ from accredit.errors import StoreUnavailable
 from accredit.stores.audit_log import marks as marks_file
 from accredit.stores.audit_log.marks import MarksInFile
 
-pytestmark = pytest.mark.holds("stores/audit_log/marks")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("stores/audit_log/marks")]
 
 
 def made(calls: int) -> Iterator[Mark]:

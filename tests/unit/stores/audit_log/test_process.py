@@ -65,6 +65,7 @@ async def refused(log: Log) -> None:
         await log.call()
 
 
+@pytest.mark.slow
 def test_a_process_that_was_killed_is_replaced__and_the_chain_goes_on(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,6 +125,7 @@ class Clock:
         return time.monotonic() + self.ahead
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_at_once_is_not_started_all_the_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, long = Clock(), 600.0  # a machine that stalls may take longer than `RESTART_SECONDS` to start one
     monkeypatch.setattr(log_process, "RESTART_SECONDS", long)

@@ -16,7 +16,7 @@ from accredit.errors import AttestationError, StoreUnavailable
 from accredit.stores.audit_log import verifying
 from accredit.stores.audit_log.verifying import Verifiers
 
-pytestmark = pytest.mark.holds("stores/audit_log/verifying")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("stores/audit_log/verifying")]
 
 KEYS = [gateway()[1]]
 Log = list[Entry | Envelope | bytes | str]

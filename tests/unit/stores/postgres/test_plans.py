@@ -20,7 +20,7 @@ from accredit.stores.postgres.store import PostgresStore
 from accredit.stores.postgres.tasks import PostgresTasks
 from accredit.stores.postgres.worker import Batch
 
-pytestmark = pytest.mark.holds("stores/postgres/driver")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("stores/postgres/driver")]
 
 MANY = 20_000
 CALLS = 8

@@ -399,6 +399,7 @@ def split(raw: bytes, cuts: list[int]) -> list[bytes]:
     return [raw[start:end] for start, end in itertools.pairwise(places)]
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(answers(), st.lists(st.integers(0, 2000), max_size=10))
 def test_any_split_of_an_answer_gives_the_same_answer(
@@ -444,6 +445,7 @@ def mutate(raw: bytes, changes: list[tuple[int, bytes]]) -> bytes:
     return raw
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(mutated | st.binary(max_size=300), st.lists(st.integers(0, 2000), max_size=6))
 def test_no_bytes_escape_the_error_tree_and_any_split_of_them_ends_the_same(raw: bytes, cuts: list[int]) -> None:

@@ -124,6 +124,7 @@ def test_a_long_result_is_mapped_in_steps(size: int) -> None:
     assert mapped("resources/read", {"contents": [blob]})["contents"][0]["uri"] == "accredit+mail:file:///a"
 
 
+@pytest.mark.slow
 @pytest.mark.holds("gateway/upstream/merged/results", 3)
 def test_a_result_that_is_too_long_to_be_mapped_is_none__one_without_a_uri_passes() -> None:
     long = {"type": "text", "text": "A" * MAX_SPLIT_BYTES}

@@ -323,6 +323,7 @@ def test_a_line_too_long_to_be_read_fails_the_request_that_its_ends_name__or_eac
     with_world(nameless, 1, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.holds("gateway/upstream/stdio/pending_calls", 2)
 @pytest.mark.parametrize("named", [True, False])
 def test_a_bad_line_of_millions_of_brackets_is_not_opened_for_its_id__which_its_ends_show(named: bool) -> None:

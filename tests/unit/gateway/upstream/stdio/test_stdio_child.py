@@ -23,7 +23,7 @@ from accredit.gateway.upstream.stdio.child import Child, child_environment, find
 from accredit.gateway.upstream.stdio.orphan_guard import OrphanGuard
 from accredit.limits import PIPE_BUFFER_BYTES
 
-pytestmark = pytest.mark.holds("gateway/upstream/stdio/process")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("gateway/upstream/stdio/process")]
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 MAX_LINE = 1 << 20

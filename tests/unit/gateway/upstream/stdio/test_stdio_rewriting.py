@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from accredit.base.steps import at_one_go
 from accredit.errors import MessageId
 from accredit.gateway.upstream.stdio import rewriting
@@ -45,6 +47,7 @@ def test_a_response_gets_the_clients_id_back_with_its_type() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_good_answer_of_any_number_of_brackets_gets_its_id_in_steps__at_one_go_it_held_all_others_up() -> None:
     long = b'{"jsonrpc":"2.0","id":9,"result":{"_meta":{"a":[' + b"[]," * (2 * MAX_SPLIT_BRACKETS) + b"0]}}}"
     steps = [*rewriting.restore_client_id(long, "a", subscription=True)]
