@@ -187,7 +187,7 @@ def test_it_is_so_in_an_event() -> None:
     assert one.step < FACTOR * PROMISED
 
 
-@pytest.mark.holds("gateway/upstream/merged/lists", 3)
+@pytest.mark.holds("gateway/upstream/merged/answers", 3)
 def test_it_is_so_in_one_servers_part_of_a_merged_list() -> None:
     body = result(b'"tools":[' + many(b"1", 7 * MIB) + b"]")
     one = found(Sent(body), asking("tools/list", modern=True), merged=True)

@@ -212,8 +212,8 @@ def test_uris_in_results_come_back_under_their_merged_names(trust: Trust) -> Non
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/lists", 1)
-@pytest.mark.holds("gateway/upstream/merged/lists", 6)
+@pytest.mark.holds("gateway/upstream/merged/answers", 1)
+@pytest.mark.holds("gateway/upstream/merged/answers", 6)
 def test_the_page_of_a_tool_is_read_by_the_uri_that_its_definition_says(trust: Trust) -> None:
     meta = {"ui": {"resourceUri": "ui://inbox/1", "visibility": ["app"]}, "ui/resourceUri": "ui://inbox/1", "x": 1}
     tools = [{"name": "a", "_meta": meta, "inputSchema": {}}, {"name": "b", "_meta": {"ui": []}, "inputSchema": {}}]
@@ -256,7 +256,7 @@ def test_a_list_has_one_page__whatever_pages_the_servers_make(trust: Trust) -> N
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/lists", 5)
+@pytest.mark.holds("gateway/upstream/merged/answers", 5)
 def test_more_tools_than_a_client_can_use_are_logged_once(trust: Trust, caplog: pytest.LogCaptureFixture) -> None:
     many = answering({"result": {"tools": [{"name": f"t{at}"} for at in range(130)]}})
 
@@ -294,7 +294,7 @@ NO_TOOLS: list[Any] = [
 NO_METHOD = {"error": {"code": -32601, "message": "Method not found"}}
 
 
-@pytest.mark.holds("gateway/upstream/merged/lists", 2, 3)
+@pytest.mark.holds("gateway/upstream/merged/answers", 2, 3)
 @pytest.mark.parametrize("answer", NO_TOOLS)
 def test_a_server_without_a_good_list_is_left_out_and_named__and_the_others_are_listed(
     answer: Any, trust: Trust
@@ -321,11 +321,11 @@ def test_a_server_without_such_a_list_at_all_is_not_missed(trust: Trust) -> None
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/lists", 1)
+@pytest.mark.holds("gateway/upstream/merged/answers", 1)
 def test_a_server_that_hangs_holds_a_list_up_for_its_time_and_no_longer__and_a_call_not_at_all(
     trust: Trust, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("accredit.gateway.upstream.merged.lists.MERGED_ASK_SECONDS", 0.2)
+    monkeypatch.setattr("accredit.gateway.upstream.merged.answers.MERGED_ASK_SECONDS", 0.2)
 
     async def hang(connection: Connection) -> None:
         await connection.peer_closed()
@@ -352,7 +352,7 @@ def test_with_every_server_down_all_are_named(trust: Trust) -> None:
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/member", 4)
+@pytest.mark.holds("gateway/upstream/merged/members", 3)
 def test_callers_of_a_server_that_hangs_fill_its_part_of_the_room_alone(
     trust: Trust, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -441,7 +441,7 @@ def test_a_server_whose_room_is_full_is_not_asked_to_begin_a_session_either(
 # --- headers ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.holds("gateway/upstream/merged/member", 1, 2)
+@pytest.mark.holds("gateway/upstream/merged/members", 1, 2)
 def test_what_a_client_brings_for_one_server_is_told_to_none_of_them(trust: Trust) -> None:
     async def main() -> None:
         async with Several(trust, required=False, merge=True, forward_headers=("X-Added",)) as several:
@@ -460,7 +460,7 @@ def test_what_a_client_brings_for_one_server_is_told_to_none_of_them(trust: Trus
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/member", 2)
+@pytest.mark.holds("gateway/upstream/merged/members", 2)
 def test_a_name_that_no_header_can_spell_is_mirrored_in_base64(trust: Trust) -> None:
     async def main() -> None:
         async with Several(trust, required=False, merge=True) as several:
@@ -472,7 +472,7 @@ def test_a_name_that_no_header_can_spell_is_mirrored_in_base64(trust: Trust) -> 
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/member", 3)
+@pytest.mark.holds("gateway/upstream/merged/replies", 1)
 def test_a_servers_cookie_stays_at_the_gateway__and_its_401_is_none_of_the_clients(trust: Trust) -> None:
     async def cookie(connection: Connection) -> None:
         while (request := await connection.request()) is not None:
@@ -715,7 +715,7 @@ def test_each_server_is_told_who_calls_in_its_own_way(trust: Trust) -> None:
 
 
 @pytest.mark.holds("gateway/merging", 3)
-@pytest.mark.holds("gateway/upstream/merged/pins")
+@pytest.mark.holds("gateway/upstream/merged/backend", 6)
 @pytest.mark.parametrize("era", [Era.MODERN, Era.LEGACY])
 def test_a_definition_that_is_not_the_pinned_one_is_neither_listed_nor_called(
     era: Era, trust: Trust, tmp_path: Path

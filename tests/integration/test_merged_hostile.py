@@ -132,7 +132,7 @@ def test_on_a_resumed_stream_no_server_answers_what_another_was_asked() -> None:
 LONG_ID = "x" * 5_000
 
 
-@pytest.mark.holds("gateway/upstream/merged/events", 2)
+@pytest.mark.holds("gateway/upstream/merged/messages", 6)
 def test_an_answer_arrives_whatever_the_id_of_its_event__its_client_would_wait_for_ever() -> None:
     async def answers(server: Scripted, connection: Connection, message: Any) -> None:
         result = {"jsonrpc": "2.0", "id": message["id"], "result": {"content": []}}
@@ -204,10 +204,10 @@ def initialize() -> Posted:
 
 
 @pytest.mark.slow
-@pytest.mark.holds("gateway/upstream/merged/stateful", 1)
-@pytest.mark.holds("gateway/upstream/merged/ways", 3)
+@pytest.mark.holds("gateway/upstream/merged/sessions", 1)
+@pytest.mark.holds("gateway/upstream/merged/members", 5)
 def test_a_server_that_hangs_is_left_out_of_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accredit.gateway.upstream.merged.ways.MERGED_ASK_SECONDS", 0.3)
+    monkeypatch.setattr("accredit.gateway.upstream.merged.members.MERGED_ASK_SECONDS", 0.3)
 
     async def hangs(_: Scripted, connection: Connection, __: Any) -> None:
         await connection.peer_closed()
@@ -221,8 +221,8 @@ def test_a_server_that_hangs_is_left_out_of_the_session(monkeypatch: pytest.Monk
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/initialize", 1)
-@pytest.mark.holds("gateway/upstream/merged/ways", 1)
+@pytest.mark.holds("gateway/upstream/merged/answers", 10)
+@pytest.mark.holds("gateway/upstream/merged/members", 2)
 def test_each_server_hears_its_own_session_and_revision_and_no_cookie_or_id_of_one_comes_back() -> None:
     async def streams(server: Scripted, connection: Connection, message: Any) -> None:
         await server.stream(connection, sse({"jsonrpc": "2.0", "id": message["id"], "result": {"content": []}}))
@@ -307,7 +307,7 @@ def test_where_no_server_offers_a_stream_there_is_none() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.holds("gateway/upstream/merged/standing")
+@pytest.mark.holds("gateway/upstream/merged/streams")
 @pytest.mark.holds("gateway/upstream/merged/streams", 4)
 def test_where_a_server_can_not_go_on_the_client_is_told_that_lists_may_have_changed() -> None:
     async def main() -> None:
@@ -405,7 +405,7 @@ def test_outside_of_a_session_nothing_is_asked() -> None:
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/aside")
+@pytest.mark.holds("gateway/upstream/merged/replies", 3)
 def test_a_server_that_answers_initialize_without_an_end_is_left_out() -> None:
     async def endless(server: Scripted, connection: Connection, _: Any) -> None:
         await server.stream(connection)
@@ -424,7 +424,7 @@ def test_a_server_that_answers_initialize_without_an_end_is_left_out() -> None:
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/aside")
+@pytest.mark.holds("gateway/upstream/merged/replies", 3)
 def test_what_a_server_says_beside_its_answer_to_initialize_reaches_nobody() -> None:
     async def chatters(server: Scripted, connection: Connection, message: Any) -> None:
         hello = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "s"}}
@@ -484,7 +484,7 @@ NOT_TOLD_APART = [
 ]
 
 
-@pytest.mark.holds("gateway/upstream/merged/member", 5)
+@pytest.mark.holds("gateway/upstream/merged/replies", 2)
 @pytest.mark.parametrize("text", NOT_TOLD_APART)
 @pytest.mark.parametrize("streams", [False, True])
 def test_where_answers_are_only_observed_a_server_answers_and_asks_for_no_other_all_the_same(

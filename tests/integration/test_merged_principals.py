@@ -21,7 +21,7 @@ from tests.world.tokened import Tokened
 
 from accredit.jsonrpc.methods import Era
 
-pytestmark = pytest.mark.holds("gateway/upstream/merged/stateful")
+pytestmark = pytest.mark.holds("gateway/upstream/merged/sessions")
 
 
 def in_session(posted: Posted, session: str, *more: tuple[str, str]) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@ from tests.world.warm import python
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.holds("gateway/upstream/merged/stateful"),
+    pytest.mark.holds("gateway/upstream/merged/sessions"),
     pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
 ]
 EVERYTHING = (python(), str(Path(__file__).parents[1] / "conformance" / "everything_server.py"), "--stdio")
@@ -28,7 +28,7 @@ MODES = pytest.mark.parametrize("mode", [LEGACY, MODERN])
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers that take their time to start, beside other tests, are waited for."""
-    for module in ("ways", "lists", "streams"):
+    for module in ("members", "answers", "streams"):
         monkeypatch.setattr(f"accredit.gateway.upstream.merged.{module}.MERGED_ASK_SECONDS", PATIENCE)
 
 

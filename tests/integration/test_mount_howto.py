@@ -31,7 +31,7 @@ def names(answer: RawAnswer) -> list[str]:
 
 
 def test_what_the_page_mounts_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accredit.gateway.upstream.merged.lists.MERGED_ASK_SECONDS", PATIENCE)
+    monkeypatch.setattr("accredit.gateway.upstream.merged.answers.MERGED_ASK_SECONDS", PATIENCE)
 
     async def main() -> None:
         async with RawServer(TasksServer()) as server:

@@ -126,7 +126,7 @@ def test_what_the_gateway_ends_or_takes_back_for_a_client_it_does_where_the_clie
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/member", 1)
+@pytest.mark.holds("gateway/upstream/merged/members", 1)
 def test_a_key_in_the_query_of_the_merged_endpoint_is_told_to_no_server(tmp_path: Path) -> None:
     """Neither to the one that it is for, which nobody can tell here, nor to the others."""
     listed = Listed(tmp_path / "listed.json")

@@ -134,7 +134,7 @@ def test_nor_do_looks__which_go_where_the_call_goes(trust: Trust, tmp_path: Path
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/ways", 1)
+@pytest.mark.holds("gateway/upstream/merged/members", 2)
 def test_nor_does_a_modern_call_at_the_merged_endpoint_go_into_somebodys_session() -> None:
     """Its id is the client's own of a session there, which is good."""
     call = post(Era.MODERN, "tools/call", {"name": "mail__echo", "arguments": {}})

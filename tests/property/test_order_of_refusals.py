@@ -96,7 +96,7 @@ ORDER = (
     Rule("a raw state", f"{GATE} 4", 200, -32602, "Invalid or expired requestState"),
     Rule("no quota", f"{DECIDE} 8", 200, -31013, "quota_exceeded"),
     Rule("no record", f"{DECIDE} 9", 200, -31006, "record_unavailable"),
-    Rule("no session", "gateway/upstream/merged/stateful", 400, -32600, "Mcp-Session-Id is missing"),
+    Rule("no session", "gateway/upstream/merged/sessions", 400, -32600, "Mcp-Session-Id is missing"),
     Rule("a server that is away", f"{INTAKE} 8", 502, -32000, "unavailable"),
 )
 RANK = {each.fault: rank for rank, each in enumerate(ORDER)}

@@ -36,9 +36,8 @@ from accredit.gateway.upstream.backend import Backend
 from accredit.gateway.upstream.http.own_token import AccessTokensFor
 from accredit.gateway.upstream.http.relay import HttpRelay
 from accredit.gateway.upstream.measured import MeasuredBackend
-from accredit.gateway.upstream.merged.backend import MergedBackend
-from accredit.gateway.upstream.merged.member import MergedMember
-from accredit.gateway.upstream.merged.pins import MergedPins
+from accredit.gateway.upstream.merged.backend import MergedBackend, MergedPins
+from accredit.gateway.upstream.merged.members import MergedMember
 from accredit.gateway.upstream.stdio.backend import StdioBackend
 from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
 from accredit.telemetry import Meter, Names, Telemetry, Transports

@@ -38,7 +38,7 @@ OF_OUR_OWN = {
     "config/schema.py": "of a part of the configuration",
     "gateway/front/session_binding.py": "of a principal of a verified token, which is bounded",
     "gateway/upstream/http/dial.py": "of one place of certificates",
-    "gateway/upstream/merged/sessions.py": "of a sealed id, which is bounded (MAX_SESSION_ID_BYTES)",
+    "gateway/upstream/merged/ids.py": "of a sealed id, which is bounded (MAX_SESSION_ID_BYTES)",
     "hosts/yaml_text.py": "of a file of the user's own, by a command that ends",
     "net/fetch.py": "of nothing",
     "policy/facts.py": "of a part of the configuration",

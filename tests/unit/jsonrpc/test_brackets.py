@@ -7,7 +7,7 @@ from msgspec import Raw
 
 from accredit.base.steps import Steps, at_one_go
 from accredit.errors import AnswerError, FrameError
-from accredit.gateway.upstream.merged.results import with_merged_uris
+from accredit.gateway.upstream.merged.results import result_edit
 from accredit.gateway.upstream.stdio import rewriting
 from accredit.jsonrpc import tasks
 from accredit.jsonrpc.brackets import MAX_SPLIT_BRACKETS, check_brackets
@@ -36,7 +36,7 @@ def success(text: bytes) -> Success:
 
 
 def merged(text: bytes) -> Steps[bytes]:
-    edit = with_merged_uris("mail", "tools/call", None)
+    edit = result_edit("mail", "tools/call", None)
     assert edit is not None
     return edit(success(text))
 

@@ -9,39 +9,36 @@ A request's target names its server, so a call needs no list, and waits for no o
 4. any other method is unknown here (-32601), as nothing tells its server. So is one that the request's revision lacks;
    an unknown stateless revision is refused (-32022), as its methods are unknown;
 5. if a server speaks only legacy revisions (it does not answer `server/discover`, but starts a session), so does
-   `server/discover` (-32022): clients of both eras then use `initialize`, and reach all servers.
+   `server/discover` (-32022): clients of both eras then use `initialize`, and reach all servers;
+6. a call's tool is compared with its pinned definition as at the server's own endpoint (`pinned_tools`), with the same
+   bounds: the server in the tool's name is asked for its list, as the current caller, and no other server delays that.
+   The two endpoints share no looks: from here fewer of the caller's headers are sent, and no query.
 """
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from msgspec import Raw
 
 from accredit import __version__
 from accredit.base.log_events import log_event
+from accredit.base.steps import Steps
 from accredit.base.text import excerpt
 from accredit.errors import AccreditError, AnswerError, FrameError, MessageId, RequestError, UpstreamUnavailable
+from accredit.gateway.admission.pinned_tools import PinnedTools, UpstreamAccess
+from accredit.gateway.admission.tool_directory import Ask
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import JSON, RequestHead
 from accredit.gateway.room import until_read
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import in_turns, set_current_server
-from accredit.gateway.upstream.merged.hello import merged_capabilities, merged_instructions, merged_versions
-from accredit.gateway.upstream.merged.lists import (
-    UNAVAILABLE,
-    MergedLists,
-    answers_of_all,
-    read_cache_terms,
-    read_frame,
-    strictest,
-)
-from accredit.gateway.upstream.merged.member import ONE_SERVER, MemberReply, MergedMember
-from accredit.gateway.upstream.merged.results import failure_edit, with_merged_uris, with_merged_uris_anywhere
-from accredit.gateway.upstream.merged.stateful import Stateful
-from accredit.gateway.upstream.merged.tasks import with_merged_tasks, with_merged_tasks_anywhere
-from accredit.gateway.upstream.merged.ways import MemberAccess
+from accredit.gateway.upstream.merged.answers import MergedLists, answers_of_all, merge_discover, own_answer, read_frame
+from accredit.gateway.upstream.merged.members import MemberAccess, MergedMember
+from accredit.gateway.upstream.merged.replies import MemberReply
+from accredit.gateway.upstream.merged.results import failure_edit, result_edit, resumed_edit
+from accredit.gateway.upstream.merged.sessions import MergedSessions
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.jsonrpc.encode import INVALID_PARAMS, METHOD_NOT_FOUND, UNSUPPORTED_VERSION, to_json
 from accredit.jsonrpc.frames import Frame, Request, Success
@@ -58,19 +55,23 @@ from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Answers, Edit
 from accredit.limits import LONG_ANSWER_BYTES
-from accredit.policy import LISTS
+from accredit.pins import Pins
+from accredit.policy import LISTS, Authority
 from accredit.policy.merging import Member, member_of_name, member_of_target, member_of_uri
+from accredit.policy.passing import CallerIdentity
+from accredit.tokens import VerifiedToken
 
 ASK_ERA_AGAIN_SECONDS = 30.0
 """How long a server that answered neither `server/discover` nor `initialize` is not asked for a session again: else
 each question about the merged endpoint's revisions would cost it one more request, or one more child."""
 
 
+ONE_SERVER = "dev.accredit/server"
+"""The `_meta` member of the gateway's own request that names the one server to ask. It is not forwarded."""
 _log = logging.getLogger("accredit.gateway.merged")
 _REMEDY = "clients of both eras speak an older revision at the merged endpoint for it; or give it its own alone"
 _DISCOVER = "server/discover"
 _COMPLETE = "completion/complete"
-_SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 _RESOURCES = frozenset({"resources/subscribe", "resources/unsubscribe"})
 _REFS = {"ref/prompt": "name", "ref/resource": "uri"}
 """The member that holds the target, by the type of `ref`."""
@@ -90,9 +91,9 @@ class MergedBackend:
         self._servers = servers
         self._lists = MergedLists(servers)
         self._info = {"name": _own_name(settings), "version": __version__}
-        begun = before._stateful if before is not None else None
-        self._ways = MemberAccess(settings, servers, counters, before._ways if before is not None else None)
-        self._stateful = Stateful(self._ways, self._info, begun)
+        begun = before._sessions if before is not None else None
+        self._access = MemberAccess(settings, servers, counters, before._access if before is not None else None)
+        self._sessions = MergedSessions(self._access, self._info, begun)
         self._older: set[str] = before._older if before is not None else set()
         """The servers known to speak only legacy revisions."""
         self._finding_out = {name: asyncio.Lock() for name in servers}
@@ -103,7 +104,7 @@ class MergedBackend:
         """Answer a client's message."""
         if era is Era.MODERN and isinstance(message, Request):
             _check_modern(message)
-        if await self._stateful.post(reply, message, era, edits) or not isinstance(message, Request):
+        if await self._sessions.post(reply, message, era, edits) or not isinstance(message, Request):
             return
         edit = edits.get(message.id)
         if message.method in LISTS or message.method in (_DISCOVER, TASK_LIST):
@@ -120,15 +121,11 @@ class MergedBackend:
 
     async def get(self, reply: Reply, otherwise: Edit | None) -> None:
         """Serve the standing stream of a session, or resume one."""
-
-        def edit(name: str) -> Edit:
-            return with_merged_uris_anywhere(name, with_merged_tasks_anywhere(name, otherwise))
-
-        await self._stateful.get(reply, edit)
+        await self._sessions.get(reply, lambda name: resumed_edit(name, otherwise))
 
     async def delete(self, reply: Reply) -> None:
         """End a session."""
-        await self._stateful.delete(reply)
+        await self._sessions.delete(reply)
 
     async def ask(self, reply: Reply, era: Era, request: Request, most: int | None = None) -> bytes | None:
         """Send one of the gateway's own requests: a list to all servers, or to the one that it names."""
@@ -137,7 +134,8 @@ class MergedBackend:
             return await self._look(reply, era, named, request.with_meta({}, without=(ONE_SERVER,)), most)
         if request.method not in LISTS:
             return None
-        return _response(request, await self._listed(reply, request, era))
+        result = await self._listed(reply, request, era)
+        return to_json({"jsonrpc": "2.0", "id": request.id, "result": Raw(result)})
 
     async def ready(self) -> bool:
         """Return True: it answers whatever its servers do."""
@@ -145,18 +143,18 @@ class MergedBackend:
 
     def drain(self) -> None:
         """End the long-lived streams."""
-        self._stateful.drain()
+        self._sessions.drain()
 
     async def aclose(self) -> None:
         """Release its own resources; the servers have other owners."""
-        await self._stateful.aclose()
+        await self._sessions.aclose()
 
     async def _ask(self, reply: Reply, era: Era, name: str, request: Request, most: int | None = None) -> bytes | None:
         """Send a client's request for all servers to one of them, counted among its calls. Raises `AccreditError`."""
-        head = self._ways.head(reply.head, name)
+        head = self._access.head(reply.head, name)
         text = await self._ask_once(reply, era, name, request, head, most)
-        if era is Era.LEGACY and await self._stateful.renewer.lists_again(reply, name, head, text):
-            return await self._ask_once(reply, era, name, request, self._ways.head(reply.head, name), most)
+        if era is Era.LEGACY and await self._sessions.renewer.lists_again(reply, name, head, text):
+            return await self._ask_once(reply, era, name, request, self._access.head(reply.head, name), most)
         return text
 
     async def _ask_once(
@@ -176,7 +174,7 @@ class MergedBackend:
             return None
         set_current_server(name)
         try:
-            head = self._ways.head(reply.head, name)
+            head = self._access.head(reply.head, name)
         except UpstreamUnavailable:
             return None
         return await server.backend.ask(MemberReply(reply, head), era, server.request(request), most)
@@ -186,7 +184,7 @@ class MergedBackend:
             raise RequestError(INVALID_PARAMS, "Invalid params: this list has one page", id=request.id, status=200)
         result, given = await self._lists.result(request, era, partial(self._ask, reply, era))
         if era is Era.LEGACY and not given:
-            await self._stateful.check(reply)
+            await self._sessions.check(reply)
         return result
 
     async def _discovered(self, reply: Reply, request: Request, era: Era) -> bytes:
@@ -207,17 +205,7 @@ class MergedBackend:
         found, missing = await answers_of_all(self._servers, one)
         if any(name in self._older for name in found):
             raise _unsupported_version(request, LEGACY_REVISIONS)
-        kept = strictest([read_cache_terms(each) for each in found.values()], complete=not missing)
-        result: dict[str, object] = {
-            **kept.members(),
-            "supportedVersions": merged_versions(found, as_string(request.in_meta(META_VERSION))),
-            "capabilities": merged_capabilities(found),
-            "_meta": {_SERVER_INFO: self._info, **({UNAVAILABLE: missing} if missing else {})},
-        }
-        instructions = merged_instructions(found)
-        if instructions is not None:
-            result["instructions"] = instructions
-        return to_json(result)
+        return merge_discover(found, missing, self._info, as_string(request.in_meta(META_VERSION)))
 
     async def _note_older(self, reply: Reply, name: str) -> dict[str, Raw] | None:
         """Find out whether a server speaks only legacy revisions: return an empty result if so, None if it does not
@@ -228,7 +216,7 @@ class MergedBackend:
                 if clock() < self._silent.get(name, 0.0):
                     return None
                 self._silent[name] = clock() + ASK_ERA_AGAIN_SECONDS  # even if it does not answer in time
-                if not await self._stateful.begins_session(reply, name):
+                if not await self._sessions.begins_session(reply, name):
                     return None
                 self._older.add(name)
                 log_event(_log, logging.INFO, "older_server", server=name, remedy=_REMEDY)
@@ -237,9 +225,7 @@ class MergedBackend:
 
     async def _answer(self, reply: Reply, request: Request, result: bytes, edit: Edit | None) -> None:
         """Answer a request here, edited. Raises `AnswerError`."""
-        response = Success(request.id, Raw(result), _response(request, result))
-        if request.watcher is not None:
-            request.watcher.answered(response)  # not what each server answered
+        response = own_answer(request, result)
         try:
             text = await in_turns(edit(response)) if edit is not None else response.text
         except FrameError as error:
@@ -253,25 +239,25 @@ class MergedBackend:
     ) -> None:
         """Forward a request to its server."""
         set_current_server(server.name)
-        edit = with_merged_uris(server.name, request.method, with_merged_tasks(server.name, request.method, edit))
+        edit = result_edit(server.name, request.method, edit)
         edits = {request.id: edit} if edit is not None else {}
-        member = self._ways.reply_of(reply, request, server.name, own)
-        toward = self._ways.toward(server.request(request), server.name, reply.head)
+        member = self._access.reply_of(reply, request, server.name, own)
+        toward = self._access.toward(server.request(request), server.name, reply.head)
         member.failed = failure_edit(server.name, request.method)
         place = server.rooms.calls.take(reply)
         try:
-            with self._stateful.under_way(reply.head, request.id, server.name):
+            with self._sessions.under_way(reply.head, request.id, server.name):
                 await server.backend.post(member, toward, era, edits)
         except RequestError as error:
             if error.status != 404 or not member.renewable:
                 raise
             lost = error
         else:
-            self._stateful.renewer.answered(reply, request.method, server.name, own)
+            self._sessions.renewer.answered(reply, request.method, server.name, own)
             return
         finally:
             place.leave()
-        if not await self._stateful.renewer.renew(reply, server.name, member.head):
+        if not await self._sessions.renewer.renew(reply, server.name, member.head):
             raise lost
         raise UpstreamUnavailable(f"{server.name} had lost its session, and has a new one now: this was not done")
 
@@ -294,6 +280,43 @@ class MergedBackend:
             detail = f"Invalid params: no server here has {excerpt(request.target or 'it')}"
             raise RequestError(INVALID_PARAMS, detail, id=request.id, status=200)
         return found, request.with_params({name: Raw(to_json(value)) for name, value in toward.items()})
+
+
+class MergedPins(PinnedTools):
+    """The pins of several servers, under merged names."""
+
+    def __init__(self, pins: Pins, counters: Counters, servers: Mapping[str, MergedMember]) -> None:
+        super().__init__(pins, counters)
+        self._pinned = {name: each.pinned for name, each in servers.items() if each.pinned is not None}
+
+    async def find(
+        self, call: Request, way: UpstreamAccess | None, name: str, speaker: CallerIdentity | None = None
+    ) -> str | None:
+        """Return the digest of the definition that the tool's server shows this caller, or None."""
+        found = member_of_name(name)
+        pinned = self._pinned.get(found.server) if found is not None else None
+        if pinned is None or found is None or way is None:
+            return None
+        way = _from_here(way)._replace(ask=partial(_ask_one, way.ask, found.server))
+        return await pinned.find(call, way, found.own, speaker)
+
+    def on_other(
+        self, request: Request, way: UpstreamAccess | None, authority: Authority | None, token: VerifiedToken | None
+    ) -> Callable[[], None]:
+        """Return what to call if a list for this caller shows another definition."""
+        way = _from_here(way) if way is not None else None
+        forgets = [each.on_other(request, way, authority, token) for each in self._pinned.values()]
+
+        def forget() -> None:
+            for each in forgets:
+                each()
+
+        return forget
+
+    def hello(self, response: Success) -> Steps[bytes]:
+        """Return the answer as it is: each server's instructions were compared before they were joined."""
+        yield
+        return response.text
 
 
 def _check_modern(request: Request) -> None:
@@ -326,12 +349,18 @@ def _completion(request: Request) -> tuple[Member | None, dict[str, object]]:
     return member, {"ref": found | {name: Raw(to_json(member.own))}} if member is not None else {}
 
 
-def _response(request: Request, result: bytes) -> bytes:
-    return to_json({"jsonrpc": "2.0", "id": request.id, "result": Raw(result)})
-
-
 def _own_name(settings: GatewaySettings) -> str:
     """Return the merged endpoint's name: the gateway's id, if it has one."""
     if settings.proofs is not None and settings.proofs.judged:
         return settings.proofs.policy.verifier_id
     return settings.records.gateway_id if settings.records is not None else "accredit"
+
+
+def _from_here(way: UpstreamAccess) -> UpstreamAccess:
+    """Mark this endpoint's looks with an empty header name, which no client can send, so that they are not shared with
+    another endpoint's. The query is dropped."""
+    return way._replace(headers=[*way.headers, (b"", b"merged")], query=b"")
+
+
+async def _ask_one(ask: Ask, server: str, request: Request) -> bytes | None:
+    return await ask(request.with_meta({ONE_SERVER: Raw(to_json(server))}))

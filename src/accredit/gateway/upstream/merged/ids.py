@@ -1,4 +1,4 @@
-"""Maps ids of several servers for one client, without collisions and reversibly. No I/O.
+"""The ids under which one client sees what several servers have, reversibly and without collisions. No I/O.
 
 1. An id of a server (of its requests, their progress tokens) becomes `NAME:` and the JSON of the server's id. So 7 and
    "7" stay two ids, and the server gets its own back, type and all. Such an id is not secret: it is valid only within
@@ -8,6 +8,10 @@
 3. An event's id becomes `m1.` and the base64url of the last id of each server whose events are on the stream. So a
    client that resumes gets the later events of each. On a stream that answers a request, it names that request: no
    server answers another's. A tag over the session keeps others from making one.
+4. A session's id is sealed (`front.session_ids`), and holds what is packed here: for each server that has answered
+   `initialize` its name, its own session id, its replica and its revision. So nothing is remembered, and whoever can
+   open the id can use all of the sessions. Its size is bounded (`MAX_SESSION_ID_BYTES`): each server has an equal
+   share, and one whose id is longer is left out of the session, so that it takes nothing from the others.
 
 Ids that can't be mapped back belong to no server.
 """
@@ -17,13 +21,17 @@ import binascii
 import hashlib
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 import msgspec
 from msgspec import Raw, Struct
 
 from accredit.errors import FrameError, MessageId
+from accredit.gateway.headers import SESSION_HEADER, RequestHead
 from accredit.jsonrpc.encode import to_json
+from accredit.jsonrpc.era import VERSION_HEADER
 from accredit.jsonrpc.frames import message_id
+from accredit.limits import MAX_SESSION_ID_BYTES
 from accredit.rounds.sealing import KeyRing
 
 MAX_MERGED_EVENT_ID_BYTES = 4_096
@@ -31,8 +39,12 @@ MAX_MERGED_EVENT_ID_BYTES = 4_096
 has room for those of 38 servers. It comes back in a header, beside others."""
 MERGED_EVENT_NAME_BYTES = 40
 """Bytes of a server's name in such an id: names have 32 characters at most, and the rest is their encoding."""
+MERGED_ID_BYTES = 72
+"""Bytes that a server takes in the id of a merged session beside its own id: names have 32 characters at most, replicas
+16, revisions 10, and the rest is encoding. So there is room for the UUIDs of 37 servers."""
 
-
+NONCE_BYTES = 12
+_OTHER_BYTES = NONCE_BYTES + 8
 _LABEL = b"accredit merged ids 1"
 _TAG_BYTES = 16
 _TAG_CHARS = 22
@@ -122,6 +134,70 @@ def digest_of(request: MessageId) -> bytes:
 def longest_event_id(servers: int) -> int:
     """Return the most bytes that each server's event id may have, for so many servers."""
     return max(_PACKED_BYTES // max(servers, 1) - MERGED_EVENT_NAME_BYTES, 0)
+
+
+class MemberSession(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The session at one server: its `id` there (b"" if the server gives none), its replica and its revision, which is
+    "" for a `slow` one: it had not answered when the client's session began (`session_starts`). In the client's id the
+    replica has the name that is unique over all servers (`HttpUpstream.homes`)."""
+
+    id: bytes
+    replica: str
+    revision: str
+
+    @property
+    def slow(self) -> bool:
+        """Whether its client never got the server's `initialize` answer."""
+        return not self.revision
+
+
+MemberSessions = Mapping[str, MemberSession]
+"""The sessions by server name."""
+
+
+def longest_id(servers: int) -> int:
+    """Return the most bytes that each server's id may have, for so many servers."""
+    return max((MAX_SESSION_ID_BYTES - _OTHER_BYTES) // max(servers, 1) - MERGED_ID_BYTES, 0)
+
+
+def pack_sessions(sessions: MemberSessions, nonce: bytes) -> bytes:
+    """Pack a merged session into the gateway's own id; clients only get it sealed.
+
+    `nonce` is `NONCE_BYTES` of random: without it, servers that give no ids would share one session.
+    """
+    return msgspec.msgpack.encode((nonce, sessions))
+
+
+def session_id(head: RequestHead) -> bytes:
+    """Return the gateway's own id of a head's session, b"" for none."""
+    return head.headers.get(SESSION_HEADER, b"")
+
+
+def sessions_in(head: RequestHead) -> MemberSessions:
+    """Unpack the sessions in a head whose id was opened; none if it names none."""
+    named = head.headers.get(SESSION_HEADER)
+    return _unpack(named) if named is not None else {}
+
+
+def in_session(head: RequestHead, session: MemberSession | None) -> RequestHead:
+    """Return a head with one server's own session, or with none."""
+    head = head.without((SESSION_HEADER,))
+    if session is None:
+        return head
+    if session.revision:
+        head = head.with_field(VERSION_HEADER, session.revision.encode("ascii", "replace"))
+    if session.id:
+        head = head.with_field(SESSION_HEADER, session.id)
+    head.replica = session.replica
+    return head
+
+
+@lru_cache(128)
+def _unpack(named: bytes) -> MemberSessions:
+    try:
+        return msgspec.msgpack.decode(named, type=tuple[bytes, dict[str, MemberSession]])[1]
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return {}
 
 
 def _of_event(session: bytes, data: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Maps URIs in one server's results to merged ones. No I/O.
+"""Maps the URIs and the ids of tasks in one server's results for the client of several. No I/O.
 
 1. Mapped are the URIs of embedded resources and resource links, in the `content` of a tool's result and in the messages
    of a prompt, and those of `contents` that were read: clients may use them in requests. So is the URI in the error
@@ -6,6 +6,8 @@
 2. Nothing else is: neither `structuredContent`, nor what a text says, nor the address of an icon.
 3. A result without such a URI stays byte for byte. One with such a URI and more than `MAX_SPLIT_BYTES`, or
    `MAX_LISTED_ITEMS` blocks, is invalid.
+4. A task's id is mapped wherever one is named: `task.taskId` (2025-11-25), `taskId` (SEP-2663) and `_meta`'s
+   `related-task`. Lists of tasks are merged like all lists.
 
 So a server can't name another's resource: each URI is taken for its own.
 """
@@ -18,31 +20,36 @@ from msgspec import Raw
 
 from accredit.base.steps import Steps
 from accredit.errors import FrameError
+from accredit.gateway.upstream.merged.messages import merged_task, with_task
 from accredit.jsonrpc.arrays import RewrittenArray, elements
 from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import Success
 from accredit.jsonrpc.long_text import may_hold_any, object_in_steps
+from accredit.jsonrpc.methods import TASK_MEMBER, TASK_METHODS
 from accredit.jsonrpc.objects import as_string, is_array, is_object, may_hold, members
 from accredit.jsonrpc.responses import Edit
+from accredit.jsonrpc.tasks import RELATED_TASK
 from accredit.limits import ITEMS_AT_ONCE, MAX_SPLIT_BYTES, SHORT_MESSAGE_BYTES
 from accredit.policy.merging import merged_uri
 
 _URI = b'"uri"'
+_TASK = TASK_MEMBER.encode("ascii")
 _Mapped = Callable[[str, Raw], Steps[Raw]]
 
 
-def with_merged_uris(server: str, method: str, outer: Edit | None) -> Edit | None:
+def result_edit(server: str, method: str, outer: Edit | None) -> Edit | None:
     """Return the edit for one server's response to a request of this method; `outer` edits its result."""
     place = _PLACES.get(method)
-    if place is None:
+    may_name_task = method in TASK_METHODS or method == "tools/call"
+    if place is None and not may_name_task:
         return outer
-    return _edit(server, dict([place]), outer)
+    return _edit(server, dict([place] if place is not None else []), outer, tasks=may_name_task)
 
 
-def with_merged_uris_anywhere(server: str, outer: Edit | None) -> Edit:
+def resumed_edit(server: str, outer: Edit | None) -> Edit:
     """Return the edit for a response whose request is unknown: it maps whichever members it finds."""
-    return _edit(server, dict(_PLACES.values()), outer)
+    return _edit(server, dict(_PLACES.values()), outer, tasks=True)
 
 
 def failure_edit(server: str, method: str) -> Callable[[bytes], bytes] | None:
@@ -67,10 +74,12 @@ def _merged_failure(server: str, text: bytes) -> bytes:
     return with_members(message, {"error": Raw(with_members(error, {"data": mapped}))})
 
 
-def _edit(server: str, places: Mapping[str, _Mapped], outer: Edit | None) -> Edit:
+def _edit(server: str, places: Mapping[str, _Mapped], outer: Edit | None, *, tasks: bool) -> Edit:
     def edit(response: Success) -> Steps[bytes]:
-        if (yield from may_hold_any(response.result, _URI)):
+        if places and (yield from may_hold_any(response.result, _URI)):
             response = yield from _map_uris(server, places, response)
+        if tasks and is_object(response.result) and (yield from may_hold_any(response.result, _TASK)):
+            response = yield from _map_tasks(server, response)
         return (yield from outer(response)) if outer is not None else response.text
 
     return edit
@@ -88,6 +97,22 @@ def _map_uris(server: str, places: Mapping[str, _Mapped], response: Success) -> 
             yield
             response = yield from _with_mapped(server, response, result, name, mapped)
     return response
+
+
+def _map_tasks(server: str, response: Success) -> Steps[Success]:
+    """Return the response with the ids of tasks mapped. Raises `FrameError`."""
+    found = yield from response.members()
+    changes: dict[str, object] = {}
+    task, meta = found.get("task"), found.get("_meta")
+    if TASK_MEMBER in found:
+        changes[TASK_MEMBER] = merged_task(server, found[TASK_MEMBER])
+    if task is not None and is_object(task) and TASK_MEMBER in members(task):
+        changes["task"] = with_task(server, task)
+    if meta is not None and is_object(meta) and RELATED_TASK in (in_meta := members(meta)):
+        changes["_meta"] = {**in_meta, RELATED_TASK: with_task(server, in_meta[RELATED_TASK])}
+    if not changes:
+        return response
+    return (yield from response.with_result(found, changes))
 
 
 def _with_mapped(

@@ -1,86 +1,375 @@
-"""A merged session: a client's sessions at several servers, under one id. No I/O.
+"""The merged endpoint's sessions and streams, and messages that go to all servers or answer one of them. I/O through
+the servers' backends.
 
-The client's id is sealed (`front.session_ids`), and holds what is packed here: for each server that has answered
-`initialize` its name, its own session id, its replica and its revision. So nothing is remembered, and whoever can open
-the id can use all of the sessions.
-
-The packed size is bounded (`MAX_SESSION_ID_BYTES` in all): each server has an equal share, and one whose id is longer
-is left out of the session, so that it takes nothing from the others.
+1. `initialize` asks all servers at once; each has `MERGED_ASK_SECONDS`. The session is with those that have answered
+   (`ids`), at least one; and with the commands that are still starting (`session_starts`).
+2. `ping`, `logging/setLevel` and notifications go to all servers of the session. A server without that method has
+   nothing to do; one that did not answer is named. `DELETE` ends all sessions.
+3. A response goes to the server whose request it answers, with that server's own id, and progress likewise. A
+   cancellation goes to the server that has the request; if another process forwarded it, to all: a server ignores
+   unknown ids.
+4. A message for no server of the session is dropped and logged, like any response that answers nothing.
+5. A session that one of the servers has lost is restarted there (`session_starts`). If that can't be, it is over at
+   that server: messages to it get its 404, as with a single server. Messages to the others pass.
 """
 
-from collections.abc import Mapping
-from functools import lru_cache
+import asyncio
+import contextlib
+import logging
+import secrets
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from functools import partial
+from typing import Any
 
-import msgspec
-from msgspec import Struct
+from msgspec import Raw
 
-from accredit.gateway.headers import SESSION_HEADER, RequestHead
-from accredit.jsonrpc.era import VERSION_HEADER
-from accredit.limits import MAX_SESSION_ID_BYTES
+from accredit import __version__
+from accredit.base.log_events import log_event
+from accredit.errors import AccreditError, FrameError, MessageId, RequestError, UpstreamUnavailable
+from accredit.gateway.headers import JSON, LAST_EVENT_HEADER, SESSION_HEADER, RequestHead
+from accredit.gateway.recording.open_calls import ResumedCalls
+from accredit.gateway.turns import in_turns, set_current_server
+from accredit.gateway.upstream.merged.answers import UNAVAILABLE, hello_in, merge_initialize, own_answer, revision_of
+from accredit.gateway.upstream.merged.ids import (
+    NONCE_BYTES,
+    EventIds,
+    MemberSession,
+    MemberSessions,
+    digest_of,
+    in_session,
+    longest_id,
+    pack_sessions,
+    session_id,
+)
+from accredit.gateway.upstream.merged.members import MemberAccess
+from accredit.gateway.upstream.merged.messages import addressee, cancelled_id
+from accredit.gateway.upstream.merged.replies import CapturedReply
+from accredit.gateway.upstream.merged.session_starts import Renewer, Starts
+from accredit.gateway.upstream.merged.streams import SharedStream, StandingStream
+from accredit.gateway.upstream.merged.subscription import Subscription, shares
+from accredit.gateway.upstream.reply import Reply, WhileConnected
+from accredit.jsonrpc.encode import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, to_json
+from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER, VERSION_HEADER
+from accredit.jsonrpc.frames import Failure, Notification, Request, Success
+from accredit.jsonrpc.methods import LEGACY_REVISIONS, LISTEN, Era
+from accredit.jsonrpc.requests import Batch, decode_request
+from accredit.jsonrpc.responses import Edit
 
-MERGED_ID_BYTES = 72
-"""Bytes that a server takes in the id of a merged session beside its own id: names have 32 characters at most, replicas
-16, revisions 10, and the rest is encoding. So there is room for the UUIDs of 37 servers."""
-
-
-NONCE_BYTES = 12
-_OTHER_BYTES = NONCE_BYTES + 8
-
-
-class MemberSession(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The session at one server: its `id` there (b"" if the server gives none), its replica and its revision, which is
-    "" for a `slow` one: it had not answered when the client's session began (`starts`). In the client's id the replica
-    has the name that is unique over all servers (`HttpUpstream.homes`)."""
-
-    id: bytes
-    replica: str
-    revision: str
-
-    @property
-    def slow(self) -> bool:
-        """Whether its client never got the server's `initialize` answer."""
-        return not self.revision
-
-
-MemberSessions = Mapping[str, MemberSession]
-"""The sessions by server name."""
-
-
-def longest_id(servers: int) -> int:
-    """Return the most bytes that each server's id may have, for so many servers."""
-    return max((MAX_SESSION_ID_BYTES - _OTHER_BYTES) // max(servers, 1) - MERGED_ID_BYTES, 0)
-
-
-def pack_sessions(sessions: MemberSessions, nonce: bytes) -> bytes:
-    """Pack a merged session into the gateway's own id; clients only get it sealed.
-
-    `nonce` is `NONCE_BYTES` of random: without it, servers that give no ids would share one session.
-    """
-    return msgspec.msgpack.encode((nonce, sessions))
-
-
-def sessions_in(head: RequestHead) -> MemberSessions:
-    """Unpack the sessions in a head whose id was opened; none if it names none."""
-    named = head.headers.get(SESSION_HEADER)
-    return _unpack(named) if named is not None else {}
-
-
-def in_session(head: RequestHead, session: MemberSession | None) -> RequestHead:
-    """Return a head with one server's own session, or with none."""
-    head = head.without((SESSION_HEADER,))
-    if session is None:
-        return head
-    if session.revision:
-        head = head.with_field(VERSION_HEADER, session.revision.encode("ascii", "replace"))
-    if session.id:
-        head = head.with_field(SESSION_HEADER, session.id)
-    head.replica = session.replica
-    return head
+_log = logging.getLogger("accredit.gateway.merged")
+_INITIALIZED = "notifications/initialized"
+_PING = b'{"jsonrpc":"2.0","id":"check","method":"ping"}'
+_TO_ALL = frozenset({"ping", "logging/setLevel"})
+_OF_THE_STATELESS_ERA = frozenset({VERSION_HEADER, METHOD_HEADER, NAME_HEADER})
+_INITIALIZE = to_json(
+    {
+        "jsonrpc": "2.0",
+        "id": "initialize",
+        "method": "initialize",
+        "params": {
+            "protocolVersion": LEGACY_REVISIONS[-1],
+            "capabilities": {},
+            "clientInfo": {"name": "accredit", "version": __version__},
+        },
+    }
+)
 
 
-@lru_cache(128)
-def _unpack(named: bytes) -> MemberSessions:
-    try:
-        return msgspec.msgpack.decode(named, type=tuple[bytes, dict[str, MemberSession]])[1]
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return {}
+class MergedSessions:
+    """One for each merged endpoint."""
+
+    def __init__(
+        self,
+        access: MemberAccess,
+        info: Mapping[str, str],
+        before: "MergedSessions | None" = None,
+    ) -> None:
+        """`info` is the merged endpoint's `serverInfo`; the requests and streams of `before` are kept."""
+        self._access = access
+        self._info = info
+        self.renewer = Renewer(access)
+        self._members = access.members
+        self._under_way: dict[tuple[bytes, MessageId], str] = before._under_way if before is not None else {}
+        self._streams: set[SharedStream] = before._streams if before is not None else set()
+        self._chores: set[asyncio.Task[None]] = before._chores if before is not None else set()
+
+    @contextlib.contextmanager
+    def under_way(self, head: RequestHead, id: MessageId, name: str) -> Generator[None]:
+        """Remember which server has a request, while it is in progress."""
+        key = session_id(head), id
+        self._under_way[key] = name
+        try:
+            yield
+        finally:
+            if self._under_way.get(key) == name:
+                del self._under_way[key]
+
+    async def begins_session(self, reply: Reply, name: str) -> bool:
+        """Return whether a server answers `initialize` with a legacy revision; that session is then ended. Raises
+        `AccreditError`."""
+        request = decode_request(_INITIALIZE)
+        assert isinstance(request, Request)  # noqa: S101 - it was built as one
+        captured = self._access.capture(reply, name)
+        captured.head = captured.head.without(_OF_THE_STATELESS_ERA)
+        try:
+            await self._members[name].post(captured, request)
+        finally:
+            if captured.session:
+                self._end(name, captured)
+        return self._hello(request, captured) is not None
+
+    # --- messages ------------------------------------------------------------------------------------
+
+    async def post(
+        self,
+        reply: Reply,
+        message: Request | Notification | Success | Failure | Batch,
+        era: Era,
+        edits: Mapping[MessageId, Edit],
+    ) -> bool:
+        """Answer a message if it is one of these; return whether it was."""
+        if isinstance(message, Batch):
+            raise RequestError(INVALID_REQUEST, "Invalid Request: the merged endpoint takes no batches")
+        if isinstance(message, Request):
+            return await self._request(reply, message, era, edits.get(message.id))
+        if era is Era.MODERN:  # there a client cancels by closing the answer, and servers send no requests
+            await reply.reply(202)
+        else:
+            await self._told(reply, message)
+        return True
+
+    async def _request(self, reply: Reply, request: Request, era: Era, edit: Edit | None) -> bool:
+        if era is Era.MODERN and request.method == LISTEN:
+            await self._listen(reply, request)
+        elif era is Era.LEGACY and request.method == "initialize":
+            await self._initialize(reply, request, edit)
+        elif era is Era.LEGACY and request.method in _TO_ALL:
+            await self._ask_all(reply, request)
+        else:
+            if era is Era.LEGACY:
+                self._access.sessions_of(reply)
+            return False
+        return True
+
+    async def check(self, reply: Reply) -> None:
+        """Raise the refusal of a session that is over at all of its servers."""
+        replies = self._access.capture_all(reply)
+        await self._access.ask(replies, Request("check", "ping", None, _PING))
+        if all(captured.status == 404 for captured in replies.values()):
+            raise _none_of(replies)
+
+    async def _initialize(self, reply: Reply, request: Request, edit: Edit | None) -> None:
+        if SESSION_HEADER in reply.head.headers:
+            detail = "Invalid Request: this session is initialized already"
+            raise RequestError(INVALID_REQUEST, detail, id=request.id)
+        replies = {name: self._access.capture(reply, name) for name in self._members}
+        sessions: MemberSessions = {}
+        begun = False
+        starts = Starts(self._access, replies, request, partial(self._hello, request))
+        try:
+            with WhileConnected(reply):
+                hellos, slow = await starts.answered()
+            if not hellos:
+                raise UpstreamUnavailable("none of the servers has answered")
+            await self._compare(replies, request)
+            sessions = {name: self._begun(name, replies[name], revision_of(hello)) for name, hello in hellos.items()}
+            longest = longest_id(len(self._members))
+            sessions |= {name: MemberSession(id, "", "") for name, id in slow.items() if len(id) <= longest}
+            missing = sorted(self._members.keys() - hellos.keys())
+            if missing:
+                log_event(_log, logging.WARNING, "session_without", servers=missing, starting=sorted(slow))
+            revision, result = merge_initialize(hellos, missing, self._info, more=bool(slow))
+            response = own_answer(request, result)
+            text = await in_turns(edit(response)) if edit is not None else response.text
+            own = pack_sessions(sessions, secrets.token_bytes(NONCE_BYTES))
+            reply.negotiated(own, revision)
+            self._access.histories.begun(own, request)
+            begun = True
+        finally:
+            if not begun:
+                starts.cancel()
+            for name, captured in replies.items():
+                if captured.session and not (begun and name in sessions):
+                    self._end(name, captured)
+        for name in slow:
+            self._chore(self._follow(name, replies[name], starts.tasks[name], request))
+        await reply.reply(200, text, [JSON, (SESSION_HEADER, own)])
+
+    async def _follow(self, name: str, captured: CapturedReply, start: asyncio.Task[None], request: Request) -> None:
+        """Finish the session of a server that starts slowly."""
+        try:
+            await start
+        finally:
+            start.cancel()
+        begun = self._hello(request, captured) is not None
+        log_event(_log, logging.INFO if begun else logging.WARNING, "slow_start", server=name, begun=begun)
+        if begun:
+            await self._compare({name: captured}, request)
+        elif captured.session:
+            self._end(name, captured)
+
+    async def _compare(self, replies: Mapping[str, CapturedReply], request: Request) -> None:
+        """Compare servers' answers with their pins."""
+        for name, captured in replies.items():
+            pinned, response = self._members[name].pinned, captured.response(request.id)
+            if pinned is not None and isinstance(response, Success):
+                await in_turns(pinned.hello(response))
+
+    def _begun(self, name: str, captured: CapturedReply, revision: str) -> MemberSession:
+        return MemberSession(captured.session, self._members[name].home_of(captured.replica), revision)
+
+    def _hello(self, request: Request, captured: CapturedReply) -> dict[str, Raw] | None:
+        response = captured.response(request.id)
+        if not isinstance(response, Success) or len(captured.session) > longest_id(len(self._members)):
+            return None
+        return hello_in(response.result)
+
+    async def _ask_all(self, reply: Reply, request: Request) -> None:
+        replies = self._access.capture_all(reply)
+        with WhileConnected(reply):
+            await self._access.ask(replies, request)
+            again = await self.renewer.all_of(reply, replies, request)
+            await self._access.ask(again, request)
+            replies |= again
+        if request.method == "logging/setLevel":
+            self._access.histories.level(session_id(reply.head), request)
+        answers = {name: captured.response(request.id) for name, captured in replies.items()}
+        failures = [
+            answer for name, answer in answers.items() if isinstance(answer, Failure) and replies[name].status < 400
+        ]
+        good = any(isinstance(answer, Success) for answer in answers.values())
+        if not good and failures:
+            first = next((each for each in failures if each.code != METHOD_NOT_FOUND), failures[0])
+            raise RequestError(first.code, first.message, id=request.id, status=200)
+        if not good:
+            raise _none_of(replies)
+        missing = sorted(self._members.keys() - {name for name, answer in answers.items() if _has_answered(answer)})
+        response = own_answer(request, to_json({"_meta": {UNAVAILABLE: missing}} if missing else {}))
+        await reply.reply(200, response.text, [JSON])
+
+    async def _told(self, reply: Reply, message: Notification | Success | Failure) -> None:
+        """Forward a message that needs no answer (rules 2 to 4)."""
+        sessions = self._access.sessions_of(reply)
+        try:
+            found = addressee(message)
+        except FrameError as error:
+            log_event(_log, logging.WARNING, "response_dropped", detail=error.detail)
+            await reply.reply(202)
+            return
+        if found is not None:
+            name, own = found
+            if name in sessions:
+                set_current_server(name)
+                member = self._access.stream_reply(reply, name, b"")
+                try:
+                    await self._members[name].post(member, own)
+                except RequestError as error:
+                    if error.status != 404 or not await self.renewer.renew(reply, name, member.head):
+                        raise
+                    await reply.reply(202)  # the session of that request is gone
+                return
+            log_event(_log, logging.WARNING, "response_dropped", detail="it answers no server of the session")
+        else:
+            id = cancelled_id(message) if isinstance(message, Notification) else None
+            at = self._under_way.get((session_id(reply.head), id)) if id is not None else None
+            names = [at] if at is not None and at in sessions else list(sessions)
+            if isinstance(message, Notification) and message.method == _INITIALIZED:  # `starts` tells the slow ones
+                names = [each for each in names if not sessions[each].slow]
+            replies = {each: self._access.capture(reply, each) for each in names}
+            with WhileConnected(reply):
+                await self._access.ask(replies, message)
+                if isinstance(message, Notification):
+                    await self.renewer.all_of(reply, replies, message)
+        await reply.reply(202)
+
+    # --- streams -------------------------------------------------------------------------------------
+
+    async def get(self, reply: Reply, otherwise: Callable[[str], Edit | None]) -> None:
+        """Serve the standing stream of a session, or resume one; `otherwise` returns the edit for a server's answers
+        there."""
+        if reply.head.is_modern:
+            raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
+        sessions = self._access.sessions_of(reply)
+        last = reply.head.headers.get(LAST_EVENT_HEADER)
+        own = session_id(reply.head)
+        resumed = EventIds.read(last, self._access.ring, own) if last is not None else None
+        if last is not None and (resumed is None or not resumed.of.keys() <= sessions.keys()):
+            raise RequestError(INVALID_REQUEST, "Last-Event-ID names no event of this session")
+        if resumed is not None and resumed.answered:
+            ((name, id),) = resumed.of.items()
+            await self._resume(reply, name, id, resumed.answered, otherwise(name))
+            return
+        await self._serve(StandingStream(reply, self._access, sessions, resumed, self.renewer.renew))
+
+    async def _resume(self, reply: Reply, name: str, id: bytes, answered: bytes, otherwise: Edit | None) -> None:
+        """Resume the stream that answers one request: the server can answer no other on it."""
+        set_current_server(name)
+
+        member = self._access.stream_reply(reply, name, answered, only=True)
+        member.head = member.head.with_field(LAST_EVENT_HEADER, id)
+        if isinstance(member.calls, ResumedCalls):
+            member.calls = member.calls.only(lambda id: digest_of(id) == answered)
+        await self._members[name].backend.get(member, otherwise)
+
+    async def delete(self, reply: Reply) -> None:
+        """End a session, at all of its servers."""
+        replies = self._access.capture_all(reply)
+        with WhileConnected(reply):
+            await self._access.each(replies, self._delete)
+        self._access.histories.ended(session_id(reply.head))
+        if not any(200 <= captured.status < 300 for captured in replies.values()):
+            raise _none_of(replies)
+        await reply.reply(204)
+
+    def drain(self) -> None:
+        """End the long-lived streams."""
+        for stream in self._streams:
+            stream.drain()
+
+    async def aclose(self) -> None:
+        """Cancel what is pending."""
+        for chore in self._chores:
+            chore.cancel()
+        await asyncio.gather(*self._chores, return_exceptions=True)
+
+    async def _listen(self, reply: Reply, request: Request) -> None:
+        try:
+            shared = shares(request, sorted(self._members))
+        except FrameError as error:
+            raise RequestError(INVALID_PARAMS, f"Invalid params: {error.detail}", id=request.id) from None
+        asked = {name: self._members[name].request(share) for name, share in shared.items()}
+        await self._serve(Subscription(reply, request, asked, self._access))
+
+    async def _serve(self, stream: SharedStream) -> None:
+        self._streams.add(stream)
+        try:
+            await stream.run()
+        finally:
+            self._streams.discard(stream)
+
+    def _end(self, name: str, captured: CapturedReply) -> None:
+        """End a server's session that no client ever learned of."""
+        head = in_session(captured.head, MemberSession(captured.session, captured.replica, ""))
+        head.method = "DELETE"
+        ending = CapturedReply(captured, head)
+        self._chore(self._access.each({name: ending}, self._delete))
+
+    def _delete(self, name: str, reply: CapturedReply) -> Coroutine[Any, Any, None]:
+        return self._members[name].backend.delete(reply)
+
+    def _chore(self, work: Coroutine[Any, Any, None]) -> None:
+        chore = asyncio.create_task(work)
+        self._chores.add(chore)
+        chore.add_done_callback(self._chores.discard)
+
+
+def _has_answered(answer: Success | Failure | None) -> bool:
+    return isinstance(answer, Success) or (isinstance(answer, Failure) and answer.code == METHOD_NOT_FOUND)
+
+
+def _none_of(replies: Mapping[str, CapturedReply]) -> AccreditError:
+    """Return the refusal if no server has done what all were asked."""
+    statuses = {captured.status for captured in replies.values()}
+    for status, detail in ((404, "Session not found"), (405, "Method not allowed")):
+        if status in statuses:
+            return RequestError(INVALID_REQUEST, detail, status=status)
+    return UpstreamUnavailable("none of the servers has answered")

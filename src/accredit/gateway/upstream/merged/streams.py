@@ -10,23 +10,28 @@
 4. If messages of a server may be lost for good, the client is told that its knowledge may be outdated.
 5. It ends when no server's is left, and when the process is about to stop.
 
-`StandingStream` is that of a legacy session (GET), `Subscription` the answer to `subscriptions/listen`.
+`StandingStream` is that of a legacy session (GET; 2025-11-25, basic/transports), `Subscription` (in `subscription`) the
+answer to `subscriptions/listen`. A client that resumes a session's stream (`Last-Event-ID`) resumes each server's after
+the last event seen of that server. For a server that gives no ids, or can't resume there, the client is told that its
+lists may have changed; so too for one that was slow to start, once it is there.
 """
 
 import asyncio
 import contextlib
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 from accredit.base.log_events import log_event
 from accredit.errors import AccreditError, ClientGone, RequestError, UpstreamError, UpstreamUnavailable
-from accredit.gateway.headers import EVENT_STREAM, RawHeaders, RequestHead
+from accredit.gateway.headers import EVENT_STREAM, LAST_EVENT_HEADER, RawHeaders, RequestHead
 from accredit.gateway.turns import set_current_server
-from accredit.gateway.upstream.merged.aside import Aside
-from accredit.gateway.upstream.merged.events import EventMapper
-from accredit.gateway.upstream.merged.member import MergedMember
+from accredit.gateway.upstream.merged.answers import LISTED
+from accredit.gateway.upstream.merged.ids import EventIds, MemberSession, longest_event_id, session_id
+from accredit.gateway.upstream.merged.members import MemberAccess
+from accredit.gateway.upstream.merged.messages import EventMapper
+from accredit.gateway.upstream.merged.replies import CapturedReply, session_not_found
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
 from accredit.jsonrpc.sse import KEEP_ALIVE, encode_event
@@ -38,13 +43,15 @@ is about as long."""
 REOPEN_MAX_SECONDS = 30.0
 """The longest such pause: a server that is back is noticed within it, and one that is gone costs one attempt in it."""
 
-
 _log = logging.getLogger("accredit.gateway.merged")
-_CONFLICT = 409
-LISTS = ("tools", "prompts", "resources")
+_CONFLICT, _ENDED, _NOT_OFFERED = 409, 404, 405
+
+Renew = Callable[[Reply, str, RequestHead], Awaitable[bool]]
+"""Restarts the client's session at the named server, if that does not know the one in the head; returns whether there
+is one now."""
 
 
-class MemberStream(Aside):
+class MemberStream(CapturedReply):
     """The reply for one server's stream. `opened` says that it has begun, `final` that it will not be opened again."""
 
     mapper: EventMapper
@@ -73,9 +80,9 @@ class MemberStream(Aside):
 class SharedStream(ABC):
     """Runs once, in the task of the client's request."""
 
-    def __init__(self, reply: Reply, names: Collection[str], members: Mapping[str, MergedMember]) -> None:
+    def __init__(self, reply: Reply, names: Collection[str], access: MemberAccess) -> None:
         self._reply = reply
-        self._members = members
+        self._access = access
         self._names = names
         self._unsettled = set(names)
         self._settled = asyncio.Event()
@@ -134,9 +141,19 @@ class SharedStream(ABC):
         self.problems.pop(part.name, None)
         self._note(part.name)
 
-    @abstractmethod
     def _part(self, name: str) -> MemberStream:
         """Return the reply for a server's next stream."""
+        part = MemberStream(name, self, self._reply, self._head(name), self._access.max_event_bytes)
+        part.mapper = self._mapper(part)
+        return part
+
+    @abstractmethod
+    def _head(self, name: str) -> RequestHead:
+        """Return the head for a server's next stream."""
+
+    @abstractmethod
+    def _mapper(self, part: MemberStream) -> EventMapper:
+        """Return the mapper of its events."""
 
     @abstractmethod
     async def _serve(self, part: MemberStream) -> None:
@@ -181,7 +198,7 @@ class SharedStream(ABC):
     async def _attempt(self, part: MemberStream) -> AccreditError:
         """Follow a server's stream until it ends, and return why."""
         try:
-            with self._members[part.name].rooms.streams.held(part, yields=True):
+            with self._access.members[part.name].rooms.streams.held(part, yields=True):
                 await self._serve(part)
         except ClientGone:
             raise
@@ -240,7 +257,94 @@ class SharedStream(ABC):
         return before
 
 
+class StandingStream(SharedStream):
+    """The standing stream of a session, from those of its servers; `resumed` are the ids to resume after. What the
+    client knows of the lists of a server in `_lost` may be outdated."""
+
+    def __init__(
+        self,
+        reply: Reply,
+        access: MemberAccess,
+        sessions: Mapping[str, MemberSession],
+        resumed: EventIds | None,
+        renew: Renew,
+    ) -> None:
+        super().__init__(reply, sessions.keys(), access)
+        self._bare = reply.head.without((LAST_EVENT_HEADER,))
+        self._heads = {name: access.head(self._bare, name) for name in sessions}
+        self._renew = renew
+        self._last = dict(resumed.of) if resumed is not None else dict[str, bytes]()
+        self._longest = longest_event_id(len(sessions))
+        self._lost = {name for name, session in sessions.items() if session.slow and name not in self._last}
+
+    def began(self, part: MemberStream) -> None:
+        """Note that the stream is open."""
+        self.open(part)
+        if part.name in self._lost:
+            self._lost.discard(part.name)
+            part.before = _CHANGED
+
+    def _head(self, name: str) -> RequestHead:
+        last = self._last.get(name)
+        return self._heads[name].with_field(LAST_EVENT_HEADER, last) if last is not None else self._heads[name]
+
+    def _mapper(self, part: MemberStream) -> EventMapper:
+        return self._access.mapper(self._reply, part.name, lambda id: self._seen(part.name, id), answered=_ignore)
+
+    async def _serve(self, part: MemberStream) -> None:
+        try:
+            await self._access.members[part.name].backend.get(part, None)
+        except RequestError as error:
+            if error.status != _ENDED:
+                raise
+            part.status = _ENDED
+        if part.status == _ENDED and not part.opened:
+            if not await self._renew(self._reply, part.name, self._heads[part.name]):
+                raise RequestError(INVALID_REQUEST, "Session not found", status=_ENDED)
+            self._heads[part.name] = self._access.head(self._bare, part.name)
+            self._last.pop(part.name, None)
+            self._lost.add(part.name)
+            part.status = 0
+            raise UpstreamUnavailable("the session was lost, and begun anew")
+
+    def _failed(self, part: MemberStream) -> None:
+        if part.opened or not 400 <= part.status < 500:
+            return
+        if part.name in self._last:  # the server can't resume after that event
+            del self._last[part.name]
+            self._lost.add(part.name)
+        part.final = part.status in (_ENDED, _NOT_OFFERED)
+
+    def _left(self, part: MemberStream) -> bytes:
+        return _CHANGED if part.status == _ENDED or part.name in self.opened else b""
+
+    def _refusal(self) -> AccreditError:
+        statuses = {error.status if isinstance(error, RequestError) else 0 for error in self.problems.values()}
+        if statuses == {_ENDED}:
+            return session_not_found()
+        if statuses <= {_ENDED, _NOT_OFFERED}:
+            return RequestError(INVALID_REQUEST, "Method not allowed", status=_NOT_OFFERED)
+        return next(iter(self.problems.values()))
+
+    def _seen(self, name: str, id: bytes) -> bytes | None:
+        """Return the merged stream's event id after a server's event."""
+        if len(id) > self._longest:
+            self._last.pop(name, None)
+        else:
+            self._last[name] = id
+        if not self._last:
+            return None
+        return EventIds(self._last).text(self._access.ring, session_id(self._reply.head))
+
+
 def notification_event(method: str, params: Mapping[str, object] | None = None) -> bytes:
     """Return one of the gateway's own notifications as an event."""
     message: dict[str, object] = {"jsonrpc": "2.0", "method": f"notifications/{method}"}
     return encode_event(to_json({**message, "params": params} if params is not None else message))
+
+
+_CHANGED = b"".join(notification_event(f"{each}/list_changed") for each in LISTED)
+
+
+def _ignore(answer: bytes) -> None:
+    """Ignore an answer: none is due on a standing stream."""

@@ -9,18 +9,18 @@
 4. The answer comes when none is left, or the gateway stops.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 
 from msgspec import Raw
 
 from accredit.errors import AccreditError, FrameError, RequestError, UpstreamUnavailable
 from accredit.gateway.headers import RequestHead
 from accredit.gateway.replies import refusal
-from accredit.gateway.upstream.merged.events import EventMapper
-from accredit.gateway.upstream.merged.lists import UNAVAILABLE
-from accredit.gateway.upstream.merged.member import MergedMember
-from accredit.gateway.upstream.merged.messages import ACKNOWLEDGED, CANCELLED, list_of
-from accredit.gateway.upstream.merged.streams import LISTS, MemberStream, SharedStream, notification_event
+from accredit.gateway.upstream.merged.answers import LISTED, UNAVAILABLE
+from accredit.gateway.upstream.merged.members import MemberAccess
+from accredit.gateway.upstream.merged.messages import ACKNOWLEDGED, CANCELLED, EventMapper, list_of
+from accredit.gateway.upstream.merged.streams import MemberStream, SharedStream, notification_event
 from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.encode import UPSTREAM_ERROR, to_json
 from accredit.jsonrpc.frames import Failure, Notification, Request, decode_frame
@@ -56,24 +56,13 @@ def shares(request: Request, names: list[str]) -> dict[str, Request]:
 
 
 class Subscription(SharedStream):
-    """`heads` are those of the servers' own requests."""
+    """The answer to one `subscriptions/listen`; `asked` are the servers' own requests."""
 
-    def __init__(
-        self,
-        reply: Reply,
-        request: Request,
-        asked: Mapping[str, Request],
-        heads: Mapping[str, RequestHead],
-        members: Mapping[str, MergedMember],
-        mapper: "Callable[[str, Subscription, MemberStream], EventMapper]",
-        max_bytes: int,
-    ) -> None:
-        super().__init__(reply, asked.keys(), members)
+    def __init__(self, reply: Reply, request: Request, asked: Mapping[str, Request], access: MemberAccess) -> None:
+        super().__init__(reply, asked.keys(), access)
         self._request = request
         self._asked = asked
-        self._heads = heads
-        self._mapper = mapper
-        self._max_bytes = max_bytes
+        self._heads = {name: access.head(reply.head, name) for name in asked}
         self._honored: dict[str, dict[str, Raw]] = {}
         """What each server has acknowledged, until the client was told."""
         self._is_told = False
@@ -108,13 +97,21 @@ class Subscription(SharedStream):
         if isinstance(frame, Failure):
             self._refused(part, frame)
 
-    def _part(self, name: str) -> MemberStream:
-        part = MemberStream(name, self, self._reply, self._heads[name], self._max_bytes)
-        part.mapper = self._mapper(name, self, part)
-        return part
+    def _head(self, name: str) -> RequestHead:
+        return self._heads[name]
+
+    def _mapper(self, part: MemberStream) -> EventMapper:
+        return self._access.mapper(
+            self._reply,
+            part.name,
+            lambda _: None,  # this era has no resumption
+            subscription=self._request.id,
+            answered=partial(self.answered, part),
+            seen=partial(self.heard, part),
+        )
 
     async def _serve(self, part: MemberStream) -> None:
-        await self._members[part.name].backend.post(part, self._asked[part.name], Era.MODERN, {})
+        await self._access.members[part.name].backend.post(part, self._asked[part.name], Era.MODERN, {})
         response = part.response(self._request.id)
         if isinstance(response, Failure):
             self._refused(part, response)
@@ -172,7 +169,7 @@ class Subscription(SharedStream):
 
     def _changed(self, honored: Mapping[str, Raw]) -> bytes:
         """Return events for a change of everything that a server reports (rule 3)."""
-        lists = [each for each in LISTS if bytes(honored.get(f"{each}ListChanged", b"")) == b"true"]
+        lists = [each for each in LISTED if bytes(honored.get(f"{each}ListChanged", b"")) == b"true"]
         uris = list_of(honored[_RESOURCES]) if _RESOURCES in honored else []
         events = [notification_event(f"{each}/list_changed", {"_meta": self._meta}) for each in lists]
         return b"".join(

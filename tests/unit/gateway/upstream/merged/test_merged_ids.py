@@ -7,16 +7,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accredit.errors import MessageId
+from accredit.gateway.headers import RequestHead
 from accredit.gateway.upstream.merged.ids import (
     MAX_MERGED_EVENT_ID_BYTES,
+    NONCE_BYTES,
     EventIds,
+    MemberSession,
     ProgressTokens,
     digest_of,
+    in_session,
     inner_id,
     longest_event_id,
+    longest_id,
     merged_ring,
     outer_id,
+    pack_sessions,
+    sessions_in,
 )
+from accredit.limits import MAX_SESSION_ID_BYTES
 from accredit.rounds import KeyRing
 
 pytestmark = pytest.mark.holds("gateway/upstream/merged/ids")
@@ -121,3 +129,40 @@ def test_the_ids_of_many_servers_fit_in_a_header(servers: int) -> None:
     assert len(text) <= MAX_MERGED_EVENT_ID_BYTES
     assert EventIds.read(text, RING, b"session") == ids
     assert EventIds.read(text + b"A" * MAX_MERGED_EVENT_ID_BYTES, RING, b"session") is None
+
+
+own_sessions = st.builds(MemberSession, st.binary(max_size=40), st.sampled_from(["", "0" * 16]), st.just("2025-11-25"))
+
+
+@pytest.mark.holds("gateway/upstream/merged/ids", 4)
+@given(st.dictionaries(names, own_sessions, max_size=5))
+def test_each_server_is_asked_in_its_own_session(all_of: dict[str, MemberSession]) -> None:
+    head = RequestHead(
+        "POST",
+        "/mcp",
+        [(b"mcp-session-id", pack_sessions(all_of, b"n" * NONCE_BYTES)), (b"mcp-protocol-version", b"2024-11-05")],
+    )
+    assert sessions_in(head) == all_of
+    for session in all_of.values():
+        own = in_session(head, session)
+        assert own.headers.get(b"mcp-session-id", b"") == session.id
+        assert own.headers[b"mcp-protocol-version"] == b"2025-11-25"
+        assert own.replica == session.replica
+    assert b"mcp-session-id" not in in_session(head, None).headers
+
+
+@pytest.mark.holds("gateway/upstream/merged/ids", 4)
+@given(st.binary(max_size=60))
+def test_what_holds_no_sessions_is_none(text: bytes) -> None:
+    found = sessions_in(RequestHead("POST", "/mcp", [(b"mcp-session-id", text)]))
+    assert all(isinstance(each, MemberSession) for each in found.values())
+    assert sessions_in(RequestHead("POST", "/mcp", [])) == {}
+
+
+@pytest.mark.holds("gateway/upstream/merged/ids", 4)
+@pytest.mark.parametrize("servers", [1, 2, 20, 37])
+def test_the_longest_ids_of_all_servers_have_room_in_one(servers: int) -> None:
+    longest = longest_id(servers)
+    assert longest >= 36
+    all_of = {f"{number:032}": MemberSession(b"x" * longest, "0" * 16, "2025-11-25") for number in range(servers)}
+    assert len(pack_sessions(all_of, b"n" * NONCE_BYTES)) <= MAX_SESSION_ID_BYTES

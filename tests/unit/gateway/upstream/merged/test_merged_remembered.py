@@ -3,20 +3,29 @@ a text that was read holds the whole text, of some megabytes."""
 
 import asyncio
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from msgspec import Raw
 from tests.world.asgi import Told
 
+from accredit.gateway.headers import RequestHead
+from accredit.gateway.upstream.merged.members import SessionHistories
 from accredit.gateway.upstream.merged.messages import ACKNOWLEDGED
-from accredit.gateway.upstream.merged.renewals import Renewals
 from accredit.gateway.upstream.merged.streams import MemberStream
 from accredit.gateway.upstream.merged.subscription import Subscription
 from accredit.jsonrpc.frames import Notification, Request, decode_frame
 from accredit.jsonrpc.requests import decode_request
 
 PADDING = "x" * 1_000_000
+
+
+def same_head(head: RequestHead, name: str) -> RequestHead:
+    return head
+
+
+ACCESS: Any = SimpleNamespace(head=same_head)  # no server is asked here
 
 
 def request(method: str, params: str) -> tuple[bytes, Request]:
@@ -27,7 +36,7 @@ def request(method: str, params: str) -> tuple[bytes, Request]:
 
 
 def test_the_level_of_a_sessions_log_holds_no_request__a_thousand_sessions_would_hold_gigabytes() -> None:
-    known = Renewals()
+    known = SessionHistories()
     known.begun(b"session", request("initialize", "{}")[1])
     text, asked = request("logging/setLevel", f'{{"level":"info","padding":"{PADDING}"}}')
     known.level(b"session", asked)
@@ -40,12 +49,10 @@ def test_the_level_of_a_sessions_log_holds_no_request__a_thousand_sessions_would
 
 @pytest.mark.holds("gateway/upstream/merged/subscription", 2)
 def test_what_a_server_acknowledges_holds_no_message_of_its__each_subscription_would_hold_one_of_each_server() -> None:
-    mapper: Any = None  # nothing is read here
-
     async def main() -> None:
         reply = Told().exchange
         _, asked = request("subscriptions/listen", '{"notifications":{"toolsListChanged":true}}')
-        stream = Subscription(reply, asked, {"mail": asked}, {}, {}, mapper, 1_000)
+        stream = Subscription(reply, asked, {"mail": asked}, ACCESS)
         part = MemberStream("mail", stream, reply, reply.head, 1_000)
         for _ in range(2):  # before the client was told, and after the server has begun anew
             params = f'{{"notifications":{{"toolsListChanged":true}},"padding":"{PADDING}"}}'
@@ -64,13 +71,11 @@ def test_what_a_server_acknowledges_holds_no_message_of_its__each_subscription_w
 
 @pytest.mark.holds("gateway/upstream/merged/subscription", 2)
 def test_of_what_a_server_acknowledges_as_much_is_kept_as_was_asked__servers_together_would_fill_the_memory() -> None:
-    mapper: Any = None  # nothing is read here
-
     async def main() -> None:
         reply = Told().exchange
         _, asked = request("subscriptions/listen", '{"notifications":{"resourceSubscriptions":["a:1"],"own":true}}')
         names = [f"s{number}" for number in range(20)]
-        stream = Subscription(reply, asked, dict.fromkeys(names, asked), {}, {}, mapper, 1_000)
+        stream = Subscription(reply, asked, dict.fromkeys(names, asked), ACCESS)
         for name in names:
             part = MemberStream(name, stream, reply, reply.head, 1_000)
             uris = f'["accredit+{name}:a:1"]'

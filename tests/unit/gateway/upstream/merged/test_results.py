@@ -10,7 +10,7 @@ from tests.world.calls import compact
 
 from accredit.base.steps import Steps, at_one_go
 from accredit.errors import FrameError
-from accredit.gateway.upstream.merged.results import with_merged_uris, with_merged_uris_anywhere
+from accredit.gateway.upstream.merged.results import result_edit, resumed_edit
 from accredit.jsonrpc.frames import Success, decode_frame
 from accredit.limits import LONG_ANSWER_BYTES, MAX_SPLIT_BYTES
 
@@ -30,7 +30,7 @@ def response(result: Any) -> Success:
 
 
 def mapped(method: str, result: Any) -> Any:
-    edit = with_merged_uris("mail", method, None)
+    edit = result_edit("mail", method, None)
     assert edit is not None
     return json.loads(at_one_go(edit(response(result))))["result"]
 
@@ -60,7 +60,7 @@ def mapped(method: str, result: Any) -> Any:
 )
 def test_what_a_client_may_ask_for_is_mapped(method: str, result: Any, expected: Any) -> None:
     assert mapped(method, result) == expected
-    anywhere = at_one_go(with_merged_uris_anywhere("mail", None)(response(result)))
+    anywhere = at_one_go(resumed_edit("mail", None)(response(result)))
     assert json.loads(anywhere)["result"] == expected
 
 
@@ -86,7 +86,7 @@ def test_all_else_stays_as_it_is(result: Any) -> None:
 def test_a_result_without_a_uri_keeps_its_bytes() -> None:
     text = b'{ "jsonrpc": "2.0", "id": 1, "result": {"content":[ {"type":"text","text":"\\u0041"} ]} }'
     frame = decode_frame(text)
-    edit = with_merged_uris("mail", "tools/call", None)
+    edit = result_edit("mail", "tools/call", None)
     assert isinstance(frame, Success)
     assert edit is not None
     assert at_one_go(edit(frame)) == text
@@ -94,7 +94,7 @@ def test_a_result_without_a_uri_keeps_its_bytes() -> None:
 
 def test_a_name_that_is_spelled_with_escapes_is_mapped_as_well() -> None:
     text = b'{"jsonrpc":"2.0","id":1,"result":{"contents":[{"\\u0075ri":"file:///a"}]}}'
-    frame, edit = decode_frame(text), with_merged_uris("mail", "resources/read", None)
+    frame, edit = decode_frame(text), result_edit("mail", "resources/read", None)
     assert isinstance(frame, Success)
     assert edit is not None
     assert json.loads(at_one_go(edit(frame)))["result"] == {"contents": [{"uri": "accredit+mail:file:///a"}]}
@@ -111,11 +111,11 @@ def test_what_edits_next_is_given_what_came_of_it() -> None:
         assert b"accredit+mail:file:///a" in bytes(response.result)
         return b"edited " + response.text
 
-    edit = with_merged_uris("mail", "tools/call", outer)
+    edit = result_edit("mail", "tools/call", outer)
     assert edit is not None
     assert at_one_go(edit(response({"content": [LINK]}))).startswith(b"edited ")
-    assert with_merged_uris("mail", "completion/complete", outer) is outer
-    assert with_merged_uris("mail", "completion/complete", None) is None
+    assert result_edit("mail", "completion/complete", outer) is outer
+    assert result_edit("mail", "completion/complete", None) is None
 
 
 @pytest.mark.parametrize("size", [LONG_ANSWER_BYTES + 1, 2 * LONG_ANSWER_BYTES])
@@ -148,5 +148,5 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_whatever_a_server_says_it_stays_json__and_differs_only_in_uris(result: Any) -> None:
-    text = at_one_go(with_merged_uris_anywhere("mail", None)(response(result)))
+    text = at_one_go(resumed_edit("mail", None)(response(result)))
     assert json.loads(text.replace(b"accredit+mail:", b""))["result"] == result

@@ -1,4 +1,6 @@
-"""Merges the lists of several servers: requested in parallel, joined under merged names.
+"""Merges what several servers answer into one answer: lists, `server/discover`, `initialize`. All are asked at once.
+
+Of lists:
 
 1. Each server has `MERGED_ASK_SECONDS` for its whole list. Its pages are followed, up to `MAX_LIST_PAGES`: the merged
    list has one page, so no server ever gets another's cursor.
@@ -10,14 +12,26 @@
    `public` only if all are.
 5. More than `MANY_TOOLS` are logged, once: models choose badly among so many.
 6. The page that a tool is shown with (`_meta.ui.resourceUri`) gets the merged URI, by which a host can read it.
+
+Of `server/discover` and `initialize`:
+
+7. A capability is stated if any server has it and the merged endpoint serves it: experimental ones and unknown
+   extensions may use names that would have to be mapped.
+8. Instructions are each server's, under its name, up to an equal part of `MAX_MERGED_INSTRUCTIONS_CHARS`.
+9. A version is supported if all that answered support it; the request's own always is.
+10. A session's revision is the oldest that any server answers, which all understand. Each keeps its own, and gets that
+    in its `MCP-Protocol-Version`. A server that answers with no legacy revision is left out.
+11. The servers left out are named. If some of these are still starting, lists of each kind and their changes are
+    announced: that is how a client learns of late servers.
 """
 
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
+import msgspec
 from msgspec import Raw
 
 from accredit.base.log_events import log_event
@@ -29,8 +43,9 @@ from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import METHOD_NOT_FOUND, to_json, with_members
 from accredit.jsonrpc.frames import Failure, Frame, Request, Success, decode_frame, decode_frame_in_steps
 from accredit.jsonrpc.long_text import unambiguous_in_steps
-from accredit.jsonrpc.methods import TASK_MEMBER, Era
+from accredit.jsonrpc.methods import LEGACY_REVISIONS, TASK_MEMBER, Era
 from accredit.jsonrpc.objects import as_integer, as_string, is_object, may_hold, members, unambiguous_members
+from accredit.jsonrpc.result_types import TASKS_EXTENSION
 from accredit.limits import (
     ITEMS_AT_ONCE,
     LONG_ANSWER_BYTES,
@@ -46,17 +61,36 @@ from accredit.policy.merging import merged_name, merged_page, merged_uri
 MANY_TOOLS = 128
 """Tools at the merged endpoint above which a warning is logged: many clients have such a limit, and models choose badly
 among more."""
-
+MAX_MERGED_INSTRUCTIONS_CHARS = 65_536
+"""Characters of the servers' instructions at the merged endpoint, in equal parts: clients put them into a model's
+context."""
 
 UNAVAILABLE = "dev.accredit/unavailable"
 """The member of a merged result's `_meta` that names the servers left out."""
+
+LISTED = ("tools", "prompts", "resources")
+"""What a server lists, by capability."""
 
 Asked = Callable[[str, Request, int], Awaitable[bytes | None]]
 """Sends one of the gateway's own requests to the named server, as the current caller; returns the response's text, of
 at most so many bytes, or None."""
 
+Results = Mapping[str, Mapping[str, Raw]]
+"""The members of each server's result, by server name."""
+
 Given = TypeVar("Given")
 _OLDER_PAGE = "ui/resourceUri"
+_VERSION = "protocolVersion"
+_SERVER_INFO = "io.modelcontextprotocol/serverInfo"
+_FLAGS = {
+    "tools": ("listChanged",),
+    "prompts": ("listChanged",),
+    "resources": ("listChanged", "subscribe"),
+    "logging": (),
+    "completions": (),
+}
+"""The capabilities that the merged endpoint serves, each with its boolean members."""
+_decode_texts = msgspec.json.Decoder(list[str]).decode
 _log = logging.getLogger("accredit.gateway.merged")
 
 
@@ -223,3 +257,123 @@ def _page_of(request: Request, cursor: Raw | None) -> Request:
     if cursor is not None:
         return page.with_params({"cursor": cursor})
     return page.with_params({}, without=("cursor",)) if "cursor" in request.names else page  # drop a cursor of null
+
+
+def merged_capabilities(results: Results) -> dict[str, dict[str, object]]:
+    """Return the union of the capabilities (rule 7)."""
+    merged: dict[str, dict[str, object]] = {}
+    for result in results.values():
+        said = _object(result.get("capabilities"))
+        for name, flags in _FLAGS.items():
+            if not is_object(said.get(name)):
+                continue
+            own, known = _object(said[name]), merged.setdefault(name, {})
+            known |= {flag: True for flag in flags if flag in own and bytes(own[flag]) == b"true"}
+        _add_tasks(merged, said)
+    return merged
+
+
+def _add_tasks(merged: dict[str, dict[str, object]], said: Mapping[str, Raw]) -> None:
+    """Add one server's statement about tasks: a capability in 2025-11-25, an extension in 2026-07-28."""
+    tasks = said.get("tasks")
+    if is_object(tasks):
+        own, known = _object(tasks), merged.setdefault("tasks", {})
+        known |= {name: {} for name in ("list", "cancel") if is_object(own.get(name))}
+        if is_object(_object(_object(own.get("requests")).get("tools")).get("call")):
+            known["requests"] = {"tools": {"call": {}}}
+    if is_object(_object(said.get("extensions")).get(TASKS_EXTENSION)):
+        merged.setdefault("extensions", {})[TASKS_EXTENSION] = {}
+
+
+def merged_instructions(results: Results) -> str | None:
+    """Return all instructions joined (rule 8), or None if there are none."""
+    said = {server: as_string(result.get("instructions")) for server, result in results.items()}
+    most = MAX_MERGED_INSTRUCTIONS_CHARS // max(len(said), 1)
+    parts = [
+        f"{server} (its tools and prompts begin with {merged_name(server, '')}):\n{text[:most]}"
+        for server, text in said.items()
+        if text
+    ]
+    return "\n\n".join(parts) or None
+
+
+def merged_versions(results: Results, asked: str | None) -> list[str]:
+    """Return the versions that all support, in the order of the first (rule 9)."""
+    listed = [_texts(result.get("supportedVersions")) for result in results.values()]
+    common = [each for each in listed[0] if all(each in others for others in listed)] if listed else []
+    return common if asked is None or asked in common else [*common, asked]
+
+
+def merge_discover(hellos: Results, missing: Sequence[str], info: Mapping[str, str], asked: str | None) -> bytes:
+    """Return the result of `server/discover`; `asked` is the request's own version, `info` the gateway's
+    `serverInfo`."""
+    kept = strictest([read_cache_terms(each) for each in hellos.values()], complete=not missing)
+    result: dict[str, object] = {
+        **kept.members(),
+        "supportedVersions": merged_versions(hellos, asked),
+        "capabilities": merged_capabilities(hellos),
+        "_meta": {_SERVER_INFO: info, **({UNAVAILABLE: missing} if missing else {})},
+    }
+    instructions = merged_instructions(hellos)
+    if instructions is not None:
+        result["instructions"] = instructions
+    return to_json(result)
+
+
+def hello_in(result: Raw) -> dict[str, Raw] | None:
+    """Return the members of a server's answer to `initialize`; None if it starts no session of a legacy revision."""
+    try:
+        found = members(result) if is_object(result) else {}
+    except FrameError:
+        return None
+    return found if as_string(found.get(_VERSION)) in LEGACY_REVISIONS else None
+
+
+def revision_of(hello: Mapping[str, Raw]) -> str:
+    """Return the revision in the result of `hello_in`."""
+    return as_string(hello.get(_VERSION)) or ""
+
+
+def merge_initialize(
+    hellos: Mapping[str, Mapping[str, Raw]], missing: Sequence[str], info: Mapping[str, str], *, more: bool = False
+) -> tuple[str, bytes]:
+    """Return the revision of a merged session, and the result of its `initialize`; `info` is the gateway's
+    `serverInfo`, and `more` says that some of the `missing` are still starting. There is at least one answer."""
+    revision = min(map(revision_of, hellos.values()), key=LEGACY_REVISIONS.index)
+    capabilities = merged_capabilities(hellos)
+    if more:
+        for name in LISTED:
+            capabilities.setdefault(name, {})["listChanged"] = True
+    result: dict[str, object] = {
+        _VERSION: revision,
+        "capabilities": capabilities,
+        "serverInfo": info,
+    }
+    instructions = merged_instructions(hellos)
+    if instructions is not None:
+        result["instructions"] = instructions
+    if missing:
+        result["_meta"] = {UNAVAILABLE: missing}
+    return revision, to_json(result)
+
+
+def own_answer(request: Request, result: bytes) -> Success:
+    """Return the gateway's answer to a request, which is what its watcher learns of, not what each server answered."""
+    response = Success(request.id, Raw(result), to_json({"jsonrpc": "2.0", "id": request.id, "result": Raw(result)}))
+    if request.watcher is not None:
+        request.watcher.answered(response)
+    return response
+
+
+def _object(value: Raw | None) -> dict[str, Raw]:
+    try:
+        return members(value) if value is not None and is_object(value) else {}
+    except FrameError:
+        return {}
+
+
+def _texts(value: Raw | None) -> Iterable[str]:
+    try:
+        return dict.fromkeys(_decode_texts(value)) if value is not None else ()
+    except (msgspec.MsgspecError, RecursionError):
+        return ()
