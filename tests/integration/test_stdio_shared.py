@@ -27,7 +27,7 @@ from tests.world.stdio_bridge import (
 from accredit.jsonrpc.methods import Era
 
 pytestmark = [
-    pytest.mark.holds("gateway/upstream/stdio/modern"),
+    pytest.mark.holds("gateway/upstream/stdio/shared"),
     pytest.mark.holds("gateway/upstream/stdio/conversation"),
 ]
 
@@ -282,7 +282,7 @@ def test_a_child_that_dies_fails_what_is_open_and_is_started_again_at_once() -> 
 @pytest.mark.slow
 def test_a_child_that_dies_again_and_again_is_left_alone_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     # Long enough to be met on a machine that stalls.
-    monkeypatch.setattr("accredit.gateway.upstream.stdio.modern.BACKOFF_FIRST_SECONDS", 3.0)
+    monkeypatch.setattr("accredit.gateway.upstream.stdio.shared.BACKOFF_FIRST_SECONDS", 3.0)
 
     async def main() -> None:
         async with Bridge("--dies") as bridge:

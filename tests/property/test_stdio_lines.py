@@ -13,10 +13,11 @@ from accredit.base.steps import at_one_go
 from accredit.errors import FrameError
 from accredit.gateway.counters import Counters
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
-from accredit.gateway.upstream.stdio import rewriting
-from accredit.gateway.upstream.stdio.pending_calls import Answered, Call, Failed, PendingCalls, answered_ids, member_id
+from accredit.gateway.upstream.stdio import shared
+from accredit.gateway.upstream.stdio.calls import Answered, Call, Failed
+from accredit.gateway.upstream.stdio.pending_calls import PendingCalls, answered_ids, member_id
 from accredit.jsonrpc.frames import Notification, Request, decode_frame
-from accredit.jsonrpc.methods import Era
+from accredit.jsonrpc.methods import META_SUBSCRIPTION, Era
 
 pytestmark = pytest.mark.slow
 
@@ -95,9 +96,9 @@ def test_rewriting_raises_nothing_but_frame_errors(message: Message) -> None:
         frame = decode_frame(json.dumps(message).encode())
         if isinstance(frame, Notification):
             member_id(frame, "progressToken")
-            if rewriting.subscription_of(frame) is not None:
-                assert json.loads(rewriting.tag_subscription(frame, "s"))["method"] == frame.method
+            if frame.in_meta(META_SUBSCRIPTION) is not None:
+                assert json.loads(shared.tag_subscription(frame, "s"))["method"] == frame.method
         elif isinstance(frame, Request):
-            assert json.loads(rewriting.number_request(frame, 5, token=True))["id"] == 5
+            assert json.loads(shared.number_request(frame, 5, token=True))["id"] == 5
         else:
-            assert json.loads(at_one_go(rewriting.restore_client_id(frame.text, "a", subscription=True)))["id"] == "a"
+            assert json.loads(at_one_go(shared.restore_client_id(frame.text, "a", subscription=True)))["id"] == "a"

@@ -8,7 +8,7 @@ from msgspec import Raw
 from accredit.base.steps import Steps, at_one_go
 from accredit.errors import AnswerError, FrameError
 from accredit.gateway.upstream.merged.results import result_edit
-from accredit.gateway.upstream.stdio import rewriting
+from accredit.gateway.upstream.stdio import shared
 from accredit.jsonrpc import tasks
 from accredit.jsonrpc.brackets import MAX_SPLIT_BRACKETS, check_brackets
 from accredit.jsonrpc.frames import Request, Success, decode_error_in_steps, decode_frame_in_steps
@@ -58,7 +58,7 @@ SPLIT: dict[str, Callable[[], Steps[object]]] = {
     ),
     "a list of tasks": lambda: tasks.filter_tasks(success(b'"tasks":[],"a":' + MANY), lambda _: True),
     "a list of pinned tools": lambda: ListReader().add(b'{"tools":[],"a":' + MANY + b"}"),
-    "what is only observed of a shared server": lambda: rewriting.restore_client_id(
+    "what is only observed of a shared server": lambda: shared.restore_client_id(
         message(b'"id":1,"result":' + MANY), "a", subscription=False, observed=True
     ),
     "content with a URI": lambda: merged(b'"content":[{"uri":"a","a":' + MANY + b"}]"),

@@ -20,9 +20,9 @@ from accredit.gateway.settings import GatewaySettings, StdioUpstream
 from accredit.gateway.upstream.large_answers import LargeAnswers
 from accredit.gateway.upstream.reply import Reply
 from accredit.gateway.upstream.stdio.child import find_program
-from accredit.gateway.upstream.stdio.modern import SharedUpstream
 from accredit.gateway.upstream.stdio.orphan_guard import OrphanGuard
 from accredit.gateway.upstream.stdio.sessions import HeadStart, Sessions
+from accredit.gateway.upstream.stdio.shared import SharedUpstream
 from accredit.jsonrpc.encode import INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.era import VERSION_HEADER
 from accredit.jsonrpc.frames import Frame, Request

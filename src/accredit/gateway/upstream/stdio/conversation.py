@@ -1,8 +1,11 @@
-"""A child and its open calls of HTTP clients: what sessions and the shared child have in common.
+"""A child and its open calls: what its owners have in common, whoever the clients are.
 
-The child's lines are handled one by one; subclasses decide who gets them. When the child ends, for whatever reason,
-each open call gets an error response, and nothing of the child remains. A recorded call gets its answer only once its
+`CallOwner` ends each open call once: answered, failed, late or cancelled. A recorded call gets its answer only once its
 outcome is on record; the child's next lines are handled meanwhile.
+
+`Conversation` is that of HTTP clients, in a session or with the shared child. The child's lines are handled one by one;
+subclasses decide who gets them. When the child ends, for whatever reason, each open call gets an error response, and
+nothing of the child remains.
 """
 
 import asyncio
@@ -11,7 +14,14 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from accredit.attest import Outcome
-from accredit.errors import AccreditError, AnswerError, UpstreamError, UpstreamTimeout, UpstreamUnavailable
+from accredit.errors import (
+    AccreditError,
+    AnswerError,
+    ClientGone,
+    UpstreamError,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
 from accredit.gateway.counters import Counters
 from accredit.gateway.recording.open_calls import outcome_of_end
 from accredit.gateway.settings import GatewaySettings
@@ -19,11 +29,77 @@ from accredit.gateway.trace import set_current
 from accredit.gateway.turns import next_turn
 from accredit.gateway.upstream.large_answers import Held
 from accredit.gateway.upstream.reply import Reply
+from accredit.gateway.upstream.stdio.calls import Answered, Call, Verdict
 from accredit.gateway.upstream.stdio.child import Child
-from accredit.gateway.upstream.stdio.pending_calls import LATE, Answered, Call, PendingCalls, Verdict, cancellation
+from accredit.gateway.upstream.stdio.pending_calls import LATE, PendingCalls, cancellation
 from accredit.gateway.upstream.stdio.stream import Stream
 from accredit.jsonrpc.methods import Era
 from accredit.limits import EVENTS_AT_ONCE_BYTES, LARGE_ANSWER_BYTES, MAX_OPEN_REQUESTS
+
+_C = TypeVar("_C", bound=Call)
+
+
+class CallOwner(ABC, Generic[_C]):
+    """Owns the open calls of one child; subclasses send the answers."""
+
+    def __init__(
+        self,
+        child: Child,
+        era: Era,
+        settings: GatewaySettings,
+        counters: Counters,
+        *,
+        max_open: int = MAX_OPEN_REQUESTS,
+    ) -> None:
+        self._child = child
+        self._counters = counters
+        self._pending: PendingCalls[_C] = PendingCalls(era, settings, counters, self._late, max_open=max_open)
+
+    @property
+    def owes(self) -> bool:
+        """Whether an answer is still to come."""
+        return bool(self._pending.calls)
+
+    @abstractmethod
+    def _reply(self, call: _C, text: bytes) -> None:
+        """Send a call's client this answer."""
+
+    @abstractmethod
+    def _refuse(self, call: _C, error: AccreditError) -> None:
+        """Send a call's client the error response."""
+
+    def _cancel(self, call: _C, reason: str) -> bool:
+        """Tell the child that a call is cancelled, if it still owes an answer. Return whether it did."""
+        if self._pending.calls.get(call.id) is not call:
+            return False
+        self._pending.told()
+        self._child.send_now(cancellation(call.id, reason))
+        self._pending.give_up(call)
+        return True
+
+    def _withdraw(self, call: _C) -> None:
+        """Give up a call that its client has cancelled, as the child knows."""
+        self._pending.give_up(call)
+        call.request.failed(ClientGone())
+
+    def _late(self, call: _C) -> None:
+        self._cancel(call, "timed out")
+        self._fail(call, UpstreamTimeout(LATE))
+
+    def _fail(self, call: _C, error: AccreditError) -> None:
+        set_current(call.request)
+        self._pending.close(call)
+        call.request.failed(error)
+        if isinstance(error, UpstreamError):
+            self._counters.refused(error, method=call.request.method)
+        self._settled(call, outcome_of_end(error), lambda: self._refuse(call, error))
+
+    def _settled(self, call: _C, outcome: Outcome, then: Callable[[], None]) -> None:
+        """Run `then`, which answers a call, once its outcome is on record; if that fails, answer with the refusal."""
+        if call.record is None:
+            then()
+        else:
+            call.record.settle_later(outcome, lambda instead: then() if instead is None else self._reply(call, instead))
 
 
 class StreamCall(Call):
@@ -35,7 +111,7 @@ class StreamCall(Call):
 _S = TypeVar("_S", bound=StreamCall)
 
 
-class Conversation(ABC, Generic[_S]):
+class Conversation(CallOwner[_S]):
     """The exchange with a child, which it ends. `over` is done when nothing of it remains. `line`, if set, is the room
     held for an unfinished line until it is judged; results hold room of their own."""
 
@@ -48,10 +124,8 @@ class Conversation(ABC, Generic[_S]):
         *,
         max_open: int = MAX_OPEN_REQUESTS,
     ) -> None:
-        self._child = child
+        super().__init__(child, era, settings, counters, max_open=max_open)
         self._patience = settings.patience
-        self._counters = counters
-        self._pending: PendingCalls[_S] = PendingCalls(era, settings, counters, self._late, max_open=max_open)
         self.alive = True
         self.line: Held | None = None
         self.over: asyncio.Task[None] = asyncio.create_task(self._run())
@@ -70,20 +144,17 @@ class Conversation(ABC, Generic[_S]):
     async def _take(self, verdict: Verdict[_S]) -> None:
         """Deliver a line of the child. Wait for slow receivers if necessary."""
 
+    def _reply(self, call: _S, text: bytes) -> None:
+        call.stream.answer(text)
+
+    def _refuse(self, call: _S, error: AccreditError) -> None:
+        call.stream.fail(call.request.id, error)
+
     def _begin(self, call: _S) -> None:
         """Open a call. Raises `RequestError`, or `UpstreamUnavailable` if the child has ended meanwhile."""
         if not self.alive:
             raise UpstreamUnavailable("the upstream has ended")
         self._pending.open(call)
-
-    def _cancel(self, call: _S, reason: str) -> bool:
-        """Tell the child that a call is cancelled, if it still owes an answer. Return whether it did."""
-        if self._pending.calls.get(call.id) is not call:
-            return False
-        self._pending.told()
-        self._child.send_now(cancellation(call.id, reason))
-        self._pending.give_up(call)
-        return True
 
     async def _ask(self, call: _S, send: Callable[[], Awaitable[None]]) -> bytes | None:
         """Send one of the gateway's own requests; return the response's text, or None."""
@@ -103,17 +174,6 @@ class Conversation(ABC, Generic[_S]):
         if self._cancel(call, "the client has gone"):
             reply.calls.add(call.record)
 
-    def _late(self, call: _S) -> None:
-        self._cancel(call, "timed out")
-        self._fail(call, UpstreamTimeout(LATE))
-
-    def _fail(self, call: _S, error: AccreditError) -> None:
-        set_current(call.request)
-        call.request.failed(error)
-        if isinstance(error, UpstreamError):
-            self._counters.refused(error, method=call.request.method)
-        self._settled(call, outcome_of_end(error), lambda: call.stream.fail(call.request.id, error))
-
     async def _answered(self, call: _S, answered: Answered[_S], then: Callable[[], None]) -> None:
         """Do as `_settled`, for a call that the child has answered, if there is room for the answer."""
         try:
@@ -127,20 +187,6 @@ class Conversation(ABC, Generic[_S]):
         else:
             self._settled(call, await answered.outcome(), then)
 
-    def _settled(self, call: _S, outcome: Outcome, then: Callable[[], None]) -> None:
-        """Run `then`, which answers a call, once its outcome is on record; if that fails, answer with the refusal."""
-        if call.record is None:
-            then()
-            return
-
-        def answer(instead: bytes | None) -> None:
-            if instead is None:
-                then()
-            else:
-                call.stream.answer(instead)
-
-        call.record.settle_later(outcome, answer)
-
     async def _run(self) -> None:
         error = UpstreamUnavailable("the session was ended")
         try:
@@ -151,7 +197,6 @@ class Conversation(ABC, Generic[_S]):
             self.alive = False
             self._leave_line()
             for call in list(self._pending.calls.values()):
-                self._pending.close(call)
                 self._fail(call, error)
             self._lost()
             await self._child.aclose()

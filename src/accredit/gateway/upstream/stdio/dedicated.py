@@ -14,27 +14,16 @@ from collections.abc import Callable, Mapping
 
 from accredit.attest import Outcome
 from accredit.base.log_events import log_event
-from accredit.errors import ClientGone, FrameError, LineTooLong, MessageId, RequestError, UpstreamError, UpstreamTimeout
+from accredit.errors import AccreditError, FrameError, LineTooLong, MessageId, RequestError, UpstreamError
 from accredit.gateway.counters import Counters
 from accredit.gateway.recording.open_calls import OpenCalls, outcome_of_end
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import set_current
+from accredit.gateway.upstream.stdio.calls import Answered, Call, Failed, Notified, OwnCall, UnexpectedAnswer, Unread
 from accredit.gateway.upstream.stdio.child import Child
-from accredit.gateway.upstream.stdio.pending_calls import (
-    LATE,
-    Answered,
-    Call,
-    Failed,
-    Notified,
-    OwnCall,
-    PendingCalls,
-    UnexpectedAnswer,
-    Unread,
-    cancellation,
-    member_id,
-    progress_token,
-)
+from accredit.gateway.upstream.stdio.conversation import CallOwner
+from accredit.gateway.upstream.stdio.pending_calls import progress_token
 from accredit.jsonrpc.encode import INVALID_REQUEST, error_frame
 from accredit.jsonrpc.era import required_version
 from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success
@@ -48,22 +37,15 @@ from accredit.limits import LONG_ANSWER_BYTES
 _log = logging.getLogger("accredit.gateway.stdio")
 
 
-class DedicatedChild:
+class DedicatedChild(CallOwner[Call]):
     """`tell` sends the client a message. `revision` is the negotiated one, once known."""
 
     def __init__(
         self, child: Child, settings: GatewaySettings, counters: Counters, tell: Callable[[bytes], None]
     ) -> None:
-        self._child = child
-        self._counters = counters
+        super().__init__(child, Era.LEGACY, settings, counters)
         self._tell = tell
-        self._pending: PendingCalls[Call] = PendingCalls(Era.LEGACY, settings, counters, self._late)
         self.revision: str | None = None
-
-    @property
-    def owes(self) -> bool:
-        """Whether an answer is still to come."""
-        return bool(self._pending.calls)
 
     async def post(self, message: Frame | Batch, calls: OpenCalls, edits: Mapping[MessageId, Edit]) -> None:
         """Forward a client's message; its answers go to `tell`. Raises `RequestError`."""
@@ -85,8 +67,11 @@ class DedicatedChild:
             for call in opened:
                 self._fail(call, error)
         for frame in frames:
-            if isinstance(frame, Notification):
-                self._notified(frame)
+            cancelled = self._pending.cancelled_by(frame) if isinstance(frame, Notification) else None
+            if cancelled is not None:
+                self._withdraw(cancelled)
+                if cancelled.record is not None:
+                    cancelled.record.settle_later(Outcome(status="cancelled"))
 
     async def ask(self, request: Request) -> bytes | None:
         """Send one of the gateway's own requests; return the response's text, or None."""
@@ -127,7 +112,7 @@ class DedicatedChild:
                 self._answer(verdict)
             case Failed():
                 for call in verdict.calls:
-                    self._settled(call, outcome_of_end(verdict.error), refusal(verdict.error).frame(call.id))
+                    self._fail(call, verdict.error)
             case Notified():
                 self._tell(without_state(verdict.notification).text)
             case Request() | UnexpectedAnswer():
@@ -168,16 +153,6 @@ class DedicatedChild:
             call.record = calls.take(call.id)
         return opened
 
-    def _notified(self, notification: Notification) -> None:
-        if notification.method == "notifications/cancelled":
-            id = member_id(notification, "requestId")
-            call = self._pending.calls.get(id) if id is not None else None
-            if call is not None:
-                self._pending.give_up(call)
-                call.request.failed(ClientGone())
-                if call.record is not None:
-                    call.record.settle_later(Outcome(status="cancelled"))
-
     def _answer(self, verdict: Answered[Call]) -> None:
         open_calls = OpenCalls(call.record for call in verdict.calls if call.record is not None)
         if open_calls:
@@ -194,14 +169,14 @@ class DedicatedChild:
         for text in texts:
             self._tell(text)
 
-    def _settled(self, call: Call, outcome: Outcome, text: bytes) -> None:
-        """Send the answer to a call once its outcome is on record; send a refusal instead if that fails."""
+    def _reply(self, call: Call, text: bytes) -> None:
+        self._tell(text)
+
+    def _refuse(self, call: Call, error: AccreditError) -> None:
         if isinstance(call, OwnCall):
             call.settle(None)
-        elif call.record is None:
-            self._tell(text)
         else:
-            call.record.settle_later(outcome, lambda instead: self._tell(instead or text))
+            self._tell(refusal(error).frame(call.id))
 
     def _learn(self, call: Call, frame: Frame | None) -> None:
         if not isinstance(frame, Success) or len(frame.result) > LONG_ANSWER_BYTES:
@@ -209,16 +184,3 @@ class DedicatedChild:
         if call.request.method == "initialize" and is_object(frame.result):
             with contextlib.suppress(FrameError):
                 self.revision = as_string(members(frame.result).get("protocolVersion"))
-
-    def _late(self, call: Call) -> None:
-        self._pending.told()
-        self._child.send_now(cancellation(call.id, "timed out"))
-        self._pending.give_up(call)
-        self._fail(call, UpstreamTimeout(LATE))
-
-    def _fail(self, call: Call, error: UpstreamError) -> None:
-        set_current(call.request)
-        self._pending.close(call)
-        call.request.failed(error)
-        self._counters.refused(error, method=call.request.method)
-        self._settled(call, outcome_of_end(error), refusal(error).frame(call.id))

@@ -19,26 +19,32 @@ import codecs
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Generic, TypeVar, cast
 
-from accredit.attest import Outcome
 from accredit.base.caching import RecentlyUsed
+from accredit.base.log_events import Pace
 from accredit.errors import AnswerError, FrameError, LineTooLong, MessageId, RequestError
 from accredit.gateway.counters import Counters
-from accredit.gateway.recording.open_calls import OpenCall, outcome_of, outcome_of_end
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import set_current
 from accredit.gateway.turns import in_turns
-from accredit.gateway.upstream.stdio.deadline import Deadline
-from accredit.gateway.upstream.stdio.pace import Pace
+from accredit.gateway.upstream.stdio.calls import (
+    Answered,
+    Call,
+    Deadline,
+    Failed,
+    Notified,
+    UnexpectedAnswer,
+    Unread,
+    Verdict,
+)
 from accredit.jsonrpc.brackets import check_brackets
-from accredit.jsonrpc.encode import INVALID_REQUEST, UPSTREAM_ERROR, error_frame, to_json
+from accredit.jsonrpc.encode import INVALID_REQUEST, UPSTREAM_ERROR, to_json
 from accredit.jsonrpc.ends import line_too_long
 from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success, message_id
 from accredit.jsonrpc.methods import META_PROGRESS, Era
 from accredit.jsonrpc.objects import members, split_batch
-from accredit.jsonrpc.responses import Answers, Edit, Expected
+from accredit.jsonrpc.responses import Expected
 from accredit.limits import LINE_END_BYTES, LONG_ANSWER_BYTES, MAX_OPEN_REQUESTS, SHORT_MESSAGE_BYTES
 
 MAX_ENVELOPE_BYTES = 65_536
@@ -48,101 +54,11 @@ REFUSED_LINES_PER_SECOND = 10
 
 
 LATE = "the upstream did not answer in time"
+CANCELLED = "notifications/cancelled"
 _lenient = json.JSONDecoder()
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,15}")
 
-
-class Call:
-    """A client's request that the child owes an answer. `id` and `token` are those that the child knows. `told` is the
-    count of messages without an answer sent to the child before (`PendingCalls.told`).
-
-    `edit` is for its response; `record` must be settled before the client sees an answer.
-    """
-
-    def __init__(self, request: Request, id: MessageId, token: MessageId | None) -> None:
-        self.request = request
-        self.id = id
-        self.token = token
-        self.told = 0
-        self.deadline: Deadline | None = None
-        self.edit: Edit | None = None
-        self.record: OpenCall | None = None
-
-
-class OwnCall(Call):
-    """One of the gateway's own requests. `answer` is the response's text, or None."""
-
-    def __init__(self, request: Request) -> None:
-        super().__init__(request, request.id, None)
-        self.answer: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
-
-    def settle(self, text: bytes | None) -> None:
-        """Set the answer, unless the wait is over."""
-        if not self.answer.done():
-            self.answer.set_result(text)
-
-
 _C = TypeVar("_C", bound=Call)
-
-
-@dataclass(frozen=True, slots=True)
-class Answered(Generic[_C]):
-    """`text` answers `calls`: one, or the members of a batch. `answers` are the responses in it.
-
-    An invalid answer that is only observed has no `answers`; `observed` is its fault.
-    """
-
-    calls: list[_C]
-    text: bytes
-    frame: Frame | None = None
-    answers: Answers = field(default_factory=lambda: Answers([]))
-    observed: AnswerError | None = None
-
-    async def outcome(self) -> Outcome:
-        """Return the outcome of a single answered call."""
-        if self.answers.members:
-            return await outcome_of(self.answers.members[0][0])
-        return outcome_of_end(self.observed)
-
-
-@dataclass(frozen=True, slots=True)
-class Failed(Generic[_C]):
-    """The answer to `calls` was not valid."""
-
-    calls: list[_C]
-    error: AnswerError
-
-
-@dataclass(frozen=True, slots=True)
-class Notified(Generic[_C]):
-    """A notification of the child; `call` is the one whose progress it reports, or None."""
-
-    notification: Notification
-    call: _C | None
-
-
-@dataclass(frozen=True, slots=True)
-class UnexpectedAnswer:
-    """An invalid line that answers no request. Nothing is enforced, so it is forwarded unchanged."""
-
-    text: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Unread:
-    """A child's request that is too long to be read; it must get `answer`."""
-
-    id: MessageId
-    error: AnswerError
-
-    @property
-    def answer(self) -> bytes:
-        """The error response with the reason."""
-        return error_frame(self.id, INVALID_REQUEST, f"Invalid Request: {self.error.detail}")
-
-
-Verdict = Answered[_C] | Failed[_C] | Notified[_C] | Request | UnexpectedAnswer | Unread | None
-"""The verdict on a line; a `Request` is the child's own; None is dropped."""
 
 
 class PendingCalls(Generic[_C]):
@@ -219,6 +135,11 @@ class PendingCalls(Generic[_C]):
             self.close(call)
             self._given_up.put(call.id, True)
 
+    def cancelled_by(self, notification: Notification) -> _C | None:
+        """Return the open call that a notification cancels, or None."""
+        id = member_id(notification, "requestId") if notification.method == CANCELLED else None
+        return self.calls.get(id) if id is not None else None
+
     def settles(self, response: Success | Failure) -> bool:
         """Remove the request of the child that a client's response answers; return whether there was one."""
         if response.id is None or response.id not in self._child_requests:
@@ -281,7 +202,7 @@ class PendingCalls(Generic[_C]):
         self._child_requests.add(request.id)
 
     def _subject(self, notification: Notification) -> _C | None:
-        if notification.method == "notifications/cancelled":
+        if notification.method == CANCELLED:
             id = member_id(notification, "requestId")
             if id is not None:
                 self._child_requests.discard(id)
@@ -358,9 +279,7 @@ class PendingCalls(Generic[_C]):
 
 def cancellation(id: MessageId, reason: str) -> bytes:
     """Return the notification that cancels a request."""
-    return to_json(
-        {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id, "reason": reason}}
-    )
+    return to_json({"jsonrpc": "2.0", "method": CANCELLED, "params": {"requestId": id, "reason": reason}})
 
 
 def progress_token(request: Request) -> MessageId | None:

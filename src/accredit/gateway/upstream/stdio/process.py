@@ -13,8 +13,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
-from accredit.base.log_events import log_event
-from accredit.gateway.upstream.stdio.pace import Pace
+from accredit.base.log_events import Pace, log_event
 from accredit.limits import PIPE_BUFFER_BYTES
 
 STDERR_LINE_CHARS = 1_000

@@ -25,20 +25,11 @@ from accredit.gateway.room import Holder
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.upstream.large_answers import Held, LargeAnswers
 from accredit.gateway.upstream.reply import Reply, WhileConnected
-from accredit.gateway.upstream.stdio.answers import answer, stand
+from accredit.gateway.upstream.stdio.calls import Answered, Failed, Notified, UnexpectedAnswer, Unread, Verdict
 from accredit.gateway.upstream.stdio.child import Child
 from accredit.gateway.upstream.stdio.conversation import Conversation, StreamCall
-from accredit.gateway.upstream.stdio.pending_calls import (
-    Answered,
-    Failed,
-    Notified,
-    UnexpectedAnswer,
-    Unread,
-    Verdict,
-    member_id,
-    progress_token,
-)
-from accredit.gateway.upstream.stdio.stream import Stream
+from accredit.gateway.upstream.stdio.pending_calls import progress_token
+from accredit.gateway.upstream.stdio.stream import Stream, answer, stand
 from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import INVALID_REQUEST, error_frame
 from accredit.jsonrpc.frames import Frame, Notification, Request
@@ -167,11 +158,6 @@ class Session(Conversation[_SessionCall]):
         for call in list(self._pending.calls.values()):
             self._withdraw(call)
 
-    @property
-    def owes(self) -> bool:
-        """Whether an answer is pending, for a client that waits or may resume."""
-        return bool(self._pending.calls)
-
     def drain(self) -> None:
         """End the long-lived stream."""
         self._standing.release()
@@ -192,23 +178,17 @@ class Session(Conversation[_SessionCall]):
         if isinstance(frame, Notification):
             self._pending.told()
             await self._child.send(frame.text, self._patience)
-            if frame.method == "notifications/cancelled":
-                self._cancelled(frame)
+            cancelled = self._pending.cancelled_by(frame)
+            if cancelled is not None:
+                self._withdraw(cancelled)
         elif isinstance(frame, Request) or self._pending.settles(frame):
             await self._child.send(frame.text, self._patience)
         else:
             log_event(_log, logging.WARNING, "response_dropped", detail="it answers no open request")
 
-    def _cancelled(self, notification: Notification) -> None:
-        """Withdraw a call that the client cancels: the child owes no answer, but the POST still ends with one."""
-        id = member_id(notification, "requestId")
-        call = self._pending.calls.get(id) if id is not None else None
-        if call is not None:
-            self._withdraw(call)
-
     def _withdraw(self, call: _SessionCall) -> None:
-        self._pending.give_up(call)
-        call.request.failed(ClientGone())
+        """Withdraw a call that the client cancels: the child owes no answer, but the POST still ends with one."""
+        super()._withdraw(call)
         cancelled = error_frame(call.id, _REQUEST_CANCELLED, "Request cancelled")
         self._settled(call, Outcome(status="cancelled"), lambda: call.stream.answer(cancelled))
 

@@ -1,4 +1,4 @@
-"""The one child that all modern clients share, for as long as it lives.
+"""The one child that all modern clients share (`SharedUpstream` starts it, `SharedChild` is one life of it).
 
 Its messages are for one client each, and must never reach another:
 
@@ -9,36 +9,41 @@ Its messages are for one client each, and must never reach another:
 
 A client that disconnects cancels its request; nothing is resumed in this era. One that does not read is cut off: the
 others do not wait for it.
+
+Clients number their requests as they like, so each request gets a number of the gateway's own, which is also its
+progress token and the name of its subscription. Only these members change; the text of all others stays as it is.
+
+The child is started at the first request, and again, with back-off, after it died. The first restart is immediate; if
+the child dies before it has answered anything, the wait doubles each time. Meanwhile requests fail at once: nobody
+waits for a server that does not come up.
 """
 
+import asyncio
 import itertools
 import logging
 from collections.abc import Callable
 from functools import partial
 
+from msgspec import Raw
+
 from accredit.attest import Outcome
 from accredit.base.log_events import log_event
-from accredit.base.steps import at_one_go
-from accredit.errors import AnswerError, FrameError
+from accredit.base.steps import Steps, at_one_go
+from accredit.errors import AnswerError, FrameError, MessageId, UpstreamUnavailable
+from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
-from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.settings import GatewaySettings, StdioUpstream
 from accredit.gateway.trace import set_current, trace_field
 from accredit.gateway.turns import in_turns
-from accredit.gateway.upstream.large_answers import Held
+from accredit.gateway.upstream.large_answers import SERVER, Held, LargeAnswers
 from accredit.gateway.upstream.reply import Reply, WhileConnected
-from accredit.gateway.upstream.stdio import rewriting
-from accredit.gateway.upstream.stdio.answers import answer
+from accredit.gateway.upstream.stdio.calls import Answered, Failed, Notified, Verdict
 from accredit.gateway.upstream.stdio.child import Child
 from accredit.gateway.upstream.stdio.conversation import Conversation, StreamCall
-from accredit.gateway.upstream.stdio.pending_calls import (
-    Answered,
-    Failed,
-    Notified,
-    Verdict,
-    member_id,
-    progress_token,
-)
-from accredit.gateway.upstream.stdio.stream import Stream
+from accredit.gateway.upstream.stdio.orphan_guard import OrphanGuard
+from accredit.gateway.upstream.stdio.pending_calls import progress_token
+from accredit.gateway.upstream.stdio.stream import Stream, answer
+from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
@@ -46,12 +51,16 @@ from accredit.jsonrpc.encode import (
     METHOD_NOT_FOUND,
     PARSE_ERROR,
     UNSUPPORTED_VERSION,
+    to_json,
+    with_members,
 )
 from accredit.jsonrpc.frames import Failure, Notification, Request, message_id
-from accredit.jsonrpc.methods import LISTEN, META_LOG_LEVEL, Era
+from accredit.jsonrpc.long_text import object_in_steps
+from accredit.jsonrpc.methods import LISTEN, META_LOG_LEVEL, META_PROGRESS, META_SUBSCRIPTION, Era
+from accredit.jsonrpc.objects import is_object, members
 from accredit.jsonrpc.responses import Edit
 from accredit.jsonrpc.tasks import subject_of, subscribed_tasks, without_state
-from accredit.limits import MAX_CALLS, MAX_STREAMS, SHORT_MESSAGE_BYTES
+from accredit.limits import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS, MAX_CALLS, MAX_STREAMS, SHORT_MESSAGE_BYTES
 
 SHARED_UNSENT_BYTES = 1_048_576
 """Bytes that may wait for one client of the shared child when more comes for it; above that the client is cut off,
@@ -136,7 +145,7 @@ class SharedChild(Conversation[_SharedCall]):
         self._on_lost(self)
 
     async def _send_call(self, call: _SharedCall) -> None:
-        text = rewriting.number_request(call.request, call.number, token=call.token is not None)
+        text = number_request(call.request, call.number, token=call.token is not None)
         await self._child.send(text, self._patience)
 
     async def _take(self, verdict: Verdict[_SharedCall]) -> None:
@@ -155,9 +164,7 @@ class SharedChild(Conversation[_SharedCall]):
     async def _answer(self, call: _SharedCall, answered: Answered[_SharedCall]) -> None:
         frame = answered.frame
         try:
-            steps = rewriting.restore_client_id(
-                answered.text, call.request.id, subscription=call.listens, observed=frame is None
-            )
+            steps = restore_client_id(answered.text, call.request.id, subscription=call.listens, observed=frame is None)
             restored = await in_turns(steps) if len(answered.text) > SHORT_MESSAGE_BYTES else at_one_go(steps)
         except FrameError as error:
             problem = AnswerError(error.detail)  # only observed, but the client's id can't be put in
@@ -173,9 +180,9 @@ class SharedChild(Conversation[_SharedCall]):
         """Route a notification (rules 1 to 3)."""
         try:
             if call is not None and call.client_token is not None:
-                self._send(call, rewriting.with_param(notification, "progressToken", call.client_token))
+                self._send(call, with_param(notification, "progressToken", call.client_token))
             elif (call := self._subscriber(notification)) is not None:
-                self._send(call, rewriting.tag_subscription(without_state(notification), call.request.id))
+                self._send(call, tag_subscription(without_state(notification), call.request.id))
             elif (call := self._logged(notification)) is not None:
                 self._send(call, notification.text)
             elif (call := self._closed(notification)) is not None:
@@ -187,7 +194,7 @@ class SharedChild(Conversation[_SharedCall]):
             self._drop(notification)
 
     def _subscriber(self, notification: Notification) -> _SharedCall | None:
-        named = rewriting.subscription_of(notification)
+        named = notification.in_meta(META_SUBSCRIPTION)
         call = self._pending.calls.get(message_id(named)) if named is not None else None
         if call is None or not call.listens or not self._concerns(notification, call):
             return None
@@ -208,10 +215,7 @@ class SharedChild(Conversation[_SharedCall]):
 
     def _closed(self, notification: Notification) -> _SharedCall | None:
         # The one request that a server may cancel (2026-07-28, schema, CancelledNotification).
-        if notification.method != "notifications/cancelled":
-            return None
-        id = member_id(notification, "requestId")
-        call = self._pending.calls.get(id) if id is not None else None
+        call = self._pending.cancelled_by(notification)
         return call if call is not None and call.listens else None
 
     def _send(self, call: _SharedCall, text: bytes) -> None:
@@ -232,3 +236,115 @@ class SharedChild(Conversation[_SharedCall]):
     def _drop(self, notification: Notification) -> None:
         self._counters.counts["notifications_dropped"] += 1
         log_event(_log, logging.DEBUG, "notification_dropped")
+
+
+class SharedUpstream:
+    """Routes the modern era's requests to the child."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        upstream: StdioUpstream,
+        guard: OrphanGuard,
+        counters: Counters,
+        tools: ToolDirectory,
+        large: LargeAnswers,
+    ) -> None:
+        self._settings = settings
+        self._upstream = upstream
+        self._guard = guard
+        self._counters = counters
+        self._life: SharedChild | None = None
+        self._lives: set[SharedChild] = set()
+        self._starting = asyncio.Lock()
+        self._deaths = 0
+        self._not_before = 0.0
+        self._tools = tools
+        self._large = large
+
+    def go_by(self, settings: GatewaySettings) -> None:
+        """Apply these settings from now on."""
+        self._settings = settings
+        for life in self._lives:
+            life.go_by(settings)
+
+    async def post(self, reply: Reply, request: Request, edit: Edit | None, held: Held) -> None:
+        """Forward a request and answer the client. Raises `AccreditError`."""
+        life = await self._living()
+        if request.method == "tools/call":
+            await self._tools.check_headers(request, reply.head.headers, life.ask)
+        await life.post(reply, request, edit, held)
+
+    async def ask(self, request: Request, held: Held) -> bytes | None:
+        """Send one of the gateway's own requests; return the response's text, or None. Raises `AccreditError`."""
+        return await (await self._living()).ask(request, held)
+
+    def resting(self) -> bool:
+        """Return whether the child died and waits to be restarted."""
+        return self._life is None and asyncio.get_running_loop().time() < self._not_before
+
+    def drain(self) -> None:
+        """End the streams of subscriptions."""
+        if self._life is not None:
+            self._life.drain()
+
+    async def aclose(self) -> None:
+        """End the child, and the remains of earlier ones."""
+        await asyncio.gather(*(life.aclose() for life in self._lives))
+
+    async def _living(self) -> SharedChild:
+        async with self._starting:
+            if self._life is not None:
+                return self._life
+            if self.resting():
+                raise UpstreamUnavailable("the upstream has ended repeatedly, and is not started again yet")
+            child = await Child.start(self._upstream, self._guard, self._settings.max_event_bytes)
+            life = self._life = SharedChild(child, self._settings, self._counters, lost=self._lost)
+            life.line = self._large.of(SERVER)
+            self._lives.add(life)
+            life.over.add_done_callback(lambda _: self._lives.discard(life))
+            return life
+
+    def _lost(self, life: SharedChild) -> None:
+        self._life = None
+        self._deaths = 1 if life.proved else self._deaths + 1
+        wait = min(BACKOFF_FIRST_SECONDS * 2 ** (self._deaths - 2), BACKOFF_MAX_SECONDS) if self._deaths > 1 else 0.0
+        self._not_before = asyncio.get_running_loop().time() + wait
+
+
+def number_request(request: Request, number: int, *, token: bool) -> bytes:
+    """Return a client's request under its number. `token` says that it has a progress token."""
+    renamed = request.with_id(number)
+    return (renamed.with_meta({META_PROGRESS: Raw(b"%d" % number)}) if token else renamed).text
+
+
+def restore_client_id(text: bytes, id: MessageId, *, subscription: bool, observed: bool = False) -> Steps[bytes]:
+    """Return a response under the client's id, in steps. `subscription` says that it may end one, which it names. If it
+    is only `observed` it may be invalid: it is read leniently, in one step."""
+    if observed:
+        yield from check_brackets(text, "an answer")
+        found = members(text)
+        yield
+    else:
+        found = yield from object_in_steps(Raw(text.lstrip()))
+    changes: dict[str, object] = {"id": id}
+    result = found.get("result")
+    if subscription and result is not None and is_object(result):
+        outer = yield from object_in_steps(result)
+        meta = outer.get("_meta")
+        inner = (yield from object_in_steps(meta)) if meta is not None else {}
+        if META_SUBSCRIPTION in inner:
+            named = Raw(with_members(inner, {META_SUBSCRIPTION: id}))
+            changes["result"] = Raw(with_members(outer, {"_meta": named}))
+    yield
+    return with_members(found, changes)
+
+
+def tag_subscription(notification: Notification, id: MessageId) -> bytes:
+    """Return a subscription's notification under the client's id of the request that opened it."""
+    return notification.with_meta({META_SUBSCRIPTION: Raw(to_json(id))}).text
+
+
+def with_param(notification: Notification, name: str, value: MessageId) -> bytes:
+    """Return a notification with another value of one member of its params."""
+    return notification.with_params({name: Raw(to_json(value))}).text

@@ -1,4 +1,5 @@
-"""The messages of one answer to a client, between the child's reader and the answer's writer. No I/O.
+"""The messages of one answer to a client, between the child's reader and the answer's writer, and that writer. No own
+I/O.
 
 A message waits here until it was sent to the client. In the legacy era the events have ids, and the messages stay for a
 while: a client that lost its connection asks for those after the last event that it has seen (2025-11-25,
@@ -12,10 +13,12 @@ from itertools import islice
 
 from accredit.base.log_events import log_event
 from accredit.errors import AccreditError, MessageId
+from accredit.gateway.headers import EVENT_STREAM, JSON
 from accredit.gateway.replies import refusal
 from accredit.gateway.upstream.large_answers import Held
-from accredit.jsonrpc.sse import encode_event
-from accredit.limits import EVENT_TIMES, LARGE_ANSWER_BYTES
+from accredit.gateway.upstream.reply import Reply
+from accredit.jsonrpc.sse import KEEP_ALIVE, encode_event
+from accredit.limits import EVENT_TIMES, KEEP_ALIVE_SECONDS, LARGE_ANSWER_BYTES
 
 REPLAY_EVENTS = 256
 """Events of one stream that are kept for a client that lost its connection and resumes."""
@@ -196,3 +199,54 @@ class Stream:
             self._losing = True
             log_event(_log, logging.WARNING, "messages_dropped", stream=self.number)
         return True
+
+
+async def answer(reply: Reply, stream: Stream, *, priming: bool = False) -> None:
+    """Answer a POST: with JSON if the response comes first, else with an event stream.
+
+    A stream is also started if nothing came for so long that an intermediary might time out.
+    """
+    reader = stream.attach()
+    try:
+        waited = True
+        while waited and stream.plain and not stream.ended:
+            waited = await stream.changed(KEEP_ALIVE_SECONDS)
+        if stream.plain and stream.ended and stream.filled:
+            await reply.reply(stream.status, stream.whole(), [JSON])
+        else:
+            stream.plain = False
+            await _relay(reply, stream, reader, 0, priming=priming)
+    finally:
+        _leave(stream, reader)
+
+
+async def stand(reply: Reply, stream: Stream, after: int, *, priming: bool = False) -> None:
+    """Answer a GET with the events after number `after`, and those still to come."""
+    reader = stream.attach()
+    try:
+        await _relay(reply, stream, reader, after, priming=priming)
+    finally:
+        _leave(stream, reader)
+
+
+def _leave(stream: Stream, reader: object) -> None:
+    if stream.reader is reader:
+        stream.release()
+
+
+async def _relay(reply: Reply, stream: Stream, reader: object, position: int, *, priming: bool) -> None:
+    await reply.start(200, EVENT_STREAM)
+    if priming:
+        await reply.write(stream.priming())
+    while stream.reader is reader:
+        events, last = stream.events(position)
+        if events:
+            await reply.write(events)
+            position = last
+            if stream.reader is reader:
+                stream.written(position)
+        elif stream.ended:
+            break
+        elif not await stream.changed(KEEP_ALIVE_SECONDS):
+            await reply.write(KEEP_ALIVE)
+    await reply.end()

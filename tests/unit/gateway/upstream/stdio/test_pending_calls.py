@@ -15,16 +15,11 @@ from accredit.base.steps import Steps
 from accredit.errors import AnswerError, FrameError, LineTooLong, RequestError
 from accredit.gateway.counters import Counters
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
+from accredit.gateway.upstream.stdio.calls import Answered, Call, Failed, Notified, UnexpectedAnswer, Verdict
 from accredit.gateway.upstream.stdio.pending_calls import (
     MAX_ENVELOPE_BYTES,
     REFUSED_LINES_PER_SECOND,
-    Answered,
-    Call,
-    Failed,
-    Notified,
     PendingCalls,
-    UnexpectedAnswer,
-    Verdict,
     answered_ids,
     cancellation,
     progress_token,

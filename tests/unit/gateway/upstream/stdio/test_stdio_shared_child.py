@@ -6,7 +6,7 @@ import pytest
 
 from accredit.base.steps import at_one_go
 from accredit.errors import MessageId
-from accredit.gateway.upstream.stdio import rewriting
+from accredit.gateway.upstream.stdio import shared
 from accredit.jsonrpc.brackets import MAX_SPLIT_BRACKETS
 from accredit.jsonrpc.frames import Notification, Request, decode_frame
 from accredit.jsonrpc.methods import META_SUBSCRIPTION
@@ -14,7 +14,7 @@ from accredit.jsonrpc.simd import ONE_PASS_BYTES
 
 
 def restored(text: bytes, id: MessageId, *, subscription: bool) -> bytes:
-    return at_one_go(rewriting.restore_client_id(text, id, subscription=subscription))
+    return at_one_go(shared.restore_client_id(text, id, subscription=subscription))
 
 
 def request(text: str) -> Request:
@@ -32,12 +32,12 @@ def notification(text: str) -> Notification:
 def test_a_request_gets_its_number_and_keeps_the_text_of_all_else() -> None:
     asked = request('{"jsonrpc":"2.0","id":"mine","method":"m","params":{"a":1.0e2,"b":"\\u00e9", "c": [ ]},"x":true}')
     expected = b'{"jsonrpc":"2.0","id":5,"method":"m","params":{"a":1.0e2,"b":"\\u00e9", "c": [ ]},"x":true}'
-    assert rewriting.number_request(asked, 5, token=False) == expected
+    assert shared.number_request(asked, 5, token=False) == expected
 
 
 def test_a_progress_token_becomes_the_number__two_clients_may_use_the_same() -> None:
     asked = request('{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"k":"v","progressToken":"t"},"a":1e0}}')
-    text = rewriting.number_request(asked, 9, token=True)
+    text = shared.number_request(asked, 9, token=True)
     assert text == b'{"jsonrpc":"2.0","id":9,"method":"m","params":{"_meta":{"k":"v","progressToken":9},"a":1e0}}'
 
 
@@ -50,7 +50,7 @@ def test_a_response_gets_the_clients_id_back_with_its_type() -> None:
 @pytest.mark.slow
 def test_a_good_answer_of_any_number_of_brackets_gets_its_id_in_steps__at_one_go_it_held_all_others_up() -> None:
     long = b'{"jsonrpc":"2.0","id":9,"result":{"_meta":{"a":[' + b"[]," * (2 * MAX_SPLIT_BRACKETS) + b"0]}}}"
-    steps = [*rewriting.restore_client_id(long, "a", subscription=True)]
+    steps = [*shared.restore_client_id(long, "a", subscription=True)]
     assert len(steps) > 5 * len(long) // ONE_PASS_BYTES  # the message, its result, and the `_meta` of that
     assert restored(long, "a", subscription=True) == long.replace(b'"id":9', b'"id":"a"')
 
@@ -67,22 +67,22 @@ def test_a_notification_of_a_subscription_names_the_clients_id() -> None:
     told = notification(
         '{"jsonrpc":"2.0","method":"n","params":{"_meta":{"SUB":9,"o":0.10}}}'.replace("SUB", META_SUBSCRIPTION)
     )
-    assert bytes(rewriting.subscription_of(told) or b"") == b"9"
-    assert rewriting.tag_subscription(told, "s") == (
+    assert bytes(told.in_meta(META_SUBSCRIPTION) or b"") == b"9"
+    assert shared.tag_subscription(told, "s") == (
         b'{"jsonrpc":"2.0","method":"n","params":{"_meta":{"%s":"s","o":0.10}}}' % META_SUBSCRIPTION.encode()
     )
 
 
 def test_a_notification_of_no_subscription() -> None:
-    assert rewriting.subscription_of(notification('{"jsonrpc":"2.0","method":"n"}')) is None
-    assert rewriting.subscription_of(notification('{"jsonrpc":"2.0","method":"n","params":{"_meta":{}}}')) is None
-    assert rewriting.subscription_of(notification('{"jsonrpc":"2.0","method":"n","params":{"_meta":7}}')) is None
+    assert notification('{"jsonrpc":"2.0","method":"n"}').in_meta(META_SUBSCRIPTION) is None
+    assert notification('{"jsonrpc":"2.0","method":"n","params":{"_meta":{}}}').in_meta(META_SUBSCRIPTION) is None
+    assert notification('{"jsonrpc":"2.0","method":"n","params":{"_meta":7}}').in_meta(META_SUBSCRIPTION) is None
     result = b'{"jsonrpc":"2.0","id":9,"result":null}'
     assert restored(result, 3, subscription=True) == b'{"jsonrpc":"2.0","id":3,"result":null}'
 
 
 def test_a_param_is_replaced() -> None:
     told = notification('{"jsonrpc":"2.0","method":"n","params":{"progressToken":9,"progress":0.50}}')
-    assert rewriting.with_param(told, "progressToken", "t") == (
+    assert shared.with_param(told, "progressToken", "t") == (
         b'{"jsonrpc":"2.0","method":"n","params":{"progressToken":"t","progress":0.50}}'
     )

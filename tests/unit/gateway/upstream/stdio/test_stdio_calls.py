@@ -2,11 +2,14 @@
 
 import asyncio
 
+import pytest
 from tests.world.raw_server import until
 from tests.world.running import run
 from tests.world.virtual_time import run_virtually
 
-from accredit.gateway.upstream.stdio.deadline import Deadline
+from accredit.gateway.upstream.stdio.calls import Deadline
+
+pytestmark = pytest.mark.holds("gateway/upstream/stdio/calls")
 
 
 def test_silence_is_noticed_once() -> None:
