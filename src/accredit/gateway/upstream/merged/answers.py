@@ -118,11 +118,8 @@ def strictest(all_kept: Collection[CacheTerms], *, complete: bool) -> CacheTerms
     return CacheTerms(min(each.ttl_ms for each in all_kept), all(each.public for each in all_kept))
 
 
-class ListOfOne(NamedTuple):
-    """The list of one server, under merged names."""
-
-    items: Sequence[Raw]
-    kept: Collection[CacheTerms]
+ListOfOne = tuple[Sequence[Raw], Sequence[CacheTerms]]
+"""The items of one server's list, under merged names, and how long its pages may be cached."""
 
 
 async def answers_of_all(
@@ -162,9 +159,9 @@ class MergedLists:
             return await self._list_of(server, kind, request, ask)
 
         found, missing = await answers_of_all(self._servers, one)
-        items = [item for each in found.values() for item in each.items]
+        items = [item for each, _ in found.values() for item in each]
         self._warn(kind, len(items))
-        kept = strictest([kept for each in found.values() for kept in each.kept], complete=not missing)
+        kept = strictest([terms for _, each in found.values() for terms in each], complete=not missing)
         result: dict[str, object] = {kind.items: items}
         if era is Era.MODERN:
             result |= kept.members()
@@ -192,7 +189,7 @@ class MergedLists:
                 raise FrameError(f"a list of more than {self._bytes} bytes", bound=True)
             answer = await read_frame(text)
             if isinstance(answer, Failure) and answer.code == METHOD_NOT_FOUND:
-                return ListOfOne((), ())
+                return (), ()
             if not isinstance(answer, Success) or not is_object(answer.result):
                 return None
             await in_turns(check_brackets(answer.result, "a list"))
@@ -203,7 +200,7 @@ class MergedLists:
             kept.append(read_cache_terms(result))
             cursor = result.get("nextCursor")
             if as_string(cursor) is None:
-                return ListOfOne(items, kept)
+                return items, kept
         return None
 
 

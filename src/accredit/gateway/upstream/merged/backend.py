@@ -197,9 +197,7 @@ class MergedBackend:
                 return await self._note_older(reply, name)
             self._older.discard(name)
             result = members(answer.result)
-            pinned = self._servers[name].pinned
-            if pinned is not None:
-                await in_turns(pinned.hello(answer))
+            await self._servers[name].compare(answer)
             return result
 
         found, missing = await answers_of_all(self._servers, one)

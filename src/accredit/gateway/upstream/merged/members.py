@@ -31,7 +31,7 @@ from accredit.gateway.forwarding import TO_UPSTREAM, Fate
 from accredit.gateway.headers import SESSION_HEADER, RequestHead
 from accredit.gateway.room import Rooms
 from accredit.gateway.settings import GatewaySettings
-from accredit.gateway.turns import set_current_server
+from accredit.gateway.turns import in_turns, set_current_server
 from accredit.gateway.upstream.backend import Backend
 from accredit.gateway.upstream.merged.ids import (
     EventIds,
@@ -79,15 +79,21 @@ class MergedMember(NamedTuple):
     homes: Mapping[str, str] = {"": ""}
     has_sessions: bool = True
 
-    def home_of(self, replica: str) -> str:
-        """Return a replica's name in session ids."""
-        return next((home for home, name in self.homes.items() if name == replica), "")
+    def session(self, begun: CapturedReply, revision: str) -> MemberSession:
+        """Return the session that the server has begun with its answer, as the client's id has it."""
+        home = next((home for home, name in self.homes.items() if name == begun.replica), "")
+        return MemberSession(begun.session, home, revision)
 
     def request(self, request: Request) -> Request:
         """Return a request in the form for this server."""
         if not self.is_told and request.in_meta(AUTHORIZATION) is not None:
             request = request.with_meta({}, without=(AUTHORIZATION,))
         return request
+
+    async def compare(self, hello: Success | Failure | None) -> None:
+        """Compare the server's answer to `initialize` or `server/discover` with its pins."""
+        if self.pinned is not None and isinstance(hello, Success):
+            await in_turns(self.pinned.hello(hello))
 
     def post(self, reply: Reply, message: Message) -> Coroutine[Any, Any, None]:
         """Send a message of a legacy session, as it is."""

@@ -37,6 +37,7 @@ from accredit.errors import FrameError, MessageId
 from accredit.gateway.counters import Counters
 from accredit.gateway.turns import in_turns, next_turn
 from accredit.gateway.upstream.merged.ids import ProgressTokens, inner_id, outer_id
+from accredit.gateway.upstream.stdio.pending_calls import CANCELLED, member_id
 from accredit.jsonrpc.arrays import elements
 from accredit.jsonrpc.encode import to_json, with_members
 from accredit.jsonrpc.frames import (
@@ -59,7 +60,6 @@ from accredit.limits import LONG_ANSWER_BYTES, MAX_MERGED_ITEMS, SHORT_MESSAGE_B
 from accredit.policy.merging import member_of_name, merged_name, merged_uri
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
-CANCELLED = "notifications/cancelled"
 PROGRESS = "notifications/progress"
 _CLIENTS_TASK = "notifications/tasks/status"
 _ID_LINE = (b"id:", b"id\r", b"id\n")
@@ -286,7 +286,7 @@ def addressee(message: Success | Failure | Notification) -> tuple[str, Success |
             raise FrameError("of a client's task nobody knows whose it is")
         if message.method != PROGRESS:
             return None
-        found = inner_id(_id_in(message, "progressToken"))
+        found = inner_id(member_id(message, "progressToken"))
         if found is None:
             raise FrameError("progress of no server's request")
         inner = message.with_params({"progressToken": Raw(to_json(found[1]))})
@@ -305,7 +305,7 @@ def addressee(message: Success | Failure | Notification) -> tuple[str, Success |
 
 def cancelled_id(notification: Notification) -> MessageId | None:
     """Return the id of the request that a cancellation names, or None."""
-    return _id_in(notification, "requestId") if notification.method == CANCELLED else None
+    return member_id(notification, "requestId") if notification.method == CANCELLED else None
 
 
 def merged_task(name: str, own: Raw | None) -> str:
@@ -346,11 +346,3 @@ def _own_task(name: str, named: Raw) -> Raw:
 def list_of(raw: Raw) -> list[Raw]:
     """Return the elements of a subscription's array. Raises `FrameError`."""
     return at_one_go(elements(raw, "what should be an array", MAX_MERGED_ITEMS))
-
-
-def _id_in(notification: Notification, member: str) -> MessageId | None:
-    try:
-        raw = notification.members.get(member)
-        return message_id(raw) if raw is not None else None
-    except FrameError:
-        return None

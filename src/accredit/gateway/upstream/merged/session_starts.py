@@ -30,7 +30,6 @@ from msgspec import Raw
 from accredit.base.log_events import log_event
 from accredit.errors import MessageId
 from accredit.gateway.headers import LAST_EVENT_HEADER, SESSION_HEADER, RequestHead
-from accredit.gateway.turns import in_turns
 from accredit.gateway.upstream.merged.answers import hello_in, revision_of
 from accredit.gateway.upstream.merged.ids import MemberSession, in_session, session_id
 from accredit.gateway.upstream.merged.members import MemberAccess, Message, SessionHistory
@@ -175,9 +174,8 @@ class Renewer:
         hello = hello_in(response.result) if isinstance(response, Success) else None
         if hello is None or not begun.session or (lost.revision and revision_of(hello) != lost.revision):
             return False
-        if member.pinned is not None and isinstance(response, Success):
-            await in_turns(member.pinned.hello(response))
-        session = MemberSession(begun.session, member.home_of(begun.replica), revision_of(hello))
+        await member.compare(response)
+        session = member.session(begun, revision_of(hello))
         history.now[name] = session
         history.unproved.add(name)
         head = in_session(bare, MemberSession(begun.session, begun.replica, session.revision))

@@ -134,7 +134,7 @@ class MergedSessions:
         if era is Era.MODERN:  # there a client cancels by closing the answer, and servers send no requests
             await reply.reply(202)
         else:
-            await self._told(reply, message)
+            await self._forward(reply, message)
         return True
 
     async def _request(self, reply: Reply, request: Request, era: Era, edit: Edit | None) -> bool:
@@ -171,7 +171,9 @@ class MergedSessions:
             if not hellos:
                 raise UpstreamUnavailable("none of the servers has answered")
             await self._compare(replies, request)
-            sessions = {name: self._begun(name, replies[name], revision_of(hello)) for name, hello in hellos.items()}
+            sessions = {
+                name: self._members[name].session(replies[name], revision_of(hello)) for name, hello in hellos.items()
+            }
             longest = longest_id(len(self._members))
             sessions |= {name: MemberSession(id, "", "") for name, id in slow.items() if len(id) <= longest}
             missing = sorted(self._members.keys() - hellos.keys())
@@ -208,14 +210,8 @@ class MergedSessions:
             self._end(name, captured)
 
     async def _compare(self, replies: Mapping[str, CapturedReply], request: Request) -> None:
-        """Compare servers' answers with their pins."""
         for name, captured in replies.items():
-            pinned, response = self._members[name].pinned, captured.response(request.id)
-            if pinned is not None and isinstance(response, Success):
-                await in_turns(pinned.hello(response))
-
-    def _begun(self, name: str, captured: CapturedReply, revision: str) -> MemberSession:
-        return MemberSession(captured.session, self._members[name].home_of(captured.replica), revision)
+            await self._members[name].compare(captured.response(request.id))
 
     def _hello(self, request: Request, captured: CapturedReply) -> dict[str, Raw] | None:
         response = captured.response(request.id)
@@ -246,7 +242,7 @@ class MergedSessions:
         response = own_answer(request, to_json({"_meta": {UNAVAILABLE: missing}} if missing else {}))
         await reply.reply(200, response.text, [JSON])
 
-    async def _told(self, reply: Reply, message: Notification | Success | Failure) -> None:
+    async def _forward(self, reply: Reply, message: Notification | Success | Failure) -> None:
         """Forward a message that needs no answer (rules 2 to 4)."""
         sessions = self._access.sessions_of(reply)
         try:

@@ -20,7 +20,7 @@ import asyncio
 import contextlib
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from accredit.base.log_events import log_event
@@ -80,11 +80,13 @@ class MemberStream(CapturedReply):
 class SharedStream(ABC):
     """Runs once, in the task of the client's request."""
 
-    def __init__(self, reply: Reply, names: Collection[str], access: MemberAccess) -> None:
+    def __init__(self, reply: Reply, access: MemberAccess, heads: Mapping[str, RequestHead]) -> None:
+        """`heads` are those of the servers' own requests."""
         self._reply = reply
         self._access = access
-        self._names = names
-        self._unsettled = set(names)
+        self._heads = dict(heads)
+        self._names = heads.keys()
+        self._unsettled = set(heads)
         self._settled = asyncio.Event()
         self._begun = asyncio.Event()
         self._writing = asyncio.Lock()
@@ -147,9 +149,9 @@ class SharedStream(ABC):
         part.mapper = self._mapper(part)
         return part
 
-    @abstractmethod
     def _head(self, name: str) -> RequestHead:
         """Return the head for a server's next stream."""
+        return self._heads[name]
 
     @abstractmethod
     def _mapper(self, part: MemberStream) -> EventMapper:
@@ -159,9 +161,9 @@ class SharedStream(ABC):
     async def _serve(self, part: MemberStream) -> None:
         """Open a server's stream, and follow it to its end."""
 
-    @abstractmethod
     def _refusal(self) -> AccreditError:
         """Return why there is no stream, from `problems`."""
+        return next(iter(self.problems.values()))
 
     def _beginning(self) -> bytes:
         return b""
@@ -269,9 +271,8 @@ class StandingStream(SharedStream):
         resumed: EventIds | None,
         renew: Renew,
     ) -> None:
-        super().__init__(reply, sessions.keys(), access)
         self._bare = reply.head.without((LAST_EVENT_HEADER,))
-        self._heads = {name: access.head(self._bare, name) for name in sessions}
+        super().__init__(reply, access, {name: access.head(self._bare, name) for name in sessions})
         self._renew = renew
         self._last = dict(resumed.of) if resumed is not None else dict[str, bytes]()
         self._longest = longest_event_id(len(sessions))
@@ -285,8 +286,8 @@ class StandingStream(SharedStream):
             part.before = _CHANGED
 
     def _head(self, name: str) -> RequestHead:
-        last = self._last.get(name)
-        return self._heads[name].with_field(LAST_EVENT_HEADER, last) if last is not None else self._heads[name]
+        head, last = super()._head(name), self._last.get(name)
+        return head.with_field(LAST_EVENT_HEADER, last) if last is not None else head
 
     def _mapper(self, part: MemberStream) -> EventMapper:
         return self._access.mapper(self._reply, part.name, lambda id: self._seen(part.name, id), answered=_ignore)
@@ -324,7 +325,7 @@ class StandingStream(SharedStream):
             return session_not_found()
         if statuses <= {_ENDED, _NOT_OFFERED}:
             return RequestError(INVALID_REQUEST, "Method not allowed", status=_NOT_OFFERED)
-        return next(iter(self.problems.values()))
+        return super()._refusal()
 
     def _seen(self, name: str, id: bytes) -> bytes | None:
         """Return the merged stream's event id after a server's event."""

@@ -14,14 +14,14 @@ from functools import partial
 
 from msgspec import Raw
 
-from accredit.errors import AccreditError, FrameError, RequestError, UpstreamUnavailable
-from accredit.gateway.headers import RequestHead
+from accredit.errors import FrameError, RequestError, UpstreamUnavailable
 from accredit.gateway.replies import refusal
 from accredit.gateway.upstream.merged.answers import LISTED, UNAVAILABLE
 from accredit.gateway.upstream.merged.members import MemberAccess
-from accredit.gateway.upstream.merged.messages import ACKNOWLEDGED, CANCELLED, EventMapper, list_of
+from accredit.gateway.upstream.merged.messages import ACKNOWLEDGED, EventMapper, list_of
 from accredit.gateway.upstream.merged.streams import MemberStream, SharedStream, notification_event
 from accredit.gateway.upstream.reply import Reply
+from accredit.gateway.upstream.stdio.pending_calls import CANCELLED
 from accredit.jsonrpc.encode import UPSTREAM_ERROR, to_json
 from accredit.jsonrpc.frames import Failure, Notification, Request, decode_frame
 from accredit.jsonrpc.methods import META_SUBSCRIPTION, Era
@@ -59,10 +59,9 @@ class Subscription(SharedStream):
     """The answer to one `subscriptions/listen`; `asked` are the servers' own requests."""
 
     def __init__(self, reply: Reply, request: Request, asked: Mapping[str, Request], access: MemberAccess) -> None:
-        super().__init__(reply, asked.keys(), access)
+        super().__init__(reply, access, {name: access.head(reply.head, name) for name in asked})
         self._request = request
         self._asked = asked
-        self._heads = {name: access.head(reply.head, name) for name in asked}
         self._honored: dict[str, dict[str, Raw]] = {}
         """What each server has acknowledged, until the client was told."""
         self._is_told = False
@@ -96,9 +95,6 @@ class Subscription(SharedStream):
             return  # invalid, and only observed
         if isinstance(frame, Failure):
             self._refused(part, frame)
-
-    def _head(self, name: str) -> RequestHead:
-        return self._heads[name]
 
     def _mapper(self, part: MemberStream) -> EventMapper:
         return self._access.mapper(
@@ -147,9 +143,6 @@ class Subscription(SharedStream):
             return encode_event(refusal(stops).frame(self._request.id))
         result = {"resultType": COMPLETE, "_meta": self._meta}
         return encode_event(to_json({"jsonrpc": "2.0", "id": self._request.id, "result": result}))
-
-    def _refusal(self) -> AccreditError:
-        return next(iter(self.problems.values()))
 
     @property
     def _meta(self) -> dict[str, object]:

@@ -74,12 +74,12 @@ class CallOwner(ABC, Generic[_C]):
             return False
         self._pending.told()
         self._child.send_now(cancellation(call.id, reason))
-        self._pending.give_up(call)
+        self._pending.abandon(call)
         return True
 
     def _withdraw(self, call: _C) -> None:
         """Give up a call that its client has cancelled, as the child knows."""
-        self._pending.give_up(call)
+        self._pending.abandon(call)
         call.request.failed(ClientGone())
 
     def _late(self, call: _C) -> None:

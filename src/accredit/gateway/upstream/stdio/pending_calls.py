@@ -83,7 +83,7 @@ class PendingCalls(Generic[_C]):
         self._told = 0
         self._tokens: dict[MessageId, _C] = {}
         self._child_requests: set[MessageId] = set()
-        self._given_up = RecentlyUsed[MessageId, bool](self._max_open)
+        self._abandoned = RecentlyUsed[MessageId, bool](self._max_open)
         self.calls: dict[MessageId, _C] = {}
 
     def expect(self, era: Era) -> None:
@@ -106,7 +106,7 @@ class PendingCalls(Generic[_C]):
             raise RequestError(INVALID_REQUEST, detail, id=call.request.id)
         if len(self.calls) >= self._max_open:
             raise RequestError(UPSTREAM_ERROR, "Too many open requests", id=call.request.id, status=503)
-        self._given_up.forget(call.id)
+        self._abandoned.forget(call.id)
         call.told = self._told
         self.calls[call.id] = call
         self._expected.open[call.id] = call.request
@@ -129,11 +129,11 @@ class PendingCalls(Generic[_C]):
             call.deadline.cancel()
             call.deadline = None  # breaks the reference cycle, which would keep both and the answer until a collection
 
-    def give_up(self, call: _C) -> None:
+    def abandon(self, call: _C) -> None:
         """Abandon a call; the child may still answer it."""
         if call.id in self.calls:
             self.close(call)
-            self._given_up.put(call.id, True)
+            self._abandoned.put(call.id, True)
 
     def cancelled_by(self, notification: Notification) -> _C | None:
         """Return the open call that a notification cancels, or None."""
@@ -232,8 +232,8 @@ class PendingCalls(Generic[_C]):
         ids = self._ids(line, named)
         if ids != named and named:
             error = AnswerError("the id is of another type than the request's")
-        if len(ids) == 1 and ids[0] in self._given_up:
-            self._given_up.forget(ids[0])
+        if len(ids) == 1 and ids[0] in self._abandoned:
+            self._abandoned.forget(ids[0])
             return None
         calls = [self.calls[id] for id in ids if id in self.calls] if ids else self._possible(line, error)
         for call in calls:
@@ -256,10 +256,10 @@ class PendingCalls(Generic[_C]):
 
     def _respelled(self, id: MessageId) -> MessageId:
         """Return the id of the open request that this id spells in another type ("1" for 1), else the id itself."""
-        if id in self.calls or id in self._given_up:
+        if id in self.calls or id in self._abandoned:
             return id
         other: MessageId = str(id) if isinstance(id, int) else int(id) if _INTEGER.fullmatch(id) else id
-        return other if other in self.calls or other in self._given_up else id
+        return other if other in self.calls or other in self._abandoned else id
 
     def _possible(self, line: bytes | FrameError, error: AnswerError) -> list[_C]:
         """Return the calls that a line without a readable id may answer (rule 2)."""

@@ -11,7 +11,7 @@ import logging
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast
+from typing import Generic, TypeVar, cast
 
 from accredit.base.log_events import Pace, log_event
 from accredit.limits import PIPE_BUFFER_BYTES
@@ -23,6 +23,7 @@ STDERR_LINES_PER_SECOND = 50
 
 
 _log = logging.getLogger("accredit.gateway.stdio")
+_T = TypeVar("_T", bound=asyncio.BaseTransport)
 
 
 def watch_exit(process: subprocess.Popen[bytes], exited: Callable[[], None]) -> None:
@@ -37,14 +38,28 @@ def watch_exit(process: subprocess.Popen[bytes], exited: Callable[[], None]) -> 
     threading.Thread(target=wait, name=f"accredit-wait-{process.pid}", daemon=True).start()
 
 
-class _Input(asyncio.BaseProtocol):
+class _Pipe(asyncio.BaseProtocol, Generic[_T]):
+    """The gateway's end of a pipe to a process."""
+
+    _transport: _T | None = None
+
+    def close(self) -> None:
+        """Close the pipe, ended or not."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Implement `asyncio.BaseProtocol`, as subclasses do the rest of theirs."""
+        self._transport = cast("_T", transport)
+
+
+class _Input(_Pipe[asyncio.WriteTransport]):
     """The pipe to a process's stdin. `writable` is set while the buffer is low, and once the reader is gone."""
 
     def __init__(self) -> None:
         self.open = True
         self.writable = asyncio.Event()
         self.writable.set()
-        self._transport: asyncio.WriteTransport | None = None
 
     def write(self, text: bytes) -> None:
         """Write, in order; do nothing if the reader is gone."""
@@ -54,8 +69,7 @@ class _Input(asyncio.BaseProtocol):
     def close(self) -> None:
         """Close the process's stdin after everything that was written."""
         self._shut()
-        if self._transport is not None:
-            self._transport.close()
+        super().close()
 
     def abort(self) -> None:
         """Close the pipe, dropping whatever is still buffered."""
@@ -64,9 +78,9 @@ class _Input(asyncio.BaseProtocol):
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Implement `asyncio.Protocol`, as do the three below."""
-        pipe = self._transport = cast("asyncio.WriteTransport", transport)
-        pipe.set_write_buffer_limits(high=PIPE_BUFFER_BYTES)
+        """Keep the pipe, with a bound on what is buffered."""
+        super().connection_made(transport)
+        cast("asyncio.WriteTransport", transport).set_write_buffer_limits(high=PIPE_BUFFER_BYTES)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The reader is gone."""
@@ -86,13 +100,12 @@ class _Input(asyncio.BaseProtocol):
         self.writable.set()
 
 
-class _Output(asyncio.Protocol):
+class _Output(_Pipe[asyncio.ReadTransport], asyncio.Protocol):
     """The pipe from a process's stdout. Beyond `PIPE_BUFFER_BYTES`, unread output stays in the pipe, and blocks the
     process."""
 
     def __init__(self) -> None:
         self.ended = asyncio.Event()
-        self._transport: asyncio.ReadTransport | None = None
         self._chunks: list[bytes] = []
         self._size = 0
         self._paused = False
@@ -115,13 +128,8 @@ class _Output(asyncio.Protocol):
 
     def close(self) -> None:
         """Close the pipe, ended or not."""
-        if self._transport is not None:
-            self._transport.close()
+        super().close()
         self._end()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Implement `asyncio.Protocol`, as do the two below."""
-        self._transport = cast("asyncio.ReadTransport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The writer is gone."""
@@ -151,22 +159,12 @@ class _Output(asyncio.Protocol):
             self._transport.resume_reading()
 
 
-class _Errors(asyncio.Protocol):
+class _Errors(_Pipe[asyncio.BaseTransport], asyncio.Protocol):
     """Logs a process's stderr."""
 
     def __init__(self, pid: int) -> None:
         self._log = StderrLog(pid)
         self._loop = asyncio.get_running_loop()
-        self._transport: asyncio.BaseTransport | None = None
-
-    def close(self) -> None:
-        """Close the pipe, ended or not."""
-        if self._transport is not None:
-            self._transport.close()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Implement `asyncio.Protocol`, as do the two below."""
-        self._transport = transport
 
     def data_received(self, data: bytes) -> None:
         """Log the data."""

@@ -186,7 +186,7 @@ class SharedChild(Conversation[_SharedCall]):
             elif (call := self._logged(notification)) is not None:
                 self._send(call, notification.text)
             elif (call := self._closed(notification)) is not None:
-                self._pending.give_up(call)
+                self._pending.abandon(call)
                 call.stream.release()
             else:
                 self._drop(notification)

@@ -66,7 +66,7 @@ class World:
 
     def _is_late(self, late: Call) -> None:
         self.late.append(late)
-        self.ledger.give_up(late)
+        self.ledger.abandon(late)
 
 
 def with_world(check: Callable[[World], None], *ids: int | str, enforce: bool = True, era: Era = Era.LEGACY) -> None:
@@ -447,7 +447,7 @@ def test_too_many_open_calls_are_refused() -> None:
 @pytest.mark.holds("gateway/upstream/stdio/pending_calls", 3)
 def test_the_late_answer_to_a_call_that_was_given_up_is_dropped_in_silence() -> None:
     def check(world: World) -> None:
-        world.ledger.give_up(world.calls[0])
+        world.ledger.abandon(world.calls[0])
         assert world.judge(SOUND) is None
         assert not world.counters.counts
         assert world.judge(SOUND) is None
@@ -458,7 +458,7 @@ def test_the_late_answer_to_a_call_that_was_given_up_is_dropped_in_silence() -> 
 
 def test_the_id_of_a_call_that_was_given_up_may_be_used_again__its_answer_may_never_come() -> None:
     def check(world: World) -> None:
-        world.ledger.give_up(world.calls[0])
+        world.ledger.abandon(world.calls[0])
         world.ledger.open(call(1))
         assert isinstance(world.judge(SOUND), Answered)
 
@@ -470,8 +470,8 @@ def test_what_was_given_up_is_forgotten_in_the_end__memory_is_bounded() -> None:
         for number in range(MAX_OPEN_REQUESTS + 1):
             asked = call(number)
             world.ledger.open(asked)
-            world.ledger.give_up(asked)
-        world.ledger.give_up(call("never opened"))
+            world.ledger.abandon(asked)
+        world.ledger.abandon(call("never opened"))
         for number, counted in ((0, 1), (1, 1)):  # the first is forgotten, the second is not
             world.judge(json.dumps({"jsonrpc": "2.0", "id": number, "result": {}}))
             assert world.counters.counts["answer_refused"] == counted
@@ -594,7 +594,7 @@ def test_a_call_that_is_given_up_while_its_answer_is_read_gets_none__and_nothing
         world.ledger.open(first)
         judging = asyncio.create_task(world.ledger.judge(line))
         await asyncio.sleep(0)
-        world.ledger.give_up(first)
+        world.ledger.abandon(first)
         if again:
             world.ledger.open(second)
         verdict = await judging
