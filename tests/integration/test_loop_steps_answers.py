@@ -9,7 +9,7 @@ import json
 import socket
 import sys
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -44,12 +44,18 @@ NESTED = b"[" * 100 + b"]" * 100 + b","
 
 
 class Case(NamedTuple):
-    """A request's method, and the text that answers it; `guarded` by proofs; `refused`, or passed on as it is."""
+    """A request's method, and what makes the text that answers it; `guarded` by proofs; `refused`, or passed on as it
+    is. Each text is megabytes, and is made by the test that needs it."""
 
     method: str
-    answer: bytes
+    make: Callable[[], bytes]
     guarded: bool = False
     refused: bool = False
+
+    @property
+    def answer(self) -> bytes:
+        """The text."""
+        return self.make()
 
 
 def much(piece: bytes, size: int) -> bytes:
@@ -64,41 +70,54 @@ def tools(*items: bytes) -> bytes:
     return result(b'"tools":[' + b",".join(items) + b"]")
 
 
-DEEP = result(b'"content":[],"deep":[' + much(NESTED, 12 * MIB) + b"0]")
+def deep() -> bytes:
+    return result(b'"content":[],"deep":[' + much(NESTED, 12 * MIB) + b"0]")
+
+
 CASES = {
-    "nested": Case("tools/call", DEEP),
-    "not valid": Case("tools/call", DEEP[:-3] + b"]]}", refused=True),
-    "escapes": Case("tools/call", result(b'"text":"' + much(rb"\u00e9\"\\", 12 * MIB) + b'"')),
+    "nested": Case("tools/call", deep),
+    "not valid": Case("tools/call", lambda: deep()[:-3] + b"]]}", refused=True),
+    "escapes": Case("tools/call", lambda: result(b'"text":"' + much(rb"\u00e9\"\\", 12 * MIB) + b'"')),
     "an error": Case(
-        "tools/call", DEEP.replace(b'"result":{', b'"error":{"code":1,"message":"","data":{', 1) + b"}", refused=True
+        "tools/call",
+        lambda: deep().replace(b'"result":{', b'"error":{"code":1,"message":"","data":{', 1) + b"}",
+        refused=True,
     ),
-    "tools": Case("tools/list", tools(*(b'{"name":"t%d"}' % n for n in range(40_000))), guarded=True),
+    "tools": Case("tools/list", lambda: tools(*(b'{"name":"t%d"}' % n for n in range(40_000))), guarded=True),
     "tools with schemas": Case(
         "tools/list",
-        tools(*(b'{"name":"%d","inputSchema":{"a":[%b]}}' % (n, b"{}," * 999 + b"0") for n in range(1_000))),
+        lambda: tools(*(b'{"name":"%d","inputSchema":{"a":[%b]}}' % (n, b"{}," * 999 + b"0") for n in range(1_000))),
         guarded=True,
     ),
     "one deep tool": Case(
-        "tools/list", tools(b'{"name":"t","deep":[' + much(NESTED, 12 * MIB) + b"0]}"), guarded=True, refused=True
+        "tools/list",
+        lambda: tools(b'{"name":"t","deep":[' + much(NESTED, 12 * MIB) + b"0]}"),
+        guarded=True,
+        refused=True,
     ),
-    "one long tool": Case("tools/list", tools(b'{"name":"t","long":[' + much(b"1,", 12 * MIB) + b"0]}"), guarded=True),
-    "a task in it": Case("tools/call", result(b'"taskId":[' + much(NESTED, 12 * MIB) + b"0]"), guarded=True),
+    "one long tool": Case(
+        "tools/list", lambda: tools(b'{"name":"t","long":[' + much(b"1,", 12 * MIB) + b"0]}"), guarded=True
+    ),
+    "a task in it": Case("tools/call", lambda: result(b'"taskId":[' + much(NESTED, 12 * MIB) + b"0]"), guarded=True),
 }
 BODIES = {
-    "another's answer": Case("tools/call", DEEP.replace(b'"id":1', b'"id":2', 1), refused=True),
-    "a number": Case("tools/call", result(b'"number":0.' + b"1" * 60 * MIB), refused=True),
-    "a large integer": Case("tools/call", result(b'"number":' + b"1" * 60 * MIB), refused=True),
+    "another's answer": Case("tools/call", lambda: deep().replace(b'"id":1', b'"id":2', 1), refused=True),
+    "a number": Case("tools/call", lambda: result(b'"number":0.' + b"1" * 60 * MIB), refused=True),
+    "a large integer": Case("tools/call", lambda: result(b'"number":' + b"1" * 60 * MIB), refused=True),
     "an error with much in it": Case(
         "tools/call",
-        b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"","data":[' + much(NESTED, 40 * MIB) + b"0]}}",
+        lambda: b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"","data":[' + much(NESTED, 40 * MIB) + b"0]}}",
         refused=True,
     ),
     "a list that is too long": Case(
-        "tools/list", tools(b'{"name":"t","deep":[' + much(NESTED, 40 * MIB) + b"0]}"), guarded=True, refused=True
+        "tools/list",
+        lambda: tools(b'{"name":"t","deep":[' + much(NESTED, 40 * MIB) + b"0]}"),
+        guarded=True,
+        refused=True,
     ),
 }
 LINES = {
-    "breaks": Case("tools/call", result(b'"a":[1,' + b" " * 2_000 + b"\r" * 12 * MIB + b"2]")),
+    "breaks": Case("tools/call", lambda: result(b'"a":[1,' + b" " * 2_000 + b"\r" * 12 * MIB + b"2]")),
 }
 OF_A_ROAD = {"nested", "not valid", "tools", "a list that is too long"}
 """What is answered over the second road as well in the everyday tests: whoever reads an answer knows no road."""
@@ -295,7 +314,7 @@ def test_no_batch_blocks_it(kind: bytes) -> None:
 
 
 def test_a_batch_that_is_too_long_for_that_is_refused() -> None:
-    answers = batch(DEEP, 2)
+    answers = batch(deep(), 2)
     with upstream(b"application/json", answers) as server:
         requests = batch(asked(CASES["nested"]).replace(b'"id": 1', b'"id":1'), 2)
         step, answer = measured(gateway(server, guarded=False), requests)

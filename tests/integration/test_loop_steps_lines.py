@@ -26,11 +26,12 @@ EVENTS = b"text/event-stream"
 LINES = MAX_EVENT_LINES - 5_000
 ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'
 STREAMS = {
-    "an answer": b'data: {"jsonrpc":"2.0","id":1,"result":{"content":[],"a":['
-    + b"\ndata: 1,1,1," * LINES
-    + b"1]}}\n\n",
-    "comments": b":xxxxxxxxxx\n" * LINES + b"data: " + ANSWER + b"\n\n",
+    "an answer": lambda: (
+        b'data: {"jsonrpc":"2.0","id":1,"result":{"content":[],"a":[' + b"\ndata: 1,1,1," * LINES + b"1]}}\n\n"
+    ),
+    "comments": lambda: b":xxxxxxxxxx\n" * LINES + b"data: " + ANSWER + b"\n\n",
 }
+"""What makes each: they are megabytes."""
 
 
 @pytest.mark.holds("jsonrpc/sse")
@@ -39,7 +40,7 @@ STREAMS = {
 )
 def test_the_lines_of_an_event_are_read_as_they_come__not_all_of_them_when_it_ends(name: str, merged: bool) -> None:
     asked = asking("tools/call", modern=True, merged=merged)
-    with server(Sent(STREAMS[name], type=EVENTS)) as upstream:
+    with server(Sent(STREAMS[name](), type=EVENTS)) as upstream:
         one = answered(gateway(upstream, merged=merged), asked, loop=CountingLoop)
     assert b'"result":{"content":[]' in asked.body
     assert one.step < LINES

@@ -158,9 +158,17 @@ def found(sent: Sent, *asked: Told, **of_gateway: Any) -> Found:
 
 REFUSED = b"Invalid upstream JSON-RPC response"
 LISTS = {
-    "integers": ("tools/list", result(b'"tools":[' + many(b"1") + b"]")),
-    "prompts with a name": ("prompts/list", result(b'"prompts":[' + many(b'{"name":"p"}') + b"]")),
+    "integers": ("tools", b"1"),
+    "prompts with a name": ("prompts", b'{"name":"p"}'),
 }
+"""What is listed, and an item of it."""
+
+
+def long_list(name: str) -> bytes:
+    what, item = LISTS[name]
+    return result(f'"{what}":['.encode() + many(item) + b"]")
+
+
 MOST_MIB = 64
 """What one answer of 16 MiB may take: as it came, a copy that a server's thread here holds, and what goes on."""
 
@@ -171,8 +179,7 @@ MOST_MIB = 64
 def test_a_list_of_millions_is_refused_before_it_is_split__each_item_would_take_eighty_bytes(
     name: str, modern: bool
 ) -> None:
-    method, body = LISTS[name]
-    one = found(Sent(body), asking(method, modern=modern))
+    one = found(Sent(long_list(name)), asking(f"{LISTS[name][0]}/list", modern=modern))
     assert REFUSED in one.told[0].body
     assert b"more than" in one.told[0].body
     assert one.peak_mib < MOST_MIB
@@ -181,7 +188,7 @@ def test_a_list_of_millions_is_refused_before_it_is_split__each_item_would_take_
 
 @pytest.mark.holds("jsonrpc/arrays")
 def test_it_is_so_in_an_event() -> None:
-    one = found(Sent(b"data: " + LISTS["integers"][1] + b"\n\n", type=b"text/event-stream"), asking("tools/list"))
+    one = found(Sent(b"data: " + long_list("integers") + b"\n\n", type=b"text/event-stream"), asking("tools/list"))
     assert b"more than" in one.told[0].body
     assert one.peak_mib < 2 * MOST_MIB
     assert one.step < FACTOR * PROMISED
@@ -228,8 +235,8 @@ def test_an_error_is_bounded_before_it_is_decoded__and_judged_in_steps(size: int
 
 
 GOOD = {
-    "a text": b'"content":[{"type":"text","text":"' + b"x" * 99 * MIB + b'"}]',
-    "numbers": b'"content":[],"structuredContent":{"a":[' + many(b"1", 99 * MIB) + b"]}",
+    "a text": lambda: b'"content":[{"type":"text","text":"' + b"x" * 99 * MIB + b'"}]',
+    "numbers": lambda: b'"content":[],"structuredContent":{"a":[' + many(b"1", 99 * MIB) + b"]}",
 }
 
 
@@ -237,7 +244,7 @@ GOOD = {
 @pytest.mark.parametrize("merged", [False, True])
 @pytest.mark.parametrize("name", GOOD)
 def test_a_good_answer_of_99_mib_is_neither_copied_nor_searched_at_one_go(name: str, merged: bool) -> None:
-    body = result(GOOD[name])
+    body = result(GOOD[name]())
     asked = asking("tools/call", modern=True, merged=merged)
     one = found(Sent(body), asked, merged=merged, max_response_bytes=MAX_RESPONSE_BYTES)
     assert asked.body == brotli.compress(body, quality=5)
