@@ -1,8 +1,9 @@
-"""Prints which tests hold each numbered rule of the source, and which rules each test holds.
+"""Prints which tests hold each rule of the source, and which rules each test holds.
 
-A rule is an item of a numbered list in a module's docstring. A test says that it would fail without one by a mark,
-`@pytest.mark.holds("policy/decide", 4)`; without a number it is about the module as a whole, which has no test file
-of its own name then. `tests/test_rules.py` fails for a rule that no test holds, and for a mark that names none.
+A rule is an item `- [replay] A challenge is spent once...` in a module's docstring. A test says that it would fail
+without one by a mark, `@pytest.mark.holds("policy/decide", "replay")`; without a name it is about the module as a
+whole, which has no test file of its own name then. `tests/test_rules.py` fails for a rule that no test holds, and for
+a mark that names none. In some rooms rules still have numbers in place of names.
 """
 
 import ast
@@ -20,23 +21,32 @@ SMALL_LINES = 60
 
 
 class Rule(NamedTuple):
-    """A rule by its module (`policy/decide`) and number; 0 stands for the module as a whole."""
+    """A rule by its module (`policy/decide`) and its name or number; "" stands for the module as a whole."""
 
     module: str
-    number: int
+    name: str
 
 
 def rules(source: Path = SOURCE) -> dict[Rule, str]:
-    """Every numbered rule with the beginning of its text."""
+    """Every rule with the beginning of its text. Raises `ValueError` if two of one module have the same name."""
     found: dict[Rule, str] = {}
     for path in sorted(source.rglob("*.py")):
         text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
-        for number, beginning in enumerate(items(text), 1):
-            found[Rule(module_of(path, source), number)] = beginning
+        for name, beginning in items(text):
+            rule = Rule(module_of(path, source), name)
+            if rule in found:
+                raise ValueError(f"{rule.module} has two rules with the name [{name}]")
+            found[rule] = beginning
     return found
 
 
-def items(text: str) -> Iterator[str]:
+def items(text: str) -> list[tuple[str, str]]:
+    """Each rule of a docstring by its name, with the beginning of its text; by its number if none has a name."""
+    named = re.compile(r"^- \[([a-z]+(?:-[a-z]+)*)\] (.+)", re.MULTILINE).findall(text)
+    return named or [(str(number), beginning) for number, beginning in enumerate(_numbered(text), 1)]
+
+
+def _numbered(text: str) -> Iterator[str]:
     """The beginnings of the items of a numbered list: 1, 2, 3 and so on, at the start of a line or within one."""
     number, start = 1, 0
     while found := re.compile(rf"(?:^ *|[,;.] ){number}\. (.+)", re.MULTILINE).search(text, start):
@@ -68,10 +78,10 @@ def held(tests: Path = TESTS) -> dict[Rule, list[str]]:
     for path in sorted(tests.rglob("test_*.py")):
         text = path.read_text("utf-8")
         for name, mark in marks(ast.parse(text)) if "mark.holds" in text else ():
-            module, *numbers = (ast.literal_eval(argument) for argument in mark.args)
+            module, *names = (ast.literal_eval(argument) for argument in mark.args)
             test = "::".join(filter(None, (path.relative_to(tests).as_posix(), name)))
-            for number in numbers or [0]:
-                found[Rule(module, number)].append(test)
+            for each in names or [""]:
+                found[Rule(module, str(each))].append(test)
     return dict(found)
 
 
@@ -94,11 +104,11 @@ def main() -> int:
     """Prints both directions; returns 0."""
     texts, tests = rules(), held()
     for rule, beginning in texts.items():
-        print(f"{rule.module} {rule.number}. {beginning}")
+        print(f"{rule.module} [{rule.name}] {beginning}")
         print(*(f"    {test}" for test in tests.get(rule, ["(none)"])), sep="\n")
     by_test = by_tests(tests)
     for test, whole in by_test.items():
-        print(f"{test}: {', '.join(f'{rule.module} {rule.number}' for rule in whole)}")
+        print(f"{test}: {', '.join(f'{rule.module} [{rule.name}]' for rule in whole)}")
     print(*(f"{module}: no test file of its name, and none that names it" for module in untested(tests)), sep="\n")
     print(f"{len(texts)} rules, {len(texts.keys() - tests.keys())} of them held by no test; {len(by_test)} tests")
     return 0

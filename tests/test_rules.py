@@ -1,4 +1,4 @@
-"""Each numbered rule of what is security is held by a test that says so, and each module's tests can be found."""
+"""Each rule of what is security is held by a test that says so, and each module's tests can be found."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def marked() -> dict[Rule, list[str]]:
 
 def test_every_mark_names_a_rule_that_exists(known: dict[Rule, str], marked: dict[Rule, list[str]]) -> None:
     modules = {module_of(path) for path in SOURCE.rglob("*.py")}
-    assert {rule for rule in marked if rule not in known and not (rule.number == 0 and rule.module in modules)} == set()
+    assert {rule for rule in marked if rule not in known and not (rule.name == "" and rule.module in modules)} == set()
 
 
 def test_no_rule_is_without_a_test_that_fails_without_it(known: dict[Rule, str], marked: dict[Rule, list[str]]) -> None:
@@ -43,23 +43,44 @@ def test_the_tests_of_every_module_can_be_found(marked: dict[Rule, list[str]]) -
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("Checks:\n\n1. one\n   and more\n2. two: 3. is none\n", ["one", "two: 3. is none"]),
-        ("1. there are some, 2. at most eight, 3. and one", ["there are some", "at most eight", "and one"]),
+        ("Checks:\n\n- [root] one\n  and [more]\n- [single-use] two\n", [("root", "one"), ("single-use", "two")]),
+        ("- [root] has a name, so 1. is no rule", [("root", "has a name, so 1. is no rule")]),
+        ("- plain\n- [Root] neither\n- `[root]` nor\n", []),
+        ("Checks:\n\n1. one\n   and more\n2. two: 3. is none\n", [("1", "one"), ("2", "two: 3. is none")]),
+        ("1. some, 2. at most eight, 3. and one", [("1", "some"), ("2", "at most eight"), ("3", "and one")]),
         ("Version 2. begins with no 1.", []),
     ],
 )
-def test_the_items_of_a_numbered_list_are_found(text: str, found: list[str]) -> None:
-    assert list(items(text)) == found
+def test_the_rules_of_a_docstring_are_found(text: str, found: list[tuple[str, str]]) -> None:
+    assert items(text) == found
+
+
+def test_a_module_with_two_rules_of_one_name_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text('"""- [root] here"""\n')
+    (tmp_path / "other.py").write_text('"""- [root] there"""\n')
+    assert rules(tmp_path) == {Rule("one", "root"): "here", Rule("other", "root"): "there"}
+    (tmp_path / "other.py").write_text('"""\n- [root] there\n- [root] and again\n"""\n')
+    with pytest.raises(ValueError, match=r"other has two rules with the name \[root\]"):
+        rules(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["key", 2, "1"])
+def test_a_mark_with_a_name_that_no_rule_has_is_found(tmp_path: Path, name: str | int) -> None:
+    (tmp_path / "one.py").write_text('"""- [root] here"""\n')
+    (tmp_path / "test_one.py").write_text(
+        f'@pytest.mark.holds("one", "root", {name!r})\ndef test_this() -> None: ...\n'
+    )
+    assert held(tmp_path).keys() - rules(tmp_path).keys() == {Rule("one", str(name))}
 
 
 def test_a_mark_of_a_test_and_one_of_its_file_are_found(tmp_path: Path) -> None:
     file = tmp_path / "test_it.py"
     file.write_text(
-        'pytestmark = [pytest.mark.holds("a/b")]\n\n'
-        '@pytest.mark.holds("policy/decide", 3, 4)\ndef test_this() -> None: ...\n'
+        'pytestmark = [pytest.mark.slow, pytest.mark.holds("a/b")]\n\n'
+        '@pytest.mark.holds("policy/decide", "replay", 4)\ndef test_this() -> None: ...\n'
     )
     assert held(tmp_path) == {
-        Rule("a/b", 0): ["test_it.py"],
-        Rule("policy/decide", 3): ["test_it.py::test_this"],
-        Rule("policy/decide", 4): ["test_it.py::test_this"],
+        Rule("a/b", ""): ["test_it.py"],
+        Rule("policy/decide", "replay"): ["test_it.py::test_this"],
+        Rule("policy/decide", "4"): ["test_it.py::test_this"],
     }
