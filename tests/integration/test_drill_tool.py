@@ -20,7 +20,7 @@ from accredit.pins import Pins
 from accredit.policy.drill import DRILL, DRILL_SCOPE, SENSITIVE_DRILL
 from accredit.policy.quotas import Quota, Quotas
 
-pytestmark = [pytest.mark.holds("policy/drill", 2), pytest.mark.holds("gateway/admission/gate", 5)]
+pytestmark = [pytest.mark.holds("policy/drill", "no-server"), pytest.mark.holds("gateway/admission/gate", 5)]
 everywhere = pytest.mark.parametrize("name", ROUTES)
 NONE = Quota(by="server", tools=frozenset({"*"}), window_s=3600, window="1h", most=1)
 
@@ -35,7 +35,7 @@ def proof(trust: Trust, call: dict[str, Any], *scope: str, **signed: Any) -> dic
 
 
 @everywhere
-@pytest.mark.holds("policy/drill", 3)
+@pytest.mark.holds("policy/drill", "no-list")
 def test_a_call_that_passes_is_answered_and_recorded_and_no_server_hears_of_it(
     name: str, trust: Trust, tmp_path: Path
 ) -> None:
@@ -83,7 +83,7 @@ def _without(error: dict[str, Any], tool: str, scope: str) -> dict[str, Any]:
 
 
 @everywhere
-@pytest.mark.holds("policy/drill", 1)
+@pytest.mark.holds("policy/drill", "scope")
 def test_its_scope_lets_nothing_else_pass__and_no_other_scope_lets_it_pass(
     name: str, trust: Trust, tmp_path: Path
 ) -> None:

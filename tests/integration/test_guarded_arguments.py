@@ -31,7 +31,7 @@ from accredit.ratify import Constraint, Extension
 from accredit.ratify.constraints import MaxAmount
 from accredit.server import require
 
-pytestmark = pytest.mark.holds("policy/within", 3)
+pytestmark = pytest.mark.holds("policy/within", "constraints")
 
 LIMIT = 10
 TEN_EUR = (MaxAmount("EUR", LIMIT),)

@@ -25,7 +25,7 @@ from accredit.jsonrpc.methods import Era
 from accredit.policy.passing import AUTHORIZATION
 from accredit.stores import MemoryStore
 
-pytestmark = pytest.mark.holds("policy/decide", 11)
+pytestmark = pytest.mark.holds("policy/decide", "observe")
 OBSERVED: dict[str, Any] = {"required": False, "policy": {"observes": True}}
 everywhere = pytest.mark.parametrize("name", ROUTES)
 
@@ -95,7 +95,7 @@ def test_each_call_passes_and_its_record_says_what_would_have_been(name: str, tr
     run(main())
 
 
-@pytest.mark.holds("policy/lists", 5)
+@pytest.mark.holds("policy/lists", "observe")
 @everywhere
 def test_a_list_is_whole__and_says_that_it_may_be_used_so(name: str, trust: Trust, tmp_path: Path) -> None:
     async def main() -> None:

@@ -22,7 +22,7 @@ from tests.world.running import run
 from accredit.policy.quotas import Quota, Quotas
 from accredit.stores import MemoryStore
 
-pytestmark = [pytest.mark.holds("policy/quotas", 1, 2), pytest.mark.holds("gateway/admission/judge")]
+pytestmark = [pytest.mark.holds("policy/quotas", "subject", "capacity"), pytest.mark.holds("gateway/admission/judge")]
 everywhere = pytest.mark.parametrize("name", ROUTES)
 OF_SERVER = Quota(by="server", tools=frozenset({"*"}), window_s=3600, window="1h", most=2)
 OF_AGENT = Quota(by="agent", tools=frozenset({"*"}), window_s=3600, window="1h", most=2)

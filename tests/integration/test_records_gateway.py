@@ -168,7 +168,7 @@ def test_a_result_whose_outcome_cannot_be_recorded_is_withheld(name: str, trust:
 
 
 @pytest.mark.holds("gateway/recording/recorder", 1)
-@pytest.mark.holds("policy/decide", 9)
+@pytest.mark.holds("policy/decide", "record")
 @pytest.mark.holds("gateway/front/intake", 7)
 @everywhere
 def test_without_a_record_of_the_decision_nothing_is_forwarded(name: str, trust: Trust, tmp_path: Path) -> None:

@@ -394,7 +394,7 @@ def test_each_round_of_a_call_has_a_proof_of_its_own__so_an_answer_can_t_be_swap
     asyncio.run(main())
 
 
-@pytest.mark.holds("policy/uses", 2)
+@pytest.mark.holds("policy/uses", "consent")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("uses", "passes"), [(1, False), (2, True)])
 def test_a_yes_to_one_call_is_used_up_by_its_legs__nobody_seals_a_state_for_a_guard(

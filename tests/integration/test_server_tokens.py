@@ -371,7 +371,7 @@ def test_a_token_that_may_be_left_out_has_to_be_good_where_it_is__and_for_tools_
     asyncio.run(main())
 
 
-@pytest.mark.holds("policy/decide", 2)
+@pytest.mark.holds("policy/decide", "token-subject")
 @pytest.mark.parametrize("kind", KINDS)
 def test_with_proofs_both_must_pass_and_may_have_to_name_one_agent(
     kind: str, world: Tokened, trust: Trust, tmp_path: Path

@@ -94,7 +94,7 @@ def change(method: str, id: str) -> dict[str, Any]:
     )
 
 
-@pytest.mark.holds("policy/decide", 8)
+@pytest.mark.holds("policy/decide", "authority")
 @EVERYWHERE
 def test_a_task_is_its_makers__and_for_all_others_it_is_as_if_there_were_none(
     name: str, trust: Trust, other: Trust, tmp_path: Path
@@ -129,7 +129,7 @@ def test_a_task_is_its_makers__and_for_all_others_it_is_as_if_there_were_none(
     run(main())
 
 
-@pytest.mark.holds("policy/decide", 8)
+@pytest.mark.holds("policy/decide", "authority")
 @EVERYWHERE
 def test_to_change_a_task_needs_the_scope_of_its_tool__and_its_challenge(
     name: str, trust: Trust, tmp_path: Path

@@ -335,7 +335,7 @@ def test_a_batch_is_of_one_subject_and_fails_as_a_whole(trust: Trust, world: Tok
     on("http-legacy", world, trust, tmp_path, steps)
 
 
-@pytest.mark.holds("policy/decide", 2)
+@pytest.mark.holds("policy/decide", "token-subject")
 @pytest.mark.parametrize("name", ROUTES)
 def test_with_proofs_required_as_well_both_must_pass(name: str, trust: Trust, world: Tokened, tmp_path: Path) -> None:
     chain = trust.chain()
@@ -428,7 +428,7 @@ def test_an_anonymous_session_and_a_subjects_are_not_the_same(trust: Trust, worl
     on("http-legacy", world, trust, tmp_path, steps, tokens=world.settings(required=False), token=None)
 
 
-@pytest.mark.holds("policy/passing", 3)
+@pytest.mark.holds("policy/passing", "authorization")
 @pytest.mark.parametrize("name", ROUTES)
 @pytest.mark.parametrize("tells", [True, False])
 def test_the_server_learns_whose_token_it_is_and_what_it_allows__or_nothing_where_it_is_not_to(

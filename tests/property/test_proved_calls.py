@@ -300,7 +300,7 @@ def other_values(draw: st.DrawFn, value: Any) -> Any:
     return changed if changed != value else f"{value}x"
 
 
-@pytest.mark.holds("policy/evidence", 1, 3, 4)
+@pytest.mark.holds("policy/evidence", "chain", "proof", "context")
 @given(st.data())
 def test_no_bit_of_what_is_kept_can_be_another_one(data: st.DataObject) -> None:
     """Though the gateway signs for it."""

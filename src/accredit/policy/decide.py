@@ -2,34 +2,34 @@
 
 `decide` is one generator: it yields needs, is sent answers (both in `needs`), and returns a `Decision`. In order:
 
-1. The message is valid, and the proof is a raw slice of it (done before: `jsonrpc`, `guarded_call`).
-2. The token, if there is one, was verified before (`gateway.admission.bearer`, `server`), where an invalid one gets an
-   HTTP status. Here it may be tied to the proof: with `bind_agent` its subject must be the agent.
-3. The target is in the catalog, so its scope and sensitivity are known. A sensitive target takes only challenges issued
-   here, for this very call (Option B); others take the client's own, while it is fresh (Option A).
-4. There is a proof, within its bounds and strictly decoded; its chain ends in a pinned root key; structure, session
-   context, ids, keys, times and signatures are valid (`ratify.verify`, whose steps run inside this one). A proof over a
-   challenge that is spent, or not issued here where it must be, is refused before its signatures are checked.
-5. No certificate of the chain is revoked (each is asked about, in the course of 4).
-6. Where definitions are pinned, the tool's current one, as the server lists it for this caller, is the pinned one. The
-   server is asked only for verified callers, and a call that is refused here costs no challenge and no use. The
-   gateway's own tools (`drill`) have no definition, and no server is asked for one.
-7. Only now is the challenge spent: a forged proof can't burn a real challenge.
-8. The constraints of every certificate hold for the facts of the call; the scope that all certificates grant covers the
-   target; limited uses and quotas are taken, atomically (`uses`). Constraints are not evaluated for a list. A request
-   about a task is judged only when its sender is certain: between 5 and 7 the task is looked up, and unless this sender
-   owns it the request is refused, in the same way for every cause. To change a task needs the tool's scope, a binding
-   to that scope and, if the tool is sensitive, a challenge issued here; the constraints are evaluated for the call that
-   created the task, and no use is taken. To see a task needs nothing more.
-9. The caller records the decision before anything is forwarded or refused (`gateway.recording`).
-10. Allow.
-11. Where the policy `observes`, the steps are the same, but refusals by 3, 4, 5, 7 and 8 are not enforced: the decision
-    tells what would have been, and the call is forwarded as with proofs off. Challenges are spent and uses taken all
-    the same. It differs in this: nobody is asked to sign a challenge, so a sensitive target takes the client's own; the
-    proof for a target without an entry is verified too, to learn who calls; and the agent that made a task is not
-    compared if the task belongs to a token (`TaskScope.by_token`). Always enforced are decisions that can't be made (no
-    store, a clock that was set back), and what is no question of authority and so not decided here: tokens, pins,
-    sealed states, bounds, whether the message is valid, and its record.
+- [message] The message is valid, and the proof is a raw slice of it (done before: `jsonrpc`, `guarded_call`).
+- [token-subject] The token, if there is one, was verified before (`gateway.admission.bearer`, `server`), where an
+  invalid one gets an HTTP status. Here it may be tied to the proof: with `bind_agent` its subject must be the agent.
+- [target] The target is in the catalog, so its scope and sensitivity are known. A sensitive target takes only
+  challenges issued here, for this very call (Option B); others take the client's own, while it is fresh (Option A).
+- [proof] There is a proof, within its bounds and strictly decoded; its chain ends in a pinned root key; structure,
+  session context, ids, keys, times and signatures are valid (`ratify.verify`, whose steps run inside this one). A proof
+  over a challenge that is spent, or not issued here where it must be, is refused before its signatures are checked.
+- [revocation] No certificate of the chain is revoked (each is asked about, in the course of [proof]).
+- [definition] Where definitions are pinned, the tool's current one, as the server lists it for this caller, is the
+  pinned one. The server is asked only for verified callers, and a call that is refused here costs no challenge and no
+  use. The gateway's own tools (`drill`) have no definition, and no server is asked for one.
+- [replay] Only now is the challenge spent: a forged proof can't burn a real challenge.
+- [authority] The constraints of every certificate hold for the facts of the call; the scope that all certificates grant
+  covers the target; limited uses and quotas are taken, atomically (`uses`). Constraints are not evaluated for a list. A
+  request about a task is judged only when its sender is certain: between [revocation] and [replay] the task is looked
+  up, and unless this sender owns it the request is refused, in the same way for every cause. To change a task needs the
+  tool's scope, a binding to that scope and, if the tool is sensitive, a challenge issued here; the constraints are
+  evaluated for the call that created the task, and no use is taken. To see a task needs nothing more.
+- [record] The caller records the decision before anything is forwarded or refused (`gateway.recording`).
+- [allow] Allow.
+- [observe] Where the policy `observes`, the steps are the same, but refusals by [target], [proof], [revocation],
+  [replay] and [authority] are not enforced: the decision tells what would have been, and the call is forwarded as with
+  proofs off. Challenges are spent and uses taken all the same. It differs in this: nobody is asked to sign a challenge,
+  so a sensitive target takes the client's own; the proof for a target without an entry is verified too, to learn who
+  calls; and the agent that made a task is not compared if the task belongs to a token (`TaskScope.by_token`). Always
+  enforced are decisions that can't be made (no store, a clock that was set back), and what is no question of authority
+  and so not decided here: tokens, pins, sealed states, bounds, whether the message is valid, and its record.
 
 No answer means refused: any exception in place of an answer ends in a refusal. Not checked here: whether the person
 meant it, what the upstream does with the call, and whether a proof that is not bound to its call was sent by its agent
@@ -105,7 +105,7 @@ def decide(
 
     `now` is in unix seconds, `token` the caller's. `place` is the scope of task ids. Without `flow_of` each leg counts
     as a call of its own, without `pins` no definition is pinned. `case_of` is for recorded calls alone, whose proofs
-    are gone (`replaying`): it makes the object that takes steps 4 to 8.
+    are gone (`replaying`): it makes the object that takes [proof] to [authority].
     """
     entry: Entry | None = None
     case: ProofCheck | None = None
@@ -142,7 +142,8 @@ def decide(
 
 
 class ProofCheck:
-    """One call and its proof before the decision: steps 4 to 8. `replaying` has a variant for recorded calls."""
+    """One call and its proof before the decision: [proof] to [authority]. `replaying` has a variant for recorded
+    calls."""
 
     def __init__(
         self,
@@ -184,7 +185,7 @@ class ProofCheck:
         return self._pinned(self._call.method, self._call.target) if enforced else None
 
     def authority(self) -> Generator[Need, object, Authority]:
-        """Run steps 4 to 8. Raises `ProofRefused`."""
+        """Run [proof] to [authority]. Raises `ProofRefused`."""
         bundle = yield from self._read()
         root = bundle.delegations[-1].issuer_pub_key if bundle.delegations else None
         name = self._policy.roots.get(root) if root is not None else None
@@ -233,8 +234,8 @@ class ProofCheck:
             raise self._invalid(str(error)) from None
 
     def _tied(self, bundle: ProofBundle) -> None:
-        """Check that the token was issued to the proof's agent (step 2); the signatures, checked later, prove the
-        agent's id."""
+        """Check that the token was issued to the proof's agent ([token-subject]); the signatures, checked later, prove
+        the agent's id."""
         if self._policy.bind_agent and (self._token is None or self._token.subject != bundle.agent_id):
             reason = "token_mismatch: the token was not issued to the agent of the proof"
             result = VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=reason)
@@ -385,7 +386,7 @@ class ProofCheck:
             yield from self._challenge()
 
     def _definition(self, bundle: ProofBundle) -> Generator[Need, object, None]:
-        """Compare the tool's definition with the pinned one (step 6). Raises `ProofRefused`.
+        """Compare the tool's definition with the pinned one ([definition]). Raises `ProofRefused`.
 
         Even if pins are not enforced, a delegation that names a definition is valid for that one alone.
         """
@@ -402,7 +403,7 @@ class ProofCheck:
             raise refusals.definition_changed(call, self.entry, expected, found)
 
     def _covered(self, bundle: ProofBundle, result: VerifyResult) -> Generator[Need, object, None]:
-        """Check scope and constraints, and take the uses (the rest of step 8). Raises `ProofRefused`."""
+        """Check scope and constraints, and take the uses (the rest of [authority]). Raises `ProofRefused`."""
         entry, granted = self.entry, result.granted_scope
         if entry is None or (self._call.about_tasks and not self._changes_task):
             return

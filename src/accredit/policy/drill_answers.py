@@ -1,4 +1,4 @@
-"""What a call of a tool of the gateway's own is answered (`drill`, rule 4). No I/O."""
+"""What a call of a tool of the gateway's own is answered ([answer] of `drill`). No I/O."""
 
 from msgspec import Raw
 
@@ -17,7 +17,7 @@ _STATE = "drill"
 
 
 def drill_answer(request: Request, round: int) -> Success:
-    """Return the answer to a call that may be made; `round` counts its legs from 0 (rule 4)."""
+    """Return the answer to a call that may be made; `round` counts its legs from 0."""
     modern = request.era is Era.MODERN
     if modern and round == 0 and _asks(request):
         result: dict[str, object] = {"resultType": INPUT_REQUIRED, "requestState": _STATE}

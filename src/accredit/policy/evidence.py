@@ -3,16 +3,16 @@
 `Auditor.judge` takes a decision's record with what was kept beside it, and the keys of people that its caller trusts.
 The gateway is not believed where its statements can be checked:
 
-1. who allowed: the chain of certificates has the digest that the record names; both signatures of each are valid, each
-   is issued by the subject of the next, which may delegate, and all were valid when the call came; its ends are the
-   record's principal and agent; it covers the scope that the record says it was allowed by; and its root is a trusted
-   key;
-2. constraints of the certificates that the record answers hold: those about the time, the gateway and the target. What
-   it does not answer (rates, arguments, facts, evaluators) is listed and fails nothing;
-3. who signed: the proof has the digest that the record names, both signatures of the agent over its challenge are
-   valid, by the key at the chain's leaf, and the challenge was at most 300 seconds old or ahead;
-4. what was signed is this call: the session context is derived from the kept context, and that is of this gateway,
-   agent, session, scope, method and target, of the params whose digest is the record's subject.
+- [chain] who allowed: the chain of certificates has the digest that the record names; both signatures of each are
+  valid, each is issued by the subject of the next, which may delegate, and all were valid when the call came; its ends
+  are the record's principal and agent; it covers the scope that the record says it was allowed by; and its root is a
+  trusted key;
+- [constraints] constraints of the certificates that the record answers hold: those about the time, the gateway and the
+  target. What it does not answer (rates, arguments, facts, evaluators) is listed and fails nothing;
+- [proof] who signed: the proof has the digest that the record names, both signatures of the agent over its challenge
+  are valid, by the key at the chain's leaf, and the challenge was at most 300 seconds old or ahead;
+- [context] what was signed is this call: the session context is derived from the kept context, and that is of this
+  gateway, agent, session, scope, method and target, of the params whose digest is the record's subject.
 
 A part is True if all of it holds, False if something contradicts it, and None if it is unknown: for a record before
 version 3, a proof that was not kept, a root without a key to compare. Not judged here: the record's own signature,
@@ -278,7 +278,7 @@ class _Case:
         )
 
     def _check_chain(self, auditor: Auditor, certificates: bytes | None) -> None:
-        """Check the chain and its constraints (rules 1 and 2)."""
+        """Check the chain and its constraints ([chain] and [constraints])."""
         authority = self._authority
         if certificates is None:
             raise _Untold("its certificates are not there")
@@ -350,7 +350,7 @@ class _Case:
         return self._record.call.method in TASKS - TASK_CHANGES
 
     def _check_proof(self, kept: _Proof, now: int | None, read: list[KeptProof]) -> None:
-        """Check the proof (rules 3 and 4); a readable one is added to `read`."""
+        """Check the proof ([proof] and [context]); a readable one is added to `read`."""
         proof = self._named_proof(kept, now)
         read.append(proof)
         key = HybridPublicKey(proof.agent_pub_key.ed25519, proof.agent_pub_key.ml_dsa_65)
@@ -397,7 +397,7 @@ class _Case:
         return proof
 
     def _check_context(self, context: SignedContext, signed: bytes) -> None:
-        """Compare the signed context with the call (rule 4)."""
+        """Compare the signed context with the call ([context])."""
         try:
             request = operation_context_hash(
                 context.required_scope,

@@ -2,10 +2,10 @@
 
 `[tools.NAME.facts]` maps a fact to one of:
 
-1. a text with pointers in braces, such as `git:github.com/{/repo}`: a template. An inserted value is a string or an
-   integer, and has no slash if the template has more than one pointer;
-2. another text that begins with `/`: a JSON Pointer (RFC 6901) into the arguments;
-3. a number, or any other text: a constant.
+- [template] a text with pointers in braces, such as `git:github.com/{/repo}`: a template. An inserted value is a string
+  or an integer, and has no slash if the template has more than one pointer;
+- [pointer] another text that begins with `/`: a JSON Pointer (RFC 6901) into the arguments;
+- [constant] a number, or any other text: a constant.
 
 A fact is absent if an argument is missing, of another type, not finite, out of the fact's range, or not a path where
 one is expected. A constraint on an absent fact can't be verified, so leaving out an argument never allows a call.

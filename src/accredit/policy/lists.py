@@ -1,13 +1,15 @@
 """Filters and annotates lists of tools, resources, resource templates or prompts for a client. No I/O.
 
-1. Where proofs are required, an item that no proof could allow is left out; in every edited list so is a server's tool
-   with the name of one of the gateway's own (`drill`).
-2. An item that the list's own proof does not cover is left out, and so is a tool that the token may not use; the result
-   is then `private`.
-3. Where definitions are enforced, a tool whose definition is not the pinned one is left out.
-4. Each remaining item says which scope it needs and how to make a proof; the catalog overrides the upstream's word.
-5. Where proofs are only observed, 1 and 2 leave out nothing for lack of a proof, and each item says that it is so
-   (`dev.accredit/observed`): a client need not hide it, and signs its calls with a challenge of its own.
+- [no-proof] Where proofs are required, an item that no proof could allow is left out; in every edited list so is a
+  server's tool with the name of one of the gateway's own (`drill`).
+- [coverage] An item that the list's own proof does not cover is left out, and so is a tool that the token may not use;
+  the result is then `private`.
+- [definition] Where definitions are enforced, a tool whose definition is not the pinned one is left out.
+- [annotations] Each remaining item says which scope it needs and how to make a proof; the catalog overrides the
+  upstream's word.
+- [observe] Where proofs are only observed, [no-proof] and [coverage] leave out nothing for lack of a proof, and each
+  item says that it is so (`dev.accredit/observed`): a client need not hide it, and signs its calls with a challenge of
+  its own.
 
 A template is judged by its text before the first `{`; its expansion is judged when it is read. Seeing an item does not
 mean being allowed to use it, nor the reverse: `decide` does not look here.
@@ -129,7 +131,7 @@ class ListView(Struct, frozen=True, kw_only=True):
         return self.granted is None or entry.allows(self.granted)
 
     def as_pinned(self, kind: Kind, named: str, item: Raw) -> bool:
-        """Return whether a tool's definition lets it be listed (rule 3)."""
+        """Return whether a tool's definition lets it be listed."""
         if self.pins is None or kind.method != "tools/call":
             return True
         if digest_of(bytes(item)) == (self.pins.as_listed(named) or ""):

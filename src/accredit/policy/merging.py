@@ -1,13 +1,14 @@
 """Names of several servers' tools, prompts and resources at one endpoint, and their scopes. No I/O.
 
-1. A tool, a prompt or a task is `NAME__own`, a resource `accredit+NAME:URI`, always: what one server adds renames
-   nothing of another's.
-2. A server's name holds neither `_` nor `:`, so the first `__` or `:` ends it. Whatever a server calls its own, such as
-   `a__b`, it is `NAME__a__b`, and never the server `a`'s.
-3. Merged names and servers' own names map one to one. There is no other spelling: another case or an escape is another
-   name, of no server. Only a resource `ui://x` has one more, `ui://NAME__x`: hosts show a tool's page (MCP Apps) only
-   from a URI of that scheme.
-4. The gateway's own tools (`drill`) keep their names here, and have no other: `NAME__accredit.drill` does not exist.
+- [prefix] A tool, a prompt or a task is `NAME__own`, a resource `accredit+NAME:URI`, always: what one server adds
+  renames nothing of another's.
+- [server-name] A server's name holds neither `_` nor `:`, so the first `__` or `:` ends it. Whatever a server calls its
+  own, such as `a__b`, it is `NAME__a__b`, and never the server `a`'s.
+- [one-name] Merged names and servers' own names map one to one. There is no other spelling: another case or an escape
+  is another name, of no server. Only a resource `ui://x` has one more, `ui://NAME__x`: hosts show a tool's page (MCP
+  Apps) only from a URI of that scheme.
+- [own-tools] The gateway's own tools (`drill`) keep their names here, and have no other: `NAME__accredit.drill` does
+  not exist.
 """
 
 import re
@@ -51,7 +52,7 @@ def merged_uri(server: str, own: str) -> str:
 
 
 def merged_page(server: str, own: str) -> str:
-    """Return the merged URI of a tool's page (rule 3)."""
+    """Return the merged URI of a tool's page ([one-name])."""
     if not own.startswith(_PAGES):
         return merged_uri(server, own)
     return f"{_PAGES}{merged_name(server, own.removeprefix(_PAGES))}"

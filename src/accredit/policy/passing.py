@@ -1,10 +1,10 @@
 """Removes from and adds to a client's message before the upstream gets it. No I/O.
 
-1. A client's `dev.accredit/authorization`, `com.ratifyprotocol/authority` and `/admission` are always removed, however
-   they are spelled: upstreams trust them.
-2. Where proofs are judged here, a proof is removed, under either of its names: it is a credential.
-3. If the upstream is to be told, an allowed call carries `dev.accredit/authorization`: on whose authority it comes, and
-   its token's issuer, subject and scopes.
+- [credentials] A client's `dev.accredit/authorization`, `com.ratifyprotocol/authority` and `/admission` are always
+  removed, however they are spelled: upstreams trust them.
+- [proof] Where proofs are judged here, a proof is removed, under either of its names: it is a credential.
+- [authorization] If the upstream is to be told, an allowed call carries `dev.accredit/authorization`: on whose
+  authority it comes, and its token's issuer, subject and scopes.
 
 Every other value keeps its bytes, and an unchanged message keeps all of them.
 """

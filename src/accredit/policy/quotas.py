@@ -1,12 +1,12 @@
 """Quotas: how many calls, or how much by them, anybody may make in a window of time. No I/O.
 
-1. A quota counts calls of tools, by the principal, the agent, the token's subject or the server. A call that lacks this
-   key, or the fact that is summed, can't be counted: it is refused. The gateway's own tools (`drill`) are not counted:
-   their calls go to no server.
-2. Every quota that applies to a call must have room, and so must the certificates' own limits; else nothing is counted
-   (`uses`).
-3. Counts are kept by caller and subject, not by limit: a changed limit applies to the same count. At the endpoint of
-   all servers a call counts as one of its own server's tool.
+- [subject] A quota counts calls of tools, by the principal, the agent, the token's subject or the server. A call that
+  lacks this key, or the fact that is summed, can't be counted: it is refused. The gateway's own tools (`drill`) are not
+  counted: their calls go to no server.
+- [capacity] Every quota that applies to a call must have room, and so must the certificates' own limits; else nothing
+  is counted (`uses`).
+- [count-key] Counts are kept by caller and subject, not by limit: a changed limit applies to the same count. At the
+  endpoint of all servers a call counts as one of its own server's tool.
 """
 
 import hashlib

@@ -3,15 +3,16 @@
 The log holds who called, on which chain of certificates, and that the signatures were valid; it does not hold the
 proof, and of the arguments, unless they are recorded in full, only a digest. So:
 
-1. What is known is decided by the steps of `decide`, as of the time of the call: the catalog, roots, expiry, scopes,
-   the binding, and those constraints of the chain that are about the time, the gateway, the method and the target.
-2. What is unknown is not guessed. A constraint or a quota on missing arguments, one on how often a certificate was
-   used, a definition that was not recorded, an invalid proof, a token's scopes, and a request about a task leave the
-   answer open, unless something else certainly refuses the call.
-3. If the answer is open and the call was decided by this very configuration (its digest), nothing has changed. But pins
-   are in the lock, which no digest covers: an answer that is open for a definition stays so.
-4. Not considered: revocations, earlier uses (of certificates and of quotas), and the ages of challenges.
-5. No configuration changes the refusal of a call for what its message said, or for lack of a record.
+- [known] What is known is decided by the steps of `decide`, as of the time of the call: the catalog, roots, expiry,
+  scopes, the binding, and those constraints of the chain that are about the time, the gateway, the method and the
+  target.
+- [unknown] What is unknown is not guessed. A constraint or a quota on missing arguments, one on how often a certificate
+  was used, a definition that was not recorded, an invalid proof, a token's scopes, and a request about a task leave the
+  answer open, unless something else certainly refuses the call.
+- [same-settings] If the answer is open and the call was decided by this very configuration (its digest), nothing has
+  changed. But pins are in the lock, which no digest covers: an answer that is open for a definition stays so.
+- [exclusions] Not considered: revocations, earlier uses (of certificates and of quotas), and the ages of challenges.
+- [final-refusals] No configuration changes the refusal of a call for what its message said, or for lack of a record.
 
 A sensitive target's challenge counts as answered. With proofs off each call is allowed.
 """
@@ -330,7 +331,7 @@ class _PastCase(ProofCheck):
         )
 
     def _verified(self, bundle: ProofBundle) -> Generator[Need, object, VerifyResult]:
-        """Verify the certificates and judge their constraints, as far as possible (rules 1 and 2)."""
+        """Verify the certificates and judge their constraints, as far as possible ([known] and [unknown])."""
         if self._policy.binding_required and not self._past.is_bound:
             return VerifyResult(
                 valid=False, identity_status=IdentityStatus.INVALID, error_reason="invalid: the proof was not bound"

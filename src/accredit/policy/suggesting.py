@@ -1,19 +1,19 @@
 """Derives from recorded calls the least catalog and the least grants that would have let them pass. No I/O.
 
-1. Only a call with valid signatures leads to a suggestion: its agent is known, and its principal is still trusted.
-   Calls that are unsigned, or have an invalid proof, lead to nothing.
-2. Of these, the calls count that passed: that were allowed or, where decisions are only observed, lacked only
-   authority: a scope, or an entry of the catalog. A call that was refused for lack of these was only attempted: it is
-   reported, and leads to nothing. What a person decided against (a constraint), and what is no question of authority (a
-   token, a definition), stays refused.
-3. A call that was allowed by the scope that its target still needs is allowed already.
-4. A target in the catalog keeps its scope. Only a tool that it does not name gets a table, with a scope of its own
-   (`catalog.own_scope`).
-5. A grant is one principal's for one agent, one endpoint and one method, and names the very targets (the constraint
-   `dev.accredit.call`): other targets with the same scope are not granted.
-6. Incomplete data of the log is not guessed: a name that was cut, a server that no longer exists, a name that means one
-   tool at a server's own endpoint and another at the merged one.
-7. The number of targets is bounded, for each agent and in all; calls beyond it are counted as refused.
+- [signature] Only a call with valid signatures leads to a suggestion: its agent is known, and its principal is still
+  trusted. Calls that are unsigned, or have an invalid proof, lead to nothing.
+- [allowed-calls] Of these, the calls count that passed: that were allowed or, where decisions are only observed, lacked
+  only authority: a scope, or an entry of the catalog. A call that was refused for lack of these was only attempted: it
+  is reported, and leads to nothing. What a person decided against (a constraint), and what is no question of authority
+  (a token, a definition), stays refused.
+- [existing-grant] A call that was allowed by the scope that its target still needs is allowed already.
+- [own-scope] A target in the catalog keeps its scope. Only a tool that it does not name gets a table, with a scope of
+  its own (`catalog.own_scope`).
+- [grant] A grant is one principal's for one agent, one endpoint and one method, and names the very targets (the
+  constraint `dev.accredit.call`): other targets with the same scope are not granted.
+- [ambiguity] Incomplete data of the log is not guessed: a name that was cut, a server that no longer exists, a name
+  that means one tool at a server's own endpoint and another at the merged one.
+- [bounds] The number of targets is bounded, for each agent and in all; calls beyond it are counted as refused.
 
 A request about a task counts for its tool, so the grant for that covers it. Only verified records may be added
 (`stores.audit_log.proven`). Not checked: whether the log is complete (`accredit log verify`), and whether what was used
@@ -177,7 +177,7 @@ class _Found(NamedTuple):
 
 
 class Suggester:
-    """Reads records of decisions, in any order, one at a time; its memory is bounded (rule 7)."""
+    """Reads records of decisions, in any order, one at a time; its memory is bounded ([bounds])."""
 
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment

@@ -2,14 +2,14 @@
 
 Servers normalise URIs in different ways. A reading is one such normal form, made for comparison only:
 
-1. a URI has no reading at all if it has control characters, invisible characters, or blanks at its ends (parsers drop
-   them), if it is too long to be examined, or if it has long runs of combining marks;
-2. it is percent-decoded until nothing is left to decode; it has no reading if that takes too many rounds or is not
-   UTF-8;
-3. case, compatibility forms and backslashes are folded; dot segments and empty segments are resolved;
-4. `file:` and the web's schemes are read with any number of slashes, and a text without a scheme is read as a file; of
-   a web host, the user, the default port and a trailing dot are dropped;
-5. a host has two readings: as a host, and as the first segment of a path. A file's host may also be ignored.
+- [invalid] a URI has no reading at all if it has control characters, invisible characters, or blanks at its ends
+  (parsers drop them), if it is too long to be examined, or if it has long runs of combining marks;
+- [percent-decoding] it is percent-decoded until nothing is left to decode; it has no reading if that takes too many
+  rounds or is not UTF-8;
+- [normalization] case, compatibility forms and backslashes are folded; dot segments and empty segments are resolved;
+- [scheme] `file:` and the web's schemes are read with any number of slashes, and a text without a scheme is read as a
+  file; of a web host, the user, the default port and a trailing dot are dropped;
+- [host] a host has two readings: as a host, and as the first segment of a path. A file's host may also be ignored.
 
 Not covered: servers that ignore the scheme, follow links, or know further names for a file.
 """

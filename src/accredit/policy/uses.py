@@ -1,14 +1,14 @@
 """Takes the uses of a call: of the certificates of its chain, and of quotas. Pure: it yields what it needs.
 
-1. A `max_rate` limits the calls that a certificate is used for in its window of time.
-2. A certificate for one very call (`consent`) has its use taken by the call's first leg. Each later leg, which returns
-   a sealed state, may be made once, by whatever certificate: so one consent covers all rounds of the call, and no
-   repetition of them, nor does another consent to the same call.
-3. A limit is kept under the issuer's id and the certificate's: a delegator chooses its certificates' ids freely, and
-   none can use up another's limit.
-4. A call takes its certificates' uses and its quotas at once: all of them, or none.
-5. A later leg of a call is free of quotas once, whoever makes it: so a call counts once over all its rounds, and a
-   repeated round counts anew.
+- [rate] A `max_rate` limits the calls that a certificate is used for in its window of time.
+- [consent] A certificate for one very call (`consent`) has its use taken by the call's first leg. Each later leg, which
+  returns a sealed state, may be made once, by whatever certificate: so one consent covers all rounds of the call, and
+  no repetition of them, nor does another consent to the same call.
+- [issuer] A limit is kept under the issuer's id and the certificate's: a delegator chooses its certificates' ids
+  freely, and none can use up another's limit.
+- [atomicity] A call takes its certificates' uses and its quotas at once: all of them, or none.
+- [quota-once] A later leg of a call is free of quotas once, whoever makes it: so a call counts once over all its
+  rounds, and a repeated round counts anew.
 """
 
 import hashlib

@@ -1,11 +1,13 @@
 """Judges a call that a running call makes by itself, inside of a server, on the running one's authority. No I/O.
 
-An allowed call whose arguments a server reads differently is judged in the same way, by rule 3 alone (`check_given`).
+An allowed call whose arguments a server reads differently is judged in the same way, by [constraints] alone
+(`check_given`).
 
-1. The target is in the catalog, and needs no challenge of its own: nobody is there to sign one.
-2. The scopes that all certificates grant cover the target.
-3. The constraints of every certificate hold for the facts of this call, its own name and arguments among them: what an
-   agent may not ask for, no tool does for it. A rate counts what the agent asks for, so this call is no further use.
+- [target] The target is in the catalog, and needs no challenge of its own: nobody is there to sign one.
+- [scope] The scopes that all certificates grant cover the target.
+- [constraints] The constraints of every certificate hold for the facts of this call, its own name and arguments among
+  them: what an agent may not ask for, no tool does for it. A rate counts what the agent asks for, so this call is no
+  further use.
 
 Not checked: the proof, which was for the running call, times and revocations, which were checked when that began, and
 quotas.
@@ -36,7 +38,7 @@ def check_within(call: GuardedCall, authority: Authority | None, policy: Policy,
 
 
 def check_given(call: GuardedCall, authority: Authority, policy: Policy, now: int) -> None:
-    """Check the constraints of an allowed call for its final arguments (rule 3). `now` is in unix seconds.
+    """Check the constraints of an allowed call for its final arguments ([constraints]). `now` is in unix seconds.
 
     Raises `ProofRefused`.
     """
@@ -48,7 +50,7 @@ class _Within(ProofCheck):
     """Such a call as a case of its own, without a proof."""
 
     def check(self, authority: Authority) -> None:
-        """Check the constraints (rule 3). Raises `ProofRefused`."""
+        """Check [constraints]. Raises `ProofRefused`."""
         policy, facts = self._policy, self._facts()
         terms = Terms(
             now=self._now,

@@ -223,7 +223,7 @@ def test_an_evaluator_that_can_not_be_had_stops_the_start_where_proofs_count(tmp
 OBSERVED = REQUIRED.replace('"required"', '"observe"')
 
 
-@pytest.mark.holds("policy/decide", 11)
+@pytest.mark.holds("policy/decide", "observe")
 def test_what_is_only_observed_is_judged_and_not_required(tmp_path: Path) -> None:
     key(tmp_path)
     found = built(tmp_path, OBSERVED)

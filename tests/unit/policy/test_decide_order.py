@@ -55,7 +55,7 @@ def forged(bundle: ProofBundle) -> ProofBundle:
     return replace(bundle, challenge_sig=bad)
 
 
-@pytest.mark.holds("policy/decide", 10)
+@pytest.mark.holds("policy/decide", "allow")
 def test_a_good_call_asks_about_the_challenge_then_each_certificate_then_spends_then_takes_a_use() -> None:
     rate = MaxRate(count=3, window_s=60)
     chain = passed_down(3)
@@ -72,21 +72,21 @@ def test_a_call_without_limits_ends_with_the_spending() -> None:
     assert kinds(needs) == [LookAtChallenge, IsRevoked, SpendChallenge]
 
 
-@pytest.mark.holds("policy/decide", 5, 7)
+@pytest.mark.holds("policy/decide", "revocation", "replay")
 @pytest.mark.parametrize("depth", [1, 2, 8])
 def test_every_certificate_is_asked_about_before_the_challenge_is_spent(depth: int) -> None:
     _, needs = script(proven(call(), passed_down(depth)), policy())
     assert kinds(needs) == [LookAtChallenge, *[IsRevoked] * depth, SpendChallenge]
 
 
-@pytest.mark.holds("policy/decide", 3)
+@pytest.mark.holds("policy/decide", "target")
 def test_an_unknown_tool_is_refused_before_a_look_at_its_proof() -> None:
     for proof in (None, b"no proof at all", prove()):
         decision, needs = script(with_proof(call("nothing"), proof), policy())
         assert (error(decision), needs) == ("unknown_tool", [])
 
 
-@pytest.mark.holds("policy/decide", 4)
+@pytest.mark.holds("policy/decide", "proof")
 def test_an_untrusted_root_never_asks_anything() -> None:
     mine = certificate(STRANGER, AGENT.public_key, scope=GRANT)
     for chain in ((mine,), (*passed_down(2)[:1], mine)):
@@ -108,7 +108,7 @@ def test_a_root_key_of_which_one_half_is_anothers_is_no_root() -> None:
     assert error(script(with_proof(call(), bundle), policy())[0]) == "ratify_untrusted_root"
 
 
-@pytest.mark.holds("policy/decide", 4, 7)
+@pytest.mark.holds("policy/decide", "proof", "replay")
 @pytest.mark.parametrize("target", ["list_inbox", "wipe"])
 def test_a_forged_proof_never_spends_a_challenge(target: str) -> None:
     decision, needs = script(with_proof(call(target), forged(prove())), policy())
@@ -130,7 +130,7 @@ def test_a_proof_by_another_key_than_the_leafs_never_spends_a_challenge() -> Non
     assert (error(decision), SpendChallenge in kinds(needs)) == ("ratify_invalid", False)
 
 
-@pytest.mark.holds("policy/decide", 4)
+@pytest.mark.holds("policy/decide", "proof")
 def test_a_spent_challenge_never_reaches_revocation_or_signatures() -> None:
     rules = policy()
     decision, needs = script(with_proof(call(), forged(prove())), rules, but(LookAtChallenge=Spending.SPENT))
@@ -138,7 +138,7 @@ def test_a_spent_challenge_never_reaches_revocation_or_signatures() -> None:
     assert granted()[0].digest not in rules.cert_cache
 
 
-@pytest.mark.holds("policy/decide", 4)
+@pytest.mark.holds("policy/decide", "proof")
 def test_a_challenge_of_nobody_is_answered_with_a_fresh_one_before_signatures() -> None:
     answers = but(LookAtChallenge=Spending.NOT_ISSUED)
     decision, needs = script(with_proof(call("wipe"), forged(prove())), policy(), answers)
@@ -155,7 +155,7 @@ def test_who_spends_second_is_refused_though_the_look_was_good(spending: Spendin
     assert TakeUse not in kinds(needs)
 
 
-@pytest.mark.holds("policy/decide", 5)
+@pytest.mark.holds("policy/decide", "revocation")
 def test_a_revoked_certificate_anywhere_ends_it_before_the_spending() -> None:
     chain = passed_down(3)
     for cert in chain:
@@ -172,7 +172,7 @@ def test_a_revoked_certificate_anywhere_ends_it_before_the_spending() -> None:
 PINS = Pins(tools={"list_inbox": "a" * 64})
 
 
-@pytest.mark.holds("policy/decide", 6)
+@pytest.mark.holds("policy/decide", "definition")
 @pytest.mark.parametrize("found", ["b" * 64, None])
 def test_a_definition_that_is_not_the_pinned_one_ends_it_before_the_spending(found: str | None) -> None:
     chain = granted(constraints=(MaxRate(count=3, window_s=60),))
@@ -186,7 +186,7 @@ def test_a_definition_that_is_not_the_pinned_one_ends_it_before_the_spending(fou
     assert error(script(proven(call(), chain), policy(), good, pins=PINS)[0]) == ""
 
 
-@pytest.mark.holds("policy/decide", 6)
+@pytest.mark.holds("policy/decide", "definition")
 def test_a_tool_that_is_not_pinned_is_refused_whatever_the_server_lists() -> None:
     for found in ("a" * 64, None):
         answers: Answer = lambda need, found=found: found if isinstance(need, FindDefinition) else GOOD[type(need)]  # noqa: E731
@@ -194,7 +194,7 @@ def test_a_tool_that_is_not_pinned_is_refused_whatever_the_server_lists() -> Non
         assert (error(decision), kinds(needs)[-1]) == ("definition_changed", FindDefinition)
 
 
-@pytest.mark.holds("policy/decide", 6)
+@pytest.mark.holds("policy/decide", "definition")
 @pytest.mark.parametrize("answer", [True, 7, b"a" * 64, StoreUnavailable("away"), KeyError("bug")])
 def test_what_is_no_answer_to_what_is_listed_refuses(answer: object) -> None:
     answers: Answer = lambda need: answer if isinstance(need, FindDefinition) else GOOD[type(need)]  # noqa: E731
@@ -227,7 +227,7 @@ def test_a_refusal_tells_the_definition_to_which_the_tool_is_held__so_that_what_
         assert "definition" not in refusal.data
 
 
-@pytest.mark.holds("policy/decide", 8)
+@pytest.mark.holds("policy/decide", "authority")
 def test_a_use_is_taken_only_where_the_scope_is_granted() -> None:
     chain = granted("email:read", constraints=(MaxRate(count=3, window_s=60),))
     _, allowed = script(proven(call("list_inbox"), chain), policy())
@@ -236,7 +236,7 @@ def test_a_use_is_taken_only_where_the_scope_is_granted() -> None:
     assert (error(decision), TakeUse in kinds(denied)) == ("ratify_scope_denied", False)
 
 
-@pytest.mark.holds("policy/decide", 8)
+@pytest.mark.holds("policy/decide", "authority")
 def test_a_use_is_taken_only_where_the_constraints_hold() -> None:
     chain = granted(constraints=(MaxRate(count=3, window_s=60),))
     decision, needs = script(proven(call(), chain), policy(), but(CountUses=3))
@@ -261,7 +261,7 @@ def test_a_list_without_a_proof_asks_nothing(method: str) -> None:
     assert (decision.refusal, decision.authority, needs) == (None, None, [])
 
 
-@pytest.mark.holds("policy/decide", 8)
+@pytest.mark.holds("policy/decide", "authority")
 def test_a_list_with_a_proof_spends_it_and_takes_no_use() -> None:
     chain = granted(constraints=(MaxRate(count=3, window_s=60),))
     decision, needs = script(proven(LIST, chain), policy())
@@ -277,7 +277,7 @@ def test_a_sensitive_call_without_a_proof_gets_a_challenge_and_an_other_does_not
     assert (error(decision), needs) == ("missing_ratify_proof", [])
 
 
-@pytest.mark.holds("policy/decide", 3)
+@pytest.mark.holds("policy/decide", "target")
 def test_only_a_sensitive_call_says_that_its_challenge_must_have_been_issued() -> None:
     for target, issued in (("wipe", True), ("list_inbox", False)):
         _, needs = script(proven(call(target)), policy())

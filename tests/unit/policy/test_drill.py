@@ -28,7 +28,7 @@ pytestmark = pytest.mark.holds("policy/drill")
 ANY = Entry(scope="mcp:tool")
 
 
-@pytest.mark.holds("policy/drill", 1)
+@pytest.mark.holds("policy/drill", "scope")
 def test_the_scope_of_a_drill_is_in_no_wildcard_and_no_catalog_may_ask_for_it() -> None:
     assert DRILL_SCOPE not in CANONICAL_SCOPES | set(WILDCARDS) | set(expand(WILDCARDS))
     assert scope_fault(DRILL_SCOPE) is not None
@@ -37,7 +37,7 @@ def test_the_scope_of_a_drill_is_in_no_wildcard_and_no_catalog_may_ask_for_it() 
     assert all(scope_fault(entry.scope) is not None and not entry.accepts for entry in OWN_TOOLS.values())
 
 
-@pytest.mark.holds("policy/drill", 1)
+@pytest.mark.holds("policy/drill", "scope")
 @pytest.mark.parametrize(
     ("tool", "server"),
     [("accredit.drill", "mail"), ("drill", "accredit"), ("drill", ""), ("Accredit.drill", ""), ("a b", "accredit")],
@@ -68,8 +68,8 @@ def test_a_configuration_that_names_the_tool_or_asks_for_its_scope_is_refused(
     assert "gateway's own" in raised.value.what
 
 
-@pytest.mark.holds("policy/drill", 2)
-@pytest.mark.holds("policy/merging", 4)
+@pytest.mark.holds("policy/drill", "no-server")
+@pytest.mark.holds("policy/merging", "own-tools")
 def test_at_the_endpoint_of_several_a_servers_own_tool_of_that_name_is_nobodys() -> None:
     merged = MergedCatalog(by_server={"mail": Catalog(default_tool=ANY)})
     for name in DRILLS:
@@ -79,7 +79,7 @@ def test_at_the_endpoint_of_several_a_servers_own_tool_of_that_name_is_nobodys()
     assert merged.find("prompts/get", merged_name("mail", DRILL)) is not None
 
 
-@pytest.mark.holds("policy/drill", 2)
+@pytest.mark.holds("policy/drill", "no-server")
 def test_neither_a_default_nor_a_table_makes_it_another_tool() -> None:
     catalog = Catalog(default_tool=ANY, tools={DRILL: ANY})
     assert catalog.tool(DRILL) == OWN_TOOLS[DRILL]
@@ -87,14 +87,14 @@ def test_neither_a_default_nor_a_table_makes_it_another_tool() -> None:
     assert not is_drill("tools/call", "accredit.Drill")
 
 
-@pytest.mark.holds("policy/drill", 2)
+@pytest.mark.holds("policy/drill", "no-server")
 @pytest.mark.parametrize("view", [JUDGED, OFF, replace(JUDGED, observed=True)])
 def test_a_servers_tool_of_that_name_is_not_listed(view: object) -> None:
     assert names(seen(tools("list_inbox", DRILL, SENSITIVE_DRILL), view)) == ["list_inbox"]  # type: ignore[arg-type]
 
 
-@pytest.mark.holds("policy/drill", 3)
-@pytest.mark.holds("policy/quotas", 1)
+@pytest.mark.holds("policy/drill", "no-list")
+@pytest.mark.holds("policy/quotas", "subject")
 def test_no_quota_counts_it() -> None:
     every = Quota(by="server", tools=frozenset({"*"}), window_s=60, window="1m", most=1)
     named = Quota(by="principal", tools=frozenset({DRILL}), window_s=60, window="1m", most=1)
@@ -128,7 +128,7 @@ def _request(arguments: object, *, modern: bool = True) -> Request:
     return frame
 
 
-@pytest.mark.holds("policy/drill", 4)
+@pytest.mark.holds("policy/drill", "answer")
 @pytest.mark.parametrize("arguments", [{"asks": True}, {"asks": False}, {"asks": "true"}, {}, [], None, "true"])
 def test_the_answer_asks_to_come_back_only_where_that_was_asked_for(arguments: object) -> None:
     for modern in (True, False):
@@ -142,7 +142,7 @@ def test_the_answer_asks_to_come_back_only_where_that_was_asked_for(arguments: o
     assert again["resultType"] == "complete"
 
 
-@pytest.mark.holds("policy/drill", 4)
+@pytest.mark.holds("policy/drill", "answer")
 def test_the_answer_quotes_nothing_of_the_call() -> None:
     answer = drill_answer(_request({"word": "MARK"}), 0)
     assert b"MARK" not in answer.text

@@ -62,7 +62,7 @@ def test_an_honest_call_is_proved() -> None:
     assert judged(GOOD) == Evidence(Part("Owner", "2027-01-15T09:00:00Z", True), agent)
 
 
-@pytest.mark.holds("policy/evidence", 1)
+@pytest.mark.holds("policy/evidence", "chain")
 @pytest.mark.parametrize("what", CHANGED_CERTIFICATES)
 def test_a_certificate_that_was_changed_allows_nothing(what: str) -> None:
     changed = CHANGED_CERTIFICATES[what]
@@ -71,7 +71,7 @@ def test_a_certificate_that_was_changed_allows_nothing(what: str) -> None:
     assert (found.allowed.verified, bool(found.allowed.why)) == (False, True)
 
 
-@pytest.mark.holds("policy/evidence", 3, 4)
+@pytest.mark.holds("policy/evidence", "proof", "context")
 @pytest.mark.parametrize("what", CHANGED_PROOFS)
 def test_a_proof_that_was_changed_signs_nothing(what: str) -> None:
     changed = CHANGED_PROOFS[what]
@@ -80,7 +80,7 @@ def test_a_proof_that_was_changed_signs_nothing(what: str) -> None:
     assert (found.allowed.verified, found.signed.verified, bool(found.signed.why)) == (True, False, True)
 
 
-@pytest.mark.holds("policy/evidence", 4)
+@pytest.mark.holds("policy/evidence", "context")
 @pytest.mark.parametrize(
     ("member", "value", "word"),
     [
@@ -105,7 +105,7 @@ def test_a_proof_that_an_agent_made_for_something_else_signs_nothing_here(member
     assert word in found.signed.why
 
 
-@pytest.mark.holds("policy/evidence", 1, 3)
+@pytest.mark.holds("policy/evidence", "chain", "proof")
 def test_a_proof_of_another_agent__or_of_another_time__signs_nothing() -> None:
     certs = (certificate(HOLDERS[1], OTHER_AGENT.public_key), chain(2)[1])
     other = signed_call(certs, OTHER_AGENT)
@@ -116,7 +116,7 @@ def test_a_proof_of_another_agent__or_of_another_time__signs_nothing() -> None:
         assert verdicts(signed_call(challenge_at=NOW - seconds)) == (True, verified), seconds
 
 
-@pytest.mark.holds("policy/evidence", 1, 3, 4)
+@pytest.mark.holds("policy/evidence", "chain", "proof", "context")
 @pytest.mark.parametrize(
     "members",
     [
@@ -152,7 +152,7 @@ def test_a_record_that_says_something_else_is_contradicted(members: dict[str, An
         assert bool(part.why) is (part.verified is not True)
 
 
-@pytest.mark.holds("policy/evidence", 1)
+@pytest.mark.holds("policy/evidence", "chain")
 def test_whoever_begins_a_chain_is_no_person_that_is_trusted() -> None:
     certs = (certificate(STRANGER, AGENT.public_key),)
     call = signed_call(certs, AGENT)
@@ -256,7 +256,7 @@ def constrained(*members: Any) -> SignedCall:
     return signed_call((certificate(constraints=tuple(members)),), AGENT)
 
 
-@pytest.mark.holds("policy/evidence", 2)
+@pytest.mark.holds("policy/evidence", "constraints")
 def test_constraints_that_the_record_answers_hold__and_the_others_are_listed() -> None:
     now = timestamp(NOW * 1000)[11:16]
     window = constraint(type="time_window", start=now, end=now, tz="UTC")

@@ -18,7 +18,7 @@ def fact(name: str, source: str | float, arguments: object) -> object:
     return Facts({name: source}).of(arguments).get(name)
 
 
-@pytest.mark.holds("policy/facts", 2)
+@pytest.mark.holds("policy/facts", "pointer")
 @pytest.mark.parametrize(
     ("pointer", "found"),
     [
@@ -149,7 +149,7 @@ def test_what_breaks_the_path_rules_is_no_path(path: str) -> None:
 
 
 class TestTemplates:
-    @pytest.mark.holds("policy/facts", 1)
+    @pytest.mark.holds("policy/facts", "template")
     def test_what_is_put_in_is_text_or_an_integer(self) -> None:
         source = "git:example.com/{/owner}/{/repo/0}"
         assert fact("resource_id", source, {"owner": "me", "repo": ["x"]}) == "git:example.com/me/x"
@@ -178,7 +178,7 @@ class TestTemplates:
         assert fact("resource_id", "{/a}", {"a": 10**5000}) is None
 
 
-@pytest.mark.holds("policy/facts", 3)
+@pytest.mark.holds("policy/facts", "constant")
 def test_a_constant_is_what_it_is() -> None:
     sources: dict[str, str | float] = {"currency": "EUR", "amount": 5, "lat": -1.5, "resource_id": "{x} {} /a"}
     assert facts_fault(sources) is None
@@ -272,7 +272,7 @@ def test_whatever_the_arguments_are_a_fact_is_sound_or_absent(arguments: object,
             assert value >= 0
 
 
-@pytest.mark.holds("policy/facts", 1)
+@pytest.mark.holds("policy/facts", "template")
 def test_a_slash_in_one_part_of_a_template_is_not_taken_for_the_one_between_two() -> None:
     facts = Facts({"resource_id": "git:{/owner}/{/repo}"})
     assert facts.of({"owner": "a", "repo": "b"}) == {"resource_id": "git:a/b"}

@@ -289,7 +289,7 @@ def test_a_meta_that_is_no_object_is_refused(method: str, meta: str) -> None:
     assert caught.value.code == -32602
 
 
-@pytest.mark.holds("policy/decide", 1)
+@pytest.mark.holds("policy/decide", "message")
 def test_a_proof_is_the_slice_of_the_request_as_it_was_written() -> None:
     odd = '{ "a" :1.0,\t"\\u0061b": [ ] }'
     for name in ("ratify_proof", "ratify\\u005fproof", "\\u0072atify_proof"):

@@ -50,7 +50,7 @@ def tools(*names: str) -> str:
     return json.dumps({"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names]})
 
 
-@pytest.mark.holds("policy/lists", 3)
+@pytest.mark.holds("policy/lists", "definition")
 @pytest.mark.parametrize("view", [JUDGED, OFF])
 def test_a_tool_that_is_not_as_it_is_pinned_is_left_out_and_told(view: ListView) -> None:
     page = json.loads(tools("list_inbox", "send_email", "pay"))
@@ -75,7 +75,7 @@ def granted(*scope: str) -> ListView:
     return ListView(catalog=CATALOG, verifier_id=VERIFIER, binding="optional", granted=scope)
 
 
-@pytest.mark.holds("policy/lists", 4)
+@pytest.mark.holds("policy/lists", "annotations")
 def test_each_tool_says_which_scope_it_needs_and_how_a_proof_is_made() -> None:
     found = seen(tools("list_inbox", "deploy", "wipe"))
     assert [tool["_meta"] for tool in found["tools"]] == [
@@ -95,7 +95,7 @@ def test_where_proofs_are_not_judged_scopes_are_said_all_the_same_and_nothing_is
     ]
 
 
-@pytest.mark.holds("policy/lists", 1)
+@pytest.mark.holds("policy/lists", "no-proof")
 def test_a_tool_that_no_proof_could_allow_is_hidden_only_where_proofs_are_judged() -> None:
     listing = tools("list_inbox", "unknown", "List_inbox", "list_inbox ")
     assert names(seen(listing)) == ["list_inbox"]
@@ -106,7 +106,7 @@ def test_a_tool_that_no_proof_could_allow_is_hidden_only_where_proofs_are_judged
     assert found["tools"][1]["_meta"] == {"ratify_scope": "mcp:tool", **OURS, "ratify_binding": "required"}
 
 
-@pytest.mark.holds("policy/lists", 2)
+@pytest.mark.holds("policy/lists", "coverage")
 @pytest.mark.parametrize(
     ("scope", "expected"),
     [
@@ -131,7 +131,7 @@ def test_the_upstream_can_not_make_a_private_list_public() -> None:
     assert seen(result) == {"tools": [], "cacheScope": "public", "ttlMs": 9}
 
 
-@pytest.mark.holds("policy/lists", 4)
+@pytest.mark.holds("policy/lists", "annotations")
 def test_the_catalog_wins_over_the_upstream() -> None:
     claims = {
         "ratify_scope": "mcp:tool",
@@ -415,7 +415,7 @@ def test_nothing_is_edited_where_no_operator_has_said_anything_and_no_proof_is_j
     assert all(ListView(catalog=Catalog(prompt=Entry(scope="a:b"))).edits(kind) for kind in KINDS.values())
 
 
-@pytest.mark.holds("policy/lists", 2)
+@pytest.mark.holds("policy/lists", "coverage")
 def test_what_a_token_may_not_use_hides_tools_alone() -> None:
     token = VerifiedToken("issuer", "agent", 7, "ab", allowed_tools=frozenset({"list_inbox"}))
     view = ListView(catalog=Catalog(), token=token)

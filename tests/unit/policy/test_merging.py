@@ -22,7 +22,7 @@ SERVERS = st.from_regex(r"[a-z0-9][a-z0-9-]{0,31}", fullmatch=True)
 OWN = st.text() | st.text("ab_-:%{}", max_size=8)
 
 
-@pytest.mark.holds("policy/merging", 1, 2, 3)
+@pytest.mark.holds("policy/merging", "prefix", "server-name", "one-name")
 @given(SERVERS, OWN)
 def test_a_name_goes_there_and_back_whatever_the_server_calls_its_own(server: str, own: str) -> None:
     assert member_of_name(merged_name(server, own)) == Member(server, own)
@@ -31,7 +31,7 @@ def test_a_name_goes_there_and_back_whatever_the_server_calls_its_own(server: st
         assert member_of_uri(merged_page(server, uri)) == Member(server, uri)
 
 
-@pytest.mark.holds("policy/merging", 3)
+@pytest.mark.holds("policy/merging", "one-name")
 @given(
     OWN
     | st.builds(merged_name, SERVERS, OWN)
@@ -44,7 +44,7 @@ def test_no_second_spelling_stands_for_the_same(text: str) -> None:
     assert by_uri is None or text in (merged_uri(*by_uri), merged_page(*by_uri))
 
 
-@pytest.mark.holds("policy/merging", 2)
+@pytest.mark.holds("policy/merging", "server-name")
 @given(SERVERS, SERVERS, OWN, OWN)
 def test_two_servers_never_share_a_name(one: str, other: str, own: str, others: str) -> None:
     same = (one, own) == (other, others)
@@ -52,7 +52,7 @@ def test_two_servers_never_share_a_name(one: str, other: str, own: str, others: 
     assert (merged_uri(one, own) == merged_uri(other, others)) is same
 
 
-@pytest.mark.holds("policy/merging", 2, 3)
+@pytest.mark.holds("policy/merging", "server-name", "one-name")
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -76,7 +76,7 @@ def test_the_first_two_lines_end_the_servers_name(name: str, expected: Member | 
     assert member_of_name(name) == expected
 
 
-@pytest.mark.holds("policy/merging", 2, 3)
+@pytest.mark.holds("policy/merging", "server-name", "one-name")
 @pytest.mark.parametrize(
     ("uri", "expected"),
     [

@@ -25,7 +25,7 @@ from accredit.policy.needs import IsRevoked, IssueChallenge, LookAtChallenge, Sp
 from accredit.ports import Spending
 from accredit.ratify.constraints import MaxRate
 
-pytestmark = pytest.mark.holds("policy/decide", 11)
+pytestmark = pytest.mark.holds("policy/decide", "observe")
 
 OBSERVED = policy(observes=True)
 PLAIN = call("list_inbox")

@@ -84,7 +84,7 @@ SPELLINGS = [
 ]
 
 
-@pytest.mark.holds("policy/passing", 1)
+@pytest.mark.holds("policy/passing", "credentials")
 @pytest.mark.parametrize("name", SPELLINGS, ids=ascii)
 @pytest.mark.parametrize("judged", [False, True])
 @pytest.mark.parametrize("method", ["tools/call", "ping", "notifications/progress"])
@@ -105,7 +105,7 @@ def test_our_word_is_the_only_one(name: str) -> None:
     assert found.text.count(b"authorization") == 1
 
 
-@pytest.mark.holds("policy/passing", 3)
+@pytest.mark.holds("policy/passing", "authorization")
 @pytest.mark.parametrize("params", ["", ',"params":{}', ',"params":{"_meta":{}}', ',"params":{"name":"x"}'])
 def test_our_word_is_put_in_where_there_was_no_place_for_it(params: str) -> None:
     found = passed(
@@ -121,7 +121,7 @@ def test_all_members_are_there_for_an_agent_of_whom_little_is_known() -> None:
     assert set(found) == set(WORD)
 
 
-@pytest.mark.holds("policy/passing", 2)
+@pytest.mark.holds("policy/passing", "proof")
 @pytest.mark.parametrize("spelling", ["ratify_proof", "ratify\\u005fproof"])
 def test_a_proof_is_removed_where_it_was_judged_and_only_there(spelling: str) -> None:
     call = with_meta(f'{{"{spelling}":{{"secret":1}},"a":1}}')

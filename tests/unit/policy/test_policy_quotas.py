@@ -38,7 +38,7 @@ def paid(amount: object) -> Any:
 SUM = quota(tools=frozenset({"pay"}), most=500_000_000, fact="amount")
 
 
-@pytest.mark.holds("policy/quotas", 1)
+@pytest.mark.holds("policy/quotas", "subject")
 def test_so_many_calls_pass_in_a_window__and_it_is_told_when_there_is_room_again() -> None:
     here = deployment(quota())
     answers = [here.error(proven(call(), at=NOW + at), NOW + at) for at in (0, 1, 2, 59, 61, 62)]
@@ -57,7 +57,7 @@ def test_a_call_that_is_refused_for_anything_was_not_counted() -> None:
     assert [here.error(spent), here.error(spent), here.error(proven(call()))] == ["", "ratify_replayed", REACHED]
 
 
-@pytest.mark.holds("policy/quotas", 2)
+@pytest.mark.holds("policy/quotas", "capacity")
 def test_where_one_quota_has_no_room_no_other_counts__and_no_use_is_taken() -> None:
     rate = constraint(type="max_rate", count=2, window_s=60)
     here = deployment(SUM, quota(most=3))
@@ -128,7 +128,7 @@ def test_only_the_tools_that_are_named_count__and_nothing_but_tools() -> None:
         assert anything.error(proven(call("mail://1", method="resources/read"))) == ""
 
 
-@pytest.mark.holds("policy/quotas", 3)
+@pytest.mark.holds("policy/quotas", "count-key")
 def test_a_call_at_the_endpoint_of_all_servers_counts_as_the_servers_own() -> None:
     of_mail, of_all = quota(by="server", tools=frozenset({"send_email"})), quota(by="server")
     own = Quotas((of_mail, of_all), server="mail")
@@ -141,7 +141,7 @@ def test_a_call_at_the_endpoint_of_all_servers_counts_as_the_servers_own() -> No
     assert [len(each) for each in taken] == [1, 0]
 
 
-@pytest.mark.holds("policy/quotas", 3)
+@pytest.mark.holds("policy/quotas", "count-key")
 def test_a_limit_that_is_changed_finds_what_was_counted() -> None:
     here = deployment(quota(most=2))
     assert [here.error(proven(call())) for _ in range(2)] == ["", ""]
@@ -150,7 +150,7 @@ def test_a_limit_that_is_changed_finds_what_was_counted() -> None:
     assert [raised.error(proven(call())) for _ in range(2)] == ["", REACHED]
 
 
-@pytest.mark.holds("policy/uses", 5)
+@pytest.mark.holds("policy/uses", "quota-once")
 def test_a_call_of_several_rounds_counts_once__and_a_round_that_is_repeated_counts_anew() -> None:
     here = deployment(quota(most=3))
 
@@ -165,7 +165,7 @@ def test_a_call_of_several_rounds_counts_once__and_a_round_that_is_repeated_coun
     assert leg(Flow("two", 1)) == "", "a leg of another call is free once, too"
 
 
-@pytest.mark.holds("policy/uses", 5)
+@pytest.mark.holds("policy/uses", "quota-once")
 def test_a_round_is_free_once__and_not_once_for_each_agent_that_shares_a_token() -> None:
     """A state that is sealed for a token's subject opens for each of its agents."""
     quotas, store, flow = Quotas((quota(most=1),)), MemoryStore(), Flow("one", 1)
@@ -180,7 +180,7 @@ def test_a_round_is_free_once__and_not_once_for_each_agent_that_shares_a_token()
         made("b")
 
 
-@pytest.mark.holds("policy/uses", 4)
+@pytest.mark.holds("policy/uses", "atomicity")
 def test_a_store_that_does_not_answer_refuses() -> None:
     class Silent(MemoryStore):
         async def use(self, limits: Any, *, now: int) -> bool:

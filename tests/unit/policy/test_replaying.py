@@ -109,7 +109,7 @@ PAY = call("pay", {"amount": 5, "currency": "EUR"})
 READS, ALL = granted("email:read"), granted()
 
 
-@pytest.mark.holds("policy/replaying", 1)
+@pytest.mark.holds("policy/replaying", "known")
 @pytest.mark.parametrize(
     ("asked", "chain"),
     [(INBOX, READS), (INBOX, granted("email:send")), (INBOX, None), (call("wipe"), None), (call("nothing"), READS)],
@@ -123,7 +123,7 @@ def test_by_the_same_rules_a_call_is_decided_as_it_was(asked: GuardedCall, chain
         assert verdict.error == found[0].decision.error
 
 
-@pytest.mark.holds("policy/replaying", 1)
+@pytest.mark.holds("policy/replaying", "known")
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
@@ -158,7 +158,7 @@ def test_a_chain_that_nobody_signed_so_proves_nothing() -> None:
     assert again(record(INBOX, READS), configured(policy()), forged).error == "ratify_invalid"
 
 
-@pytest.mark.holds("policy/replaying", 2)
+@pytest.mark.holds("policy/replaying", "unknown")
 @pytest.mark.parametrize(
     ("constraint", "why"),
     [
@@ -183,7 +183,7 @@ def test_a_constraint_that_the_log_does_not_hold_the_facts_of_leaves_the_answer_
     assert again(full, configured(policy()), chain).open == ("uses" if why == "uses" else "")
 
 
-@pytest.mark.holds("policy/replaying", 2)
+@pytest.mark.holds("policy/replaying", "unknown")
 def test_with_arguments_on_record_their_constraints_are_judged_by_the_new_catalog() -> None:
     chain = granted(constraints=(MaxAmount(max_amount=10, currency="EUR"),))
     found = record(PAY, chain, full=True)
@@ -197,7 +197,7 @@ def test_a_grant_for_other_targets_refuses_the_call_for_certain() -> None:
     assert again(found, configured(policy()), chain).error == "ratify_constraint_denied"
 
 
-@pytest.mark.holds("policy/replaying", 2)
+@pytest.mark.holds("policy/replaying", "unknown")
 @pytest.mark.parametrize(
     ("error", "why"),
     [
@@ -221,14 +221,14 @@ def test_what_no_configuration_changes_stays_refused(error: str) -> None:
     assert again(record(INBOX, error=error), configured(policy())) == Verdict(False, error)
 
 
-@pytest.mark.holds("policy/replaying", 5)
+@pytest.mark.holds("policy/replaying", "final-refusals")
 @pytest.mark.parametrize("error", ["invalid_params", "header_mismatch", "invalid_request_state"])
 def test_what_its_message_was_refused_for_is_no_question_of_configuration(error: str) -> None:
     for now in (policy(), None):
         assert again(record(INBOX, READS, error=error), configured(now), READS) == Verdict(False, error)
 
 
-@pytest.mark.holds("policy/replaying", 2)
+@pytest.mark.holds("policy/replaying", "unknown")
 def test_requests_about_tasks__names_that_were_cut__and_other_gateways_are_left_open() -> None:
     assert again(record(call("t", method="tools/call"), method="tasks/get"), configured(policy())).open == "task"
     assert again(record(call("x" * 3_000)), configured(policy())).open == "cut"
@@ -237,14 +237,14 @@ def test_requests_about_tasks__names_that_were_cut__and_other_gateways_are_left_
     assert again(record(INBOX, READS), configured(policy()), None).open == "chain"
 
 
-@pytest.mark.holds("policy/replaying", 3)
+@pytest.mark.holds("policy/replaying", "same-settings")
 def test_what_can_not_be_told_is_unchanged_where_this_very_configuration_decided() -> None:
     chain = granted(constraints=(MaxAmount(max_amount=10, currency="EUR"),))
     assert again(record(PAY, chain, digest=NEW), configured(policy()), chain) == Verdict(True)
     assert again(record(INBOX, error="ratify_invalid", digest=NEW), configured(policy())).open == ""
 
 
-@pytest.mark.holds("policy/replaying", 4)
+@pytest.mark.holds("policy/replaying", "exclusions")
 def test_a_certificate_that_was_revoked_since_is_no_other_configuration() -> None:
     world = Deployment()
     found = record(INBOX, READS)
@@ -253,7 +253,7 @@ def test_a_certificate_that_was_revoked_since_is_no_other_configuration() -> Non
     assert again(found, configured(world.policy), READS) == Verdict(True)
 
 
-@pytest.mark.holds("policy/replaying", 2)
+@pytest.mark.holds("policy/replaying", "unknown")
 def test_pins_are_held_against_the_definition_that_was_noted() -> None:
     was, other = "aa" * 32, "bb" * 32
     noted = record(INBOX, READS, definition=was)
@@ -300,14 +300,14 @@ def test_a_server_that_is_there_no_more_refuses__and_a_name_with_two_meanings_is
     assert again(found, configured(policy()), READS) == Verdict(False, "no_server")
 
 
-@pytest.mark.holds("policy/replaying", 4)
+@pytest.mark.holds("policy/replaying", "exclusions")
 def test_what_a_quota_has_left_is_not_known() -> None:
     assert again(record(INBOX, READS, error="quota_exceeded"), configured(policy()), READS).open == "uses"
     calls = Quota(by="agent", tools=frozenset("*"), window_s=60, window="60s", most=1)
     assert again(record(INBOX, READS), configured(policy(quotas=Quotas((calls,)))), READS) == Verdict(True)
 
 
-@pytest.mark.holds("policy/replaying", 2)
+@pytest.mark.holds("policy/replaying", "unknown")
 def test_a_call_that_a_new_quota_can_not_count_is_not_said_to_pass_as_it_did() -> None:
     sums = Quota(by="agent", tools=frozenset("*"), window_s=60, window="60s", most=9_000_000, fact="amount")
     now = configured(policy(quotas=Quotas((sums,))))
@@ -319,7 +319,7 @@ def test_a_call_that_a_new_quota_can_not_count_is_not_said_to_pass_as_it_did() -
     assert not again(record(INBOX, READS, full=True), nobody_s, READS).allows
 
 
-@pytest.mark.holds("policy/replaying", 3)
+@pytest.mark.holds("policy/replaying", "same-settings")
 def test_a_lock_that_is_new_is_not_passed_over_as_the_digest_is_the_same() -> None:
     """`policy.digest` covers no lock, and where there is one definitions are enforced without a word of the
     configuration."""

@@ -72,7 +72,7 @@ def refused(found: Suggestion) -> dict[str, int]:
     return {word: each.tally.calls for word, each in found.refused.items()}
 
 
-@pytest.mark.holds("policy/suggesting", 2)
+@pytest.mark.holds("policy/suggesting", "allowed-calls")
 def test_what_was_refused_leads_to_nothing__an_agent_would_write_its_own_grant_by_asking() -> None:
     asked_for = (
         record("pay", denied("unknown_tool", enforced=True)),
@@ -86,7 +86,7 @@ def test_what_was_refused_leads_to_nothing__an_agent_would_write_its_own_grant_b
     assert (tool.tool, tool.tally.calls, list(grant.targets)) == ("pay", 1, ["pay"])
 
 
-@pytest.mark.holds("policy/suggesting", 2, 4, 5)
+@pytest.mark.holds("policy/suggesting", "allowed-calls", "own-scope", "grant")
 def test_a_grant_names_the_very_targets__though_another_tool_needs_the_same_scope() -> None:
     found = suggested(record(at=9), record(at=3), record("list_inbox", at=5, agent="cc" * 16))
     assert (found.tables, refused(found)) == ([], {})
@@ -101,7 +101,7 @@ def test_a_grant_names_the_very_targets__though_another_tool_needs_the_same_scop
     assert (tally.calls, tally.first, tally.last) == (2, timestamp(NOW_MS + 3), timestamp(NOW_MS + 9))
 
 
-@pytest.mark.holds("policy/suggesting", 4)
+@pytest.mark.holds("policy/suggesting", "own-scope")
 def test_a_tool_that_the_catalog_does_not_name_gets_a_scope_of_its_own() -> None:
     calls = [record("drop", denied("unknown_tool"), scope="", at=n, server="mail") for n in range(3)]
     calls.append(record("drop", denied("unknown_tool"), scope="", server="files", agent="cc" * 16))
@@ -116,7 +116,7 @@ def test_a_tool_that_the_catalog_does_not_name_gets_a_scope_of_its_own() -> None
     ]
 
 
-@pytest.mark.holds("policy/suggesting", 1)
+@pytest.mark.holds("policy/suggesting", "signature")
 @pytest.mark.parametrize(
     ("decision", "why"),
     [
@@ -134,13 +134,13 @@ def test_what_nobody_signed_leads_to_nothing(decision: RecordedDecision, why: st
     assert (found.tables, found.grants, refused(found)) == ([], [], {why: 1})
 
 
-@pytest.mark.holds("policy/suggesting", 1)
+@pytest.mark.holds("policy/suggesting", "signature")
 def test_a_principal_who_counts_no_more_leads_to_nothing() -> None:
     assert refused(suggested(record(), to=ONE._replace(roots=["dd" * 16]))) == {"no_root": 1}
     assert len(suggested(record(), to=ONE._replace(roots=None)).grants) == 1
 
 
-@pytest.mark.holds("policy/suggesting", 2)
+@pytest.mark.holds("policy/suggesting", "allowed-calls")
 @pytest.mark.parametrize(
     ("error", "why"),
     [
@@ -156,7 +156,7 @@ def test_what_somebody_decided_against_and_what_is_no_question_of_authority_stay
     assert (found.grants, refused(found)) == ([], {why: 1})
 
 
-@pytest.mark.holds("policy/suggesting", 3)
+@pytest.mark.holds("policy/suggesting", "existing-grant")
 def test_what_is_allowed_already_needs_nothing__unless_its_target_needs_another_scope_now() -> None:
     found = suggested(record(decision=ALLOW))
     assert (found.grants, found.allowed.calls) == ([], 1)
@@ -165,7 +165,7 @@ def test_what_is_allowed_already_needs_nothing__unless_its_target_needs_another_
     assert ([each.tool for each in gone.tables], len(gone.grants)) == (["gone"], 1)
 
 
-@pytest.mark.holds("policy/suggesting", 6)
+@pytest.mark.holds("policy/suggesting", "ambiguity")
 def test_what_the_log_does_not_hold_whole_is_not_guessed() -> None:
     assert refused(suggested(record("x" * MAX_RECORDED_TARGET))) == {"cut": 1}
     assert refused(suggested(record(""))) == {"unwritable": 1}
@@ -177,7 +177,7 @@ def test_what_the_log_does_not_hold_whole_is_not_guessed() -> None:
     assert refused(suggested(read)) == {"uri": 1}
 
 
-@pytest.mark.holds("policy/suggesting", 6)
+@pytest.mark.holds("policy/suggesting", "ambiguity")
 def test_a_name_that_means_another_tool_at_the_merged_endpoint_is_not_guessed() -> None:
     merged = record("mail__list_inbox", server="mail")
     (grant,) = suggested(merged, to=MERGED).grants
@@ -195,7 +195,7 @@ def test_a_name_that_means_another_tool_at_the_merged_endpoint_is_not_guessed() 
     assert [each.tool for each in suggested(other, to=MERGED).tables] == ["files__drop"]
 
 
-@pytest.mark.holds("policy/suggesting", 7)
+@pytest.mark.holds("policy/suggesting", "bounds")
 def test_what_is_told_apart_is_bounded__and_what_is_beyond_it_is_said() -> None:
     calls = [record(f"tool_{n}", denied("unknown_tool"), scope="") for n in range(MAX_SUGGESTED_OF_AGENT + 3)]
     other = record("tool_0", denied("unknown_tool"), scope="", agent="cc" * 16)

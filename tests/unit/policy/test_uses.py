@@ -25,7 +25,7 @@ def error(asked: GuardedCall, *constraints: Constraint, now: int = NOW) -> str:
 class TestRates:
     TWICE = constraint(type="max_rate", count=2, window_s=60)
 
-    @pytest.mark.holds("policy/uses", 1)
+    @pytest.mark.holds("policy/uses", "rate")
     def test_so_many_pass_in_a_window_and_then_again(self) -> None:
         deployment, chain = Deployment(), granted(constraints=(self.TWICE,))
         answers = [deployment.error(proven(call(), chain, at=NOW + at), NOW + at) for at in (0, 1, 2, 59, 120, 121)]
@@ -52,7 +52,7 @@ class TestRates:
         leaves = [certificate(AGENT, SUB_AGENT.public_key, scope=GRANT, cert_id=f"leaf-{n}") for n in range(3)]
         assert [deployment.error(proven(call(), (leaf, root))) for leaf in leaves] == ["", "", DENIED]
 
-    @pytest.mark.holds("policy/uses", 3)
+    @pytest.mark.holds("policy/uses", "issuer")
     def test_who_delegates_can_not_use_up_the_limit_of_a_certificate_of_the_same_id(self) -> None:
         deployment, theirs = Deployment(), granted(constraints=(self.TWICE,), cert_id="x")
         many = constraint(type="max_rate", count=1000, window_s=60)
@@ -141,8 +141,8 @@ def leg(deployment: Deployment, chain: tuple[DelegationCert, ...], flow: Flow | 
     return finished(drive(decision, deployment.store, deployment.known, NOW))
 
 
-@pytest.mark.holds("policy/decide", 8)
-@pytest.mark.holds("policy/uses", 2)
+@pytest.mark.holds("policy/decide", "authority")
+@pytest.mark.holds("policy/uses", "consent")
 def test_each_leg_of_a_flow_passes_once__and_the_first_one_takes_the_use() -> None:
     deployment, chain = Deployment(), once()
     assert deployment.error(proven(call("list_inbox", {"limit": 3}), chain)) == ""

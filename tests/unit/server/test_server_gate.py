@@ -631,7 +631,7 @@ class Inside:
                     return str(await prompt("greet", {"name": "Ada"}))
 
 
-@pytest.mark.holds("policy/within", 3)
+@pytest.mark.holds("policy/within", "constraints")
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_tool_pays_for_an_agent_what_the_agent_may_not_pay(kind: str) -> None:
     inside = Inside(kind)
@@ -656,7 +656,7 @@ def test_no_tool_pays_for_an_agent_what_the_agent_may_not_pay(kind: str) -> None
     assert inside.ran == ran
 
 
-@pytest.mark.holds("policy/within", 1, 2)
+@pytest.mark.holds("policy/within", "target", "scope")
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_a_running_call_makes_the_server_do_by_itself_must_be_covered_too(kind: str) -> None:
     inside = Inside(kind)
