@@ -42,7 +42,7 @@ def rules(source: Path = SOURCE) -> dict[Rule, str]:
 
 def items(text: str) -> list[tuple[str, str]]:
     """Each rule of a docstring by its name, with the beginning of its text; by its number if none has a name."""
-    named = re.compile(r"^- \[([a-z]+(?:-[a-z]+)*)\] (.+)", re.MULTILINE).findall(text)
+    named = re.compile(r"^- \[([a-z][a-z0-9]*(?:-[a-z0-9]+)*)\] (.+)", re.MULTILINE).findall(text)
     return named or [(str(number), beginning) for number, beginning in enumerate(_numbered(text), 1)]
 
 

@@ -4,11 +4,11 @@ I/O.
 `msgspec` writes sorted members, and strings and most numbers as RFC 8785 does. The rest is fixed in the text, in one
 pass for all numbers that need it; `rfc8785` itself, in plain Python, takes seconds for a body of 4 MiB:
 
-1. whole fractions lose their `.0`, and zero loses its sign;
-2. exponents from 21 on get a plus sign; numbers from 1e-6 to 1e-5, and from 1e16 to 1e21, are written out. These are
-   rewritten one by one, up to a bound;
-3. members are sorted by UTF-16 units: objects are sorted again where names could make this differ from the order of
-   UTF-8.
+- [fractions] whole fractions lose their `.0`, and zero loses its sign;
+- [exponents] exponents from 21 on get a plus sign; numbers from 1e-6 to 1e-5, and from 1e16 to 1e21, are written out.
+  These are rewritten one by one, up to a bound;
+- [order] members are sorted by UTF-16 units: objects are sorted again where names could make this differ from the order
+  of UTF-8.
 
 Property tests compare it with `rfc8785`.
 """

@@ -1,9 +1,9 @@
 """Canonical JSON, the form that is signed (Ratify section 3). No I/O.
 
-1. UTF-8 without whitespace; members sorted by the bytes of their names;
-2. strings escape only what JSON requires, and U+2028 and U+2029;
-3. bytes are padded standard base64; integers are plain decimals in the safe range;
-4. numbers that may have a fraction first go through `number`, which gives them ECMAScript's form.
+- [members] UTF-8 without whitespace; members sorted by the bytes of their names;
+- [strings] strings escape only what JSON requires, and U+2028 and U+2029;
+- [bytes-integers] bytes are padded standard base64; integers are plain decimals in the safe range;
+- [fractions] numbers that may have a fraction first go through `number`, which gives them ECMAScript's form.
 """
 
 import msgspec

@@ -34,13 +34,14 @@ class _SignedChallenge(Protocol):
 
 
 def check_challenge_length(challenge: bytes) -> None:
-    """Step 3: the decoded challenge has 32 bytes. With other lengths, two bindings could have the same signed bytes."""
+    """[challenge] of `verify`: the decoded challenge has 32 bytes. With other lengths, two bindings could have the same
+    signed bytes."""
     if len(challenge) != CHALLENGE_BYTES:
         raise invalid("invalid_challenge", f"challenge must be {CHALLENGE_BYTES} bytes, got {len(challenge)}")
 
 
 def check_session(what: str, bound_to: bytes, expected: bytes) -> None:
-    """Step 5: both sides name the same session context, or neither names one."""
+    """[context] of `verify`: both sides name the same session context, or neither names one."""
     code = "invalid_session_context"
     if bound_to and len(bound_to) != _BYTES:
         raise invalid(code, f"session_context must be {_BYTES} bytes, got {len(bound_to)}")
@@ -58,7 +59,7 @@ def check_session(what: str, bound_to: bytes, expected: bytes) -> None:
 
 
 def check_stream(what: str, signed: _SignedChallenge, stream: StreamContext | None) -> None:
-    """Step 7: the turn is well formed, and it is the next one of the stream that the verifier knows."""
+    """[stream] of `verify`: the turn is well formed, and it is the next one of the stream that the verifier knows."""
     stream_id, seq = signed.stream_id, signed.stream_seq
     if stream_id and len(stream_id) != _BYTES:
         raise invalid("invalid_stream_id", f"stream_id must be {_BYTES} bytes, got {len(stream_id)}")
@@ -93,14 +94,15 @@ def _check_turn(what: str, stream_id: bytes, seq: int, stream: StreamContext) ->
 def check_freshness(
     challenge_at: int, now: int, *, max_age: int = CHALLENGE_WINDOW_SECONDS, max_ahead: int = 0
 ) -> None:
-    """Step 12: the challenge is at most `max_age` seconds old, and at most `max_ahead` seconds in the future."""
+    """[freshness] of `verify`: the challenge is at most `max_age` seconds old, and at most `max_ahead` seconds in the
+    future."""
     age = now - challenge_at
     if not -max_ahead <= age <= max_age:
         raise invalid("stale_challenge", f"challenge is {age} seconds old (max {max_age})")
 
 
 def check_challenge_signature(signed: _SignedChallenge, key: HybridPublicKey) -> None:
-    """Step 13: the agent signed the challenge, its time and everything that it is bound to."""
+    """[signature] of `verify`: the agent signed the challenge, its time and everything that it is bound to."""
     message = challenge_sign_bytes(
         signed.challenge, signed.challenge_at, signed.session_context, signed.stream_id, signed.stream_seq
     )

@@ -3,11 +3,11 @@
 `ProofBundle.decode` defines what a bundle is. This module recognises texts that `msgspec` alone reads in the same way,
 in half the time. Within the allowed size, a text is one of them if
 
-1. it has no backslash: every string is spelled literally, so no surrogate stands alone;
-2. it has no more colons than its members and strings account for: no member occurs twice;
-3. no integer in it is 0: none can be written "-0", and `Integer` bounds the others;
-4. every "=" follows a character that canonical base64 can end with;
-5. its certificates with constraints were each read strictly.
+- [backslash] it has no backslash: every string is spelled literally, so no surrogate stands alone;
+- [repetition] it has no more colons than its members and strings account for: no member occurs twice;
+- [zero] no integer in it is 0: none can be written "-0", and `Integer` bounds the others;
+- [base64] every "=" follows a character that canonical base64 can end with;
+- [constraints] its certificates with constraints were each read strictly.
 
 Any other text is read strictly, which also gives the errors. A certificate whose exact text was read before is not read
 again; its signatures are still checked by the verifier.
@@ -125,7 +125,7 @@ def _lookup_key(text: Raw) -> bytes:
 
 
 def _nothing_else(data: bytes, envelope: _Envelope, read: list[_Read]) -> bool:
-    """Check rules 2 to 4 for the whole text."""
+    """Check [repetition] to [base64] for the whole text."""
     members = _BUNDLE_MEMBERS + bool(envelope.session_context) + 2 * bool(envelope.stream_id)
     colons = members + envelope.agent_id.count(":") + sum([each.colons for each in read])
     return envelope.challenge_at != 0 and _colons(data) == colons and base64_is_canonical(data)

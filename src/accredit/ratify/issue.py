@@ -2,11 +2,11 @@
 
 A certificate is signed only if it would verify, and if every implementation reads it in the same way:
 
-1. its scopes are known, its counts and lengths are within bounds, and it does not end before it begins;
-2. its constraints name one resource, with valid paths, each of which lies below the other;
-3. it has no number (too near to zero) and no text that another implementation would print differently;
-4. with a parent: the issuer is its subject and may delegate, and the parent chain is valid at this time and grants
-   every scope that is passed on.
+- [bounds] its scopes are known, its counts and lengths are within bounds, and it does not end before it begins;
+- [resource] its constraints name one resource, with valid paths, each of which lies below the other;
+- [portability] it has no number (too near to zero) and no text that another implementation would print differently;
+- [parent] with a parent: the issuer is its subject and may delegate, and the parent chain is valid at this time and
+  grants every scope that is passed on.
 """
 
 from collections.abc import Collection, Iterable, Sequence

@@ -75,7 +75,7 @@ def _answer(need: Need, now: int, is_revoked: Callable[[str], bool] | None, stor
 
 
 def ask_revoked(index: int, cert_id: str) -> Generator[Need, object, bool]:
-    """Step 11e: a lookup that fails or has no answer refuses the certificate."""
+    """[chain] of `verify`: a lookup that fails or has no answer refuses the certificate."""
     try:
         revoked = yield IsRevoked(cert_id)
     except Exception as error:
@@ -86,7 +86,7 @@ def ask_revoked(index: int, cert_id: str) -> Generator[Need, object, bool]:
 
 
 def ask_store(need: ValidateChallenge | ConsumeChallenge) -> Generator[Need, object, None]:
-    """Steps 6 and 14. Whichever way a store refuses or fails, the text is the same."""
+    """[acceptance] and [consumption] of `verify`. Whichever way a store refuses or fails, the text is the same."""
     try:
         refusal = yield need
     except Exception as error:

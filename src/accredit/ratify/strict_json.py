@@ -1,9 +1,9 @@
 """Strict reading of received JSON (Ratify section 12, steps 1 to 3). No I/O.
 
-1. at most so many bytes, before anything is parsed;
-2. UTF-8, no byte order mark;
-3. one JSON value; no member twice in an object, no NaN or infinity, no "-0", every integer in the safe range, no lone
-   surrogate.
+- [size] at most so many bytes, before anything is parsed;
+- [encoding] UTF-8, no byte order mark;
+- [value] one JSON value; no member twice in an object, no NaN or infinity, no "-0", every integer in the safe range, no
+  lone surrogate.
 
 `wire` then checks the value against a structure; only there is nesting bounded, as only an extension's parameters may
 nest freely.

@@ -1,20 +1,24 @@
 """The verifier (Ratify section 8; where it is stricter, docs/reference/ratify.md). No I/O but the default of `now`.
 
-The steps, in the order in which the first failure decides:
+The steps, in the order in which the first failure decides (the protocol counts them in this order, from 1 to 16):
 
- 1. there are certificates, 2. at most eight, 3. and a challenge, of 32 bytes;
- 4. counts and lengths are within bounds;
- 5. the session context is the expected one;
- 6. the store, if there is one, would accept the challenge;
- 7. the turn is the next one of its stream;
- 8. the agent's key has the right lengths, 9. and is the subject of the leaf certificate;
-10. every id is derived from its key;
-11. certificate by certificate, leaf first: version, scopes, expiry, start, revocation, signatures, constraints
-    (without a store), and that its issuer is the subject of the next, which may delegate;
-12. the challenge is fresh, 13. and signed by the agent;
-14. the store consumes the challenge, and only then constraints are evaluated;
-15. all certificates grant the required scope;
-16. the chain ends in a trusted root, if roots are given.
+- [certificates] there are certificates;
+- [chain-length] they are at most eight;
+- [challenge] there is a challenge, of 32 bytes;
+- [bounds] counts and lengths are within bounds;
+- [context] the session context is the expected one;
+- [acceptance] the store, if there is one, would accept the challenge;
+- [stream] the turn is the next one of its stream;
+- [key-length] the agent's key has the right lengths;
+- [leaf] it is the subject of the leaf certificate;
+- [ids] every id is derived from its key;
+- [chain] certificate by certificate, leaf first: version, scopes, expiry, start, revocation, signatures, constraints
+  (without a store), and that its issuer is the subject of the next, which may delegate;
+- [freshness] the challenge is fresh;
+- [signature] the agent has signed it;
+- [consumption] the store consumes the challenge, and only then constraints are evaluated;
+- [scopes] all certificates grant the required scope;
+- [root] the chain ends in a trusted root, if roots are given.
 
 Not checked here: that the agent itself sent the bundle (bindings are for that), that a certificate's lifetime lies
 within its parent's, and loops. Without `roots` anyone can be the principal.
@@ -171,27 +175,27 @@ def verification(bundle: ProofBundle, terms: Terms) -> Steps:
 
 
 def _steps(bundle: ProofBundle, terms: Terms) -> Steps:
-    _check_shape(bundle)  # 1 to 4
-    check_session("bundle", bundle.session_context, terms.session_context)  # 5
+    _check_shape(bundle)  # [certificates] to [bounds]
+    check_session("bundle", bundle.session_context, terms.session_context)  # [context]
     if terms.single_use:
-        yield from ask_store(ValidateChallenge(bundle.challenge, terms.session_context))  # 6
-    check_stream("bundle", bundle, terms.stream)  # 7
-    _check_agent(bundle)  # 8, 9
-    yield from _check_chain(bundle.delegations, terms, judge_now=not terms.single_use)  # 10, 11
-    check_freshness(bundle.challenge_at, terms.now, max_age=terms.max_age, max_ahead=terms.max_ahead)  # 12
-    check_challenge_signature(bundle, bundle.delegations[0].subject_pub_key)  # 13: the agent's, after 9
+        yield from ask_store(ValidateChallenge(bundle.challenge, terms.session_context))  # [acceptance]
+    check_stream("bundle", bundle, terms.stream)  # [stream]
+    _check_agent(bundle)  # [key-length], [leaf]
+    yield from _check_chain(bundle.delegations, terms, judge_now=not terms.single_use)  # [ids], [chain]
+    check_freshness(bundle.challenge_at, terms.now, max_age=terms.max_age, max_ahead=terms.max_ahead)
+    check_challenge_signature(bundle, bundle.delegations[0].subject_pub_key)  # the agent's, after [leaf]
     if terms.single_use:
-        yield from ask_store(ConsumeChallenge(bundle.challenge, terms.session_context))  # 14
+        yield from ask_store(ConsumeChallenge(bundle.challenge, terms.session_context))  # [consumption]
         for index, cert in enumerate(bundle.delegations):
             _check_constraints(index, cert, terms)
     granted = intersect(cert.scope for cert in bundle.delegations)
-    if terms.required_scope and terms.required_scope not in granted:  # 15
+    if terms.required_scope and terms.required_scope not in granted:  # [scopes]
         raise build_refusal(
             IdentityStatus.SCOPE_DENIED,
             f'required scope "{terms.required_scope}" not in effective delegation scope',
         )
     root = bundle.delegations[-1]
-    if terms.roots is not None and root.issuer_pub_key not in terms.roots:  # 16
+    if terms.roots is not None and root.issuer_pub_key not in terms.roots:  # [root]
         raise Refusal(IdentityStatus.INVALID, "untrusted_root: the chain's root is not trusted", root_checked=True)
     return VerifyResult(
         valid=True,
@@ -232,7 +236,8 @@ def context_of(session_context: bytes | None) -> bytes:
 
 
 def verify_chain(chain: Sequence[DelegationCert], *, now: int, vocabulary: Iterable[str] = ()) -> VerifyResult:
-    """Verify certificates without a proof (steps 1, 2, 4, 10 and 11), before a grant is built on them.
+    """Verify certificates without a proof ([certificates], [chain-length], [bounds], [ids] and [chain]), before a grant
+    is built on them.
 
     Not checked: revocation, constraints, the root, and whether anybody holds the subject's key. Raises `TypeError` for
     a `now` that is no whole number, and nothing else.

@@ -3,10 +3,11 @@
 A structure's annotations are its schema: its members, their types, the lengths of byte strings. Reading takes these
 steps in order (Ratify section 12), and any input gives either an object or one `WireError`:
 
-1. the text is strict JSON (`strict_json`);
-2. its members are those of the structure, with their types and lengths: nothing unknown, missing or null;
-3. what annotations can't express holds (`WireObject.check`): byte lengths of text, members that go together, nesting;
-4. every byte string was written in canonical base64.
+- [json] the text is strict JSON (`strict_json`);
+- [members] its members are those of the structure, with their types and lengths: nothing unknown, missing or null;
+- [check] what annotations can't express holds (`WireObject.check`): byte lengths of text, members that go together,
+  nesting;
+- [base64] every byte string was written in canonical base64.
 
 Writing refuses what reading refuses: a text is read back before it is returned.
 """

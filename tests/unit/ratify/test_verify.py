@@ -64,40 +64,40 @@ def test_a_good_chain_is_valid_and_names_both_ends(depth: int) -> None:
 
 
 class TestShape:
-    @pytest.mark.holds("ratify/verify", 1)
+    @pytest.mark.holds("ratify/verify", "certificates")
     def test_no_certificates(self) -> None:
         reason = "no_delegations: proof bundle contains no delegation certificates"
         assert verdict(replace(proof(), delegations=())) == invalid(reason)
 
-    @pytest.mark.holds("ratify/verify", 2)
+    @pytest.mark.holds("ratify/verify", "chain-length")
     def test_more_than_eight_certificates(self) -> None:
         bundle = replace(proof(), delegations=chain(1) * 9)
         assert verdict(bundle) == invalid("chain_too_deep: delegation chain exceeds maximum depth")
 
-    @pytest.mark.holds("ratify/verify", 3)
+    @pytest.mark.holds("ratify/verify", "challenge")
     def test_no_challenge(self) -> None:
         reason = "no_challenge: proof bundle contains no challenge"
         assert verdict(replace(proof(), challenge=b"")) == invalid(reason)
 
-    @pytest.mark.holds("ratify/verify", 3)
+    @pytest.mark.holds("ratify/verify", "challenge")
     @pytest.mark.parametrize("size", [31, 33, 72])
     def test_a_challenge_of_another_length_can_not_pass_for_one_with_a_binding(self, size: int) -> None:
         bundle = proof(challenge=bytes(size))
         assert verdict(bundle) == invalid(f"invalid_challenge: challenge must be 32 bytes, got {size}")
 
-    @pytest.mark.holds("ratify/verify", 4)
+    @pytest.mark.holds("ratify/verify", "bounds")
     def test_too_many_scopes(self) -> None:
         cert = certificate(scope=tuple(f"custom:{n}" for n in range(129)))
         reason = "invalid: cert 0 carries 129 scopes, exceeding MAX_SCOPES_PER_CERT (128)"
         assert verdict(proof([cert])) == invalid(reason)
 
-    @pytest.mark.holds("ratify/verify", 4)
+    @pytest.mark.holds("ratify/verify", "bounds")
     def test_too_many_constraints(self) -> None:
         bundle = constrained(*[{"type": "com.example.x"}] * 33)
         reason = "invalid: cert 0 carries 33 constraints, exceeding MAX_CONSTRAINTS_PER_CERT (32)"
         assert verdict(bundle) == invalid(reason)
 
-    @pytest.mark.holds("ratify/verify", 4)
+    @pytest.mark.holds("ratify/verify", "bounds")
     def test_a_scope_that_is_too_long_in_bytes(self) -> None:
         cert = certificate(scope=("custom:" + "é" * 125,))
         reason = "invalid: cert 0 carries a scope of 257 bytes, exceeding MAX_SCOPE_LENGTH_BYTES (256)"
@@ -113,7 +113,7 @@ class TestSession:
     def test_bound_to_the_expected_context(self) -> None:
         assert verdict(proof(session_context=CONTEXT), session_context=CONTEXT) == GOOD
 
-    @pytest.mark.holds("ratify/verify", 5)
+    @pytest.mark.holds("ratify/verify", "context")
     @pytest.mark.parametrize(
         ("bound", "expected", "reason"),
         [
@@ -146,7 +146,7 @@ class TestSession:
 
 
 class TestStream:
-    @pytest.mark.holds("ratify/verify", 7)
+    @pytest.mark.holds("ratify/verify", "stream")
     def test_the_first_and_the_next_turn(self) -> None:
         for last in (0, 4):
             bundle = proof(stream_id=STREAM, stream_seq=last + 1)
@@ -193,7 +193,7 @@ class TestStream:
 
 
 class TestAgent:
-    @pytest.mark.holds("ratify/verify", 8)
+    @pytest.mark.holds("ratify/verify", "key-length")
     def test_a_key_of_the_wrong_length(self) -> None:
         key = AGENT.public_key
         short = replace(proof(), agent_pub_key=HybridPublicKey(key.ed25519[:-1], key.ml_dsa_65))
@@ -201,14 +201,14 @@ class TestAgent:
         short = replace(proof(), agent_pub_key=HybridPublicKey(key.ed25519, key.ml_dsa_65 + b"x"))
         assert verdict(short) == invalid("invalid_agent_key: agent ML-DSA-65 public key has wrong length: 1953")
 
-    @pytest.mark.holds("ratify/verify", 9)
+    @pytest.mark.holds("ratify/verify", "leaf")
     @pytest.mark.parametrize("part", ["ed25519", "ml_dsa_65"])
     def test_either_part_of_another_key(self, part: str) -> None:
         mixed = replace(AGENT.public_key, **{part: getattr(STRANGER.public_key, part)})
         reason = "key_mismatch: agent public key does not match delegation subject"
         assert verdict(replace(proof(), agent_pub_key=mixed)) == invalid(reason)
 
-    @pytest.mark.holds("ratify/verify", 10)
+    @pytest.mark.holds("ratify/verify", "ids")
     def test_another_id(self) -> None:
         bundle = replace(proof(), agent_id=STRANGER.id)
         assert verdict(bundle) == invalid("id_mismatch: agent ID does not match delegation subject ID")
@@ -238,7 +238,7 @@ class TestIds:
 
 
 class TestCertificate:
-    @pytest.mark.holds("ratify/verify", 11)
+    @pytest.mark.holds("ratify/verify", "chain")
     def test_another_version(self) -> None:
         bundle = proof([certificate(version=2)])
         assert verdict(bundle) == invalid("version_mismatch: cert 0 has unsupported version 2")
@@ -257,7 +257,7 @@ class TestCertificate:
         result = verify_bundle(bundle, required_scope="email:send", vocabulary=tools.values(), now=NOW)
         assert result.granted_scope == ["email:send"]
 
-    @pytest.mark.holds("ratify/verify", 11)
+    @pytest.mark.holds("ratify/verify", "chain")
     def test_expired(self) -> None:
         bundle = proof([certificate(expires_at=NOW)])
         assert verdict(bundle) == GOOD
@@ -268,7 +268,7 @@ class TestCertificate:
         )
         assert (result.human_id, result.agent_id) == (HUMAN.id, AGENT.id)
 
-    @pytest.mark.holds("ratify/verify", 11)
+    @pytest.mark.holds("ratify/verify", "chain")
     def test_not_yet_valid(self) -> None:
         assert verdict(proof([certificate(issued_at=NOW)])) == GOOD
         assert verdict(proof([certificate(issued_at=NOW + 1)])) == invalid("not_yet_valid: cert 0 is not yet valid")
@@ -278,7 +278,7 @@ class TestCertificate:
         assert verdict(bundle) == GOOD
         assert verdict(bundle, now=4_070_908_800)[0] == "expired"
 
-    @pytest.mark.holds("ratify/verify", 11)
+    @pytest.mark.holds("ratify/verify", "chain")
     @pytest.mark.parametrize("at", [0, 1, 2])
     def test_revoked_anywhere_in_the_chain(self, at: int) -> None:
         bundle = proof(chain(3))
@@ -300,7 +300,7 @@ class TestCertificate:
         reason = "revocation_error: cert 0: revocation lookup failed: no answer"
         assert verdict(proof(), is_revoked=nothing) == invalid(reason)
 
-    @pytest.mark.holds("ratify/verify", 11)
+    @pytest.mark.holds("ratify/verify", "chain")
     @pytest.mark.parametrize(("part", "name"), [("ed25519", "Ed25519"), ("ml_dsa_65", "ML-DSA-65")])
     def test_either_signature_spoilt(self, part: str, name: str) -> None:
         cert = certificate()
@@ -328,7 +328,7 @@ class TestCertificate:
 
 
 class TestLinks:
-    @pytest.mark.holds("ratify/verify", 11)
+    @pytest.mark.holds("ratify/verify", "chain")
     def test_an_issuer_that_is_not_the_parents_subject(self) -> None:
         bundle = proof((certificate(STRANGER, SUB_AGENT.public_key), chain(1)[0]), SUB_AGENT)
         assert verdict(bundle) == invalid("broken_chain: cert 0 issuer does not match cert 1 subject")
@@ -340,7 +340,7 @@ class TestLinks:
         with pytest.raises(Refusal, match=r"^broken_chain_keys: cert 0 issuer key does not match cert 1 subject key$"):
             check_link(0, child, parent)
 
-    @pytest.mark.holds("ratify/verify", 11)
+    @pytest.mark.holds("ratify/verify", "chain")
     def test_a_parent_that_does_not_allow_delegation(self) -> None:
         bundle = proof(chain(2, scope=("files:read",)))
         reason = (
@@ -357,7 +357,7 @@ class TestLinks:
 
 
 class TestChallenge:
-    @pytest.mark.holds("ratify/verify", 12)
+    @pytest.mark.holds("ratify/verify", "freshness")
     @pytest.mark.parametrize(("age", "good"), [(0, True), (300, True), (301, False), (-1, False)])
     def test_the_window_is_inclusive(self, age: int, good: bool) -> None:
         reason = f"stale_challenge: challenge is {age} seconds old (max 300)"
@@ -366,7 +366,7 @@ class TestChallenge:
     def test_a_time_before_1970_is_only_stale(self) -> None:
         assert verdict(proof(challenge_at=-5))[1].startswith("stale_challenge")
 
-    @pytest.mark.holds("ratify/verify", 13)
+    @pytest.mark.holds("ratify/verify", "signature")
     @pytest.mark.parametrize(
         "change",
         [
@@ -402,11 +402,11 @@ class TestStore:
         assert verdict(proof(), challenge_store=store) == GOOD
         assert verdict(proof(), challenge_store=store) == self.UNKNOWN
 
-    @pytest.mark.holds("ratify/verify", 6)
+    @pytest.mark.holds("ratify/verify", "acceptance")
     def test_a_challenge_that_was_not_issued(self) -> None:
         assert verdict(proof(challenge=bytes(32)), challenge_store=self.issued()) == self.UNKNOWN
 
-    @pytest.mark.holds("ratify/verify", 14)
+    @pytest.mark.holds("ratify/verify", "consumption")
     @pytest.mark.parametrize(
         "change",
         [
@@ -431,7 +431,7 @@ class TestStore:
             assert judged(bundle, challenge_store=store, **options).valid is False
             assert verdict(bundle, challenge_store=store, **options) == self.UNKNOWN
 
-    @pytest.mark.holds("ratify/verify", 14)
+    @pytest.mark.holds("ratify/verify", "consumption")
     def test_constraints_wait_for_the_signature(self) -> None:
         bundle = replace(constrained({"type": "x.y"}), challenge_sig=STRANGER.sign(b"x"))
         assert verdict(bundle, challenge_store=self.issued())[1].startswith("bad_challenge_sig")
@@ -466,7 +466,7 @@ class TestStore:
 
 
 class TestScope:
-    @pytest.mark.holds("ratify/verify", 15)
+    @pytest.mark.holds("ratify/verify", "scopes")
     def test_what_is_not_granted(self) -> None:
         reason = 'scope_denied: required scope "files:write" not in effective delegation scope'
         assert verdict(proof(), required_scope="files:write") == ("scope_denied", reason)
@@ -487,7 +487,7 @@ class TestRoots:
         result = judged(proof(chain(2)), roots=iter([STRANGER.public_key, HUMAN.public_key]))
         assert (result.valid, result.root_checked) == (True, True)
 
-    @pytest.mark.holds("ratify/verify", 16)
+    @pytest.mark.holds("ratify/verify", "root")
     @pytest.mark.parametrize("roots", [[], [STRANGER.public_key], [AGENT.public_key]])
     def test_any_other_root(self, roots: list[HybridPublicKey]) -> None:
         result = judged(proof(chain(2)), roots=roots)
