@@ -4,10 +4,10 @@
 is the proof without them; `checkpoint` is the same writer's first checkpoint that counts the decision. A bundle is
 valid if:
 
-1. each envelope verifies, and is a record of the same call, with the same subject;
-2. the first is the decision, and at most one outcome follows;
-3. the decision holds the SHA-256 of the certificates, and of the proof;
-4. the checkpoint verifies, and counts the decision.
+- [envelopes] each envelope verifies, and is a record of the same call, with the same subject;
+- [order] the first is the decision, and at most one outcome follows;
+- [digests] the decision holds the SHA-256 of the certificates, and of the proof;
+- [checkpoint] the checkpoint verifies, and counts the decision.
 
 Whether the checkpoint's chain passes through the records can only be checked in the log itself. `policy.evidence`
 judges the certificates and the proof. Earlier versions wrote no `proof`.
@@ -76,7 +76,7 @@ def decode_call_bundle(text: bytes) -> CallBundle:
 
 
 def verify_call_bundle(bundle: CallBundle, keys: Iterable[LogKey | RecordKey]) -> tuple[CallRecord, ...]:
-    """Check rules 1 to 4 and return the call's records. Raises `AttestationError`."""
+    """Check [envelopes] to [checkpoint] and return the call's records. Raises `AttestationError`."""
     keys = tuple(keys)
     statements = [verify_envelope(envelope, keys) for envelope in bundle.envelopes]
     records = _records(statements)

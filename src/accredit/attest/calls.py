@@ -1,10 +1,10 @@
 """The rules for a call's records, across all chains of a log. No I/O.
 
-1. A call has at most one decision and one outcome.
-2. An outcome needs a decision that let the call proceed. In the same chain it comes after that decision; the order
-   between chains is not signed, so there it may be read first.
-3. An outcome without its decision is accepted only if that may have been pruned: the call arrived before the time of
-   the latest note of pruning.
+- [once] A call has at most one decision and one outcome.
+- [outcome] An outcome needs a decision that let the call proceed. In the same chain it comes after that decision; the
+  order between chains is not signed, so there it may be read first.
+- [pruning] An outcome without its decision is accepted only if that may have been pruned: the call arrived before the
+  time of the latest note of pruning.
 
 Calls are judged at the end, by one mark per record. `Marks` keeps them, so that the reader of a long log can choose
 where, and returns them grouped by call.
@@ -109,7 +109,7 @@ def _fault_of(marks: Iterable[Mark], pruned_before: str) -> CallFault | None:
 
 
 def _of_both(decision: Mark | None, outcome: Mark | None, pruned_before: str) -> CallFault | None:
-    """Return what is wrong with an outcome (rules 2 and 3)."""
+    """Return what is wrong with an outcome ([outcome] and [pruning])."""
     if outcome is None:
         return None
     if decision is None:

@@ -2,11 +2,11 @@
 
 Each writer (the life of one process) has one chain. In the order of its entries:
 
-1. a record's sequence is the previous one plus 1, starting at 1, and its `previous` is the SHA-256 of the payload
-   before it (zeros for the first);
-2. a checkpoint directly follows the last record that it counts, and its subject is that record's SHA-256;
-3. a note of pruning is the first entry of a chain, or follows the digests of all records before the last one that it
-   covers; it then holds the SHA-256 of all of them. Digests occur only before a note.
+- [sequence] a record's sequence is the previous one plus 1, starting at 1, and its `previous` is the SHA-256 of the
+  payload before it (zeros for the first);
+- [checkpoint] a checkpoint directly follows the last record that it counts, and its subject is that record's SHA-256;
+- [pruning] a note of pruning is the first entry of a chain, or follows the digests of all records before the last one
+  that it covers; it then holds the SHA-256 of all of them. Digests occur only before a note.
 
 Chains may be interleaved. Signatures are not checked here.
 """
@@ -39,7 +39,7 @@ class Chain:
         return self.sequence > 0 and self.head == ""
 
     def record(self, place: Place, sha256: str) -> None:
-        """Add a record (rule 1); `sha256` is that of its payload. Raises `AttestationError`."""
+        """Add a record ([sequence]); `sha256` is that of its payload. Raises `AttestationError`."""
         self._expect_no_note()
         self._expect(place.sequence, self.sequence + 1)
         if place.previous != self.head:
@@ -47,7 +47,7 @@ class Chain:
         self.sequence, self.head = place.sequence, sha256
 
     def checkpoint(self, checkpoint: Checkpoint, sha256: str) -> None:
-        """Add a checkpoint (rule 2); `sha256` is its subject's. Raises `AttestationError`."""
+        """Add a checkpoint ([checkpoint]); `sha256` is its subject's. Raises `AttestationError`."""
         self._expect_no_note()
         self._expect(checkpoint.count, self.sequence)
         if sha256 != self.head:
@@ -55,7 +55,7 @@ class Chain:
         self.checkpointed = self.sequence
 
     def digest(self, sequence: int, digest: bytes) -> None:
-        """Add the SHA-256 (32 bytes) of a pruned record (rule 3). Raises `AttestationError`."""
+        """Add the SHA-256 (32 bytes) of a pruned record ([pruning]). Raises `AttestationError`."""
         if self.sequence > 0 and not self.awaits_note:
             raise AttestationError("a digest after a record")
         self._expect(sequence, self.sequence + 1)
@@ -63,7 +63,7 @@ class Chain:
         self._pruned.update(digest)
 
     def note(self, note: Pruning, sha256: str) -> None:
-        """Add a note of pruning (rule 3); `sha256` is its subject's. Raises `AttestationError`."""
+        """Add a note of pruning ([pruning]); `sha256` is its subject's. Raises `AttestationError`."""
         if self.awaits_note or note.last == 1:
             self._expect(note.last, self.sequence + 1)
             self._pruned.update(bytes.fromhex(sha256))

@@ -3,11 +3,11 @@
 What is signed is the pre-authentication encoding: lengths are decimal ASCII without leading zeros, and count bytes. An
 envelope is accepted only if:
 
-1. it is one JSON object with `payload`, `payloadType` and `signatures`, and nothing else;
-2. each signature is an object with `keyid` and `sig`; its other members are kept in canonical form, within
-   `MAX_SIGNATURE_MEMBERS_BYTES`;
-3. its base64 is standard, padded and canonical, so that no bit of it can change unnoticed;
-4. it has a signature.
+- [members] it is one JSON object with `payload`, `payloadType` and `signatures`, and nothing else;
+- [signatures] each signature is an object with `keyid` and `sig`; its other members are kept in canonical form, within
+  `MAX_SIGNATURE_MEMBERS_BYTES`;
+- [base64] its base64 is standard, padded and canonical, so that no bit of it can change unnoticed;
+- [presence] it has a signature.
 
 `signing` checks who signed, whether the signatures are valid, and whether they may have other members.
 """
@@ -97,7 +97,7 @@ def signature_members(members: object) -> bytes:
 
 
 def decode_envelope(text: bytes) -> Envelope:
-    """Read an envelope by rules 1 to 4. Raises `AttestationError`."""
+    """Read an envelope by [members] to [presence]. Raises `AttestationError`."""
     if len(text) > MAX_ATTESTATION_BYTES:
         raise AttestationError(f"an envelope of more than {MAX_ATTESTATION_BYTES} bytes")
     try:

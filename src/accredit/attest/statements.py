@@ -5,9 +5,10 @@ writer's chain (`urn:accredit:log-checkpoint:v1`), and the note that replaces pr
 (`urn:accredit:log-pruning:v1`). Records of versions 1 and 2 are always read; a store whose tables can't keep proofs
 still writes version 2. A payload is accepted only if:
 
-1. it is one JSON object with the members that in-toto names, the right `_type`, and one subject with a SHA-256;
-2. its predicate has the members of its type and version, and nothing else;
-3. the members that its phase requires are there, and the subject is what the predicate is about.
+- [statement] it is one JSON object with the members that in-toto names, the right `_type`, and one subject with a
+  SHA-256;
+- [predicate] its predicate has the members of its type and version, and nothing else;
+- [phase] the members that its phase requires are there, and the subject is what the predicate is about.
 
 Members without a value are left out. Times are RFC 3339, UTC, with milliseconds. Signatures and chains are not checked
 here.
@@ -277,7 +278,7 @@ def encode_statement(statement: Statement) -> bytes:
 
 
 def decode_statement(payload: bytes) -> Statement:
-    """Read a statement by rules 1 to 3. Raises `AttestationError`."""
+    """Read a statement by [statement], [predicate] and [phase]. Raises `AttestationError`."""
     try:
         wire = _decode_wire(payload)
         if wire.type != _STATEMENT_TYPE:

@@ -2,13 +2,13 @@
 
 Each entry of a log is checked in this order; the first failure ends the verification:
 
-1. its statement is read (`statements`);
-2. its key is one of those trusted here, and its signatures are valid (`signing`);
-3. its place and kind are those under which the store holds it;
-4. its chain continues with it (`chains`);
-5. the log passes through every checkpoint kept elsewhere, and every head that its store knows of: a chain that has
-   another record there, or ends before, was changed or cut;
-6. the records of each call fit together (`calls`): judged when all chains have been read to their ends.
+- [statement] its statement is read (`statements`);
+- [signature] its key is one of those trusted here, and its signatures are valid (`signing`);
+- [place] its place and kind are those under which the store holds it;
+- [chain] its chain continues with it (`chains`);
+- [checkpoints] the log passes through every checkpoint kept elsewhere, and every head that its store knows of: a chain
+  that has another record there, or ends before, was changed or cut;
+- [calls] the records of each call fit together (`calls`): judged when all chains have been read to their ends.
 
 The first two steps, which take nearly all the time, need only the entry (`examine`): several processes may share them,
 as long as the results come in the order of the entries.

@@ -5,12 +5,12 @@ The gateway asks on its own behalf (client credentials, RFC 6749 section 4.4), o
 for one for the server behind it (RFC 8693). It authenticates with `client_secret_basic`: id and secret are form-encoded
 each, then joined (RFC 6749 section 2.3.1). Of an answer, in this order:
 
-1. it is one JSON object with the members of RFC 6749 section 5.1, each of its type; others are ignored;
-2. its `token_type` is Bearer, in any case;
-3. its `access_token` is a b64token (RFC 6750 section 2.1) of at most `MAX_TOKEN_BYTES` characters;
-4. its `expires_in` is a whole number of seconds above 0, or absent: then it counts as `UNTOLD_TOKEN_SECONDS`;
-5. of an exchange, `issued_token_type` says that it is an access token or a JWT, and it is not the caller's own token:
-   no token for the gateway is forwarded to a server.
+- [members] it is one JSON object with the members of RFC 6749 section 5.1, each of its type; others are ignored;
+- [token-type] its `token_type` is Bearer, in any case;
+- [spelling] its `access_token` is a b64token (RFC 6750 section 2.1) of at most `MAX_TOKEN_BYTES` characters;
+- [expiry] its `expires_in` is a whole number of seconds above 0, or absent: then it counts as `UNTOLD_TOKEN_SECONDS`;
+- [exchange] of an exchange, `issued_token_type` says that it is an access token or a JWT, and it is not the caller's
+  own token: no token for the gateway is forwarded to a server.
 
 Not checked: the token's content, which is for its server, and the scopes that were granted.
 """
@@ -88,7 +88,7 @@ class ExchangeableToken(VerifiedToken, frozen=True, kw_only=True):
 
 class AccessToken(_Secret, Struct, frozen=True):
     """A token for the server behind the gateway, valid for `seconds` after it was requested. Raises `AccessTokenError`
-    for a text that breaks rule 3."""
+    for a text that breaks [spelling]."""
 
     text: str
     seconds: int

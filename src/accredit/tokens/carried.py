@@ -2,9 +2,9 @@
 
 There are three places:
 
-1. the `Authorization: Bearer` header (RFC 6750 section 2.1); another scheme counts as absent;
-2. `params.arguments._token`, unless the tool's own `inputSchema` declares it: then it is the tool's;
-3. `params._meta.token`.
+- [header] the `Authorization: Bearer` header (RFC 6750 section 2.1); another scheme counts as absent;
+- [argument] `params.arguments._token`, unless the tool's own `inputSchema` declares it: then it is the tool's;
+- [meta] `params._meta.token`.
 
 The first enabled place that holds anything decides, even if what it holds can't be a token. All places are emptied, the
 others and the disabled ones as well. Not checked here: whether a token is valid.

@@ -2,11 +2,12 @@
 
 A token is accepted only if, in this order:
 
-1. it has at most `MAX_TOKEN_BYTES` ASCII characters, checked before anything is decoded;
-2. it has three parts of base64url without padding, each in its one canonical spelling;
-3. its header is an object whose `alg` is a string, and `kid` too if there is one;
-4. its header neither names nor holds the key (`jku`, `x5u`, `jwk`): keys come from the configured issuer only;
-5. its header demands no extension (`crit`): none is supported here, so a token that demands one is invalid.
+- [size] it has at most `MAX_TOKEN_BYTES` ASCII characters, checked before anything is decoded;
+- [spelling] it has three parts of base64url without padding, each in its one canonical spelling;
+- [header] its header is an object whose `alg` is a string, and `kid` too if there is one;
+- [embedded-keys] its header neither names nor holds the key (`jku`, `x5u`, `jwk`): keys come from the configured issuer
+  only;
+- [extensions] its header demands no extension (`crit`): none is supported here, so a token that demands one is invalid.
 
 Not checked here: the signature. Nothing read here may be trusted.
 """
@@ -55,7 +56,7 @@ class Compact(Struct, frozen=True):
 
 
 def take_apart(text: str) -> Compact:
-    """Split a token by rules 1 to 5. Raises `InvalidToken`."""
+    """Split a token by [size] to [extensions]. Raises `InvalidToken`."""
     if len(text) > MAX_TOKEN_BYTES:
         raise InvalidToken("more characters than a token may have")
     if not text.isascii():

@@ -2,9 +2,9 @@
 
 These keys of a set are used; the others are ignored, as RFC 7517 section 5 asks:
 
-1. public keys (a key published with its private half is compromised);
-2. keys for signatures (`use`, `key_ops`);
-3. RSA of 2,048 to 8,192 bits, the three NIST curves, and Ed25519; never symmetric keys.
+- [public-keys] public keys (a key published with its private half is compromised);
+- [signature-keys] keys for signatures (`use`, `key_ops`);
+- [key-types] RSA of 2,048 to 8,192 bits, the three NIST curves, and Ed25519; never symmetric keys.
 
 A key is used only for the algorithms of its own type, and if it names an `alg`, only for that: no token's header can
 make a key serve for something else.

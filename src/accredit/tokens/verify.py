@@ -1,18 +1,21 @@
 """Verification of bearer tokens. No I/O: keys and time are passed in.
 
-The steps, in order; the first failure decides, and raises `InvalidToken` except in step 7:
+The steps, in order; the first failure decides, and raises `InvalidToken` except in [scopes]:
 
-1. the text is a signed token in compact form, within its bounds (`compact`);
-2. its `iss` is a configured issuer; from here on only that issuer's keys, audience and algorithms count;
-3. its `alg` is one that this issuer may use: never none, never symmetric;
-4. a key of the issuer, found by `kid`, fits that algorithm and made the signature;
-5. the claims, read from what was signed: `iss`, `sub`, `aud` and `exp` are there, and all types are right (`claims`);
-6. it is a bearer token: it has no `cnf`, whose proof (DPoP, a client's certificate) nobody checks here; `aud` names
-   this audience, or the server's; `nbf` and `iat` are not in the future, `exp` is not in the past (30 s of leeway);
-7. the scopes that the issuer's tokens must have are there, else `InsufficientScope`.
+- [compact] the text is a signed token in compact form, within its bounds (`compact`);
+- [issuer] its `iss` is a configured issuer; from here on only that issuer's keys, audience and algorithms count;
+- [algorithm] its `alg` is one that this issuer may use: never none, never symmetric;
+- [signature] a key of the issuer, found by `kid`, fits that algorithm and made the signature;
+- [claims] the claims, read from what was signed: `iss`, `sub`, `aud` and `exp` are there, and all types are right
+  (`claims`);
+- [audience] it is a bearer token: it has no `cnf`, whose proof (DPoP, a client's certificate) nobody checks here; `aud`
+  names this audience, or the server's; `nbf` and `iat` are not in the future, `exp` is not in the past (30 s of
+  leeway);
+- [scopes] the scopes that the issuer's tokens must have are there, else `InsufficientScope`.
 
-`read` does 1 to 3, so that its caller can find the keys; `verify` does the rest. Steps 4 to 6, except for `exp`, are
-not repeated for a text that passed them with the same keys: its claims are remembered by the SHA-256 of the text.
+`read` does [compact] to [algorithm], so that its caller can find the keys; `verify` does the rest. [signature] to
+[audience], except for `exp`, are not repeated for a text that passed them with the same keys: its claims are remembered
+by the SHA-256 of the text.
 
 Not checked: whether the token was revoked, its `typ`, and what it may do with a tool (`rules`).
 """
@@ -106,7 +109,7 @@ class TokenVerifier:
         self._cache = VerifiedTokens(max_cached)
 
     def read(self, text: str) -> Presented:
-        """Decode a token, and find its issuer (steps 1 to 3). Raises `InvalidToken`."""
+        """Decode a token, and find its issuer ([compact] to [algorithm]). Raises `InvalidToken`."""
         known = self._cache.peek(_sha256(text))
         if known is not None:
             return Presented(self._issuers[known.issuer], known.kid, text)
@@ -119,8 +122,8 @@ class TokenVerifier:
         return Presented(issuer, compact.kid, text, compact)
 
     def verify(self, presented: Presented, keys: KeySet, now: int) -> VerifiedToken:
-        """Verify the token with the keys of `presented.issuer` (steps 4 to 7). `now` is in unix seconds. Raises
-        `InvalidToken` or `InsufficientScope`."""
+        """Verify the token with the keys of `presented.issuer` ([signature] to [scopes]). `now` is in unix seconds.
+        Raises `InvalidToken` or `InsufficientScope`."""
         sha256 = _sha256(presented.text)
         token = self._cache.get(sha256, keys.digest)
         if token is None:
@@ -139,7 +142,7 @@ class TokenVerifier:
 
 
 def _verify_presented(presented: Presented, keys: KeySet, sha256: bytes, now: int) -> VerifiedToken:
-    """Verify the signature and the claims (steps 4 to 6)."""
+    """Verify the signature and the claims ([signature] to [audience])."""
     compact = presented.compact or take_apart(presented.text)
     candidates = keys.candidates(compact.algorithm, compact.kid)
     if not candidates:
@@ -171,7 +174,7 @@ def _is_signed_by(key: object, compact: Compact) -> bool:
 
 
 def _check_claims(claims: Claims, issuer: Issuer, now: int) -> None:
-    """Check `cnf`, audience and times (step 6), except for `exp`, which is checked on every use."""
+    """Check `cnf`, audience and times ([audience]), except for `exp`, which is checked on every use."""
     if claims.is_bound:
         raise InvalidToken(BOUND, "the token is bound to a key, and this server takes bearer tokens only")
     if not {issuer.audience, issuer.server_audience or issuer.audience}.intersection(claims.audiences):

@@ -26,7 +26,7 @@ def test_a_bundle_survives_its_text_and_verifies(made: CallBundle) -> None:
     assert [record.phase for record in verify_call_bundle(read, KEYS)] == ["decision", "outcome"]
 
 
-@pytest.mark.holds("attest/bundles", 1, 2, 3, 4)
+@pytest.mark.holds("attest/bundles", "envelopes", "order", "digests", "checkpoint")
 @pytest.mark.parametrize(
     "broken",
     [

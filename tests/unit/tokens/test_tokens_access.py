@@ -75,7 +75,7 @@ def test_a_good_answer_is_a_token(kind: str) -> None:
     assert read_access_token(answer(expires_in=None)).seconds == UNTOLD_TOKEN_SECONDS
 
 
-@pytest.mark.holds("tokens/access", 1, 2, 3, 4)
+@pytest.mark.holds("tokens/access", "members", "token-type", "spelling", "expiry")
 @pytest.mark.parametrize(
     "changes",
     [
@@ -116,7 +116,7 @@ def test_bytes_that_are_no_answer_are_none(body: bytes) -> None:
         read_access_token(body)
 
 
-@pytest.mark.holds("tokens/access", 5)
+@pytest.mark.holds("tokens/access", "exchange")
 def test_of_an_exchange_the_kind_of_token_is_said_and_it_is_not_the_callers_own() -> None:
     for kind in ("urn:ietf:params:oauth:token-type:access_token", JWT_TYPE):
         assert read_access_token(answer(issued_token_type=kind), SUBJECT).seconds == 600
