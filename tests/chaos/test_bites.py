@@ -32,9 +32,9 @@ def refusals_as_in_production() -> Generator[None]:
     change_limits({"accredit.limits.STORE_WAIT_SECONDS": before})
 
 
-@pytest.mark.holds("stores/postgres/driver", 1)
-@pytest.mark.holds("stores/postgres/challenges", 3)
-@pytest.mark.holds("stores/postgres/forgetting", 1)
+@pytest.mark.holds("stores/postgres/driver", "notices")
+@pytest.mark.holds("stores/postgres/challenges", "repetition")
+@pytest.mark.holds("stores/postgres/forgetting", "expiry")
 @pytest.mark.parametrize("name", BITES)
 def test_the_checker_finds_the_fault__and_nothing_in_our_store(name: str, servers: Replicated) -> None:
     faulty = run(bitten(servers, BITES[name], faulty=True))

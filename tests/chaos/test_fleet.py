@@ -21,7 +21,10 @@ from tests.world.replicated import Place, Replicated
 from tests.world.running import run
 from tests.world.warm import COMMAND
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.holds("stores/postgres/session", 1, 2, 3)]
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.holds("stores/postgres/session", "all-hosts", "primary", "timeline"),
+]
 
 ROUNDS = [(20, 5, 5), pytest.param((1000, 1000, 1000), marks=[pytest.mark.long, pytest.mark.timeout(1800)])]
 PATIENCE = 120.0
@@ -142,7 +145,7 @@ def test_of_64_copies_at_three_gateways_one_reaches_the_server(
     run(main())
 
 
-@pytest.mark.holds("stores/postgres/worker", 2, 3, 4)
+@pytest.mark.holds("stores/postgres/worker", "failure", "pause", "bounds")
 def test_without_a_database_guarded_calls_are_refused__lists_go_on__and_it_is_said(
     servers: Replicated, tmp_path: Path
 ) -> None:

@@ -22,8 +22,8 @@ __all__ = ["each_executor"]
 pytestmark = [
     pytest.mark.parametrize("each_executor", [by_thread, by_database_thread], ids=["file", "database"], indirect=True),
     pytest.mark.usefixtures("each_executor"),
-    pytest.mark.holds("stores/audit_log/pruning", 1),
-    pytest.mark.holds("stores/postgres/log_pruning", 1),
+    pytest.mark.holds("stores/audit_log/pruning", "records"),
+    pytest.mark.holds("stores/postgres/log_pruning", "records"),
 ]
 
 

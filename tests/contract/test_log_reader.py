@@ -94,7 +94,7 @@ def by_chain(entries: list[Entry]) -> dict[str, list[Entry]]:
     return found
 
 
-@pytest.mark.holds("stores/postgres/log_reader", 1)
+@pytest.mark.holds("stores/postgres/log_reader", "order")
 def test_each_store_has_the_same_entries_in_each_chain__and_the_same_verdict(written: Written, log: LogReader) -> None:
     with store_of(written).open_log() as file:
         assert by_chain([each.entry for each in log.entries()]) == by_chain([each.entry for each in file.entries()])
@@ -246,7 +246,7 @@ def test_records_of_several_days_are_one_log(written: Written) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.holds("stores/postgres/log_reader", 2)
+@pytest.mark.holds("stores/postgres/log_reader", "large-entries")
 def test_entries_that_are_too_large_to_come_with_others_come_by_themselves__or_are_damage(written: Written) -> None:
     with in_store("postgres", written.path) as store:
         assert isinstance(store, PostgresDatabase)

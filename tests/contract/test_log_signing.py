@@ -142,7 +142,7 @@ DEEDS = [
 ]
 
 
-@pytest.mark.holds("stores/audit_log/author", 3)
+@pytest.mark.holds("stores/audit_log/author", "open-calls")
 @pytest.mark.parametrize("deed", DEEDS, ids=lambda deed: deed.__name__)
 def test_no_outcome_is_signed_of_a_call_that_is_not_open_by_its_own_record(path: Path, deed: Deed) -> None:
     async def main() -> list[tuple[str, str]]:
@@ -293,7 +293,7 @@ def test_a_second_outcome_by_a_gateway_that_did_not_see_the_first_is_found(path:
     assert "a second outcome of its call" in report.fault.reason
 
 
-@pytest.mark.holds("stores/audit_log/author", 2)
+@pytest.mark.holds("stores/audit_log/author", "other-chains")
 @pytest.mark.parametrize("records", [1, 500])
 def test_no_head_is_signed_or_told_that_a_row_counts_and_no_record_says(path: Path, records: int) -> None:
     async def main() -> None:
@@ -330,7 +330,7 @@ def test_a_head_that_a_row_says_is_signed_already_is_told_only_where_an_entry_sa
     assert (name, 2) in {(each.writer, each.count) for each in signed(path) if isinstance(each, Checkpoint)}
 
 
-@pytest.mark.holds("stores/audit_log/author", 1)
+@pytest.mark.holds("stores/audit_log/author", "own-chain")
 def test_a_chain_goes_on_from_where_its_writer_left_it__and_from_nowhere_that_a_row_says(path: Path) -> None:
     async def main() -> None:
         async with Log(path) as log:
@@ -349,7 +349,7 @@ def test_a_chain_goes_on_from_where_its_writer_left_it__and_from_nowhere_that_a_
     assert max(each.count for each in signed(path) if isinstance(each, Checkpoint)) == 2
 
 
-@pytest.mark.holds("stores/audit_log/author", 4)
+@pytest.mark.holds("stores/audit_log/author", "repeated-turns")
 def test_no_call_is_forwarded_because_a_row_says_that_its_turn_was_written(path: Path) -> None:
     async def main() -> list[CallDecision]:
         async with Log(path) as log:

@@ -172,7 +172,7 @@ FOUND: dict[str, tuple[str | tuple[str, ...], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.holds("stores/postgres/log_reader", 3)
+@pytest.mark.holds("stores/postgres/log_reader", "damage")
 @pytest.mark.parametrize("what", FOUND)
 def test_what_was_rewritten_is_found(database: PostgresDatabase, what: str) -> None:
     statements, expected = FOUND[what]

@@ -69,7 +69,7 @@ def calls(number: int = 2) -> list[GuardedCall]:
 
 
 @pytest.mark.slow
-@pytest.mark.holds("stores/audit_log/proving", 4)
+@pytest.mark.holds("stores/audit_log/proving", "requirement")
 @PLACES
 def test_each_allowed_call_of_a_log_is_proved(path: Path, each_executor: None) -> None:
     recorded(path, *calls(3))
@@ -85,7 +85,7 @@ OF_FIRST = "WHERE entry = (SELECT min(entry) FROM log_entries WHERE proof IS NOT
 OTHER = "(SELECT proof FROM log_entries WHERE entry = (SELECT max(entry) FROM log_entries WHERE proof IS NOT NULL))"
 
 
-@pytest.mark.holds("stores/audit_log/proving", 1, 3)
+@pytest.mark.holds("stores/audit_log/proving", "proof", "stray-proof")
 @pytest.mark.parametrize(
     ("change", "why"),
     [
@@ -128,7 +128,7 @@ def test_a_proof_that_is_longer_than_what_brought_it_is_not_read__a_batch_of_row
     assert sorted(found) == [0, MAX_PROOF_BUNDLE_BYTES]
 
 
-@pytest.mark.holds("stores/audit_log/proving", 2)
+@pytest.mark.holds("stores/audit_log/proving", "challenge")
 @PLACES
 def test_one_challenge_is_good_for_one_call__in_whatever_chains(path: Path, each_executor: None) -> None:
     """A gateway that lost its store, or lies, records what an agent signed once as two calls."""

@@ -75,7 +75,7 @@ def test_a_call_has_a_record_of_its_decision_and_one_of_its_outcome(path: Path, 
         assert path.stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.holds("stores/audit_log/queue", 1, 2)
+@pytest.mark.holds("stores/audit_log/queue", "begin", "finish")
 def test_a_durable_record_is_in_the_file_before_the_answer(path: Path) -> None:
     async def main() -> None:
         async with Log(path) as each:
@@ -101,7 +101,7 @@ def test_many_calls_at_once_make_one_chain_without_gaps(path: Path) -> None:
 
 
 @FILES
-@pytest.mark.holds("stores/audit_log/queue", 3)
+@pytest.mark.holds("stores/audit_log/queue", "checkpoint")
 def test_a_checkpoint_comes_after_so_many_records(path: Path) -> None:
     async def main() -> None:
         async with Log(path) as each:
@@ -118,7 +118,7 @@ def test_a_checkpoint_comes_after_so_many_records(path: Path) -> None:
 
 
 @FILES
-@pytest.mark.holds("stores/audit_log/queue", 3)
+@pytest.mark.holds("stores/audit_log/queue", "checkpoint")
 def test_a_checkpoint_comes_after_some_time__even_if_no_call_does(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "CHECKPOINT_SECONDS", 0.02)
 
@@ -252,7 +252,7 @@ def test_calls_that_a_dead_writer_left_open_are_closed_as_unknown_by_a_later_one
     assert not path.exists() or not list((path.parent / "accredit.db-writers").iterdir())
 
 
-@pytest.mark.holds("stores/audit_log/closing", 1)
+@pytest.mark.holds("stores/audit_log/closing", "live-writers")
 def test_calls_of_a_writer_that_is_alive_are_left_alone(path: Path) -> None:
     async def main() -> None:
         async with Log(path) as first, Log(path) as second:
@@ -446,7 +446,7 @@ def test_one_writer_is_one_process__two_with_one_chain_would_break_it(path: Path
     again.close()
 
 
-@pytest.mark.holds("stores/audit_log/queue", 1)
+@pytest.mark.holds("stores/audit_log/queue", "begin")
 def test_a_store_that_is_full_or_away_is_a_refusal__nothing_is_forwarded_without_its_record(path: Path) -> None:
     async def main() -> None:
         async with Log(path) as each:
@@ -487,7 +487,7 @@ def test_a_log_that_has_refused_a_record_is_not_ready_because_less_than_a_record
     run(main())
 
 
-@pytest.mark.holds("stores/audit_log/queue", 2)
+@pytest.mark.holds("stores/audit_log/queue", "finish")
 def test_an_outcome_that_can_not_be_recorded_is_told__the_client_must_not_get_the_result(path: Path) -> None:
     async def main() -> None:
         async with Log(path) as each:

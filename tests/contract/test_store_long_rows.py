@@ -60,8 +60,8 @@ def add_long_entry(thief: Thief) -> str:
 @pytest.mark.slow
 @pytest.mark.holds("stores/audit_log/reader")
 @pytest.mark.holds("stores/audit_log/schema")
-@pytest.mark.holds("stores/audit_log/author", 3)
-@pytest.mark.holds("stores/postgres/log_reader", 2)
+@pytest.mark.holds("stores/audit_log/author", "open-calls")
+@pytest.mark.holds("stores/postgres/log_reader", "large-entries")
 def test_an_entry_that_is_too_long_is_damage__and_the_call_that_is_open_by_it_is_left(path: Path) -> None:
     async def main() -> None:
         async with Log(path) as log:
@@ -79,7 +79,7 @@ def test_an_entry_that_is_too_long_is_damage__and_the_call_that_is_open_by_it_is
         pruned(path)
 
 
-@pytest.mark.holds("stores/audit_log/author", 3)
+@pytest.mark.holds("stores/audit_log/author", "open-calls")
 @pytest.mark.parametrize("most", [1, None])
 def test_of_the_records_of_an_open_call_no_more_is_read_than_a_call_has__and_it_is_left_open(
     most: int | None, path: Path, monkeypatch: pytest.MonkeyPatch

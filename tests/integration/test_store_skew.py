@@ -40,7 +40,7 @@ def server(clock: Path) -> Generator[Cluster]:
     cluster.close()
 
 
-@pytest.mark.holds("stores/postgres/session", 6)
+@pytest.mark.holds("stores/postgres/session", "clocks")
 def test_a_database_with_another_time_is_told_of_before_calls_are_refused_for_it__and_while_they_are(
     server: Cluster, clock: Path, tmp_path: Path
 ) -> None:

@@ -22,7 +22,7 @@ from accredit.keys import make_key, write_key
 from accredit.stores.postgres.schema import VERSION
 from accredit.stores.sqlite.schema import SCHEMA
 
-pytestmark = [pytest.mark.slow, pytest.mark.holds("stores/postgres/session", 4)]
+pytestmark = [pytest.mark.slow, pytest.mark.holds("stores/postgres/session", "schema")]
 
 BEFORE, AT_ONCE = 12, 4
 

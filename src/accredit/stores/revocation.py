@@ -2,17 +2,16 @@
 
 A list is in force if, in this order:
 
-1. it can be read and decodes strictly;
-2. its issuer's public key is one of those given;
-3. that key signed it;
-4. it is not older than the one in force at its place; if it is of the same second, it has all ids of that one;
-5. no worker that shares memory with this one has had a newer one of its issuer in force (`seen_lists`), in any place:
-   else there is no answer.
+- [decoding] it can be read and decodes strictly;
+- [trusted-issuer] its issuer's public key is one of those given;
+- [signature] that key signed it;
+- [age] it is not older than the one in force at its place; if it is of the same second, it has all ids of that one;
+- [newest] no worker that shares memory with this one has had a newer one of its issuer in force (`seen_lists`), in any
+  place: else there is no answer.
 
 At the start, an invalid list is an error, and so is a missing file: an empty list is a signed one. Later, the last
 valid list of its issuer stays in force, also if the list disappears; `problem` says so. Lists are compared by their
-issuers: a successor (`before`) needs for each list that was in force one of the same issuer that may replace it by rule
-4, in any place. An SQLite store remembers the newest list of each issuer that was in force: after a restart that one
+issuers: a successor (`before`) needs for each list that was in force one of the same issuer that may replace it by [age], in any place. An SQLite store remembers the newest list of each issuer that was in force: after a restart that one
 counts as well, until one that is as new is found.
 
 If this process has no file descriptors left to read with, there is no answer: otherwise whoever can use them up could
@@ -206,7 +205,7 @@ class RevocationLists:
         return None if None in faults else faults[0] if faults else "it is in none of the places that are named"
 
     def _missed(self) -> str | None:
-        """Return a message if an issuer's list was newer elsewhere (rule 5), or None."""
+        """Return a message if an issuer's list was newer elsewhere ([newest]), or None."""
         for issuer_id in self._keys:
             here = [revoked for issuer, revoked in _lists(self._places) if issuer == issuer_id]
             if self._seen.misses(issuer_id, here):

@@ -113,7 +113,7 @@ NO_LISTS = {
 }
 
 
-@pytest.mark.holds("stores/revocation", 1, 2, 3)
+@pytest.mark.holds("stores/revocation", "decoding", "trusted-issuer", "signature")
 @pytest.mark.parametrize(("data", "word"), NO_LISTS.values(), ids=NO_LISTS)
 def test_a_list_that_does_not_count_stops_the_start(data: bytes, word: str, file: Path, store: Path) -> None:
     file.write_bytes(data)
@@ -209,7 +209,7 @@ def test_a_change_that_does_not_count_leaves_the_last_good_list_in_force_and_is_
     run(main())
 
 
-@pytest.mark.holds("stores/revocation", 4)
+@pytest.mark.holds("stores/revocation", "age")
 @pytest.mark.parametrize(
     ("ids", "at", "word"),
     [(("one",), NOW - 1, "older"), ((), NOW - 1, "older"), (("two",), NOW, "leaves out"), ((), NOW, "leaves out")],
@@ -598,7 +598,7 @@ def test_who_has_a_list_learns_whether_it_is_in_force__and_not_from_one_that_doe
     run(case())
 
 
-@pytest.mark.holds("stores/revocation", 5)
+@pytest.mark.holds("stores/revocation", "newest")
 @pytest.mark.parametrize("renamed", [False, True])
 @pytest.mark.parametrize("left", [None, signed("old", at=NOW - 9), signed(at=NOW)], ids=["gone", "older", "shorter"])
 def test_a_worker_that_takes_a_dead_ones_place_takes_no_revocation_back_that_the_others_know(

@@ -2,13 +2,13 @@
 
 Not only gateways can write to the tables: their content is checked before it is signed or used.
 
-1. Its own chain ends where it remembers, or further on at an entry signed by its own key: an answer, or the previous
-   process, may have been lost. Otherwise the chain is not its own any more.
-2. Another's chain ends at its last entry, if a trusted key has signed that; the row is only a counter.
-3. A call is open if a record of a trusted key says so, of this gateway, at its own place and of the call it is filed
-   under, whose decision was to forward; and if no record holds an outcome.
-4. A turn that may have been written before, in this chain or in one that was ended meanwhile, was if its first decision
-   is on record. One without a decision needs no check: the calls that it ends are not open any more.
+- [own-chain] Its own chain ends where it remembers, or further on at an entry signed by its own key: an answer, or the
+  previous process, may have been lost. Otherwise the chain is not its own any more.
+- [other-chains] Another's chain ends at its last entry, if a trusted key has signed that; the row is only a counter.
+- [open-calls] A call is open if a record of a trusted key says so, of this gateway, at its own place and of the call it
+  is filed under, whose decision was to forward; and if no record holds an outcome.
+- [repeated-turns] A turn that may have been written before, in this chain or in one that was ended meanwhile, was if
+  its first decision is on record. One without a decision needs no check: the calls that it ends are not open any more.
 
 Not found here: that a chain was cut at its end, together with its row. A kept checkpoint shows it.
 """
@@ -71,7 +71,7 @@ class Author:
         return RECORDS_A_TURN if self.signer.records is None else RECORDS_A_TURN_ELSEWHERE
 
     def remembered(self, end: ChainEnd) -> Proved | None:
-        """Return the end of its own chain if it is as remembered (rule 1)."""
+        """Return the end of its own chain if it is as remembered ([own-chain])."""
         if end.name != self._name:
             self._name, self._known, self._pending = end.name, None, None
         if self._pending is not None and end == self._pending:
@@ -79,7 +79,7 @@ class Author:
         return self._known if self._known is not None and end == self._known.end else None
 
     def go_on(self, end: ChainEnd, newest: Stored | None) -> Proved:
-        """Return the end of its own chain by its last entry (rule 1). Raises `ChainTaken`."""
+        """Return the end of its own chain by its last entry ([own-chain]). Raises `ChainTaken`."""
         known = self._known
         try:
             proved = check_end(end, newest, self.signer.keys)
@@ -105,8 +105,8 @@ class Author:
             self._known = Proved(written, written.checkpointed)
 
     def check_open(self, open_call: OpenCall) -> tuple[Statement, CallRecord]:
-        """Return the decision on an open call, from its own record (rule 3). Raises `AttestationError` with the reason
-        if it is not valid."""
+        """Return the decision on an open call, from its own record ([open-calls]). Raises `AttestationError` with the
+        reason if it is not valid."""
         statement, record = decision_on(open_call, self.keys)
         if record.gateway != self.gateway:
             raise AttestationError("its decision is another gateway's")
@@ -114,7 +114,8 @@ class Author:
 
 
 def decision_on(open_call: OpenCall, keys: Keys) -> tuple[Statement, CallRecord]:
-    """Return the decision of an open call, checked by rule 3 as far as one entry allows. Raises `AttestationError`."""
+    """Return the decision of an open call, checked by [open-calls] as far as one entry allows. Raises
+    `AttestationError`."""
     entry = open_call.decision
     if entry is None:
         raise AttestationError("the record of its decision is not there, or is damaged")
@@ -144,7 +145,7 @@ def check_pruned(entry: Stored, keys: Keys) -> None:
 
 
 def check_end(end: ChainEnd, newest: Stored | None, keys: Keys) -> Proved:
-    """Compare a chain's row with its newest entry (rule 2). Raises `AttestationError`."""
+    """Compare a chain's row with its newest entry ([other-chains]). Raises `AttestationError`."""
     if {type(end.records), type(end.checkpointed), type(end.turn)} != {int}:  # SQLite keeps any type in any column
         raise AttestationError("its row is damaged")
     if newest is None:
@@ -167,8 +168,8 @@ def check_end(end: ChainEnd, newest: Stored | None, keys: Keys) -> Proved:
 
 
 def read_phases(payloads: Iterable[bytes]) -> set[Said]:
-    """Return the calls and phases of these records, whoever signed them: in doubt a call is not closed (rule 3), and
-    nobody can know the id of a call that was never written (rule 4)."""
+    """Return the calls and phases of these records, whoever signed them: in doubt a call is not closed ([open-calls]),
+    and nobody can know the id of a call that was never written ([repeated-turns])."""
     found: set[Said] = set()
     for payload in payloads:
         with contextlib.suppress(AttestationError):  # an invalid statement counts for nothing

@@ -1,8 +1,9 @@
 """Ends the chains of dead writers: closes their open calls, and signs their heads. I/O: `writer_locks`, and requests.
 
-1. A live writer is left alone: in a file its lock is tested here; in a database it was found to be dead, and is locked.
-2. What the log holds is signed only if it verifies (`author`). A writer with a call or chain that does not is left
-   open, reported, and not looked at again while it stays open: others may trust more keys.
+- [live-writers] A live writer is left alone: in a file its lock is tested here; in a database it was found to be dead,
+  and is locked.
+- [verification] What the log holds is signed only if it verifies (`author`). A writer with a call or chain that does
+  not is left open, reported, and not looked at again while it stays open: others may trust more keys.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """Verifies a log's list of open calls, by the log's own records. No I/O of its own.
 
-A gateway closes the calls in this list, except for those that don't verify (`author`, rule 3). Here the same is
+A gateway closes the calls in this list, except for those that don't verify ([open-calls] of `author`). Here the same is
 reported to whoever verifies the log: each row is compared with its decision's record, and with the call's outcome. A
 writer ends only once it has no open call, and one that claims a call has not ended: so a row of any other writer was
 not made by a gateway, and none would ever close it.

@@ -1,9 +1,9 @@
 """Reads records that verify, one by one, from any store: for commands and pages that believe a log. No I/O of its own.
 
-1. A record is proven if its signatures are valid, by a key that is trusted here, and its content and place are what its
-   store says.
-2. Of a log that somebody else may write to, nothing else is believed. An unproven record is left out and counted, or
-   shown with the reason: it never leads a person to sign something.
+- [signature] A record is proven if its signatures are valid, by a key that is trusted here, and its content and place
+  are what its store says.
+- [unproven] Of a log that somebody else may write to, nothing else is believed. An unproven record is left out and
+  counted, or shown with the reason: it never leads a person to sign something.
 
 Not judged here: whether something is missing, twice, or in another order; `verify_log` does that.
 """

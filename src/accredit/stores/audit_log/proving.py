@@ -2,11 +2,11 @@
 
 A log is at fault if:
 
-1. a proof that a record says is kept is missing, unreadable, invalid, or another call's; or its certificates don't
-   allow the call;
-2. two allowed calls used one challenge, in whatever chains;
-3. a proof is kept with something other than an allowed call whose record names one;
-4. proofs are required, and an allowed call is not shown to be allowed by a person and signed by an agent.
+- [proof] a proof that a record says is kept is missing, unreadable, invalid, or another call's; or its certificates
+  don't allow the call;
+- [challenge] two allowed calls used one challenge, in whatever chains;
+- [stray-proof] a proof is kept with something other than an allowed call whose record names one;
+- [requirement] proofs are required, and an allowed call is not shown to be allowed by a person and signed by an agent.
 
 Where no proof was kept, certificates that don't allow the call are a fault if the caller named the people who may, or
 requires proofs. Only the first fault is told. A `Judge` needs nothing but an entry and what is kept with it, so several
@@ -41,7 +41,7 @@ class Judgement(NamedTuple):
 
 
 class Judge:
-    """Judges entries one by one (rules 1, 3 and 4)."""
+    """Judges entries one by one ([proof], [stray-proof] and [requirement])."""
 
     def __init__(self, auditor: Auditor, *, named: bool = False, required: bool = False) -> None:
         """`named` says that the caller named the people whom the auditor trusts."""
@@ -69,7 +69,7 @@ class Judge:
         return Judgement(fault, is_proved, proof.challenge if isinstance(proof, KeptProof) else None)
 
     def _wrong(self, evidence: Evidence, *, is_kept: bool) -> str | None:
-        """Return why the record of an allowed call is at fault (rules 1 and 4)."""
+        """Return why the record of an allowed call is at fault ([proof] and [requirement])."""
         if evidence.signed.verified is False:
             return f"signed: {evidence.signed.why}"
         if evidence.allowed.verified is False and (is_kept or self._holds_chains):

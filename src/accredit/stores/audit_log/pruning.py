@@ -2,13 +2,13 @@
 
 For each writer, in the order of its chain:
 
-1. records from before the given time are removed, up to the first that is newer, whose call is still open, or that is
-   an outcome whose decision stays, in another chain: without it that call would be open again. Each must follow the one
-   before it, and earlier pruned ones must match their note: the new note is signed for all of them, so a trusted key
-   must have signed the last record, which vouches for those before it, and the earlier note;
-2. each is replaced by its SHA-256, and the last one by a note signed for all of them;
-3. checkpoints that the note covers are removed as well, except for the log's newest entry: its number would be used
-   again, and a follower of the log would miss the entry that got it.
+- [records] records from before the given time are removed, up to the first that is newer, whose call is still open, or
+  that is an outcome whose decision stays, in another chain: without it that call would be open again. Each must follow
+  the one before it, and earlier pruned ones must match their note: the new note is signed for all of them, so a trusted
+  key must have signed the last record, which vouches for those before it, and the earlier note;
+- [digests] each is replaced by its SHA-256, and the last one by a note signed for all of them;
+- [checkpoints] checkpoints that the note covers are removed as well, except for the log's newest entry: its number
+  would be used again, and a follower of the log would miss the entry that got it.
 
 This is done in steps, each one complete transaction, so that a running gateway waits for only milliseconds. Deleted
 bytes are overwritten in the file (`secure_delete`); the write-ahead log, which holds them too, is checkpointed and

@@ -4,9 +4,9 @@ An object is one writer, whose chain starts with the first call, or with the cal
 are closed as `unknown` (`closing`), then and every `LOG_LOOK_SECONDS`. A writer declared dead (e.g. after a network
 split), or whose chain is not where it left it, starts another chain with its next record. In this order:
 
-1. `begin` records a decision; only then may a call be forwarded;
-2. `finish` records its outcome; only then may the client see the answer;
-3. a checkpoint follows after `CHECKPOINT_RECORDS` records or `CHECKPOINT_SECONDS`, and at the end.
+- [begin] `begin` records a decision; only then may a call be forwarded;
+- [finish] `finish` records its outcome; only then may the client see the answer;
+- [checkpoint] a checkpoint follows after `CHECKPOINT_RECORDS` records or `CHECKPOINT_SECONDS`, and at the end.
 
 Records queue, and are written in turns; when the queue is full, `begin` refuses. A `durable` log answers when a record
 is on disk; if a turn can't be written, all waiting calls are refused. What is known of them is still kept (`kept`) and

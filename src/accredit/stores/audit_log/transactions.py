@@ -81,8 +81,9 @@ class Chain(NamedTuple):
         """Append events; return, for each, why it was not recorded, or None. Turns are numbered from 1. `elsewhere`:
         this turn was sent to another chain before.
 
-        A turn that is already written (`author`, rule 4) is not appended again: a store that did not answer in time may
-        still have written it. A value is then written, since data that is only read may be on one machine alone.
+        A turn that is already written ([repeated-turns] of `author`) is not appended again: a store that did not answer
+        in time may still have written it. A value is then written, since data that is only read may be on one machine
+        alone.
         """
         proved = await self._end(tables)
         if (elsewhere or proved.end.turn >= number) and await self._is_on_record(tables, events):
@@ -97,7 +98,7 @@ class Chain(NamedTuple):
 
     async def close_calls(self, tables: LogTables, name: str, after: str, now_ms: int, policy_digest: str) -> Closed:
         """Close, as `unknown`, calls that a writer left open after `after`, at most one turn's worth. A call that its
-        decision's own record does not show to be open (`author`, rule 3) stays.
+        decision's own record does not show to be open ([open-calls] of `author`) stays.
 
         `policy_digest` is for calls whose decisions don't name one.
         """
@@ -134,7 +135,7 @@ class Chain(NamedTuple):
 
     async def checkpoint(self, tables: LogTables, name: str, now_ms: int) -> Signed:
         """Append a checkpoint of a writer's chain, its own or another's, unless its head has one; return the head. The
-        end of another's is given by its last entry (`author`, rule 2)."""
+        end of another's is given by its last entry ([other-chains] of `author`)."""
         own = await self._end(tables)
         proved = own
         if name != self.name:
@@ -158,7 +159,7 @@ class Chain(NamedTuple):
     async def _judged(
         self, tables: LogTables, calls: Sequence[OpenCall]
     ) -> dict[str, tuple[Statement, CallRecord] | str]:
-        """Return the decision of each call listed as open, or why it is not open (`author`, rule 3)."""
+        """Return the decision of each call listed as open, or why it is not open ([open-calls] of `author`)."""
         judged: dict[str, tuple[Statement, CallRecord] | str] = {}
         for each in calls:
             try:

@@ -4,8 +4,8 @@
 or an IPv6 address in brackets. Parameters are `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, as libpq has them, and
 `host`, the folder of a Unix socket if the URL names no host. All others are refused.
 
-1. No password is taken from a URL: a URL is shown, logged and kept in shells' histories.
-2. The reason of a refusal does not quote the URL, as it may hold a password all the same.
+- [password] No password is taken from a URL: a URL is shown, logged and kept in shells' histories.
+- [quoting] The reason of a refusal does not quote the URL, as it may hold a password all the same.
 """
 
 import re

@@ -3,10 +3,11 @@
 A challenge is judged as in every store (`stores.rules`). It is the first presentation if this statement wrote its row;
 a statement that wrote nothing accepts none.
 
-1. If one challenge is presented several times in one batch, the first for which it is valid spends it: a statement
-   can't write a row twice.
-2. Rows are written in the order of their challenges, so that two batches never deadlock.
-3. A batch that is repeated writes its own rows again (`owner`): a row that is only read may be on one machine alone.
+- [batch] If one challenge is presented several times in one batch, the first for which it is valid spends it: a
+  statement can't write a row twice.
+- [order] Rows are written in the order of their challenges, so that two batches never deadlock.
+- [repetition] A batch that is repeated writes its own rows again (`owner`): a row that is only read may be on one
+  machine alone.
 """
 
 from collections.abc import Sequence

@@ -3,13 +3,14 @@
 asyncpg comes with `accredit[postgres]` and is loaded when a connection is opened. It has no types: nothing of it is
 passed on.
 
-1. A notice is a failure. If a wait for the standby is cancelled, there is one, and the server reports the commit all
-   the same: it is on that machine alone. asyncpg delivers notices with `call_soon`, so one turn of the loop is awaited.
-2. A statement is never cancelled: that would cancel such a wait. If its task is cancelled the connection is closed, and
-   it is unknown whether the transaction took place.
-3. No text of a failure holds a statement's values or the password.
-4. No statement scans a table. Plans are cached, and one made while a table was small would go on scanning until the
-   server updates its statistics.
+- [notices] A notice is a failure. If a wait for the standby is cancelled, there is one, and the server reports the
+  commit all the same: it is on that machine alone. asyncpg delivers notices with `call_soon`, so one turn of the loop
+  is awaited.
+- [cancellation] A statement is never cancelled: that would cancel such a wait. If its task is cancelled the connection
+  is closed, and it is unknown whether the transaction took place.
+- [secrecy] No text of a failure holds a statement's values or the password.
+- [indexes] No statement scans a table. Plans are cached, and one made while a table was small would go on scanning
+  until the server updates its statistics.
 """
 
 import asyncio
@@ -137,7 +138,7 @@ _PLANS = dict.fromkeys(
     ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin", "jit"),
     "off",
 )
-"""Every row is found by an index, and many are read in its order (rule 4)."""
+"""Every row is found by an index, and many are read in its order ([indexes])."""
 
 
 def _settings() -> dict[str, str]:

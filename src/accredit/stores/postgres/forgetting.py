@@ -1,11 +1,11 @@
 """Deletes expired rows, and remembers how far. Rows expire by the database's clock.
 
-1. A row is deleted when it expired `DATABASE_KEEP_SECONDS` ago; so a gateway whose clock is ahead takes nothing from
-   others.
-2. A row that would have expired `DATABASE_LATE_SECONDS` ago is never added: so nothing is added that a concurrent
-   deletion could miss.
-3. For each table the latest end of the deleted rows is kept with it, in the same statement.
-4. A process that finds a full batch of expired rows looks again soon: it deletes more than it can add.
+- [expiry] A row is deleted when it expired `DATABASE_KEEP_SECONDS` ago; so a gateway whose clock is ahead takes nothing
+  from others.
+- [late-rows] A row that would have expired `DATABASE_LATE_SECONDS` ago is never added: so nothing is added that a
+  concurrent deletion could miss.
+- [latest-end] For each table the latest end of the deleted rows is kept with it, in the same statement.
+- [backlog] A process that finds a full batch of expired rows looks again soon: it deletes more than it can add.
 """
 
 from typing import Literal

@@ -2,12 +2,13 @@
 
 For each writer, in the order of its chain:
 
-1. records from before the given time are removed, up to the first that is newer, whose call is still open, or that is
-   an outcome whose decision stays, in another chain (which is pruned first, if it is). Each must follow the one before
-   it, and earlier pruned ones must match their note: the new note is signed for all of them, so a trusted key must have
-   signed the last record, which vouches for those before it, and the earlier note;
-2. the SHA-256 of all but the last go into `log_pruned`, and a note signed for all of them takes the last one's place;
-3. checkpoints that the note covers are removed as well.
+- [records] records from before the given time are removed, up to the first that is newer, whose call is still open, or
+  that is an outcome whose decision stays, in another chain (which is pruned first, if it is). Each must follow the one
+  before it, and earlier pruned ones must match their note: the new note is signed for all of them, so a trusted key
+  must have signed the last record, which vouches for those before it, and the earlier note;
+- [digests] the SHA-256 of all but the last go into `log_pruned`, and a note signed for all of them takes the last one's
+  place;
+- [checkpoints] checkpoints that the note covers are removed as well.
 
 This is done in steps, each one complete transaction. Then the tables of the days that records were removed from are
 rebuilt, or dropped (`schema`), as a deleted row stays in its table's file. That has to wait for readers of the log, and

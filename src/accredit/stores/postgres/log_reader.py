@@ -3,10 +3,10 @@
 Nothing is ordered by `log_entries.entry`: it is drawn from a sequence, and overlapping transactions are committed in
 any order. A writer's `records` tell its chain's length, and numbers have no gaps.
 
-1. A chain's entries come in the order of their numbers: the digests of pruned records, records, a note after what it
-   covers, a checkpoint after what it counts.
-2. An entry of more than `LOG_ROW_BYTES` is read by itself.
-3. Rows of no writer, or of no known kind, come as well: as damage.
+- [order] A chain's entries come in the order of their numbers: the digests of pruned records, records, a note after
+  what it covers, a checkpoint after what it counts.
+- [large-entries] An entry of more than `LOG_ROW_BYTES` is read by itself.
+- [damage] Rows of no writer, or of no known kind, come as well: as damage.
 """
 
 # ruff: noqa: S608 - statements are made of constants

@@ -1,11 +1,12 @@
 """The log's tables in a database, over one connection.
 
-1. A change is one statement, and so one transaction: it is never half done, and holds no lock between statements.
-2. It writes only if the chain ends where it was read, and has not ended for good; the calls that it closes must still
-   be open, or it divides by zero, which rolls all of it back.
-3. What this connection has read or written is not read again before a turn: rule 2 detects changes.
-4. A writer is dead if its lock is free and it is silent, by the database's clock. The judging process must have been
-   connected as long, so that after a failure of the database the others have time to come back.
+- [atomicity] A change is one statement, and so one transaction: it is never half done, and holds no lock between
+  statements.
+- [chain-end] It writes only if the chain ends where it was read, and has not ended for good; the calls that it closes
+  must still be open, or it divides by zero, which rolls all of it back.
+- [cache] What this connection has read or written is not read again before a turn: [chain-end] detects changes.
+- [dead-writers] A writer is dead if its lock is free and it is silent, by the database's clock. The judging process
+  must have been connected as long, so that after a failure of the database the others have time to come back.
 """
 
 # ruff: noqa: S608 - statements are made of constants
@@ -155,7 +156,7 @@ class DatabaseTables:
         return True
 
     async def find_others(self, name: str, left: Sequence[str]) -> Others:
-        """Return the dead writers (rule 4), with their locks held, so that no other process takes them."""
+        """Return the dead writers ([dead-writers]), with their locks held, so that no other process takes them."""
         if not await self.connection.fetch(_BEAT, name):
             await self._check_not_over(name)
         await self.lock(name)
@@ -219,7 +220,7 @@ class DatabaseTables:
             raise ChainMoved(f"{self._place.name}: a call is not open any more")
 
     async def write(self, change: ChainChange) -> None:
-        """Write all of a change, or nothing (rules 1 and 2)."""
+        """Write all of a change, or nothing ([atomicity] and [chain-end])."""
         chains = {sha256: text for sha256, text in change.certificates.items() if self._chains.get(sha256) is None}
         values = [*await self._values(change), [*chains], [*chains.values()]]
         if self.keeps_proofs:

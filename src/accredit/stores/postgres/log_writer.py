@@ -1,10 +1,10 @@
 """Runs a log's requests on a database: one connection (`worker`), and one request after the other.
 
-1. A request that finds the chain changed since it was read (`ChainMoved`) has written nothing. It is run once more,
-   after reading anew.
-2. Any other failure is a `StoreUnavailable`, after which the connection is closed: the request may have been done. No
-   turn is written twice (`author`, rule 4).
-3. A new connection first takes the lock of its writer, as it lives.
+- [chain-moved] A request that finds the chain changed since it was read (`ChainMoved`) has written nothing. It is run
+  once more, after reading anew.
+- [failure] Any other failure is a `StoreUnavailable`, after which the connection is closed: the request may have been
+  done. No turn is written twice ([repeated-turns] of `author`).
+- [lock] A new connection first takes the lock of its writer, as it lives.
 """
 
 import contextlib

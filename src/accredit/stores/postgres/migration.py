@@ -1,8 +1,9 @@
 """Creates a database's tables and roles, and reads its version. Blocking, except for coroutines.
 
-1. Steps run in one transaction. Concurrent migrations wait for each other, from the first step to the last right.
-2. A database of a newer version is left as it is.
-3. Roles are created only if this user may; else their statements are returned, for an administrator.
+- [transaction] Steps run in one transaction. Concurrent migrations wait for each other, from the first step to the last
+  right.
+- [newer-version] A database of a newer version is left as it is.
+- [roles] Roles are created only if this user may; else their statements are returned, for an administrator.
 """
 
 import secrets

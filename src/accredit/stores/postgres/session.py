@@ -2,15 +2,15 @@
 
 In this order; any failure is a `StoreUnavailable`:
 
-1. all hosts are asked at once: a machine that is cut off does not answer, and must not delay the others;
-2. one that is a standby, or read-only, does not count;
-3. of several the one on the latest timeline counts: each promotion starts one, so the others are former primaries. None
-   counts on an earlier timeline than this process has seen;
-4. the schema is the one that this version knows (`schema.VERSION`), or the one before;
-5. with `replicas` "required": `fsync` and `full_page_writes` are on, and a commit waits for a standby. For this
-   connection `synchronous_commit` is `on`, or `remote_apply` where that is the default;
-6. the clocks of this machine and the database's differ by a few seconds at most;
-7. nothing is answered for some minutes after the database was restored (`store restored`).
+- [all-hosts] all hosts are asked at once: a machine that is cut off does not answer, and must not delay the others;
+- [primary] one that is a standby, or read-only, does not count;
+- [timeline] of several the one on the latest timeline counts: each promotion starts one, so the others are former
+  primaries. None counts on an earlier timeline than this process has seen;
+- [schema] the schema is the one that this version knows (`schema.VERSION`), or the one before;
+- [durability] with `replicas` "required": `fsync` and `full_page_writes` are on, and a commit waits for a standby. For
+  this connection `synchronous_commit` is `on`, or `remote_apply` where that is the default;
+- [clocks] the clocks of this machine and the database's differ by a few seconds at most;
+- [restoration] nothing is answered for some minutes after the database was restored (`store restored`).
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class Session(NamedTuple):
 
 
 async def open_session(database: DatabaseAddress, latest_timeline: int = 0) -> Session:
-    """Connect to the primary by rules 1 to 3; its safety is not checked yet. Raises `StoreUnavailable`."""
+    """Connect to the primary by [all-hosts], [primary] and [timeline]; its safety is not checked yet. Raises `StoreUnavailable`."""
     clock = asyncio.get_running_loop().time
     attempts = {asyncio.create_task(_primary(database, host)) for host in database.hosts}
     pending, give_up, found = attempts, clock() + 2 * STORE_CONNECT_SECONDS, False
@@ -105,7 +105,8 @@ class Checked(NamedTuple):
 
 
 async def check(database: DatabaseAddress, connection: Connection) -> Checked:
-    """Check schema, safety, clock and hold (rules 4 to 7). Raises `StoreUnavailable`, and `ClocksDiffer` by rule 6."""
+    """Check schema, safety, clock and hold ([schema] to [restoration]). Raises `StoreUnavailable`, and `ClocksDiffer`
+    by [clocks]."""
     schema = await check_schema(connection)
     if database.replicas == "required":
         fsync, full_pages, standbys = (await connection.fetch(_SAFETY))[0]
@@ -130,7 +131,7 @@ async def check(database: DatabaseAddress, connection: Connection) -> Checked:
 
 
 async def check_schema(connection: Connection) -> int:
-    """Return the version of the tables if it is supported (rule 4). Raises `SchemaUnknown`."""
+    """Return the version of the tables if it is supported ([schema]). Raises `SchemaUnknown`."""
     version = await schema_version(connection)
     if version is None:
         raise SchemaUnknown(f"{connection.name} has no tables of accredit")

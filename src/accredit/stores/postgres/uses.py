@@ -1,9 +1,9 @@
 """Counts uses of certificates, many in one transaction.
 
-1. A batch locks its series, in their order, before it reads the counts: batches of other gateways wait, and no two take
-   the same last use.
-2. A later batch sees everything committed before, as each statement has a snapshot of its own.
-3. It is never repeated: an attempt whose answer was lost may have been counted.
+- [locks] A batch locks its series, in their order, before it reads the counts: batches of other gateways wait, and no
+  two take the same last use.
+- [snapshot] A later batch sees everything committed before, as each statement has a snapshot of its own.
+- [repetition] It is never repeated: an attempt whose answer was lost may have been counted.
 """
 
 from collections.abc import Sequence

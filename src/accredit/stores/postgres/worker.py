@@ -2,13 +2,13 @@
 
 Questions are asked in batches, one after the other, each of one kind. The task that does so ends when none waits.
 
-1. Nothing is answered over a connection whose safety was not checked (`session.check`) when it was opened and in the
-   last `STORE_CHECK_SECONDS`.
-2. After a failure the connection is closed: the current batch may have been committed. If it may be repeated it is,
-   once, over another connection; everything else is refused.
-3. After several failures in a row there is a pause, in which everything is refused at once. A server whose standby is
-   gone keeps a connection until the standby is back, so that too many attempts would use up all that it has.
-4. A question that has waited for `STORE_WAIT_SECONDS` is refused. At most `MAX_STORE_JOBS` wait.
+- [safety] Nothing is answered over a connection whose safety was not checked (`session.check`) when it was opened and
+  in the last `STORE_CHECK_SECONDS`.
+- [failure] After a failure the connection is closed: the current batch may have been committed. If it may be repeated
+  it is, once, over another connection; everything else is refused.
+- [pause] After several failures in a row there is a pause, in which everything is refused at once. A server whose
+  standby is gone keeps a connection until the standby is back, so that too many attempts would use up all that it has.
+- [bounds] A question that has waited for `STORE_WAIT_SECONDS` is refused. At most `MAX_STORE_JOBS` wait.
 """
 
 import asyncio

@@ -2,10 +2,10 @@
 
 Each time it is opened, in this order:
 
-1. a missing file is created, private to its owner; anything but a regular file is refused, as opening a pipe would wait
-   for its other end;
-2. WAL, so that readers and writers do not wait for each other, and the requested level of synchronization;
-3. its schema's version: an older one is upgraded, a newer one is refused.
+- [creation] a missing file is created, private to its owner; anything but a regular file is refused, as opening a pipe
+  would wait for its other end;
+- [journal] WAL, so that readers and writers do not wait for each other, and the requested level of synchronization;
+- [schema] its schema's version: an older one is upgraded, a newer one is refused.
 
 Once a second, and whenever it is opened again, the open file is compared with the one under its name. A different file,
 or none, is refused: it does not know what was spent, so that all of it would be valid again. Not checked: who else can

@@ -14,7 +14,7 @@ from accredit.stores.audit_log.verifying import Verifiers
 
 KEYS = [gateway()[1]]
 WRITER = "0a" * 16
-pytestmark = pytest.mark.holds("stores/audit_log/proven", 1, 2)
+pytestmark = pytest.mark.holds("stores/audit_log/proven", "signature", "unproven")
 
 
 def numbered(*entries: Stored | Digest) -> list[Numbered]:

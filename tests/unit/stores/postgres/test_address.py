@@ -63,7 +63,7 @@ def test_what_names_no_database_is_refused_with_what_to_write(url: str) -> None:
     assert refused.value.remedy
 
 
-@pytest.mark.holds("stores/postgres/address", 1, 2)
+@pytest.mark.holds("stores/postgres/address", "password", "quoting")
 @pytest.mark.parametrize(
     "url",
     [

@@ -20,7 +20,7 @@ async def opened(database: PostgresDatabase) -> Connection:
     return await connect(database, database.hosts[0])
 
 
-@pytest.mark.holds("stores/postgres/driver", 1)
+@pytest.mark.holds("stores/postgres/driver", "notices")
 @pytest.mark.parametrize("level", ["NOTICE", "WARNING"])
 def test_a_notice_is_no_success__as_it_may_say_that_no_standby_has_it(level: str, database: PostgresDatabase) -> None:
     async def main() -> None:
@@ -32,7 +32,7 @@ def test_a_notice_is_no_success__as_it_may_say_that_no_standby_has_it(level: str
     run(main())
 
 
-@pytest.mark.holds("stores/postgres/driver", 2)
+@pytest.mark.holds("stores/postgres/driver", "cancellation")
 def test_a_statement_whose_caller_gives_up_is_not_cancelled__its_connection_is_closed(
     database: PostgresDatabase, server: Cluster
 ) -> None:
@@ -54,7 +54,7 @@ def test_a_statement_whose_caller_gives_up_is_not_cancelled__its_connection_is_c
     run(main())
 
 
-@pytest.mark.holds("stores/postgres/driver", 3)
+@pytest.mark.holds("stores/postgres/driver", "secrecy")
 def test_no_failure_says_what_was_asked_with__nor_a_password(
     database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,8 +57,8 @@ def opened(server: Cluster, database: PostgresDatabase) -> Sequence[Any]:
     return server.run("SELECT call FROM log_open", database=database.database)
 
 
-@pytest.mark.holds("stores/postgres/driver", 1)
-@pytest.mark.holds("stores/postgres/log_writer", 2)
+@pytest.mark.holds("stores/postgres/driver", "notices")
+@pytest.mark.holds("stores/postgres/log_writer", "failure")
 def test_a_wait_for_the_standby_that_somebody_cancels_is_no_record(
     database: PostgresDatabase, server: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,7 +118,7 @@ async def until_answered(each: DatabaseWriter, request: Any) -> Any:
                 await asyncio.sleep(0.05)  # a pause, after failures
 
 
-@pytest.mark.holds("stores/postgres/log_tables", 2)
+@pytest.mark.holds("stores/postgres/log_tables", "chain-end")
 def test_a_writer_that_was_ended_by_another_one_adds_nothing__also_not_on_what_it_has_read(
     database: PostgresDatabase, server: Cluster
 ) -> None:
@@ -145,8 +145,8 @@ async def head_of(server: Cluster, database: PostgresDatabase) -> str:
     return server.run(f"SELECT head FROM log_writers WHERE name = '{ONE}'", database=database.database)[0][0]
 
 
-@pytest.mark.holds("stores/postgres/log_tables", 2)
-@pytest.mark.holds("stores/postgres/log_writer", 1)
+@pytest.mark.holds("stores/postgres/log_tables", "chain-end")
+@pytest.mark.holds("stores/postgres/log_writer", "chain-moved")
 def test_an_outcome_of_a_call_that_was_closed_meanwhile_is_an_error__and_the_rest_of_its_turn_is_written(
     database: PostgresDatabase, server: Cluster
 ) -> None:
@@ -166,7 +166,7 @@ def test_an_outcome_of_a_call_that_was_closed_meanwhile_is_an_error__and_the_res
     assert numbers(server, database) == [(ONE, 0, number) for number in range(1, 6)]
 
 
-@pytest.mark.holds("stores/postgres/log_tables", 1, 3)
+@pytest.mark.holds("stores/postgres/log_tables", "atomicity", "cache")
 def test_two_processes_with_one_chain_do_not_fork_it(database: PostgresDatabase, server: Cluster) -> None:
     """A log process that hung was replaced, and what it was at comes later."""
 
@@ -184,7 +184,7 @@ def test_two_processes_with_one_chain_do_not_fork_it(database: PostgresDatabase,
     assert numbers(server, database) == [(ONE, 0, number) for number in range(1, 12)]
 
 
-@pytest.mark.holds("stores/postgres/log_tables", 4)
+@pytest.mark.holds("stores/postgres/log_tables", "dead-writers")
 def test_a_writer_is_dead_that_is_silent_and_holds_no_lock__not_one_of_which_only_one_is_true(
     database: PostgresDatabase, server: Cluster
 ) -> None:
@@ -216,7 +216,7 @@ def test_a_writer_is_dead_that_is_silent_and_holds_no_lock__not_one_of_which_onl
     run(main())
 
 
-@pytest.mark.holds("stores/postgres/log_writer", 3)
+@pytest.mark.holds("stores/postgres/log_writer", "lock")
 def test_a_writer_whose_connection_was_lost_has_its_lock_again_with_its_next_request(
     database: PostgresDatabase, server: Cluster
 ) -> None:

@@ -15,7 +15,7 @@ from accredit.stores.postgres.session import SchemaUnknown
 pytestmark = pytest.mark.holds("stores/postgres/migration")
 
 
-@pytest.mark.holds("stores/postgres/migration", 1)
+@pytest.mark.holds("stores/postgres/migration", "transaction")
 def test_two_that_migrate_at_once_make_one_set_of_tables_and_one_key(server: Cluster) -> None:
     database = server.empty()
     assert status(database)[:2] == (None, VERSION)
@@ -29,7 +29,7 @@ def test_two_that_migrate_at_once_make_one_set_of_tables_and_one_key(server: Clu
     assert server.run("SELECT key FROM challenge_key", database=database.database) == key
 
 
-@pytest.mark.holds("stores/postgres/migration", 2)
+@pytest.mark.holds("stores/postgres/migration", "newer-version")
 def test_the_tables_of_a_newer_version_are_left_as_they_are(server: Cluster) -> None:
     database = server.fresh()
     server.run(f"UPDATE accredit_schema SET version = {VERSION + 1}", database=database.database)
@@ -40,7 +40,7 @@ def test_the_tables_of_a_newer_version_are_left_as_they_are(server: Cluster) -> 
         hold_after_restore(database)
 
 
-@pytest.mark.holds("stores/postgres/migration", 3)
+@pytest.mark.holds("stores/postgres/migration", "roles")
 def test_what_this_user_may_not_do_is_said_in_sql(server: Cluster) -> None:
     database = server.fresh()
     server.run("CREATE ROLE stranger LOGIN", "GRANT SELECT ON accredit_schema TO stranger", database=database.database)

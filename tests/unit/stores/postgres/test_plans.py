@@ -67,7 +67,7 @@ async def call(store: PostgresStore, tasks: PostgresTasks, number: int) -> None:
     assert await tasks.owned(challenge(number), now=NOW)
 
 
-@pytest.mark.holds("stores/postgres/driver", 4)
+@pytest.mark.holds("stores/postgres/driver", "indexes")
 def test_what_a_call_reads_does_not_grow_with_the_tables__though_its_plans_were_made_while_they_were_empty(
     database: PostgresDatabase, server: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,7 +98,7 @@ def test_what_a_call_reads_does_not_grow_with_the_tables__though_its_plans_were_
     run(main())
 
 
-@pytest.mark.holds("stores/postgres/driver", 4)
+@pytest.mark.holds("stores/postgres/driver", "indexes")
 def test_what_a_record_reads_does_not_grow_with_the_log__the_calls_that_are_open_or_the_writers_that_were(
     database: PostgresDatabase, server: Cluster
 ) -> None:

@@ -45,7 +45,7 @@ async def spend(store: ProofStore, number: int, hash_: bytes = b"", *, keep_unti
     return await store.spend(challenge(number), hash_ or request(1), issued=False, keep_until=keep_until, now=NOW)
 
 
-@pytest.mark.holds("stores/postgres/challenges", 1, 2)
+@pytest.mark.holds("stores/postgres/challenges", "batch", "order")
 def test_of_all_who_spend_a_challenge_at_all_gateways_at_once_one_is_the_first(database: PostgresDatabase) -> None:
     async def main() -> None:
         async with gateways(database) as stores:
@@ -64,7 +64,7 @@ def test_of_all_who_spend_a_challenge_at_all_gateways_at_once_one_is_the_first(d
     run(main())
 
 
-@pytest.mark.holds("stores/postgres/challenges", 1)
+@pytest.mark.holds("stores/postgres/challenges", "batch")
 def test_who_may_not_spend_a_challenge_takes_it_from_nobody_in_the_same_batch(database: PostgresDatabase) -> None:
     async def main() -> None:
         async with gateways(database, 1) as (store,):
@@ -80,7 +80,7 @@ def test_who_may_not_spend_a_challenge_takes_it_from_nobody_in_the_same_batch(da
     run(main())
 
 
-@pytest.mark.holds("stores/postgres/uses", 1, 2)
+@pytest.mark.holds("stores/postgres/uses", "locks", "snapshot")
 def test_of_all_uses_at_all_gateways_at_once_no_more_are_counted_than_may_be(database: PostgresDatabase) -> None:
     limits = [[RateLimit(name, 60, 10) for name in names] for names in ("ab", "ba", "b")]
 
@@ -97,8 +97,8 @@ def test_of_all_uses_at_all_gateways_at_once_no_more_are_counted_than_may_be(dat
     run(main())
 
 
-@pytest.mark.holds("stores/postgres/challenges", 3)
-@pytest.mark.holds("stores/postgres/driver", 1)
+@pytest.mark.holds("stores/postgres/challenges", "repetition")
+@pytest.mark.holds("stores/postgres/driver", "notices")
 def test_a_commit_that_no_standby_has_is_no_yes__nor_is_its_repetition(
     database: PostgresDatabase, server: Cluster, no_standby: None
 ) -> None:
@@ -132,7 +132,7 @@ async def _cancelled(server: Cluster, known: tuple[int, ...]) -> None:
         await asyncio.to_thread(server.run, f"SELECT pg_cancel_backend({pid})")
 
 
-@pytest.mark.holds("stores/postgres/uses", 3)
+@pytest.mark.holds("stores/postgres/uses", "repetition")
 def test_a_use_whose_answer_is_lost_is_refused_and_counted_at_most_once(
     database: PostgresDatabase, server: Cluster, no_standby: None
 ) -> None:
@@ -174,7 +174,7 @@ def test_a_standby_that_does_not_answer_refuses_calls_in_time__and_they_go_on_on
     run(main())
 
 
-@pytest.mark.holds("stores/postgres/forgetting", 1, 2, 3)
+@pytest.mark.holds("stores/postgres/forgetting", "expiry", "late-rows", "latest-end")
 def test_what_has_ended_is_kept_for_clocks_that_differ__and_what_may_be_forgotten_is_never_added(
     database: PostgresDatabase, server: Cluster
 ) -> None:
@@ -209,7 +209,7 @@ def test_what_has_ended_is_kept_for_clocks_that_differ__and_what_may_be_forgotte
     run(main())
 
 
-@pytest.mark.holds("stores/postgres/forgetting", 4)
+@pytest.mark.holds("stores/postgres/forgetting", "backlog")
 def test_a_table_does_not_grow_though_more_ends_in_a_second_than_is_deleted_at_a_time(
     database: PostgresDatabase, server: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

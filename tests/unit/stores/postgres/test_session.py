@@ -27,7 +27,7 @@ def checked(database: PostgresDatabase) -> None:
     run_once(database, main)
 
 
-@pytest.mark.holds("stores/postgres/session", 1)
+@pytest.mark.holds("stores/postgres/session", "all-hosts")
 def test_a_host_that_is_gone_and_one_that_says_nothing_are_not_waited_for(
     database: PostgresDatabase, tmp_path: Path
 ) -> None:
@@ -40,7 +40,7 @@ def test_a_host_that_is_gone_and_one_that_says_nothing_are_not_waited_for(
         checked(replace(database, hosts=others[1:]))
 
 
-@pytest.mark.holds("stores/postgres/session", 2)
+@pytest.mark.holds("stores/postgres/session", "primary")
 def test_a_server_that_only_reads_does_not_count(database: PostgresDatabase, server: Cluster) -> None:
     name = database.database
     server.run(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
@@ -55,7 +55,7 @@ def test_a_server_that_only_reads_does_not_count(database: PostgresDatabase, ser
     checked(database)
 
 
-@pytest.mark.holds("stores/postgres/session", 3)
+@pytest.mark.holds("stores/postgres/session", "timeline")
 def test_who_was_the_primary_on_an_earlier_timeline_does_not_count_any_more(database: PostgresDatabase) -> None:
     async def main() -> None:
         found = await open_session(database)
@@ -67,7 +67,7 @@ def test_who_was_the_primary_on_an_earlier_timeline_does_not_count_any_more(data
     run(main())
 
 
-@pytest.mark.holds("stores/postgres/session", 4)
+@pytest.mark.holds("stores/postgres/session", "schema")
 def test_a_schema_that_is_not_known_is_refused(database: PostgresDatabase, server: Cluster) -> None:
     with pytest.raises(SchemaUnknown, match="no tables"):
         checked(server.named("postgres"))
@@ -82,7 +82,7 @@ def test_a_schema_that_is_not_known_is_refused(database: PostgresDatabase, serve
     checked(database)
 
 
-@pytest.mark.holds("stores/postgres/session", 5)
+@pytest.mark.holds("stores/postgres/session", "durability")
 def test_where_a_standby_is_required_a_server_alone_is_refused(
     database: PostgresDatabase, server: Cluster, no_standby: None
 ) -> None:
@@ -101,7 +101,7 @@ def test_where_a_standby_is_required_a_server_alone_is_refused(
         server.set("full_page_writes", "off")
 
 
-@pytest.mark.holds("stores/postgres/session", 5)
+@pytest.mark.holds("stores/postgres/session", "durability")
 @pytest.mark.parametrize(
     ("default", "used"),
     [("off", "on"), ("local", "on"), ("remote_write", "on"), ("on", "on"), ("remote_apply", "remote_apply")],
@@ -121,7 +121,7 @@ def test_no_setting_of_the_server_lets_a_commit_return_before_it_is_kept(
         server.run(f"ALTER DATABASE {name} RESET synchronous_commit")
 
 
-@pytest.mark.holds("stores/postgres/session", 6)
+@pytest.mark.holds("stores/postgres/session", "clocks")
 @pytest.mark.parametrize("ahead", [-60_000, 60_000])
 def test_clocks_that_differ_refuse(ahead: int, database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "unix_ms", lambda: int(time.time() * 1000) + ahead)
@@ -129,7 +129,7 @@ def test_clocks_that_differ_refuse(ahead: int, database: PostgresDatabase, monke
         checked(database)
 
 
-@pytest.mark.holds("stores/postgres/session", 7)
+@pytest.mark.holds("stores/postgres/session", "restoration")
 def test_a_database_that_was_restored_answers_nothing_until_no_proof_of_before_is_fresh(
     database: PostgresDatabase, server: Cluster
 ) -> None:

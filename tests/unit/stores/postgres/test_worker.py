@@ -63,7 +63,7 @@ def test_an_error_for_one_is_nobody_else_s(database: PostgresDatabase) -> None:
     run(main())
 
 
-@pytest.mark.holds("stores/postgres/worker", 1)
+@pytest.mark.holds("stores/postgres/worker", "safety")
 def test_nothing_is_asked_over_a_connection_that_is_not_safe__nor_when_it_is_no_more(
     database: PostgresDatabase, server: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,7 +85,7 @@ def test_nothing_is_asked_over_a_connection_that_is_not_safe__nor_when_it_is_no_
     run(main())
 
 
-@pytest.mark.holds("stores/postgres/worker", 2)
+@pytest.mark.holds("stores/postgres/worker", "failure")
 @pytest.mark.parametrize("repeatable", [True, False])
 def test_what_was_lost_in_the_middle_is_repeated_once_or_refused__and_the_next_is_asked_over_another_connection(
     repeatable: bool, database: PostgresDatabase
@@ -120,7 +120,7 @@ def test_a_connection_that_was_lost_while_nobody_asked_costs_nobody_a_call(
     run(main())
 
 
-@pytest.mark.holds("stores/postgres/worker", 3)
+@pytest.mark.holds("stores/postgres/worker", "pause")
 def test_a_database_that_is_gone_is_not_asked_again_for_each_call(
     database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,7 +146,7 @@ def test_a_database_that_is_gone_is_not_asked_again_for_each_call(
     run(main())
 
 
-@pytest.mark.holds("stores/postgres/worker", 4)
+@pytest.mark.holds("stores/postgres/worker", "bounds")
 def test_no_call_waits_longer_than_it_may_nor_do_more_wait_than_may(
     database: PostgresDatabase, server: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

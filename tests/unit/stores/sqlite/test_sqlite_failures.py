@@ -85,7 +85,7 @@ def locked(file: Path, how: str = "EXCLUSIVE") -> sqlite3.Connection:
     return other
 
 
-@pytest.mark.holds("stores/sqlite/database", 2)
+@pytest.mark.holds("stores/sqlite/database", "journal")
 def test_while_another_process_holds_the_file_nothing_is_spent__and_it_goes_on_afterwards(
     file: Path, with_store: Told
 ) -> None:
@@ -181,7 +181,7 @@ def test_a_file_that_was_taken_away_is_not_made_anew__what_was_spent_would_be_go
     with_store(main)
 
 
-@pytest.mark.holds("stores/sqlite/database", 3)
+@pytest.mark.holds("stores/sqlite/database", "schema")
 def test_a_file_of_a_newer_version_is_refused(file: Path, with_store: Told) -> None:
     with closing(sqlite3.connect(file)) as other:
         other.execute("PRAGMA user_version = 99")
@@ -211,7 +211,7 @@ def test_nothing_is_opened_before_it_is_needed__a_process_forks_first(file: Path
     with_store(main)
 
 
-@pytest.mark.holds("stores/sqlite/database", 1)
+@pytest.mark.holds("stores/sqlite/database", "creation")
 def test_a_new_file_is_its_owners_alone(file: Path, with_store: Told) -> None:
     async def main(store: SqliteStore) -> None:
         before = os.umask(0)
@@ -250,7 +250,7 @@ def test_a_closed_store_says_so(file: Path) -> None:
     run(main())
 
 
-@pytest.mark.holds("stores/sqlite/database", 1)
+@pytest.mark.holds("stores/sqlite/database", "creation")
 @pytest.mark.parametrize("what", ["pipe", "folder", "device"])
 def test_what_is_no_file_is_opened_by_nobody__a_pipe_would_keep_them_waiting(what: str, file: Path) -> None:
     if what == "pipe":
