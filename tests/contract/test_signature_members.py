@@ -287,7 +287,7 @@ def test_a_key_tells_nothing_of_its_text__and_that_it_could_not_verify(folder: P
     assert "swordfish" not in str(failed.value)
 
 
-@pytest.mark.holds("keys/record_keys", 2)
+@pytest.mark.holds("keys/record_keys", "json")
 @pytest.mark.parametrize(
     "changes",
     [
@@ -324,7 +324,7 @@ def test_a_signer_with_the_gateways_own_id_is_refused__its_log_would_not_verify(
         build_records(load(configure(folder, "testnotary:", "twin.json"), {}, {}))
 
 
-@pytest.mark.holds("keys/record_keys", 2)
+@pytest.mark.holds("keys/record_keys", "json")
 def test_a_pem_key_may_come_as_json_with_an_id_of_its_own(folder: Path) -> None:
     key_pair(folder / "records.pem")
     pem = (folder / "records.pem.pub").read_text("utf-8")

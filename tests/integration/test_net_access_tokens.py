@@ -81,7 +81,7 @@ def subject(key: IssuerKey, **changes: object) -> SubjectToken:
     return SubjectToken(text, subject_key(text))
 
 
-@pytest.mark.holds("net/access_tokens", 1, 2)
+@pytest.mark.holds("net/access_tokens", "cache", "request")
 def test_a_token_is_asked_for_once_and_used_until_shortly_before_its_end() -> None:
     async def main() -> None:
         async with world() as this:
@@ -98,7 +98,7 @@ def test_a_token_is_asked_for_once_and_used_until_shortly_before_its_end() -> No
     run(main())
 
 
-@pytest.mark.holds("net/access_tokens", 1, 3)
+@pytest.mark.holds("net/access_tokens", "cache", "failure")
 def test_a_token_at_its_end_is_used_by_nobody__whatever_has_become_of_its_server() -> None:
     async def main() -> None:
         async with world() as this:
@@ -132,7 +132,7 @@ def test_a_token_is_good_for_as_long_as_is_told__within_bounds(told: int | None,
     run(main())
 
 
-@pytest.mark.holds("net/access_tokens", 2)
+@pytest.mark.holds("net/access_tokens", "request")
 def test_all_wait_for_one_request__and_one_who_leaves_takes_it_from_nobody() -> None:
     async def main() -> None:
         async with world() as this:
@@ -148,7 +148,7 @@ def test_all_wait_for_one_request__and_one_who_leaves_takes_it_from_nobody() -> 
     run(main())
 
 
-@pytest.mark.holds("net/access_tokens", 2, 4)
+@pytest.mark.holds("net/access_tokens", "request", "pause")
 def test_a_server_that_is_down_is_not_flooded__and_is_asked_again_soon(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
 
@@ -172,7 +172,7 @@ def test_a_server_that_is_down_is_not_flooded__and_is_asked_again_soon(caplog: p
     run(main())
 
 
-@pytest.mark.holds("net/access_tokens", 4)
+@pytest.mark.holds("net/access_tokens", "pause")
 def test_a_caller_whose_token_is_refused_takes_nothing_from_others() -> None:
     async def main() -> None:
         key, stranger = IssuerKey(), IssuerKey()
@@ -200,7 +200,7 @@ def test_each_caller_has_a_token_of_its_own__and_a_renewed_token_of_the_caller_s
     run(main())
 
 
-@pytest.mark.holds("net/access_tokens", 5)
+@pytest.mark.holds("net/access_tokens", "rejection")
 def test_a_token_that_the_server_refuses_is_dropped__and_not_again_and_again() -> None:
     async def main() -> None:
         async with world() as this:
@@ -234,7 +234,7 @@ async def garbage(connection: Connection) -> None:
     await connection.send(f"{SECRET} is what you sent\r\n\r\n".encode())
 
 
-@pytest.mark.holds("net/token_endpoint", 4, 5)
+@pytest.mark.holds("net/token_endpoint", "response", "secrecy")
 @pytest.mark.parametrize(
     "handler",
     [
@@ -268,7 +268,7 @@ def test_no_other_answer_is_a_token__and_none_is_quoted(handler: Handler, caplog
         assert hidden not in logged
 
 
-@pytest.mark.holds("net/token_endpoint", 3)
+@pytest.mark.holds("net/token_endpoint", "redirects")
 def test_a_redirect_is_not_followed__the_secret_would_go_there() -> None:
     async def main() -> None:
         async with RawServer(answer(GOOD, "200 OK", JSON)) as elsewhere, world() as this:
@@ -279,7 +279,7 @@ def test_a_redirect_is_not_followed__the_secret_would_go_there() -> None:
     run(main())
 
 
-@pytest.mark.holds("net/token_endpoint", 1)
+@pytest.mark.holds("net/token_endpoint", "https")
 @pytest.mark.parametrize(
     "url", ["http://idp.example/token", "http://10.0.0.1/t", "https://gw:pw@idp.example/t", "ftp://x"]
 )
@@ -288,7 +288,7 @@ def test_the_secret_goes_nowhere_in_the_clear(url: str) -> None:
         AccessTokens(AccessGrant("client_credentials", url, "gw", "s"))
 
 
-@pytest.mark.holds("net/token_endpoint", 2)
+@pytest.mark.holds("net/token_endpoint", "environment")
 def test_neither_a_proxy_nor_a_password_of_the_environment_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

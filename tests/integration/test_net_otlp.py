@@ -80,7 +80,7 @@ def sends(text: bytes) -> Callable[[Connection], Awaitable[None]]:
 REDIRECT = ("Location", "http://127.0.0.1:1/" + SECRET)
 
 
-@pytest.mark.holds("net/otlp", 1, 2, 4)
+@pytest.mark.holds("net/otlp", "environment", "bounds", "secrecy")
 @pytest.mark.parametrize(
     ("handler", "problem"),
     [
@@ -107,7 +107,7 @@ def test_what_a_collector_does_not_take_is_an_error_that_quotes_nothing_of_it(
     run(main())
 
 
-@pytest.mark.holds("net/otlp", 3)
+@pytest.mark.holds("net/otlp", "status")
 @pytest.mark.parametrize(
     ("status", "retry_after", "passing", "wait"),
     [
@@ -138,7 +138,7 @@ def test_what_may_pass_is_what_the_protocol_names__and_nobody_is_told_to_come_ne
     run(main())
 
 
-@pytest.mark.holds("net/otlp", 3)
+@pytest.mark.holds("net/otlp", "status")
 def test_nobody_who_listens_nowhere_has_taken_anything_for_good() -> None:
     async def main() -> None:
         collector = Collector("http://127.0.0.1:1")
@@ -150,7 +150,7 @@ def test_nobody_who_listens_nowhere_has_taken_anything_for_good() -> None:
     run(main())
 
 
-@pytest.mark.holds("net/otlp", 3)
+@pytest.mark.holds("net/otlp", "status")
 @pytest.mark.parametrize(
     "rest",
     [
@@ -170,7 +170,7 @@ def test_what_was_taken_is_not_sent_again_for_an_answer_that_is_none(rest: bytes
     run(main())
 
 
-@pytest.mark.holds("net/otlp", 2)
+@pytest.mark.holds("net/otlp", "bounds")
 def test_an_answer_without_an_end_is_not_read_to_its_end() -> None:
     async def main() -> None:
         async with RawServer(hostile(flood)) as server:
@@ -182,7 +182,7 @@ def test_an_answer_without_an_end_is_not_read_to_its_end() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.holds("net/otlp", 2)
+@pytest.mark.holds("net/otlp", "bounds")
 @pytest.mark.parametrize("interim", [b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n"])
 def test_a_collector_that_only_ever_begins_to_answer_does_not_keep_the_processor_busy(interim: bytes) -> None:
     async def endless(connection: Connection) -> None:
@@ -201,7 +201,7 @@ def test_a_collector_that_only_ever_begins_to_answer_does_not_keep_the_processor
     run(main())
 
 
-@pytest.mark.holds("net/otlp", 1)
+@pytest.mark.holds("net/otlp", "environment")
 def test_no_proxy_of_the_environment_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
@@ -217,7 +217,7 @@ def test_no_proxy_of_the_environment_gets_it(monkeypatch: pytest.MonkeyPatch) ->
     assert found.bodies == [b""]
 
 
-@pytest.mark.holds("net/otlp", 1)
+@pytest.mark.holds("net/otlp", "environment")
 @pytest.mark.parametrize("value", ["a", "\u00e9\u20ac"])
 def test_a_collector_s_cookies_fill_no_memory__and_what_they_say_is_in_no_message_to_it(value: str) -> None:
     cookies = "".join(f"Set-Cookie: c{number}={value}\r\n" for number in range(100)).encode()

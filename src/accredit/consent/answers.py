@@ -3,12 +3,12 @@
 An answer that says *allow* is used only if all of these hold, checked in this order. A desk, or whoever carries its
 answers, may lie: then it can waste time, and nothing else.
 
-1. it is at most `MAX_CONSENT_ANSWER_BYTES` of strict JSON with these members, and says *allow*;
-2. it answers this very ask;
-3. its certificates, leaf first, are a chain whose signatures are valid now, for the key that asked, from one of the
-   people who were asked (if any were named);
-4. the leaf names the gateway in the ask, and nothing in the chain certainly refuses the call there;
-5. the chain grants the scope that the call needs.
+- [decoding] it is at most `MAX_CONSENT_ANSWER_BYTES` of strict JSON with these members, and says *allow*;
+- [ask] it answers this very ask;
+- [chain] its certificates, leaf first, are a chain whose signatures are valid now, for the key that asked, from one of
+  the people who were asked (if any were named);
+- [gateway] the leaf names the gateway in the ask, and nothing in the chain certainly refuses the call there;
+- [scope] the chain grants the scope that the call needs.
 
 Not checked: facts that only the gateway knows (amounts, uses, revocation), and whether it trusts the person.
 """
@@ -55,7 +55,7 @@ class Answer(WireObject, frozen=True):
 
 
 def read_answer(data: bytes) -> Answer:
-    """Decode an answer (step 1). Raises `UnusableAnswer`."""
+    """Decode an answer. Raises `UnusableAnswer`."""
     try:
         return Answer.decode(data)
     except WireError as error:
@@ -63,7 +63,7 @@ def read_answer(data: bytes) -> Answer:
 
 
 def chain_allowed(answer: Answer, ask: Ask, now: int) -> tuple[DelegationCert, ...]:
-    """Return the chain, leaf first, by which an answer allows the call of an ask (steps 1 to 5).
+    """Return the chain, leaf first, by which an answer allows the call of an ask ([decoding] to [scope]).
 
     `now` is in unix seconds. Raises `UnusableAnswer`, also for an answer that does not allow the call.
     """
@@ -89,7 +89,7 @@ def chain_allowed(answer: Answer, ask: Ask, now: int) -> tuple[DelegationCert, .
 
 
 def call_fault(chain: Sequence[DelegationCert], ask: Ask, now: int) -> str | None:
-    """Return why a chain is certainly not for the call of an ask (step 4), or None."""
+    """Return why a chain is certainly not for the call of an ask ([gateway]), or None."""
     if not any(isinstance(each, Extension) and each.name == CALL for each in chain[0].constraints):
         return "the delegation is not for certain calls at the gateway that was asked for"
     facts = CallFacts(

@@ -2,16 +2,18 @@
 
 An ask is decoded and judged in these steps; any bytes at all give an ask or one `AskError`:
 
-1. at most `MAX_ASK_BYTES` of strict JSON with these members and no others, each within its bound (`ratify.wire`);
-2. its `params` are those common to all legs of a call: `_meta`, `inputResponses` and `requestState` are not among them,
-   the target is the one that they name, no two names in them could be read as one, they nest at most `MAX_DEPTH` deep,
-   and have at most `MAX_ASKED_PARAMS_BYTES` in the form of RFC 8785;
-3. it is valid now, and for no longer than `ASK_SECONDS` in all;
-4. the agent signed it: both signatures, over `accredit/ask/v1`, NUL, and the RFC 8785 form of the ask without
-   `signature`.
+- [members] at most `MAX_ASK_BYTES` of strict JSON with these members and no others, each within its bound
+  (`ratify.wire`);
+- [params] its `params` are those common to all legs of a call: `_meta`, `inputResponses` and `requestState` are not
+  among them, the target is the one that they name, no two names in them could be read as one, they nest at most
+  `MAX_DEPTH` deep, and have at most `MAX_ASKED_PARAMS_BYTES` in the form of RFC 8785;
+- [validity] it is valid now, and for no longer than `ASK_SECONDS` in all;
+- [signature] the agent signed it: both signatures, over `accredit/ask/v1`, NUL, and the RFC 8785 form of the ask
+  without `signature`.
 
-Steps 1 and 2 are `read_ask`, 3 and 4 `check_ask`. Not checked: whether the gateway refused such a call, and whether
-anything in `refusal` and `server_says` is true. They are the agent's word, and only the person's key allows a call.
+[members] and [params] are `read_ask`, [validity] and [signature] `check_ask`. Not checked: whether the gateway refused
+such a call, and whether anything in `refusal` and `server_says` is true. They are the agent's word, and only the
+person's key allows a call.
 """
 
 import hashlib
@@ -126,7 +128,7 @@ class Ask(WireObject, frozen=True, dict=True):
             raise WireError("Ask", str(error)) from None
 
     def check(self, path: str, level: int) -> None:
-        """Check step 2, and the bound on the server's words. Raises `WireError`."""
+        """Check [params], and the bound on the server's words. Raises `WireError`."""
         _check_depth(self.params, f"{path}.params")
         if not LEG_MEMBERS.isdisjoint(self.params):
             raise WireError(f"{path}.params", "holds a member of a single leg")
@@ -191,7 +193,7 @@ def params_digest(params: Mapping[str, object]) -> bytes:
 
 
 def read_ask(data: bytes) -> Ask:
-    """Decode an ask (steps 1 and 2). Raises `AskError`."""
+    """Decode an ask ([members] and [params]). Raises `AskError`."""
     try:
         return Ask.decode(data)
     except WireError as error:
@@ -199,7 +201,7 @@ def read_ask(data: bytes) -> Ask:
 
 
 def check_ask(ask: Ask, now: int) -> None:
-    """Check an ask's time and signature (steps 3 and 4); `now` is in unix seconds. Raises `AskError`."""
+    """Check an ask's time and signature ([validity] and [signature]); `now` is in unix seconds. Raises `AskError`."""
     if not 0 < ask.expires_at - ask.asked_at <= ASK_SECONDS:
         raise AskError(f"an ask is good for {ASK_SECONDS} seconds at most")
     if ask.asked_at > now + CLOCK_LEAD_SECONDS:

@@ -2,13 +2,16 @@
 
 All of these must hold, checked in this order:
 
-1. the constraint is well formed; an unknown member could be a limit that goes unseen, so it refuses the call;
-2. the gateway is this one (by its verifier id), the method is this one, and the target is exactly one of these names;
-3. with `params_sha256`, the call is this very one: the SHA-256 of the RFC 8785 form of its `params` without `_meta`,
-   tokens, `inputResponses` and `requestState`, so that all legs of a call have the same digest;
-4. with `args`, the value at each of these JSON Pointers (RFC 6901) into the arguments has one of these digests: SHA-256
-   of its RFC 8785 form, which keeps the values private and needs no portable encoding of them in the certificate;
-5. with `definition`, the tool's pinned definition is this one. If none is pinned, the constraint can't be verified.
+- [members] the constraint is well formed; an unknown member could be a limit that goes unseen, so it refuses the call;
+- [target] the gateway is this one (by its verifier id), the method is this one, and the target is exactly one of these
+  names;
+- [params] with `params_sha256`, the call is this very one: the SHA-256 of the RFC 8785 form of its `params` without
+  `_meta`, tokens, `inputResponses` and `requestState`, so that all legs of a call have the same digest;
+- [arguments] with `args`, the value at each of these JSON Pointers (RFC 6901) into the arguments has one of these
+  digests: SHA-256 of its RFC 8785 form, which keeps the values private and needs no portable encoding of them in the
+  certificate;
+- [definition] with `definition`, the tool's pinned definition is this one. If none is pinned, the constraint can't be
+  verified.
 
 Digests are lower-case hex. Not checked here: how often such a call is made (`max_rate`, and the rule for the legs of a
 call in `policy.decide`).
@@ -38,7 +41,7 @@ _Pointer = Annotated[str, Meta(pattern=r"^(?:/(?:[^~/]|~[01])*)*\Z")]
 _NO_WORD = re.compile(r"[\s,;\"]")
 _INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
 OTHER_DEFINITION = "for another definition of the tool"
-"""Why rule 5 refuses a call."""
+"""Why [definition] refuses a call."""
 ABSENT = object()
 """The result of `value_at` if the pointer leads to nothing."""
 
@@ -56,7 +59,7 @@ class CallTerms(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @classmethod
     def read(cls, constraint: Extension) -> "CallTerms":
-        """Read a constraint (rule 1). Raises `WireError`."""
+        """Read a constraint ([members]). Raises `WireError`."""
         params = {} if constraint.params is UNSET else constraint.params
         if "v" not in params:
             raise WireError(CALL, "v is missing")
@@ -131,7 +134,8 @@ def named_arguments(constraints: Iterable[Constraint], arguments: object) -> dic
 
 
 def evaluate_call(constraint: Extension, _cert_id: str, context: VerifierContext, _now: int) -> str | None:
-    """Evaluate the constraint (rules 1 to 5), as an `Evaluator`: return None, or why the call is not allowed."""
+    """Evaluate the constraint ([members] to [definition]), as an `Evaluator`: return None, or why the call is not
+    allowed."""
     call = context.call
     if call is None:
         return "constraint_unverifiable: the call is not known"
@@ -144,7 +148,7 @@ def evaluate_call(constraint: Extension, _cert_id: str, context: VerifierContext
 
 def is_for_call(constraint: Extension, call: CallFacts) -> bool:
     """Return whether a constraint of this type is for this call, as far as can be known without the definition of its
-    tool (rules 1 to 4)."""
+    tool ([members] to [arguments])."""
     try:
         terms = CallTerms.read(constraint)
     except WireError:

@@ -1,16 +1,17 @@
 """A person's choices for an ask, and the delegation of each. No I/O.
 
-1. Only this call, once, within ten minutes: always.
-2. Similar calls, a number of them, within at most a day: if the arguments tell whom or what the call is about (`to`,
-   `channel`, `repo`, ...), and with those fixed, also empty ones; or the same resource again. Further recipients that
-   stay open are named (`cc`, `bcc`).
-3. Calls below the folder of a path, likewise limited: if a catalog that the person trusts tells the resource and the
-   path of the call.
-4. Only 1 for a new agent or gateway, for money, and for what runs a command or a query. Such hints come from arguments'
-   names and parts of them (`amountUsd`, `sql_statement`): they raise caution, and never lower it.
-5. Each delegation names one scope, the gateway, the method and the target, has a limit of uses and an end. The right to
-   delegate, a wildcard, and names that can't be signed portably are not offered at all (`grant` may).
-6. If the gateway pins the tool's definition, the delegation ends with that: with another one it is another tool.
+- [one-call] Only this call, once, within ten minutes: always.
+- [similar-calls] Similar calls, a number of them, within at most a day: if the arguments tell whom or what the call is
+  about (`to`, `channel`, `repo`, ...), and with those fixed, also empty ones; or the same resource again. Further
+  recipients that stay open are named (`cc`, `bcc`).
+- [folder] Calls below the folder of a path, likewise limited: if a catalog that the person trusts tells the resource
+  and the path of the call.
+- [caution] Only [one-call] for a new agent or gateway, for money, and for what runs a command or a query. Such hints
+  come from arguments' names and parts of them (`amountUsd`, `sql_statement`): they raise caution, and never lower it.
+- [limits] Each delegation names one scope, the gateway, the method and the target, has a limit of uses and an end. The
+  right to delegate, a wildcard, and names that can't be signed portably are not offered at all (`grant` may).
+- [definition] If the gateway pins the tool's definition, the delegation ends with that: with another one it is another
+  tool.
 
 Other arguments of similar calls may be anything: a constraint can't say that an argument is absent.
 """

@@ -1,15 +1,15 @@
 """Shows a call to a person before they allow it. No I/O.
 
-1. Everything that the call's digest covers is shown: method, target, and each value in its params with its place. Two
-   calls with different digests are never shown alike, nor so that only their code points differ.
-2. Invisible characters, and those that look like another form, are written as code points, and so are the brackets of
-   such codes, by the rules of `pins.shown`; so are blanks at the end of a line, and in a place `/`, `[` and what could
-   pass for its end or for a row of its own. Only a line's end begins a new line.
-3. A long text, and what comes after many values, is folded: it counts as seen only once it was unfolded.
-4. What a person may overlook is marked: letters of several scripts in one word, words of one script that look like
-   words of another, letters in unusual forms, signs other than ASCII's in what looks like an address or a path, domain
-   names in punycode, text that runs from right to left, wide gaps, names that look like those of other tools, commands
-   that are known to do harm.
+- [completeness] Everything that the call's digest covers is shown: method, target, and each value in its params with
+  its place. Two calls with different digests are never shown alike, nor so that only their code points differ.
+- [invisible] Invisible characters, and those that look like another form, are written as code points, and so are the
+  brackets of such codes, by the rules of `pins.shown`; so are blanks at the end of a line, and in a place `/`, `[` and
+  what could pass for its end or for a row of its own. Only a line's end begins a new line.
+- [folding] A long text, and what comes after many values, is folded: it counts as seen only once it was unfolded.
+- [marks] What a person may overlook is marked: letters of several scripts in one word, words of one script that look
+  like words of another, letters in unusual forms, signs other than ASCII's in what looks like an address or a path,
+  domain names in punycode, text that runs from right to left, wide gaps, names that look like those of other tools,
+  commands that are known to do harm.
 
 Marks are hints: no mark does not mean harmless. A page has to keep blanks and line ends as they are.
 """
@@ -184,7 +184,7 @@ def _kind(value: Any) -> Kind:
 
 
 def _marks(text: str) -> list[str]:
-    """Return what may be overlooked in a text (rule 4). Linear in its length."""
+    """Return what may be overlooked in a text ([marks]). Linear in its length."""
     marks = [
         f"{visible_text(each)} is a domain name in punycode: other letters are shown for it." for each in _few(text)
     ]

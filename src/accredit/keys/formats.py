@@ -2,11 +2,11 @@
 
 Parsed as strictly as the protocol's own objects (`ratify.wire`). A key file is valid only if:
 
-1. its version is known;
-2. its name is printable, and no longer than the protocol allows for an agent's;
-3. its id is derived from its public key;
-4. its seeds, if any, belong to its public key. For encrypted seeds that is checked on unlocking (`passphrase`); here
-   the cost of unlocking is bounded.
+- [version] its version is known;
+- [name] its name is printable, and no longer than the protocol allows for an agent's;
+- [id] its id is derived from its public key;
+- [seeds] its seeds, if any, belong to its public key. For encrypted seeds that is checked on unlocking (`passphrase`);
+  here the cost of unlocking is bounded.
 """
 
 from typing import Annotated, Any, ClassVar, Literal
@@ -79,7 +79,7 @@ class PrivateKeyFile(KeyFile, frozen=True):
     seed: Seeds
 
     def check(self, path: str, level: int) -> None:
-        """Check rules 1 to 4. Raises `WireError`."""
+        """Check [version] to [seeds]. Raises `WireError`."""
         super().check(path, level)
         if self.signer().public_key != self.public_key:
             raise WireError(f"{path}.seed", "not the seeds of this public key")

@@ -1,8 +1,9 @@
 """Private keys under a passphrase: Argon2id derives a key from it, AES-256-GCM seals the seeds. No I/O.
 
-1. The derivation's cost is bounded when a file is read (`formats`), against hostile files.
-2. A passphrase is normalized to NFC and encoded as UTF-8, so that it may be typed in another form.
-3. Seeds count only if the box opens and they belong to the public key beside it; both failures are the same error.
+- [cost] The derivation's cost is bounded when a file is read (`formats`), against hostile files.
+- [normalization] A passphrase is normalized to NFC and encoded as UTF-8, so that it may be typed in another form.
+- [sealing] Seeds count only if the box opens and they belong to the public key beside it; both failures are the same
+  error.
 
 The passphrase and derived keys are wiped where Python allows it (bytearrays); copies inside libraries are not. Where
 passphrase, salt and nonce come from is for callers (`load`).
@@ -38,7 +39,7 @@ _KEY_BYTES = 32
 
 
 def passphrase_bytes(text: str) -> bytearray:
-    """Return the normalized bytes of a passphrase (rule 2). Raises `ConfigurationError` for an empty one."""
+    """Return the normalized bytes of a passphrase ([normalization]). Raises `ConfigurationError` for an empty one."""
     if not text:
         raise ConfigurationError("the passphrase is empty", "type one; --no-passphrase makes a key without one")
     try:

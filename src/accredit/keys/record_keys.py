@@ -2,9 +2,9 @@
 
 Imported only if such a key is configured, as securesystemslib loads slowly. A key has one of two forms:
 
-1. PEM: its key id is securesystemslib's own, so that stock verifiers find it;
-2. securesystemslib's JSON, `Key.to_dict()` with its `keyid`: for keys without a PEM form, such as sigstore's (an
-   identity and its issuer) and GnuPG's, and for schemes that PEM can't express.
+- [pem] PEM: its key id is securesystemslib's own, so that stock verifiers find it;
+- [json] securesystemslib's JSON, `Key.to_dict()` with its `keyid`: for keys without a PEM form, such as sigstore's (an
+  identity and its issuer) and GnuPG's, and for schemes that PEM can't express.
 
 A signature's extra members are passed to the key. Ordinary keys only verify the bytes, so for them extra members are
 refused.

@@ -2,12 +2,12 @@
 
 Imported only if such a signer is configured, as securesystemslib loads slowly. In this order:
 
-1. the public key is read (`record_keys`);
-2. a private key in a file (`file2:PATH`) is read here, and refused if others can read it, or if it does not belong to
-   the public key;
-3. any other scheme is opened by securesystemslib, if its extra is installed; a PIN comes from the environment. It is
-   opened on the first signature, as neither a connection nor an HSM's module survives a fork. Before that, a trial in
-   a separate process shows whether it can sign: if it hangs or crashes, the gateway doesn't.
+- [public-key] the public key is read (`record_keys`);
+- [file] a private key in a file (`file2:PATH`) is read here, and refused if others can read it, or if it does not
+  belong to the public key;
+- [other-schemes] any other scheme is opened by securesystemslib, if its extra is installed; a PIN comes from the
+  environment. It is opened on the first signature, as neither a connection nor an HSM's module survives a fork. Before
+  that, a trial in a separate process shows whether it can sign: if it hangs or crashes, the gateway doesn't.
 
 Each signature is verified, as stored, before it is used: a signer with the wrong key can't break the log.
 """

@@ -3,14 +3,14 @@
 One token for the gateway itself, or one for each caller whose token is exchanged (`tokens.access.SubjectToken.key`).
 For each, in this order:
 
-1. a token with enough time left is returned at once; shortly before its end the next one is requested, while calls use
-   the old one;
-2. otherwise a request begins, unless one failed a moment ago. There is one at a time, for which all callers wait; it
-   continues if a caller leaves;
-3. without a token, `UpstreamLeftOut` is raised: no call proceeds;
-4. after a failed connection to the authorization server, nobody asks for a moment. If it refuses one caller's token,
-   others still ask: they must not suffer for it;
-5. a token that the server rejects is dropped, at limited intervals: the next call gets another one.
+- [cache] a token with enough time left is returned at once; shortly before its end the next one is requested, while
+  calls use the old one;
+- [request] otherwise a request begins, unless one failed a moment ago. There is one at a time, for which all callers
+  wait; it continues if a caller leaves;
+- [failure] without a token, `UpstreamLeftOut` is raised: no call proceeds;
+- [pause] after a failed connection to the authorization server, nobody asks for a moment. If it refuses one caller's
+  token, others still ask: they must not suffer for it;
+- [rejection] a token that the server rejects is dropped, at limited intervals: the next call gets another one.
 
 The numbers of cached tokens and of concurrent requests are bounded. Keys are digests; tokens are in memory only, and
 are never logged.
@@ -90,7 +90,7 @@ class AccessTokens:
         self._retry_at = -math.inf
 
     def known(self, subject: SubjectToken | None) -> AccessToken | None:
-        """Return a valid token, or None (rule 1)."""
+        """Return a valid token, or None ([cache])."""
         key = _OWN if subject is None else subject.key
         held = self._held.get(key)
         if held is None or held.token is None:
@@ -102,7 +102,7 @@ class AccessTokens:
         return held.token if now < held.ends_at else None
 
     async def token(self, subject: SubjectToken | None) -> AccessToken:
-        """Return a token (rules 1 to 4). Raises `UpstreamLeftOut`."""
+        """Return a token ([cache] to [pause]). Raises `UpstreamLeftOut`."""
         known = self.known(subject)
         if known is not None:
             return known
@@ -117,7 +117,7 @@ class AccessTokens:
         return held.token
 
     def refused(self, subject: SubjectToken | None, token: AccessToken) -> None:
-        """Drop a rejected token (rule 5)."""
+        """Drop a rejected token ([rejection])."""
         held, now = self._held.peek(_OWN if subject is None else subject.key), self._clock()
         if held is not None and held.token is token and now - held.dropped_at >= ACCESS_TOKEN_DROP_SECONDS:
             held.token, held.dropped_at = None, now
@@ -130,7 +130,7 @@ class AccessTokens:
         await asyncio.gather(*requests, return_exceptions=True)
 
     def _begin(self, key: bytes, held: _Held, subject: SubjectToken | None) -> None:
-        """Begin a request, unless one is pending or too early (rules 2 and 4)."""
+        """Begin a request, unless one is pending or too early ([request] and [pause])."""
         if held.request is None and self._clock() >= max(held.retry_at, self._retry_at):
             self._asking[key] = held
             held.request = asyncio.create_task(self._load(key, held, subject))

@@ -2,10 +2,10 @@
 
 The URL is configured; nothing on the way there may change it, or cost more than intended:
 
-1. https, or http to loopback, where nobody listens in;
-2. no proxy, credential or certificate from the environment;
-3. redirects only within the same origin, and few;
-4. status 200, no content coding, at most `max_bytes`, all within one time limit.
+- [https] https, or http to loopback, where nobody listens in;
+- [environment] no proxy, credential or certificate from the environment;
+- [redirects] redirects only within the same origin, and few;
+- [response] status 200, no content coding, at most `max_bytes`, all within one time limit.
 
 What the body says is for its reader to check.
 """
@@ -41,7 +41,7 @@ async def fetch(url: str, *, max_bytes: int, timeout: float) -> bytes:
 
 
 def check_url(key: str, url: str, otherwise: str = "keys that come in the clear can be anybody's") -> None:
-    """Check rule 1 for the URL under `key` in the configuration. Raises `ConfigurationError`, with the reason
+    """Check [https] for the URL under `key` in the configuration. Raises `ConfigurationError`, with the reason
     `otherwise`."""
     try:
         parsed = httpx2.URL(url)

@@ -2,12 +2,14 @@
 
 For an issuer whose keys are at a URL, in this order:
 
-1. a fresh set that has the requested key is returned at once;
-2. otherwise a fetch begins, at most once a minute (every few seconds while no set is known), and only one at a time;
-   the fetch that found the first set does not count, so that a key published just after it is found at once;
-3. a set that has the key but is no longer fresh is returned at once, up to a day old: nobody waits for its successor;
-4. a set without the key is returned when the fetch is over, whatever its outcome: the key may be an invented one;
-5. without a set, or with one more than a day old, `KeysUnavailable` is raised.
+- [fresh] a fresh set that has the requested key is returned at once;
+- [fetch] otherwise a fetch begins, at most once a minute (every few seconds while no set is known), and only one at a
+  time; the fetch that found the first set does not count, so that a key published just after it is found at once;
+- [stale] a set that has the key but is no longer fresh is returned at once, up to a day old: nobody waits for its
+  successor;
+- [missing-key] a set without the key is returned when the fetch is over, whatever its outcome: the key may be an
+  invented one;
+- [no-set] without a set, or with one more than a day old, `KeysUnavailable` is raised.
 
 When a fetch fails, or what it brought can't be read, the last good set stays in force.
 """
@@ -98,7 +100,7 @@ class _Remote:
         self.fault = ""
 
     async def keys(self, kid: str | None) -> KeySet:
-        """Return the keys by rules 1 to 5."""
+        """Return the keys by [fresh] to [no-set]."""
         known = self._usable()
         if known is None or not known.knows(kid):
             await self._refetched()
@@ -154,7 +156,7 @@ class _Remote:
             self._loaded_at = self._clock()
             self.fault = ""
             if first:
-                self._tried_at = _NEVER  # the first fetch does not count (rule 2)
+                self._tried_at = _NEVER  # the first fetch does not count ([fetch])
         except KeySetError as error:
             self.fault = str(error)
             _log.warning("no keys of %s: %s", self._issuer, error)

@@ -1,12 +1,14 @@
 """Sends to a telemetry collector: OTLP over HTTP. I/O: the network.
 
-1. No proxy, credential or certificate from the environment, no redirect, and no cookie: nothing from the collector is
-   stored, or sent back.
-2. One request at a time, with a time limit, and a limit on the CPU time that its response takes: an endless head (such
-   as repeated 100 Continue) must not starve calls. At most `MAX_COLLECTOR_BYTES` of the response's body are read.
-3. A success status means accepted, whatever follows it. Retryable are those that OTLP 1.x names ("OTLP/HTTP Response",
-   "Failures"): 429, 502, 503, 504, and no response. `Retry-After` is honoured, up to `MAX_RETRY_AFTER_SECONDS`.
-4. Errors quote nothing from the collector.
+- [environment] No proxy, credential or certificate from the environment, no redirect, and no cookie: nothing from the
+  collector is stored, or sent back.
+- [bounds] One request at a time, with a time limit, and a limit on the CPU time that its response takes: an endless
+  head (such as repeated 100 Continue) must not starve calls. At most `MAX_COLLECTOR_BYTES` of the response's body are
+  read.
+- [status] A success status means accepted, whatever follows it. Retryable are those that OTLP 1.x names ("OTLP/HTTP
+  Response", "Failures"): 429, 502, 503, 504, and no response. `Retry-After` is honoured, up to
+  `MAX_RETRY_AFTER_SECONDS`.
+- [secrecy] Errors quote nothing from the collector.
 """
 
 import asyncio

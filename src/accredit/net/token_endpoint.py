@@ -2,11 +2,12 @@
 
 The client's secret, and maybe a caller's token, go there and come to nobody else:
 
-1. https, or http to loopback, where nobody listens in (`fetch.check_url`);
-2. no proxy, credential or certificate from the environment;
-3. no redirect is followed, whoever it leads to;
-4. status 200, JSON, no content coding, at most `MAX_TOKEN_ANSWER_BYTES`;
-5. what is wrong is told without a word of the answer or of an exception's text, but an error of the specification.
+- [https] https, or http to loopback, where nobody listens in (`fetch.check_url`);
+- [environment] no proxy, credential or certificate from the environment;
+- [redirects] no redirect is followed, whoever it leads to;
+- [response] status 200, JSON, no content coding, at most `MAX_TOKEN_ANSWER_BYTES`;
+- [secrecy] what is wrong is told without a word of the answer or of an exception's text, but an error of the
+  specification.
 
 How long it takes is the caller's to bound; what the answer says is read by `tokens.access`.
 """

@@ -11,8 +11,9 @@ A list is in force if, in this order:
 
 At the start, an invalid list is an error, and so is a missing file: an empty list is a signed one. Later, the last
 valid list of its issuer stays in force, also if the list disappears; `problem` says so. Lists are compared by their
-issuers: a successor (`before`) needs for each list that was in force one of the same issuer that may replace it by [age], in any place. An SQLite store remembers the newest list of each issuer that was in force: after a restart that one
-counts as well, until one that is as new is found.
+issuers: a successor (`before`) needs for each list that was in force one of the same issuer that may replace it by
+[age], in any place. An SQLite store remembers the newest list of each issuer that was in force: after a restart that
+one counts as well, until one that is as new is found.
 
 If this process has no file descriptors left to read with, there is no answer: otherwise whoever can use them up could
 hide a revocation. Nor is there one while a database can't be asked. An id counts for all certificates, in whichever

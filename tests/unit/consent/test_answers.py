@@ -23,7 +23,7 @@ def test_an_answer_that_allows_the_call_gives_its_chain() -> None:
     assert chain_allowed(read_answer(GOOD.encode()), ASK, NOW) == GOOD.certificates
 
 
-@pytest.mark.holds("consent/answers", 1)
+@pytest.mark.holds("consent/answers", "decoding")
 @pytest.mark.parametrize("decision", ["deny", "later"])
 def test_no_and_later_allow_nothing(decision: Any) -> None:
     answer = read_answer(Answer(ask=ASK.digest.hex(), decision=decision, reason="no").encode())
@@ -31,7 +31,7 @@ def test_no_and_later_allow_nothing(decision: Any) -> None:
         chain_allowed(answer, ASK, NOW)
 
 
-@pytest.mark.holds("consent/answers", 1)
+@pytest.mark.holds("consent/answers", "decoding")
 @pytest.mark.parametrize(
     "changes",
     [
@@ -50,7 +50,7 @@ def test_what_is_not_written_as_an_answer_is_none(changes: dict[str, Any]) -> No
         read_answer(json.dumps(json.loads(GOOD.encode()) | changes).encode())
 
 
-@pytest.mark.holds("consent/answers", 1)
+@pytest.mark.holds("consent/answers", "decoding")
 def test_a_longer_text_than_an_answer_is_not_read() -> None:
     with pytest.raises(UnusableAnswer, match=str(MAX_CONSENT_ANSWER_BYTES)):
         read_answer(GOOD.encode().ljust(MAX_CONSENT_ANSWER_BYTES + 1))
@@ -62,13 +62,13 @@ def test_any_bytes_are_an_answer_or_one_error(data: bytes) -> None:
         read_answer(data)
 
 
-@pytest.mark.holds("consent/answers", 2)
+@pytest.mark.holds("consent/answers", "ask")
 def test_an_answer_to_another_ask_is_none_to_this() -> None:
     with pytest.raises(UnusableAnswer, match="another ask"):
         chain_allowed(allowed(an_ask()), ASK, NOW)
 
 
-@pytest.mark.holds("consent/answers", 3)
+@pytest.mark.holds("consent/answers", "chain")
 @pytest.mark.parametrize(
     "cert",
     [
@@ -92,7 +92,7 @@ def test_whoever_has_a_key_may_answer_where_nobody_was_named() -> None:
     assert chain_allowed(allowed(ask, stranger), ask, NOW) == (stranger,)
 
 
-@pytest.mark.holds("consent/answers", 4)
+@pytest.mark.holds("consent/answers", "gateway")
 @pytest.mark.parametrize(
     "constraints",
     [
@@ -116,7 +116,7 @@ def test_what_only_the_gateway_knows_is_left_to_it() -> None:
     assert chain_allowed(allowed(ASK, cert), ASK, NOW) == (cert,)
 
 
-@pytest.mark.holds("consent/answers", 5)
+@pytest.mark.holds("consent/answers", "scope")
 def test_a_delegation_without_the_scope_is_not_used() -> None:
     with pytest.raises(UnusableAnswer, match="scope"):
         chain_allowed(allowed(ASK, WORLD.grant("comms:email:read", constraints=once(ASK))), ASK, NOW)

@@ -42,14 +42,14 @@ def test_what_was_signed_is_what_is_read() -> None:
     assert read.params_sha256 == hashlib.sha256(rfc8785.dumps(PARAMS)).hexdigest()
 
 
-@pytest.mark.holds("consent/asks", 4)
+@pytest.mark.holds("consent/asks", "signature")
 def test_the_signature_is_over_the_tag_and_the_canonical_form_without_it() -> None:
     unsigned = {name: value for name, value in MEMBERS.items() if name != "signature"}
     message = b"accredit/ask/v1\0" + rfc8785.dumps(unsigned)
     assert signature_fault(message, ASK.signature, WORLD.agent.public_key) is None
 
 
-@pytest.mark.holds("consent/asks", 4)
+@pytest.mark.holds("consent/asks", "signature")
 @pytest.mark.parametrize(
     "forged",
     [
@@ -69,7 +69,7 @@ def test_nobody_else_s_words_become_the_agent_s(forged: Any) -> None:
         check_ask(read_ask(forged.encode()), NOW)
 
 
-@pytest.mark.holds("consent/asks", 3)
+@pytest.mark.holds("consent/asks", "validity")
 @pytest.mark.parametrize(
     ("changes", "now"),
     [
@@ -86,7 +86,7 @@ def test_an_ask_that_is_old_or_would_never_end_is_none(changes: dict[str, Any], 
         check_ask(an_ask(**changes), now)
 
 
-@pytest.mark.holds("consent/asks", 1)
+@pytest.mark.holds("consent/asks", "members")
 @pytest.mark.parametrize(
     "changes",
     [
@@ -116,7 +116,7 @@ def test_members_are_those_of_an_ask_and_within_their_bounds(changes: dict[str, 
         read_ask(json.dumps(MEMBERS | changes).encode())
 
 
-@pytest.mark.holds("consent/asks", 2)
+@pytest.mark.holds("consent/asks", "params")
 @pytest.mark.parametrize(
     "params",
     [
@@ -136,7 +136,7 @@ def test_params_are_of_one_call_that_everybody_reads_alike(params: Any) -> None:
         read_ask(json.dumps(MEMBERS | {"params": params}).encode())
 
 
-@pytest.mark.holds("consent/asks", 2)
+@pytest.mark.holds("consent/asks", "params")
 @pytest.mark.parametrize("levels", [MAX_DEPTH, 900, 30_000])
 def test_params_that_nest_too_deep_are_refused_without_a_crash(levels: int) -> None:
     deep = '{"name":"send_email","arguments":' + "[" * levels + "]" * levels + "}"
@@ -145,7 +145,7 @@ def test_params_that_nest_too_deep_are_refused_without_a_crash(levels: int) -> N
         read_ask(text.encode())
 
 
-@pytest.mark.holds("consent/asks", 1)
+@pytest.mark.holds("consent/asks", "members")
 def test_more_bytes_than_an_ask_has_are_not_read() -> None:
     read_ask(ASK.encode().ljust(MAX_ASK_BYTES))
     with pytest.raises(AskError, match=str(MAX_ASK_BYTES)):

@@ -50,7 +50,7 @@ def test_what_was_said_yes_to_passes(more: dict[str, Any]) -> None:
     assert judged(TERMS | more) is None
 
 
-@pytest.mark.holds("consent/call", 2, 3, 4)
+@pytest.mark.holds("consent/call", "target", "params", "arguments")
 @pytest.mark.parametrize(
     "changes",
     [
@@ -74,7 +74,7 @@ def test_a_yes_to_one_call_is_a_yes_to_no_other(changes: dict[str, Any]) -> None
     assert isinstance(judged(TERMS | changes), str)
 
 
-@pytest.mark.holds("consent/call", 1)
+@pytest.mark.holds("consent/call", "members")
 @pytest.mark.parametrize(
     "params",
     [
@@ -112,7 +112,7 @@ def test_a_call_that_nobody_knows_is_not_allowed() -> None:
     assert str(judged(TERMS, None)).startswith("constraint_unverifiable")
 
 
-@pytest.mark.holds("consent/call", 5)
+@pytest.mark.holds("consent/call", "definition")
 def test_a_definition_counts_only_where_it_is_the_pinned_one() -> None:
     pinned = digest({"name": "send_email"})
     assert judged(TERMS | {"definition": pinned}, replace(FACTS, definition=pinned)) is None

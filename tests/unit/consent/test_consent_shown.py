@@ -87,13 +87,13 @@ def digest(params: dict[str, Any]) -> bytes:
     return hashlib.sha256(rfc8785.dumps(params)).digest()
 
 
-@pytest.mark.holds("consent/shown", 1)
+@pytest.mark.holds("consent/shown", "completeness")
 @given(PARAMS, PARAMS)
 def test_two_calls_with_different_digests_are_never_shown_alike(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert (plainly(of(one)) == plainly(of(other))) is (digest(one) == digest(other))
 
 
-@pytest.mark.holds("consent/shown", 1)
+@pytest.mark.holds("consent/shown", "completeness")
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -120,19 +120,19 @@ def test_what_only_seems_the_same_is_shown_differently(one: dict[str, Any], othe
     assert plainly(of_arguments(**one)) != plainly(of_arguments(**other))
 
 
-@pytest.mark.holds("consent/shown", 2)
+@pytest.mark.holds("consent/shown", "invisible")
 @pytest.mark.parametrize("target", ["read_mail on “bank”", "pay  ", "x\u3164y", 'a" b'])
 def test_a_target_can_not_go_on_with_the_words_of_the_page(target: str) -> None:
     assert " " not in of({"name": target}).target
 
 
-@pytest.mark.holds("consent/shown", 2)
+@pytest.mark.holds("consent/shown", "invisible")
 def test_blanks_at_the_end_of_a_line_show() -> None:
     assert of_arguments(to="a \nb  ").fields[0].lines == ("a⟨U+0020⟩", "b⟨U+0020⟩⟨U+0020⟩")
     assert of_arguments(**{"to ": "a"}).fields[0].label == "to⟨U+0020⟩"
 
 
-@pytest.mark.holds("consent/shown", 2)
+@pytest.mark.holds("consent/shown", "invisible")
 @given(PARAMS)
 def test_nothing_that_does_not_show_is_left(params: dict[str, Any]) -> None:
     call = of(params)
@@ -156,7 +156,7 @@ def test_a_plain_call_is_shown_as_its_arguments() -> None:
     )
 
 
-@pytest.mark.holds("consent/shown", 3)
+@pytest.mark.holds("consent/shown", "folding")
 @pytest.mark.parametrize("text", ["x" * MAX_UNFOLDED_CHARS, "x\n" * MAX_UNFOLDED_LINES, "\u202e" * MAX_UNFOLDED_CHARS])
 def test_what_is_long_is_folded_and_is_all_there(text: str) -> None:
     (field,) = of_arguments(body=text).fields
@@ -165,14 +165,14 @@ def test_what_is_long_is_folded_and_is_all_there(text: str) -> None:
     assert not of_arguments(body=text[: MAX_UNFOLDED_LINES * 2 - 2]).folded
 
 
-@pytest.mark.holds("consent/shown", 3)
+@pytest.mark.holds("consent/shown", "folding")
 def test_what_comes_after_many_values_is_folded() -> None:
     fields = of_arguments(to=["x"] * (MAX_UNFOLDED_FIELDS + 1)).fields
     assert [each.folded for each in fields].index(True) == MAX_UNFOLDED_FIELDS
     assert of_arguments(**{"n" * (MAX_UNFOLDED_CHARS + 1): 1}).folded
 
 
-@pytest.mark.holds("consent/shown", 4)
+@pytest.mark.holds("consent/shown", "marks")
 @pytest.mark.parametrize(
     ("text", "mark"),
     [
@@ -220,7 +220,7 @@ def test_the_letters_of_the_world_are_no_cause_for_a_mark() -> None:
         assert of_arguments(to=text).fields[0].marks == ()
 
 
-@pytest.mark.holds("consent/shown", 4)
+@pytest.mark.holds("consent/shown", "marks")
 def test_a_name_that_looks_like_another_tool_s_is_told() -> None:
     told = "“send_emaiI” looks like “send_email”, and is another tool."
     assert look_alikes("send_emaiI", ["send_email", "pay"]) == [told]
@@ -228,7 +228,7 @@ def test_a_name_that_looks_like_another_tool_s_is_told() -> None:
     assert look_alikes("send_email", ["send_email", "pay"]) == []
 
 
-@pytest.mark.holds("consent/shown", 4)
+@pytest.mark.holds("consent/shown", "marks")
 @pytest.mark.parametrize(
     ("command", "mark"),
     [

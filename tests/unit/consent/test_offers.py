@@ -38,7 +38,7 @@ def terms(offer: Offer) -> CallTerms:
     return found
 
 
-@pytest.mark.holds("consent/offers", 1)
+@pytest.mark.holds("consent/offers", "one-call")
 def test_only_this_call_is_always_offered_and_is_only_this_call() -> None:
     ask = an_ask()
     once = choice(ask, "once")
@@ -58,7 +58,7 @@ def test_only_this_call_is_always_offered_and_is_only_this_call() -> None:
             once.grant(ask, "c2", NOW, **changed)
 
 
-@pytest.mark.holds("consent/offers", 6)
+@pytest.mark.holds("consent/offers", "definition")
 @pytest.mark.parametrize("key", ["once", "like", "below"])
 def test_every_choice_ends_with_the_definition_to_which_the_tool_is_held(key: str) -> None:
     ask = an_ask(refusal=AskedRefusal("ratify_scope_denied", SCOPE, definition="d" * 64))
@@ -71,7 +71,7 @@ def test_every_choice_ends_with_the_definition_to_which_the_tool_is_held(key: st
         chain_allowed(allowed(other, cert), other, NOW)
 
 
-@pytest.mark.holds("consent/offers", 2)
+@pytest.mark.holds("consent/offers", "similar-calls")
 def test_calls_like_it_keep_what_they_are_about() -> None:
     ask = an_ask()
     like = choice(ask, "like")
@@ -90,7 +90,7 @@ def test_calls_like_it_keep_what_they_are_about() -> None:
     assert judged(subject="Hello") is not None
 
 
-@pytest.mark.holds("consent/offers", 2)
+@pytest.mark.holds("consent/offers", "similar-calls")
 @pytest.mark.parametrize(
     ("ask", "offered"),
     [
@@ -110,7 +110,7 @@ def test_calls_like_it_are_offered_only_where_they_can_be_told(ask: Ask, offered
     assert ("like" in keys(ask)) is offered
 
 
-@pytest.mark.holds("consent/offers", 2)
+@pytest.mark.holds("consent/offers", "similar-calls")
 def test_calls_like_it_keep_what_was_shown_empty__it_could_be_anybody_in_the_next_ones() -> None:
     like = choice(call(to="ada@example.org", bcc=[], cc="", subject="Hello"), "like")
     assert set(like.kept) == {"/to", "/bcc", "/cc"}
@@ -121,7 +121,7 @@ def test_calls_like_it_keep_what_was_shown_empty__it_could_be_anybody_in_the_nex
     assert evaluate_call(terms(like).constraint(), "c1", VerifierContext(call=facts), NOW) is not None
 
 
-@pytest.mark.holds("consent/offers", 2)
+@pytest.mark.holds("consent/offers", "similar-calls")
 @pytest.mark.parametrize(
     ("ask", "told"),
     [
@@ -136,7 +136,7 @@ def test_calls_like_it_say_who_else_could_be_written_to(ask: Ask, told: str) -> 
     assert told in choice(ask, "like").words
 
 
-@pytest.mark.holds("consent/offers", 2)
+@pytest.mark.holds("consent/offers", "similar-calls")
 def test_calls_like_it_are_not_offered_where_one_that_says_whom_they_are_about_is_too_long_or_odd() -> None:
     for arguments in (
         {"to": "ada", "cc": ["x" * 2_000]},
@@ -146,7 +146,7 @@ def test_calls_like_it_are_not_offered_where_one_that_says_whom_they_are_about_i
         assert keys(call(**arguments)) == ["once"]
 
 
-@pytest.mark.holds("consent/offers", 3)
+@pytest.mark.holds("consent/offers", "folder")
 def test_a_folder_is_offered_only_on_a_trusted_catalog_s_word() -> None:
     ask = call(path="/home/ada/docs/plan.md", content="x")
     assert keys(ask) == ["once"]
@@ -157,7 +157,7 @@ def test_a_folder_is_offered_only_on_a_trusted_catalog_s_word() -> None:
         assert "below" not in keys(ask, facts=PATH | {"requested_path": path})
 
 
-@pytest.mark.holds("consent/offers", 4)
+@pytest.mark.holds("consent/offers", "caution")
 @pytest.mark.parametrize(
     ("ask", "facts"),
     [
@@ -204,7 +204,7 @@ def test_the_words_of_a_name_are_found_however_they_are_joined() -> None:
     assert parts_of("メール") == []
 
 
-@pytest.mark.holds("consent/offers", 4)
+@pytest.mark.holds("consent/offers", "caution")
 def test_an_agent_that_is_new_is_allowed_one_call() -> None:
     assert keys(an_ask(), is_new=True, facts=PATH) == ["once"]
     assert keys(an_ask(), facts=PATH) == ["once", "below", "like"]
@@ -217,7 +217,7 @@ def test_an_amount_that_a_catalog_knows_is_signed_and_stands_on_the_button() -> 
     assert choice(call(amount=5), "once", {"amount": 5}).button == "Allow only this call"
 
 
-@pytest.mark.holds("consent/offers", 5)
+@pytest.mark.holds("consent/offers", "limits")
 @pytest.mark.parametrize("scope", ["identity:delegate", "comms:*", "*", "custom:*"])
 def test_what_would_hand_the_keys_over_is_not_offered(scope: str) -> None:
     ask = an_ask(refusal=replace(an_ask().refusal, required_scope=scope))
@@ -225,7 +225,7 @@ def test_what_would_hand_the_keys_over_is_not_offered(scope: str) -> None:
         offers_for(ask, is_new=False)
 
 
-@pytest.mark.holds("consent/offers", 5)
+@pytest.mark.holds("consent/offers", "limits")
 def test_a_name_that_other_verifiers_would_print_differently_is_not_offered() -> None:
     uri = "mail://inbox?a=1&b=2"
     with pytest.raises(NotOffered):
@@ -236,7 +236,7 @@ NAMES = st.sampled_from(["to", "cc", "repo", "amount", "command", "x", "a/b~c", 
 FACTS = st.sampled_from([None, PATH, {"amount": 5.0, "currency": "EUR"}, PATH | {"requested_path": "/a&b/c/d"}])
 
 
-@pytest.mark.holds("consent/offers", 5)
+@pytest.mark.holds("consent/offers", "limits")
 @given(st.dictionaries(NAMES, st.text(max_size=9) | st.integers(0, 9), max_size=4), FACTS, st.booleans())
 def test_each_choice_is_signed_as_offered_and_is_good_for_the_call(
     arguments: dict[str, Any], facts: Any, is_new: bool

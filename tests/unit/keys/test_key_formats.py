@@ -53,7 +53,7 @@ def test_seeds_do_not_show_themselves() -> None:
     assert KEY.seed.__rich_repr__() == []
 
 
-@pytest.mark.holds("keys/formats", 1, 2, 3)
+@pytest.mark.holds("keys/formats", "version", "name", "id")
 @pytest.mark.parametrize(
     ("changes", "where"),
     [
@@ -78,7 +78,7 @@ def test_another_file_is_no_key_file(changes: dict[str, object], where: str) -> 
     assert caught.value.path == (f"KeyFile.{where}" if where else "KeyFile")
 
 
-@pytest.mark.holds("keys/formats", 4)
+@pytest.mark.holds("keys/formats", "seeds")
 def test_seeds_of_another_key_are_refused() -> None:
     other = make_key("human", "Other", 0)
     with pytest.raises(WireError) as caught:

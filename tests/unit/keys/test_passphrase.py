@@ -82,12 +82,12 @@ def test_nothing_of_the_seeds_is_in_the_file(path: Path) -> None:
         assert seed not in path.read_text("utf-8")
 
 
-@pytest.mark.holds("keys/passphrase", 2)
+@pytest.mark.holds("keys/passphrase", "normalization")
 def test_a_passphrase_typed_in_another_normal_form_is_the_same(path: Path) -> None:
     assert load_signing_key(path, typed("correct horse ba\u0308ttery")).about == KEY.public()
 
 
-@pytest.mark.holds("keys/passphrase", 3)
+@pytest.mark.holds("keys/passphrase", "sealing")
 @pytest.mark.parametrize("text", ["correct horse", TYPED + " ", TYPED.upper(), "x"])
 def test_another_passphrase_opens_nothing_and_is_not_quoted(text: str, path: Path) -> None:
     with pytest.raises(WrongPassphrase) as caught:
@@ -97,7 +97,7 @@ def test_another_passphrase_opens_nothing_and_is_not_quoted(text: str, path: Pat
     assert caught.value.__cause__ is None
 
 
-@pytest.mark.holds("keys/passphrase", 3)
+@pytest.mark.holds("keys/passphrase", "sealing")
 @pytest.mark.parametrize("member", ["salt", "nonce", "box"])
 def test_a_file_that_was_changed_opens_with_no_passphrase(member: str, path: Path) -> None:
     changed = bytearray(getattr(LOCKED.seed, member))
@@ -106,7 +106,7 @@ def test_a_file_that_was_changed_opens_with_no_passphrase(member: str, path: Pat
         unlock(replace(LOCKED, seed=replace(LOCKED.seed, **{member: bytes(changed)})), passphrase_bytes(TYPED))
 
 
-@pytest.mark.holds("keys/passphrase", 3)
+@pytest.mark.holds("keys/passphrase", "sealing")
 def test_seeds_of_another_key_in_the_box_are_not_taken() -> None:
     other = make_key("human", "Eve", 1_800_000_000)
     swapped = replace(lock_key(other, passphrase_bytes(TYPED)), id=KEY.id, public_key=KEY.public_key)
@@ -114,7 +114,7 @@ def test_seeds_of_another_key_in_the_box_are_not_taken() -> None:
         unlock(swapped, passphrase_bytes(TYPED))
 
 
-@pytest.mark.holds("keys/passphrase", 1)
+@pytest.mark.holds("keys/passphrase", "cost")
 @pytest.mark.parametrize(
     "changes",
     [

@@ -42,7 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.holds("keys/record_keys", 1)
+@pytest.mark.holds("keys/record_keys", "pem")
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_a_key_file_signs_verifies_here_and_with_a_stock_verifier(folder: Path, kind: str) -> None:
     key_pair(folder / "other.pem", kind)
@@ -107,7 +107,7 @@ def test_the_signer_of_records_signs_no_checkpoint__it_would_not_outlive_its_alg
     assert "for records alone" in fault.reason
 
 
-@pytest.mark.holds("keys/record_signers", 1, 2)
+@pytest.mark.holds("keys/record_signers", "public-key", "file")
 @pytest.mark.parametrize(
     ("signer", "public", "word"),
     [
@@ -134,7 +134,7 @@ def test_a_signer_that_can_not_sign_stops_the_start(folder: Path, signer: str, p
     assert refused.value.remedy
 
 
-@pytest.mark.holds("keys/record_signers", 3)
+@pytest.mark.holds("keys/record_signers", "other-schemes")
 def test_the_signers_secret_comes_from_the_environment(folder: Path, kms: Kms, monkeypatch: pytest.MonkeyPatch) -> None:
     kms.add(folder / "records.pem")
     with pytest.raises(ConfigurationError, match=SECRET_VARIABLE):
@@ -144,7 +144,7 @@ def test_the_signers_secret_comes_from_the_environment(folder: Path, kms: Kms, m
     assert kms.secrets == ["swordfish"]
 
 
-@pytest.mark.holds("keys/record_signers", 3)
+@pytest.mark.holds("keys/record_signers", "other-schemes")
 def test_a_kms_signs_the_log(folder: Path, kms: Kms) -> None:
     kms.add(folder / "records.pem")
     record(configure(folder, "testkms:key"))

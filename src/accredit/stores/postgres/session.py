@@ -70,7 +70,8 @@ class Session(NamedTuple):
 
 
 async def open_session(database: DatabaseAddress, latest_timeline: int = 0) -> Session:
-    """Connect to the primary by [all-hosts], [primary] and [timeline]; its safety is not checked yet. Raises `StoreUnavailable`."""
+    """Connect to the primary by [all-hosts], [primary] and [timeline]; its safety is not checked yet. Raises
+    `StoreUnavailable`."""
     clock = asyncio.get_running_loop().time
     attempts = {asyncio.create_task(_primary(database, host)) for host in database.hosts}
     pending, give_up, found = attempts, clock() + 2 * STORE_CONNECT_SECONDS, False
