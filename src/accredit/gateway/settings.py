@@ -2,10 +2,10 @@
 
 import hashlib
 import secrets
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from accredit.base.addresses import without_slash
@@ -207,6 +207,11 @@ class RecordSettings:
     keeps_proofs: bool = True
 
 
+def _derived() -> Any:
+    """A member that the others determine: it is no argument, and neither compared, shown nor in the digest."""
+    return field(init=False, repr=False, compare=False)
+
+
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
     """The sections `[gateway]`, `[upstream]` and `[validation]` of the configuration, for one server.
@@ -247,6 +252,30 @@ class GatewaySettings:
     """The number of processes that serve together. With more than one, whatever lives in one process's memory is
     refused."""
 
+    # What follows from the above, computed once: every message asks for some of it.
+    members: Collection["GatewaySettings"] = _derived()
+    """The settings of the servers merged here."""
+    patience: float = _derived()
+    """Seconds of silence about a request after which no answer is expected."""
+    lives_here: bool = _derived()
+    """Whether the server's sessions live in this process."""
+    exchanges: bool = _derived()
+    """Whether a caller's token is exchanged for one for the server."""
+    signs_identity: bool = _derived()
+    """Whether the server is told in a header on whose authority a call comes."""
+    one_caller: bool = _derived()
+    """Whether each request is forwarded with a head of its own, which rules out batches: it names the caller, or is for
+    one of several servers."""
+    observes: bool = _derived()
+    """Whether calls are decided by proofs without being refused."""
+    guards: bool = _derived()
+    """Whether callers must authenticate: then unknown methods are refused."""
+    proving: bool = _derived()
+    """Whether callers can authenticate at all: tokens are on, or proofs are required."""
+    seals_sessions: bool = _derived()
+    """Whether clients get sealed ids of legacy sessions: sessions have owners, or belong to one of several replicas or
+    servers, or several gateways serve them."""
+
     @property
     def place(self) -> str:
         """The server's table in the configuration: `upstream` or `servers.NAME`."""
@@ -257,20 +286,6 @@ class GatewaySettings:
         """The configuration key of the server's URL."""
         several = isinstance(self.upstream, HttpUpstream) and bool(self.upstream.others)
         return f"{self.place}.url{'s' if several else ''}"
-
-    @property
-    def patience(self) -> float:
-        """Seconds of silence about a request after which no answer is expected."""
-        if self.upstream_timeout_seconds is not None:
-            return self.upstream_timeout_seconds
-        if self.members:
-            return max(each.patience for each in self.members)
-        return CHILD_SILENCE_SECONDS if isinstance(self.upstream, StdioUpstream) else UPSTREAM_SILENCE_SECONDS
-
-    @property
-    def members(self) -> Collection["GatewaySettings"]:
-        """The settings of the servers merged here."""
-        return self.upstream.members.values() if isinstance(self.upstream, MergedUpstream) else ()
 
     @property
     def named_tools(self) -> list[str]:
@@ -284,59 +299,14 @@ class GatewaySettings:
         return list(self.proofs.policy.catalog.tools) if self.proofs is not None else []
 
     @property
-    def lives_here(self) -> bool:
-        """Whether the server's sessions live in this process."""
-        return isinstance(self.upstream, StdioUpstream) or any(each.lives_here for each in self.members)
-
-    @property
     def homes(self) -> Mapping[str, str]:
         """Where sessions may live (`HttpUpstream.homes`)."""
         return self.upstream.homes if isinstance(self.upstream, HttpUpstream) else {"": ""}
 
-    @property
-    def exchanges(self) -> bool:
-        """Whether a caller's token is exchanged for one for the server."""
-        if isinstance(self.upstream, HttpUpstream):
-            return self.upstream.exchanges
-        return any(each.exchanges for each in self.members)
-
-    @property
-    def signs_identity(self) -> bool:
-        """Whether the server is told in a header on whose authority a call comes."""
-        return self.identity is not None or any(each.signs_identity for each in self.members)
-
-    @property
-    def one_caller(self) -> bool:
-        """Whether each request is forwarded with a head of its own, which rules out batches: it names the caller, or is
-        for one of several servers."""
-        return self.signs_identity or self.exchanges or bool(self.members)
-
-    @property
-    def observes(self) -> bool:
-        """Whether calls are decided by proofs without being refused."""
-        return self.proofs is not None and self.proofs.policy.observes
-
-    @property
-    def guards(self) -> bool:
-        """Whether callers must authenticate: then unknown methods are refused."""
-        proofs, tokens = self.proofs, self.tokens
-        return (proofs is not None and proofs.required) or (tokens is not None and tokens.required)
-
-    @property
-    def proving(self) -> bool:
-        """Whether callers can authenticate at all: tokens are on, or proofs are required."""
-        return self.tokens is not None or (self.proofs is not None and self.proofs.required)
-
-    @property
-    def seals_sessions(self) -> bool:
-        """Whether clients get sealed ids of legacy sessions: sessions have owners, or belong to one of several replicas
-        or servers, or several gateways serve them."""
-        several = bool(self.upstream.others) if isinstance(self.upstream, HttpUpstream) else bool(self.members)
-        return self.tokens is not None or self.rounds.shared or several
-
     def __post_init__(self) -> None:
         """Raise `ConfigurationError` for a passthrough pattern or a header by which MCP could bypass the checks."""
-        object.__setattr__(self, "path", without_slash(self.path))
+        for name, value in self._constants():
+            object.__setattr__(self, name, value)
         for name in self.forward_headers:
             if not can_be_added(name):
                 what = f"gateway.forward_headers: {name!a} can't be added"
@@ -357,3 +327,29 @@ class GatewaySettings:
                 if base == mcp or (pattern.endswith("/*") and mcp.startswith(f"{base}/")):
                     what = f"gateway.passthrough: {pattern!a} covers {path!a}, where MCP is served"
                     raise ConfigurationError(what, "name the other paths one by one: MCP would pass unread there")
+
+    def _constants(self) -> Iterator[tuple[str, object]]:
+        """Yield what is computed once, each after what it needs."""
+        upstream, proofs, tokens = self.upstream, self.proofs, self.tokens
+        members = tuple(upstream.members.values()) if isinstance(upstream, MergedUpstream) else ()
+        yield "path", without_slash(self.path)
+        yield "members", members
+        yield "patience", self._patience(members)
+        yield "lives_here", isinstance(upstream, StdioUpstream) or any(each.lives_here for each in members)
+        own = isinstance(upstream, HttpUpstream) and upstream.exchanges
+        yield "exchanges", own or any(each.exchanges for each in members)
+        yield "signs_identity", self.identity is not None or any(each.signs_identity for each in members)
+        yield "one_caller", self.signs_identity or self.exchanges or bool(members)
+        yield "observes", proofs is not None and proofs.policy.observes
+        proven = proofs is not None and proofs.required
+        yield "guards", proven or (tokens is not None and tokens.required)
+        yield "proving", proven or tokens is not None
+        several = bool(upstream.others) if isinstance(upstream, HttpUpstream) else bool(members)
+        yield "seals_sessions", tokens is not None or self.rounds.shared or several
+
+    def _patience(self, members: "Collection[GatewaySettings]") -> float:
+        if self.upstream_timeout_seconds is not None:
+            return self.upstream_timeout_seconds
+        if members:
+            return max(each.patience for each in members)
+        return CHILD_SILENCE_SECONDS if isinstance(self.upstream, StdioUpstream) else UPSTREAM_SILENCE_SECONDS
