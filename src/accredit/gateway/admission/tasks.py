@@ -12,13 +12,11 @@ store.
    session above its share starts anew, else the least recently used one is forgotten.
 """
 
-import asyncio
 import hashlib
 import secrets
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection
 from functools import partial
 from itertools import islice
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -28,7 +26,7 @@ from accredit.base.clock import unix_seconds
 from accredit.base.steps import Steps
 from accredit.errors import AnswerError, ConfigurationError, MessageId, StoreUnavailable
 from accredit.gateway.counters import Counters
-from accredit.gateway.recording.open_calls import OpenCall, ResumedCalls
+from accredit.gateway.recording.open_calls import OpenCall, Settler
 from accredit.gateway.recording.recorder import Client
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings
@@ -60,45 +58,6 @@ MAX_TASK_SESSIONS = 10_000
 """Sessions whose known tasks are kept, to filter streams that came with no proof."""
 
 
-class Unrecorded:
-    """Settles calls that are not recorded, so without waiting."""
-
-    def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._in_sessions: dict[tuple[str, MessageId], OpenCall] = {}
-
-    def begin(self, id: MessageId, session_id: str) -> OpenCall:
-        """Open a call."""
-        call = OpenCall(self, None, id, session_id)
-        if session_id:
-            self._in_sessions[session_id, id] = call
-        return call
-
-    def in_session(self, session_id: str) -> ResumedCalls:
-        """Return the open calls of a session, for a resumed stream."""
-        return ResumedCalls(call for (session, _), call in self._in_sessions.items() if session == session_id)
-
-    def finish(self, call: OpenCall, outcome: Outcome) -> asyncio.Future[None]:
-        """Forget the call. Return a completed future, as nothing is written."""
-        named = call.session_id, call.id
-        if self._in_sessions.get(named) is call:
-            del self._in_sessions[named]
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        done.set_result(None)
-        return done
-
-    def withhold(self, call: OpenCall) -> bytes:
-        """Never called: `finish` does not fail."""
-        raise AssertionError(call.id)
-
-    def start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        """Run a coroutine in a task that is kept until it ends."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-
 Hears = Callable[[Notification], Notification | None]
 """Returns what a stream receives of a notification, None for nothing. May raise `FrameError`."""
 
@@ -124,7 +83,7 @@ class Tasks:
         self._merged = bool(settings.members)
         self._apart = secrets.token_hex(8) if settings.lives_here else ""
         self._told = RecentlyUsedInSize[str, set[bytes]](MAX_TASK_SESSIONS, MAX_TOLD_TASKS_OF_ALL)
-        self.unrecorded = Unrecorded()
+        self.unrecorded = Settler()
         if before is not None:
             self._apart, self._told, self.unrecorded = before._apart, before._told, before.unrecorded
         self.store = store if remembers else None
@@ -154,7 +113,7 @@ class Tasks:
         task = make() if may_announce(request) else None
         id, era = request.id, request.era  # the call outlives its request if its stream is cut off
         if call is None and task is not None:
-            call = self.unrecorded.begin(id, client.session_id)
+            call = self.unrecorded.keep(OpenCall(self.unrecorded, None, id, client.session_id))
 
         def edit(response: Success) -> Steps[bytes]:
             announcement = yield from announced_task(response.result, era, allowed=task is not None)

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -41,20 +41,47 @@ Claim = Callable[[MessageId], Awaitable["OpenCall | None"]]
 NOT_FORWARDED = Outcome(status="cancelled", detail="before it was forwarded")
 
 
-class Settler(Protocol):
-    """Settles calls: `recorder.Recorder`, or `tasks.Unrecorded`, which writes nothing."""
+class Settler:
+    """Keeps and settles the open calls of one server, and writes nothing. `recorder.Recorder` is one that does."""
+
+    def __init__(self, before: "Settler | None" = None) -> None:
+        """`before` is the server's previous settler, whose open calls pass to this one."""
+        self._tasks: set[asyncio.Task[Any]] = before._tasks if before is not None else set()
+        self._in_sessions: dict[tuple[str, MessageId], OpenCall] = before._in_sessions if before is not None else {}
+
+    def keep(self, call: "OpenCall") -> "OpenCall":
+        """Keep a call for the streams that its session resumes, until it is settled."""
+        if call.session_id:
+            self._in_sessions[call.session_id, call.id] = call
+        return call
+
+    def in_session(self, session_id: str) -> "ResumedCalls":
+        """Return the open calls of a session, for a stream resumed in it."""
+        return ResumedCalls(call for (session, _), call in self._in_sessions.items() if session == session_id)
 
     def finish(self, call: "OpenCall", outcome: Outcome) -> asyncio.Future[None]:
-        """Record an outcome. Raises `StoreUnavailable` or `AttestationError`."""
-        ...
+        """Forget the call. Return a completed future, as nothing is written."""
+        self._forget(call)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return done
 
     def withhold(self, call: "OpenCall") -> bytes:
-        """Return the response for the client of a call whose outcome could not be recorded."""
-        ...
+        """Return the response for the client of a call whose outcome could not be recorded: never called here, as
+        `finish` does not fail."""
+        raise AssertionError(call.id)
 
     def start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        """Run a coroutine in a task."""
-        ...
+        """Run a coroutine in a task that is kept until it ends."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _forget(self, call: "OpenCall") -> None:
+        named = call.session_id, call.id
+        if self._in_sessions.get(named) is call:  # the client may have reused the id
+            del self._in_sessions[named]
 
 
 class OpenCall:

@@ -15,11 +15,10 @@ a constraint's reason, which quotes them, is cut. The target is recorded as it i
 
 import asyncio
 import re
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace as changed
@@ -55,7 +54,7 @@ from accredit.errors import (
     TokenError,
 )
 from accredit.gateway.counters import Counters
-from accredit.gateway.recording.open_calls import NOT_FORWARDED, OpenCall, ResumedCalls, withheld
+from accredit.gateway.recording.open_calls import NOT_FORWARDED, OpenCall, ResumedCalls, Settler, withheld
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings, RecordSettings
 from accredit.gateway.settings_digest import settings_digest
@@ -102,7 +101,7 @@ class FlowRound(Struct, frozen=True):
     round: int | None = None
 
 
-class Recorder:
+class Recorder(Settler):
     """Writes the gate's decisions and their outcomes into the log. One per server, by its name in `[servers]`.
 
     Where several are `merged`, the target of a call tells its server.
@@ -123,6 +122,7 @@ class Recorder:
     ) -> None:
         """`before` is the server's previous recorder, whose open calls pass to this one. With `observes` no decision is
         enforced: what is refused all the same says so in its outcome (rule 4)."""
+        super().__init__(before)
         self._server = server
         self._observes = observes
         self._merged = frozenset(merged)
@@ -131,8 +131,6 @@ class Recorder:
         self._settings = settings
         self._counters = counters
         self._pinned: Mapping[str, str] = pins.tools if pins is not None and pins.enforced else {}
-        self._tasks: set[asyncio.Task[Any]] = before._tasks if before is not None else set()
-        self._in_sessions: dict[tuple[str, MessageId], OpenCall] = before._in_sessions if before is not None else {}
         self._chains = RecentlyUsed[bytes, RecordedChain](MAX_RECORDED_CHAINS)
         self._ids = RandomIds()
 
@@ -192,15 +190,11 @@ class Recorder:
         if refused is not None:
             await call.settle(Outcome(status="error", detail=f"{_REFUSED_ALL_THE_SAME}: {decided.decision.error}"))
             return None
-        if client.session_id:
-            self._in_sessions[client.session_id, request.id] = call
-        return call
+        return self.keep(call)
 
     def finish(self, call: OpenCall, outcome: Outcome) -> asyncio.Future[None]:
         """Record an outcome, even if nothing waits for it. Raises `StoreUnavailable` or `AttestationError`."""
-        named = call.session_id, call.id
-        if self._in_sessions.get(named) is call:  # the client may have reused the id
-            del self._in_sessions[named]
+        self._forget(call)
         assert call.decided is not None  # noqa: S101 - `begin` has opened it
         return self._records.finish(call.decided, outcome)
 
@@ -232,13 +226,6 @@ class Recorder:
             call = OpenCall(self, decided, id) if decided is not None else None
         return call
 
-    def start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        """Run a coroutine in a task that `drain` waits for."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
     def problem(self) -> str | None:
         """Return why records can't be written, or None."""
         return self._records.problem()
@@ -248,7 +235,7 @@ class Recorder:
         return await self._records.ready()
 
     async def drain(self) -> None:
-        """Wait for the outcomes that are being recorded."""
+        """Wait for the outcomes that are being recorded, and all else that was started."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
