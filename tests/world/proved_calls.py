@@ -10,8 +10,9 @@ from tests.world.records import OK
 from tests.world.running import run
 
 from accredit.attest import CallRecord, Statement, Stored, decode_statement
+from accredit.gateway.call import Call
 from accredit.gateway.counters import Counters
-from accredit.gateway.recording.recorder import Client, Recorder
+from accredit.gateway.recording.recorder import Recorder
 from accredit.gateway.settings import RecordSettings
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.requests import decode_request
@@ -44,7 +45,7 @@ async def record(
     assert isinstance(request, Request)
     decision = (by or Deployment()).decides(asked, at)
     recorder = Recorder(port, settings, Counters(), hides_sessions=hides)
-    opened = await recorder.begin(request, decision, Client(asked.session_id), decision.refusal)
+    opened = await recorder.begin(request, decision, Call(session=asked.session_id), decision.refusal)
     if opened is not None:
         await opened.settle(OK)
 

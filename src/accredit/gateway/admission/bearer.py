@@ -1,7 +1,7 @@
 """Clients' bearer tokens, on every transport: finds, verifies and removes them. Waits for key sets.
 
 1. A token in the Authorization header decides (`of_header`), before any message is read.
-2. Without one, each message of a client brings its own (`of_frame`); on stdio it may be in the process's environment.
+2. Without one, each message of a client brings its own (`of_call`); on stdio it may be in the process's environment.
 3. It is verified (`tokens.verify`); if it names a configuration, it must be the current one. One that names a session
    is refused unless the message came in that session, which the caller of this module passes (`session`).
 4. A called tool must be one of the token's, and the token must have the scope that the tool requires.
@@ -13,12 +13,13 @@ A method that a lenient reader could take for a call is refused, as rule 4 could
 proof, nor whether both name the same agent (`policy.decide`).
 """
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_seconds
 from accredit.errors import ConfigurationError, KeysUnavailable, RequestError, TokenError
 from accredit.gateway.admission.tool_directory import Ask, ToolDirectory
+from accredit.gateway.call import Call
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.settings import GatewaySettings, TokenSettings
 from accredit.jsonrpc.encode import INVALID_PARAMS, METHOD_NOT_FOUND
@@ -43,14 +44,6 @@ from accredit.tokens import (
     without_tokens,
 )
 from accredit.tokens.carried import META
-
-
-class Caller(Struct, frozen=True):
-    """The sender of a message: its token, if one was looked for, and the error that refuses the message, if any."""
-
-    token: VerifiedToken | None = None
-    error: TokenError | KeysUnavailable | None = None
-
 
 _CALL = "tools/call"
 
@@ -88,28 +81,29 @@ class Bearer:
         if self._settings.required:
             check_present(token)
 
-    async def of_frame(
-        self, frame: Frame, header: VerifiedToken | None, ask: Ask | None, session: str = ""
-    ) -> VerifiedToken | None:
-        """Return the token of a message by rules 1 to 3; `header` is that of its HTTP request. `check` comes next.
+    async def of_call(self, call: Call, frame: Frame, ask: Ask | None, session: str = "") -> None:
+        """Look for the tokens in a message, and store the one that counts by rules 1 to 3; until then the call has that
+        of its HTTP request's header. `check` comes next.
 
         `ask` sends the upstream a request for its tools, if that is possible. Raises `TokenError` and
         `KeysUnavailable`.
         """
         brought = _find_tokens(frame)
+        call.brought = brought  # whatever refuses it, its record has none of them
         tool = frame.target if isinstance(frame, Request) and frame.method == _CALL else None
         may_take = tool if brought.argument is not None and tool not in DRILLS else None  # drills take no token
         if may_take is not None and ask is not None and isinstance(frame, Request):
             await self._tools.look_up(may_take, frame, ask)
-        token = header
+        if tool is not None and brought.argument is not None and self._tools.takes_token(tool):
+            brought = call.brought = structs.replace(brought, argument=None)  # it is the tool's own
+        token = call.token
         if token is None:
-            own = tool is not None and self._tools.takes_token(tool)
-            text = brought.deciding(self._settings.sources, argument_is_the_tools=own)
+            text = brought.deciding(self._settings.sources)
             token = await self._verified(text, session) if text is not None else await self.of_environment()
         else:
             check_session(token, session)  # the header's token was verified before its session was known
         self.require(token)
-        return token
+        call.token = token
 
     def check(self, frame: Frame, token: VerifiedToken | None) -> None:
         """Check a call's tool against its token (rule 4). Raises `TokenError`, and `RequestError` if that can't be
@@ -130,34 +124,37 @@ class Bearer:
         """Check one tool, also one whose task is changed, against the token (rule 4). Raises `TokenError`."""
         check_tool(token, tool, self._settings.tool_scopes.get(tool, ""))
 
-    async def of_line(self, frame: Frame, ask: Ask) -> Caller:
-        """Return the sender of a message on stdio: of calls, lists and subscriptions only. Raises `RequestError`."""
+    async def of_line(self, call: Call, frame: Frame, ask: Ask) -> None:
+        """Store the token of a message on stdio, or the error that refuses it: of calls, lists and subscriptions only.
+        Raises `RequestError`."""
         if not isinstance(frame, Request | Notification):
-            return Caller()
+            return
         if frame.method not in LISTS and not looks_guarded(frame.method) and not may_subscribe(frame):
-            return Caller()
-        token = None
+            return
         try:
-            token = await self.of_frame(frame, None, ask)
-            self.check(frame, token)
+            await self.of_call(call, frame, ask)
+            self.check(frame, call.token)
         except (TokenError, KeysUnavailable) as error:
-            return Caller(token, error)
-        return Caller(token)
+            call.error = error
 
     async def of_environment(self) -> VerifiedToken | None:
         """Return the environment's token, if any. Raises `TokenError` and `KeysUnavailable`."""
         return await self._verified(self._environment, "") if self._environment is not None else None
 
-    def without(self, frame: Frame) -> Frame:
-        """Remove all tokens (rule 5). Returns the same object if there are none."""
+    def without(self, frame: Frame, brought: FoundTokens | None = None) -> Frame:
+        """Remove all tokens (rule 5). Returns the same object if there are none. `brought` are those that were found in
+        it: it is looked through again only if nobody has looked."""
         if not isinstance(frame, Request | Notification):
             return frame
-        tool = frame.target if frame.method == _CALL else None
-        declared = tool is not None and self._tools.takes_token(tool)
-        kept = without_tokens(frame.members, argument_is_the_tools=declared)
-        if kept is not frame.members:
+        if brought is None:
+            tool = frame.target if frame.method == _CALL else None
+            in_arguments = tool is None or not self._tools.takes_token(tool)
+            in_meta = frame.in_meta(META) is not None
+        else:
+            in_arguments, in_meta = brought.argument is not None, brought.meta is not None
+        if in_arguments and (kept := without_tokens(frame.members)) is not frame.members:
             frame = frame.with_params(kept)
-        return frame.with_meta({}, without=(META,)) if frame.in_meta(META) is not None else frame
+        return frame.with_meta({}, without=(META,)) if in_meta else frame
 
     async def _verified(self, text: str, session: str) -> VerifiedToken:
         """Verify a token, its configuration and its session (rule 3)."""

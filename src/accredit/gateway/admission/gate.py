@@ -19,12 +19,12 @@ Where calls are recorded, the decision on a guarded call (3 and 4) is in the log
 Messages of a batch are decided one by one. Where proofs are only observed, 3 refuses no call for its proof, and 1 only
 logs what it would refuse: all else is as with proofs off. There a call is refused only for lack of a token, and a
 client's own statements about its authorization are still removed. Senders are known before: each message comes with its
-`Caller`.
+`Call`.
 """
 
 import logging
 import operator
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from functools import partial
 
 from msgspec import Struct, field
@@ -41,17 +41,18 @@ from accredit.errors import (
     StoreUnavailable,
     TokenError,
 )
-from accredit.gateway.admission.bearer import Bearer, Caller
+from accredit.gateway.admission.bearer import Bearer
 from accredit.gateway.admission.judge import Judge, Judgement
 from accredit.gateway.admission.list_edits import ListEdits
-from accredit.gateway.admission.pinned_tools import PinnedTools, UpstreamAccess
+from accredit.gateway.admission.pinned_tools import PinnedTools
 from accredit.gateway.admission.request_state import CallRound, RequestStateSealer, brings_state
 from accredit.gateway.admission.tasks import Hears, Tasks, of_resumed
 from accredit.gateway.admission.tool_directory import ToolDirectory
+from accredit.gateway.call import Call
 from accredit.gateway.counters import Counters
 from accredit.gateway.recording.early_refusals import AnonymousRecordBudget, EarlyRefusals
 from accredit.gateway.recording.open_calls import OpenCall, OpenCalls, outcome_of
-from accredit.gateway.recording.recorder import Client, FlowRound, Recorder
+from accredit.gateway.recording.recorder import FlowRound, Recorder
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import trace_field
@@ -155,32 +156,24 @@ class Gate:
         self.early_refusals = EarlyRefusals(recorder, bearer, counters, strangers)
         """Records requests that are refused before they reach `admit`."""
 
-    async def admit(
-        self,
-        message: Frame | Batch,
-        client: Client,
-        callers: Sequence[Caller] | None = None,
-        way: UpstreamAccess | None = None,
-    ) -> Admission:
-        """Decide a message. Raises `RequestError` for one that can't be decided.
-
-        `callers` holds one caller for each message of a batch. `way` reads the server's definitions.
-        """
+    async def admit(self, asked: Call) -> Admission:
+        """Decide a message. Raises `RequestError` for one that can't be decided."""
+        message = asked.message
         if isinstance(message, Batch):
-            return await self._batch(message, client, callers, way)
-        if isinstance(message, Request) and (refused := self._unnamed(message, client)) is not None:
+            return await self._batch(message, asked)
+        if isinstance(message, Request) and (refused := self._unnamed(message, asked)) is not None:
             return refused
-        if self._bearer is not None:
-            message = self._bearer.without(message)
+        if self._bearer is not None and message is not None:
+            message = self._bearer.without(message, asked.brought)
         if isinstance(message, Notification):
-            return Admission(self._notification(message, client))
+            return Admission(self._notification(message, asked))
         if not isinstance(message, Request):
             return Admission(message)
         try:
             if self._is_open:
                 admission = await self._unguarded(message)
             else:
-                admission = await self._request(message, client, callers[0] if callers else Caller(), way)
+                admission = await self._request(message, asked)
         except _REFUSALS as error:
             if isinstance(error, RequestError) and error.status != 200:
                 raise
@@ -255,17 +248,17 @@ class Gate:
         if self._meter is not None and is_guarded(request):
             self._meter.decided(request.watcher, refused)
 
-    def _named(self, method: str, client: Client) -> bool:
+    def _named(self, method: str, asked: Call) -> bool:
         """Return whether the method is known or named by the configuration (rule 1)."""
         judged = self._guards or self._observes
-        return not judged or is_known(method, client.revision) or method in self._methods
+        return not judged or is_known(method, asked.revision) or method in self._methods
 
-    def _unnamed(self, request: Request, client: Client) -> Admission | None:
+    def _unnamed(self, request: Request, asked: Call) -> Admission | None:
         """Refuse a request of an unknown method (rule 1); None lets it pass. Raises `RequestError`."""
-        if self._named(request.method, client):
+        if self._named(request.method, asked):
             return None
         # In sessions a status of 404 means that the session is gone.
-        status = 404 if client.revision is not None and is_modern(client.revision) else 200
+        status = 404 if asked.revision is not None and is_modern(asked.revision) else 200
         error = RequestError(METHOD_NOT_FOUND, "Method not found", id=request.id, status=status)
         if not self._guards:
             self._counters.refused(error, method=excerpt(request.method), observed=True)
@@ -274,32 +267,31 @@ class Gate:
             raise error
         return Admission(None, (self._refused(request, error),))
 
-    def _notification(self, notification: Notification, client: Client) -> Notification | None:
+    def _notification(self, notification: Notification, asked: Call) -> Notification | None:
         if self._recorder is not None and notification.method == "notifications/cancelled":
-            self._recorder.taken_back(client.session_id, member_id(notification, "requestId"))
+            self._recorder.taken_back(asked.session, member_id(notification, "requestId"))
         guards = self._judge.of_proofs or self._bearer is not None or self._recorder is not None
         guarded = (guards and looks_guarded(notification.method)) or self._is_own_tool(notification)
         if brings_state(notification) or guarded:
             # A server might act on it, though no answer is expected.
             raise RequestError(INVALID_REQUEST, "Invalid Request: a call needs an id")
-        if self._guards and not self._named(notification.method, client):
+        if self._guards and not self._named(notification.method, asked):
             self._counters.dropped(notification.method)
             return None
         return for_upstream(notification, judged=self._judge.of_proofs)
 
-    async def _batch(
-        self, batch: Batch, client: Client, callers: Sequence[Caller] | None, way: UpstreamAccess | None
-    ) -> Admission:
+    async def _batch(self, batch: Batch, asked: Call) -> Admission:
         kept: list[Frame] = []
         replies: list[bytes] = []
         edits: dict[MessageId, Edit] = {}
         calls = OpenCalls()
         proved = False
         tasks: list[str] = []
-        for frame, caller in zip(batch.frames, callers or [Caller()] * len(batch.frames), strict=True):
+        for frame, one in zip(batch.frames, asked.each(), strict=True):
+            one.way = asked.way
             try:
                 await turn(len(batch.text))
-                admission = await self.admit(frame, client, (caller,), way)
+                admission = await self.admit(one)
             except RequestError as error:
                 self._counters.refused(error)
                 if isinstance(frame, Request):
@@ -333,25 +325,25 @@ class Gate:
         goes_on = for_upstream(leg.request, judged=False, tell=False)
         return Admission(goes_on) if edit is None else Admission(goes_on, edits={request.id: edit})
 
-    async def _request(self, request: Request, client: Client, caller: Caller, way: UpstreamAccess | None) -> Admission:
+    async def _request(self, request: Request, asked: Call) -> Admission:
         """Decide a request (3 to 6). Raises `ProofRefused`, `RequestError`, and the caller's own error, if any."""
-        case, leg = Judgement(caller.token), CallRound(request)
+        case, leg = Judgement(asked.token), CallRound(request)
         edit: Edit | None = None
         refused: AccreditError | None = None
         await turn(request.size)
         try:
-            self._check_caller(request, caller)
+            self._check_caller(request, asked)
             self._check_own_tools(request)
-            case = await self._judge.case(request, client, caller.token, way)
+            case = await self._judge.case(request, asked)
             if case.refusal is not None:
                 raise case.refusal
             await turn(request.size)
             leg = self._sealer.leg(request, case.principal)
-            edit = await self._edit(request, client, case, leg, way)
+            edit = await self._edit(request, asked, case, leg)
         except _REFUSALS as error:
             refused = error
         try:
-            call = await self._recorded(request, client, case, leg, refused)
+            call = await self._recorded(request, asked, case, leg, refused)
         except AccreditError as error:
             self._count(request, error)
             raise
@@ -362,12 +354,12 @@ class Gate:
             self._count_observed(request, case)
             return Admission(None, (await _answer_drill(request, leg, call),))
         if request.method == "tools/call":
-            place = self._tasks.place(client)
+            place = self._tasks.place(asked.session)
             task_of = partial(case.task_of, request, leg.flow, place)
-            call, edit = self._tasks.opened(call, request, client, task_of, leg.edit)
+            call, edit = self._tasks.opened(call, request, asked.session, task_of, leg.edit)
         # A caller that enforcement would refuse hears of no task once it is switched on.
         tasks = case.tasks if self._guards or case.observed is None else ()
-        self._tasks.named(client, tasks)
+        self._tasks.named(asked.session, tasks)
         self._count_observed(request, case)
         return Admission(
             for_upstream(
@@ -403,15 +395,15 @@ class Gate:
         member = member_of_name(call.target) if self._is_merged else None
         return call.target in DRILLS or (member is not None and member.own in DRILLS)
 
-    def _check_caller(self, request: Request, caller: Caller) -> None:
+    def _check_caller(self, request: Request, asked: Call) -> None:
         """Raise the caller's own error, or the refusal for a guarded call or a list without a token."""
-        if caller.error is not None:
-            raise caller.error
-        if caller.token is None and self._bearer is not None and (request.method in LISTS or is_guarded(request)):
+        if asked.error is not None:
+            raise asked.error
+        if asked.token is None and self._bearer is not None and (request.method in LISTS or is_guarded(request)):
             self._bearer.require(None)
 
     async def _recorded(
-        self, request: Request, client: Client, case: Judgement, leg: CallRound, refused: AccreditError | None
+        self, request: Request, asked: Call, case: Judgement, leg: CallRound, refused: AccreditError | None
     ) -> OpenCall | None:
         """Record the decision and return the call, if it must be settled. Raises `ProofRefused` for an allowed call
         that could not be recorded. A refused call keeps its refusal, recorded or not."""
@@ -422,29 +414,27 @@ class Gate:
             part = FlowRound(case.task.flow)
         await turn(request.size)
         try:
-            return await self._recorder.begin(request, case.decision, client, refused, token=case.token, part=part)
+            return await self._recorder.begin(request, case.decision, asked, refused, part=part)
         except ProofRefused:
             if refused is None:
                 raise
             self._counters.unrecorded(logged=True)
             return None
 
-    async def _edit(
-        self, request: Request, client: Client, case: Judgement, leg: CallRound, way: UpstreamAccess | None
-    ) -> Edit | None:
+    async def _edit(self, request: Request, asked: Call, case: Judgement, leg: CallRound) -> Edit | None:
         """Return the edit for the response. Raises `ProofRefused` if the store can't tell the owner of a task."""
         pinned = self._pinned
         if request.method in KINDS:
             authority, token = case.authority, case.token
-            on_other = (pinned.on_other(request, way, authority, token),) if pinned is not None else ()
+            on_other = (pinned.on_other(request, asked.way, authority, token),) if pinned is not None else ()
             return self._lists.of(request.method, authority, token, *on_other)
         if pinned is not None and request.method in _HELLO:
             return pinned.hello
         if case.call is None or not case.call.about_tasks or not self._guards:
             return leg.edit
         try:
-            owner = case.owner(self._tasks.place(client))
-            return await self._tasks.edit(request, case.call, owner, client, leg.edit)
+            owner = case.owner(self._tasks.place(asked.session))
+            return await self._tasks.edit(request, case.call, owner, asked.session, leg.edit)
         except StoreUnavailable:
             raise refusals.no_decision(case.call, None) from None
 

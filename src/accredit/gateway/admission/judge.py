@@ -26,7 +26,7 @@ from accredit.errors import (
     TokenError,
 )
 from accredit.gateway.admission.bearer import Bearer
-from accredit.gateway.admission.pinned_tools import PinnedTools, UpstreamAccess
+from accredit.gateway.admission.pinned_tools import PinnedTools
 from accredit.gateway.admission.request_state import (
     RequestStateSealer,
     brings_state,
@@ -35,7 +35,7 @@ from accredit.gateway.admission.request_state import (
     state_refused,
 )
 from accredit.gateway.admission.tasks import Tasks
-from accredit.gateway.recording.recorder import Client
+from accredit.gateway.call import Call
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import trace_field
 from accredit.gateway.turns import in_turns, turn
@@ -160,30 +160,28 @@ class Judge:
         """Whether proofs are judged here."""
         return self._policy is not None
 
-    async def case(
-        self, request: Request, client: Client, token: VerifiedToken | None, way: UpstreamAccess | None = None
-    ) -> Judgement:
-        """Judge a request. The refusal of a proof is returned in the judgement. `way` reads the server's definitions.
+    async def case(self, request: Request, asked: Call) -> Judgement:
+        """Judge a request. The refusal of a proof is returned in the judgement.
 
         Raises `RequestError`; where no proofs are judged, `ProofRefused` and `TokenError` as well.
         """
         if self._policy is None or self._ports is None:
-            return await self._without_proofs(request, client, token, way)
-        call = await _call_of(request, client)
+            return await self._without_proofs(request, asked)
+        call = await _call_of(request, asked)
         if call is None:
-            return Judgement(token)
+            return Judgement(asked.token)
         await turn(request.size)
-        now, place = unix_seconds(), self._tasks.place(client)
-        flow_of = self._flow_of(request, token) if brings_state(request) else None
+        now, place = unix_seconds(), self._tasks.place(asked.session)
+        flow_of = self._flow_of(request, asked.token) if brings_state(request) else None
         pinned = self._pinned
         pins = pinned.pins if pinned is not None else None
-        steps = decide(call, self._policy, now, token, place=place, flow_of=flow_of, pins=pins)
-        look = pinned.look(request, way, token) if pinned is not None else None
+        steps = decide(call, self._policy, now, asked.token, place=place, flow_of=flow_of, pins=pins)
+        look = pinned.look(request, asked.way, asked.token) if pinned is not None else None
         decision = await drive(steps, *self._ports, now, self._tasks.store, look)
         if isinstance(decision.fault, FrameError):  # the call can't be digested
             detail = f"Invalid params: {decision.fault.detail}"
             raise RequestError(INVALID_PARAMS, detail, id=request.id, status=200)
-        case = Judgement(token, call, decision)
+        case = Judgement(asked.token, call, decision)
         if isinstance(decision.fault, SealError):
             return replace(case, stopped=state_refused(request, decision.fault))
         if decision.fault is not None:
@@ -191,45 +189,43 @@ class Judge:
         if decision.enforced:
             return case
         try:
-            await self._without_proofs(request, client, token, way)
+            await self._without_proofs(request, asked)
         except (ProofRefused, TokenError, RequestError) as error:
             return replace(case, stopped=error)
         return case
 
-    async def _without_proofs(
-        self, request: Request, client: Client, token: VerifiedToken | None, way: UpstreamAccess | None
-    ) -> Judgement:
+    async def _without_proofs(self, request: Request, asked: Call) -> Judgement:
         """Judge a request by what holds with proofs off. Raises `RequestError`, `ProofRefused` and `TokenError`."""
         if request.method == "tools/call" and request.target not in DRILLS:
             if self._pinned is not None:
-                await self._pinned.check(request, way, token)
+                await self._pinned.check(request, asked.way, asked.token)
             if self._quotas.entries:
-                await self._take_quotas(request, client, token)
-        return await self._by_token(request, client, token) if self._guards else Judgement(token)
+                await self._take_quotas(request, asked)
+        return await self._by_token(request, asked) if self._guards else Judgement(asked.token)
 
-    async def _by_token(self, request: Request, client: Client, token: VerifiedToken | None) -> Judgement:
+    async def _by_token(self, request: Request, asked: Call) -> Judgement:
         """Judge a request about tasks by its token. Raises `ProofRefused` and `TokenError`."""
         asks = request.method in TASKS or request.method == LISTEN
-        call = await _call_of(request, client) if asks else None
+        call = await _call_of(request, asked) if asks else None
         if call is None:
-            return Judgement(token)
+            return Judgement(asked.token)
         try:
-            task = await self._tasks.of(call, Owner(token=token), client)
+            task = await self._tasks.of(call, Owner(token=asked.token), asked.session)
         except StoreUnavailable as error:
             refusal = refusals.no_decision(call, None)
             _report(Decision(call, None, None, refusal, error), error)
             raise refusal from None
         if task is not None and request.method in TASK_CHANGES and self._bearer is not None:
-            self._bearer.check_tool(task.target, token)
-        return Judgement(token, call, None, task)
+            self._bearer.check_tool(task.target, asked.token)
+        return Judgement(asked.token, call, None, task)
 
-    async def _take_quotas(self, request: Request, client: Client, token: VerifiedToken | None) -> None:
+    async def _take_quotas(self, request: Request, asked: Call) -> None:
         """Count a call that no proof decides against its quotas. Raises `ProofRefused`, and `RequestError` for a state
         that does not open."""
-        call = await _call_of(request, client)
+        call = await _call_of(request, asked)
         if call is None or self._store is None:
             raise TypeError("a call that can't be counted")
-        subject = _subject(token)
+        subject = _subject(asked.token)
         entry = self._catalog.find(call.method, call.target) if self._catalog is not None else None
         facts = entry.facts.of(call.arguments) if entry is not None else {}
         try:
@@ -254,11 +250,11 @@ class Judge:
         return lambda principal, agent: self._sealer.place(request, principal_by_id(principal, agent, subject))
 
 
-async def _call_of(request: Request, client: Client) -> GuardedCall | None:
+async def _call_of(request: Request, asked: Call) -> GuardedCall | None:
     """Return the call that a request makes, or None if it is not guarded. Raises `RequestError`."""
     if request.size <= SHORT_MESSAGE_BYTES:
-        return guarded_call_of(request, client.session_id)
-    return await in_turns(guarded_call_in_steps(request, client.session_id))
+        return guarded_call_of(request, asked.session)
+    return await in_turns(guarded_call_in_steps(request, asked.session))
 
 
 def _subject(token: VerifiedToken | None) -> tuple[str, str] | None:

@@ -27,7 +27,6 @@ from accredit.base.steps import Steps
 from accredit.errors import AnswerError, ConfigurationError, MessageId, StoreUnavailable
 from accredit.gateway.counters import Counters
 from accredit.gateway.recording.open_calls import OpenCall, Settler
-from accredit.gateway.recording.recorder import Client
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings
 from accredit.jsonrpc.frames import Notification, Request, Success
@@ -90,17 +89,17 @@ class Tasks:
         self._guards = settings.guards
         self._by_token = settings.observes and settings.guards
 
-    def place(self, client: Client) -> TaskScope:
-        """Return the scope of a client's task ids (rule 3), and who can own them."""
+    def place(self, session_id: str) -> TaskScope:
+        """Return the scope of the task ids of a client in this session (rule 3), and who can own them."""
         server = f"{self._server}|" if self._server else ""
-        name = server + (f"{self._apart}/{client.session_id}" if self._apart else "")
+        name = server + (f"{self._apart}/{session_id}" if self._apart else "")
         return TaskScope(name, self._server, self._merged, self._by_token)
 
     def opened(
         self,
         call: OpenCall | None,
         request: Request,
-        client: Client,
+        session_id: str,
         make: Callable[[], Task],
         inner: Edit | None,
     ) -> tuple[OpenCall | None, Edit | None]:
@@ -113,32 +112,34 @@ class Tasks:
         task = make() if may_announce(request) else None
         id, era = request.id, request.era  # the call outlives its request if its stream is cut off
         if call is None and task is not None:
-            call = self.unrecorded.keep(OpenCall(self.unrecorded, None, id, client.session_id))
+            call = self.unrecorded.keep(OpenCall(self.unrecorded, None, id, session_id))
 
         def edit(response: Success) -> Steps[bytes]:
             announcement = yield from announced_task(response.result, era, allowed=task is not None)
             if announcement is not None and call is not None and task is not None:
-                call.on_settled = partial(self._keep, id, announcement, task, client)
+                call.on_settled = partial(self._keep, id, announcement, task, session_id)
             return (yield from inner(response)) if inner is not None else response.text
 
         if call is not None:
             call.edit = edit
         return call, edit
 
-    async def of(self, call: GuardedCall, owner: Owner, client: Client) -> Task | None:
+    async def of(self, call: GuardedCall, owner: Owner, session_id: str) -> Task | None:
         """Return the task that a request is about. Raises `ProofRefused` unless all its tasks are the owner's."""
         task: Task | None = None
-        place, now = self.place(client), unix_seconds()
+        place, now = self.place(session_id), unix_seconds()
         for id in call.tasks:
             task = await self.store.find(task_key(place.name, id), now=now) if self.store is not None else None
             if task is None or not owner.has(task, place.server_of(id)):
                 raise refusals.unknown_task(call)
         return task
 
-    async def edit(self, request: Request, call: GuardedCall, owner: Owner, client: Client, inner: Edit | None) -> Edit:
+    async def edit(
+        self, request: Request, call: GuardedCall, owner: Owner, session_id: str, inner: Edit | None
+    ) -> Edit:
         """Return the edit for the answer to a request about tasks. Raises `StoreUnavailable`."""
         if request.method == TASK_LIST:
-            place, own = self.place(client).name, set[bytes]()
+            place, own = self.place(session_id).name, set[bytes]()
             if self.store is not None:
                 for server in self._servers:
                     own |= await self.store.owned(owner.at(server), now=unix_seconds())
@@ -151,15 +152,15 @@ class Tasks:
 
         return about
 
-    def named(self, client: Client, ids: Collection[str]) -> None:
+    def named(self, session_id: str, ids: Collection[str]) -> None:
         """Remember that a session may receive notifications about these tasks."""
-        if client.session_id:
-            known = self._told.get(client.session_id) or set[bytes]()
+        if session_id:
+            known = self._told.get(session_id) or set[bytes]()
             new = {_digest_of(id) for id in ids} - known
             if len(known) > MAX_TOLD_TASKS_OF_ALL // MAX_TASK_SESSIONS and not self._told.has_room(len(new)):
                 known = set[bytes]()
             known |= set(islice(new, MAX_TOLD_TASKS - len(known)))
-            self._told.put(client.session_id, known, len(known))
+            self._told.put(session_id, known, len(known))
 
     def hears(self, session_id: str, ids: Collection[str] = ()) -> Hears:
         """Return the filter of one stream's notifications (rule 4); `ids` are the tasks that its requests name."""
@@ -174,7 +175,7 @@ class Tasks:
         return hears
 
     async def _keep(
-        self, id: MessageId, announcement: Announced, task: Task, client: Client, outcome: Outcome
+        self, id: MessageId, announcement: Announced, task: Task, session_id: str, outcome: Outcome
     ) -> tuple[Outcome, bytes | None]:
         """Store an announced task (rules 1 and 2). Return the call's outcome, and what replaces the answer, or None."""
         if outcome.status not in ("ok", "tool_error"):
@@ -186,7 +187,7 @@ class Tasks:
         if self.store is None:
             return Outcome(status="task", result=outcome.result), None
         try:
-            key = task_key(self.place(client).name, announcement.id)
+            key = task_key(self.place(session_id).name, announcement.id)
             known = await self.store.keep(key, task, keep_until=now + seconds, now=now)
             same = same_call(known, task)
         except StoreUnavailable:
@@ -199,7 +200,7 @@ class Tasks:
             problem = AnswerError("a task with the id of another")
             self._counters.refused(problem, method=task.method)
             return Outcome(status="upstream_invalid", detail=problem.detail), refusal(problem).frame(id)
-        self.named(client, (announcement.id,))
+        self.named(session_id, (announcement.id,))
         return Outcome(status="task", result=outcome.result), None
 
 

@@ -11,10 +11,10 @@
 from accredit.errors import RequestError
 from accredit.gateway.admission.bearer import Bearer
 from accredit.gateway.admission.tool_directory import Ask
+from accredit.gateway.call import Call
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.session_binding import Sessions, principal_of
 from accredit.gateway.headers import RequestHead
-from accredit.gateway.recording.early_refusals import InboundRequest
 from accredit.gateway.turns import turn
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.frames import Frame, Request
@@ -46,27 +46,23 @@ class HttpAuthenticator:
         self._enter(exchange, token, exchange.head)
         return token
 
-    async def of_message(
-        self, exchange: Exchange, message: Frame | Batch, inbound: InboundRequest, ask: Ask | None, session: str = ""
-    ) -> None:
-        """Store a message's tokens in `inbound`. Raises the same. `session` is the message's, by its id towards the
-        client.
+    async def of_message(self, exchange: Exchange, call: Call, message: Frame | Batch, ask: Ask | None) -> None:
+        """Store the tokens of a message in its call. Raises the same.
 
         `ask` asks in the named session before its owner is known: nobody is shown the answer.
         """
         named = exchange.head
         self._sessions.look(exchange)
         exchange.head = exchange.head.in_era
-        frames = message.frames if isinstance(message, Batch) else (message,)
-        tokens = inbound.tokens
-        for frame in frames:
+        each = call.each()
+        for one, frame in zip(each, message.frames if isinstance(message, Batch) else (message,), strict=True):
             await turn(len(message.text))
             begins = isinstance(frame, Request) and frame.method == "initialize"
-            tokens.append(await self._bearer.of_frame(frame, inbound.header, ask, "" if begins else session))
-            self._bearer.check(frame, tokens[-1])
-        if len({principal_of(token) for token in tokens}) > 1:
+            await self._bearer.of_call(one, frame, ask, "" if begins else call.session)
+            self._bearer.check(frame, one.token)
+        if len({principal_of(one.token) for one in each}) > 1:
             raise RequestError(INVALID_REQUEST, "Invalid Request: the tokens of a batch are of several subjects")
-        self._enter(exchange, tokens[0], named)
+        self._enter(exchange, each[0].token, named)
 
     def _enter(self, exchange: Exchange, token: VerifiedToken | None, named: RequestHead) -> None:
         """Check the owner of the named session (rule 3)."""

@@ -11,6 +11,7 @@ from typing import Any
 from accredit.errors import RequestError
 from accredit.gateway.admission.gate import Admission, Gate
 from accredit.gateway.admission.pinned_tools import UpstreamAccess
+from accredit.gateway.call import Call
 from accredit.gateway.forwarding import Forwarding
 from accredit.gateway.front.authenticator import HttpAuthenticator
 from accredit.gateway.front.exchange import Exchange
@@ -27,14 +28,12 @@ from accredit.gateway.headers import (
     origin_listed,
     origin_refused,
 )
-from accredit.gateway.recording.early_refusals import InboundRequest
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.upstream.backend import Backend
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.era import VERSION_HEADER, check_agreement, era_of_body, unmirrored_headers
-from accredit.jsonrpc.frames import Frame, Notification, Request
+from accredit.jsonrpc.frames import Notification, Request
 from accredit.jsonrpc.methods import BATCH_REVISION, HEADERLESS_REVISION, LISTEN, Era
-from accredit.jsonrpc.requests import Batch
 from accredit.telemetry import Meter
 from accredit.tokens import VerifiedToken
 
@@ -116,17 +115,17 @@ class Endpoint(Intake[Exchange]):
         self._sessions.enter(exchange, exchange.head, NOBODY)
         return None
 
-    async def _arrive(self, client: Exchange, inbound: InboundRequest) -> Frame | Batch:
+    async def _arrive(self, client: Exchange, call: Call) -> None:
         """Read, decode and authenticate the message (steps 2 to 6)."""
         head, authenticator = client.head, self._authenticator
         if authenticator is not None:
-            inbound.header = await authenticator.of_header(client, sessions=True)  # 2
+            call.token = await authenticator.of_header(client, sessions=True)  # 2
         head.check_post()  # 3
         text = await client.body(self._settings.max_request_bytes)  # 4
-        inbound.revision = head.revision or self._revision(client)
-        message = await self._read(text, inbound, batches=inbound.revision == BATCH_REVISION)
+        call.revision = head.revision or self._revision(client)
+        message = await self._read(text, call, batches=call.revision == BATCH_REVISION)
         client.request_id = message.id if isinstance(message, Request) else None
-        era = inbound.era = Era.MODERN if head.is_modern else era_of_body(message)  # 5
+        era = call.era = Era.MODERN if head.is_modern else era_of_body(message)  # 5
         client.stateless = era is Era.MODERN
         if era is Era.MODERN and isinstance(message, Request | Notification):
             check_agreement(message, head.headers)
@@ -134,26 +133,25 @@ class Endpoint(Intake[Exchange]):
             client.head = head.without(unmirrored_headers(message, era, head.headers, head.routing))
         if head.repeats:
             check_once(head.headers, VERSION_HEADER)
-        inbound.session = head.session if era is Era.LEGACY else ""
+        call.session = head.session if era is Era.LEGACY else ""
         if authenticator is not None:
             ask = partial(self._backend.ask, client, era)
-            await authenticator.of_message(client, message, inbound, ask, inbound.session)  # 6
+            await authenticator.of_message(client, call, message, ask)  # 6
         else:
             self._sessions.enter(client, client.head, NOBODY)
-        return message
 
     def _traceparent(self, client: Exchange) -> bytes | None:
         return client.head.headers.get(b"traceparent")
 
-    def _way(self, client: Exchange, inbound: InboundRequest) -> UpstreamAccess:
+    def _way(self, client: Exchange, call: Call) -> UpstreamAccess:
         headers = self._forwarding.to_upstream(client.head.raw_headers, body=False)
         if client.carried is not None:  # the server's answer depends on whose token is exchanged
             headers = [*headers, (b"authorization", client.carried.key)]
         query = b"" if self._forwarding.listed_only else client.head.query
         speak = partial(setattr, client, "speaker") if self._settings.signs_identity else None
-        return UpstreamAccess(partial(self._backend.ask, client, inbound.era), headers, query, speak)
+        return UpstreamAccess(partial(self._backend.ask, client, call.era), headers, query, speak)
 
-    async def _go_on(self, client: Exchange, inbound: InboundRequest, admission: Admission) -> None:
+    async def _go_on(self, client: Exchange, call: Call, admission: Admission) -> None:
         if admission.proved:
             client.vouch()
         message = admission.message
@@ -165,14 +163,14 @@ class Endpoint(Intake[Exchange]):
         client.calls, client.speaker = admission.calls, admission.speaker
         try:
             if isinstance(message, Request) and message.method == LISTEN:
-                client.hears = self._gate.always_hears(inbound.session, admission.tasks)
+                client.hears = self._gate.always_hears(call.session, admission.tasks)
                 with client.rooms.streams.held(client, yields=True):  # 8
-                    await self._backend.post(client, message, inbound.era, admission.edits)
+                    await self._backend.post(client, message, call.era, admission.edits)
             else:
-                client.hears = self._gate.hears(inbound.session, admission.tasks)
+                client.hears = self._gate.hears(call.session, admission.tasks)
                 place = client.rooms.calls.take(client)  # 8
                 try:
-                    await self._backend.post(client, message, inbound.era, admission.edits)
+                    await self._backend.post(client, message, call.era, admission.edits)
                 finally:
                     place.leave()
         except RequestError as error:

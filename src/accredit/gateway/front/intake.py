@@ -24,12 +24,11 @@ from time import perf_counter
 from typing import ClassVar, Generic, TypeVar
 
 from accredit.errors import AccreditError, RequestError
-from accredit.gateway.admission.bearer import Caller
 from accredit.gateway.admission.gate import Admission, Gate
 from accredit.gateway.admission.identity import check_single
 from accredit.gateway.admission.pinned_tools import UpstreamAccess
-from accredit.gateway.recording.early_refusals import REFUSALS, InboundRequest, Unread
-from accredit.gateway.recording.recorder import Client
+from accredit.gateway.call import Call
+from accredit.gateway.recording.early_refusals import REFUSALS, Unread
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import set_current
 from accredit.gateway.turns import in_turns, turn
@@ -62,58 +61,56 @@ class Intake(ABC, Generic[_C]):
 
         `unread` holds the message's text if it is refused before it was read.
         """
-        inbound = InboundRequest()
+        call = Call()
         if self._meter is not None:
-            inbound.began = perf_counter()
+            call.began = perf_counter()
             if self._traces:
-                inbound.traceparent = self._traceparent(client)
+                call.traceparent = self._traceparent(client)
         try:
-            message = await self._arrive(client, inbound)
+            await self._arrive(client, call)
         except BaseException as error:
             if isinstance(error, REFUSALS):
-                inbound.revision = inbound.revision or self._revision(client)
-                await self._gate.early_refusals.of_request(unread, inbound, error)
-                self._gate.refused_early(inbound.message, error)
-            self._failed(inbound, error)
+                call.revision = call.revision or self._revision(client)
+                await self._gate.early_refusals.of_request(unread, call, error)
+                self._gate.refused_early(call.message, error)
+            self._failed(call, error)
             raise
-        callers = inbound.callers
-        if callers is None and inbound.tokens:
-            callers = [Caller(token) for token in inbound.tokens]
-        way = self._way(client, inbound) if self._settings.pins is not None else None
+        if self._settings.pins is not None:
+            call.way = self._way(client, call)
         try:
-            admission = await self._gate.admit(message, Client(inbound.session, inbound.revision), callers, way)  # 7
+            admission = await self._gate.admit(call)  # 7
             try:
-                await self._go_on(client, inbound, admission)
+                await self._go_on(client, call, admission)
             except BaseException as error:
                 await admission.calls.close(error)  # 9
                 raise
             await admission.calls.close(None)
         except BaseException as error:
-            self._failed(inbound, error)
+            self._failed(call, error)
             raise
-        if inbound.measured is not None:
+        if call.measured is not None:
             if self._traces:
-                inbound.measured.told(inbound.revision, inbound.session)
-            inbound.measured.end(None, self.answers_later)
+                call.measured.told(call.revision, call.session)
+            call.measured.end(None, self.answers_later)
 
-    def _failed(self, inbound: InboundRequest, problem: BaseException) -> None:
+    def _failed(self, call: Call, problem: BaseException) -> None:
         """End the measurement of a failed message."""
-        if inbound.measured is not None:
-            inbound.measured.told(inbound.revision, inbound.session)
+        if call.measured is not None:
+            call.measured.told(call.revision, call.session)
             if isinstance(problem, RequestError):
-                inbound.measured.unsent()
-            inbound.measured.end(error_of(problem))
-        elif self._meter is not None and inbound.message is None and isinstance(problem, AccreditError):
-            self._meter.unread(problem, inbound.began)
+                call.measured.unsent()
+            call.measured.end(error_of(problem))
+        elif self._meter is not None and call.message is None and isinstance(problem, AccreditError):
+            self._meter.unread(problem, call.began)
 
-    async def _read(self, text: bytes, inbound: InboundRequest, *, batches: bool) -> Frame | Batch:
+    async def _read(self, text: bytes, call: Call, *, batches: bool) -> Frame | Batch:
         """Decode a message's bytes (step 4). Raises `RequestError`."""
         if len(text) > SHORT_MESSAGE_BYTES:
-            message = inbound.message = await in_turns(read_request(text, batch_allowed=batches))
+            message = call.message = await in_turns(read_request(text, batch_allowed=batches))
         else:
-            message = inbound.message = decode_request(text, batch_allowed=batches)
+            message = call.message = decode_request(text, batch_allowed=batches)
         if self._meter is not None:
-            inbound.measured = self._meter.begin(message, inbound.began, inbound.traceparent)
+            call.measured = self._meter.begin(message, call.began, call.traceparent)
         if self._settings.one_caller:
             check_single(message)
         set_current(message)
@@ -126,20 +123,17 @@ class Intake(ABC, Generic[_C]):
         """Return the message's revision, or None if the way in does not tell."""
 
     @abstractmethod
-    async def _arrive(self, client: _C, inbound: InboundRequest) -> Frame | Batch:
-        """Take steps 2 to 6 and return the message. Facts for the record are stored in `inbound`.
-
-        Raises one of `REFUSALS`.
-        """
+    async def _arrive(self, client: _C, call: Call) -> None:
+        """Take steps 2 to 6, and store what they find in `call`. Raises one of `REFUSALS`."""
 
     def _traceparent(self, client: _C) -> bytes | None:
         """Return the HTTP request's trace context, if it has one."""
         return None
 
-    def _way(self, client: _C, inbound: InboundRequest) -> UpstreamAccess | None:
+    def _way(self, client: _C, call: Call) -> UpstreamAccess | None:
         """Return how the gateway asks the server on behalf of this caller, or None if it can't."""
         return None
 
     @abstractmethod
-    async def _go_on(self, client: _C, inbound: InboundRequest, admission: Admission) -> None:
+    async def _go_on(self, client: _C, call: Call, admission: Admission) -> None:
         """Send the gate's own answers, and forward the rest (step 8). Raises `AccreditError`."""

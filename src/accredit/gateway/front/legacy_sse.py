@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urljoin, urlsplit
 
 from accredit.errors import AnswerError, FrameError, RequestError, UpstreamUnavailable
 from accredit.gateway.admission.gate import Admission, Gate
+from accredit.gateway.call import Call
 from accredit.gateway.counters import Counters
 from accredit.gateway.front.authenticator import HttpAuthenticator
 from accredit.gateway.front.exchange import Exchange
@@ -27,7 +28,6 @@ from accredit.gateway.front.session_binding import (
 )
 from accredit.gateway.front.session_ids import Principal
 from accredit.gateway.headers import LAST_EVENT_HEADER, SESSION_HEADER, check_once, check_request
-from accredit.gateway.recording.early_refusals import InboundRequest
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.upstream.http.client import ANYWHERE, Answer, Route
 from accredit.gateway.upstream.http.relay import HttpRelay
@@ -157,24 +157,23 @@ class LegacySse(Intake[Exchange]):
     def _revision(self, client: Exchange) -> str:
         return _REVISION
 
-    async def _arrive(self, client: Exchange, inbound: InboundRequest) -> Frame | Batch:
-        inbound.revision = _REVISION
+    async def _arrive(self, client: Exchange, call: Call) -> None:
+        call.revision = _REVISION
         if self._authenticator is not None:
-            inbound.header = await self._authenticator.of_header(client)  # 2
+            call.token = await self._authenticator.of_header(client)  # 2
         session = self._session(client)
         check_request(client.head.headers)  # 3
         _check_headers(client)
         text = await client.body(self._settings.max_request_bytes)  # 4
-        message = await self._read(text, inbound, batches=False)
+        message = await self._read(text, call, batches=False)
         if self._authenticator is not None:
-            await self._authenticator.of_message(client, message, inbound, None)  # 6
-            if principal_of(inbound.tokens[0]) != session.principal:
+            await self._authenticator.of_message(client, call, message, None)  # 6
+            if principal_of(call.token) != session.principal:
                 raise not_found()
         else:
             self._sessions_of_headers.enter(client, client.head, NOBODY)
-        return message
 
-    async def _go_on(self, client: Exchange, inbound: InboundRequest, admission: Admission) -> None:
+    async def _go_on(self, client: Exchange, call: Call, admission: Admission) -> None:
         client.calls, client.speaker = admission.calls, admission.speaker
         session = self._session(client)  # again: if the stream has ended meanwhile, nobody would settle the call
         message = admission.message

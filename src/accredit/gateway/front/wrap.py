@@ -30,10 +30,10 @@ from accredit.gateway.admission.bearer import Bearer, bearer_for
 from accredit.gateway.admission.gate import Admission, Gate
 from accredit.gateway.admission.pinned_tools import UpstreamAccess
 from accredit.gateway.admission.tool_directory import ToolDirectory
+from accredit.gateway.call import Call
 from accredit.gateway.counters import Counters
 from accredit.gateway.front.host import StdioHost
 from accredit.gateway.front.intake import Intake
-from accredit.gateway.recording.early_refusals import InboundRequest
 from accredit.gateway.recording.recorder import recorder_of
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
@@ -214,18 +214,18 @@ class Wrap(Intake[bytes]):
     def _revision(self, client: bytes) -> str | None:
         return self._backend.revision
 
-    async def _arrive(self, client: bytes, inbound: InboundRequest) -> Frame | Batch:
-        message = await self._read(client, inbound, batches=self._backend.revision == BATCH_REVISION)  # 4
-        inbound.revision = _modern_revision(message) or self._backend.revision
+    async def _arrive(self, client: bytes, call: Call) -> None:
+        message = await self._read(client, call, batches=self._backend.revision == BATCH_REVISION)  # 4
+        call.revision = _modern_revision(message) or self._backend.revision
         if self._bearer is not None:
             frames = message.frames if isinstance(message, Batch) else (message,)
-            inbound.callers = [await self._bearer.of_line(frame, self._backend.ask) for frame in frames]  # 6
-        return message
+            for one, frame in zip(call.each(), frames, strict=True):
+                await self._bearer.of_line(one, frame, self._backend.ask)  # 6
 
-    def _way(self, client: bytes, inbound: InboundRequest) -> UpstreamAccess:
+    def _way(self, client: bytes, call: Call) -> UpstreamAccess:
         return UpstreamAccess(self._backend.ask, [])
 
-    async def _go_on(self, client: bytes, inbound: InboundRequest, admission: Admission) -> None:
+    async def _go_on(self, client: bytes, call: Call, admission: Admission) -> None:
         if admission.replies:
             self._tell(admission.answer)
         if admission.message is not None:

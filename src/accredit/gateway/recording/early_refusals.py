@@ -14,24 +14,20 @@ disallowed `Host` or `Origin`.
 """
 
 import asyncio
-from collections.abc import Sequence
 from time import monotonic
 from typing import Protocol
 
-from msgspec import Struct
-
 from accredit.errors import AccreditError, ClientGone, KeysUnavailable, ProofRefused, RequestError, TokenError
-from accredit.gateway.admission.bearer import Bearer, Caller
+from accredit.gateway.admission.bearer import Bearer
+from accredit.gateway.call import Call
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import RequestHead
-from accredit.gateway.recording.recorder import Client, Recorder
+from accredit.gateway.recording.recorder import Recorder
 from accredit.gateway.turns import turn
 from accredit.jsonrpc.frames import Frame, Request
-from accredit.jsonrpc.methods import BATCH_REVISION, Era
+from accredit.jsonrpc.methods import BATCH_REVISION
 from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.policy import GUARDED
-from accredit.telemetry import Batched, Operation
-from accredit.tokens import VerifiedToken
 
 STRANGER_RECORDS = 1_000
 """Records of unauthenticated calls, refused before the gate, that a process may write in a burst, some 1.3 KiB each:
@@ -47,28 +43,6 @@ awaited."""
 
 REFUSALS = (RequestError, TokenError, KeysUnavailable)
 """The errors with which a message is refused before the gate."""
-
-
-class InboundRequest(Struct):
-    """What is known of a client's message so far, and its sender.
-
-    `header` is the valid token of the request's header, `tokens` are those of its messages, as far as they were
-    verified; `callers` are their senders, where that is more than a token. `session` is its session's id, or "".
-
-    If it is measured, `began` is when it came, `measured` are its requests, and `traceparent` is its HTTP request's
-    trace context (`telemetry`).
-    """
-
-    revision: str | None = ""
-    message: Frame | Batch | None = None
-    era: Era = Era.LEGACY
-    session: str = ""
-    header: VerifiedToken | None = None
-    tokens: list[VerifiedToken | None] = []
-    callers: list[Caller] | None = None
-    began: float = 0.0
-    measured: Operation | Batched | None = None
-    traceparent: bytes | None = None
 
 
 class Unread(Protocol):
@@ -118,56 +92,50 @@ class EarlyRefusals:
         self._counters = counters
         self._strangers = strangers or AnonymousRecordBudget()
 
-    async def of_request(self, unread: Unread | None, inbound: InboundRequest, error: AccreditError) -> None:
+    async def of_request(self, unread: Unread | None, call: Call, error: AccreditError) -> None:
         """Record the calls of a refused request. `unread` holds its body, if that is still unread."""
         if self._recorder is None:
             return
-        message = inbound.message
-        if message is None and unread is not None and (not isinstance(error, RequestError) or error.word):
-            message = await self._unread(unread, inbound)
-        if message is not None:
-            await self.of_message(message, Client(revision=inbound.revision), error, inbound.tokens, inbound.header)
+        if call.message is None and unread is not None and (not isinstance(error, RequestError) or error.word):
+            call = Call(await self._unread(unread, call), revision=call.revision, token=call.token)
+        if call.message is not None:
+            await self.of_message(call, error)
 
-    async def of_message(
-        self,
-        message: Frame | Batch,
-        client: Client,
-        error: AccreditError,
-        tokens: Sequence[VerifiedToken | None] = (),
-        header: VerifiedToken | None = None,
-    ) -> None:
-        """Record the calls of a refused message. `tokens` are those of its first members, `header` that of the rest."""
-        for number, frame in enumerate(message.frames if isinstance(message, Batch) else (message,)):
-            if isinstance(frame, Request) and frame.method in GUARDED:
-                await turn(len(message.text))
-                await self._record(frame, client, error, tokens[number] if number < len(tokens) else header)
+    async def of_message(self, call: Call, error: AccreditError) -> None:
+        """Record the calls in a refused message."""
+        for each in call.each():
+            if isinstance(each.message, Request) and each.message.method in GUARDED:
+                await turn(len(call.message.text) if call.message is not None else 0)
+                await self._record(each.message, each, error)
 
-    async def _record(self, call: Request, client: Client, error: AccreditError, token: VerifiedToken | None) -> None:
+    async def _record(self, request: Request, call: Call, error: AccreditError) -> None:
         if self._recorder is None:
             return
-        if token is None and (len(call.text) > MAX_STRANGER_MESSAGE_BYTES or not self._strangers.has_room()):
+        token = call.token
+        if token is None and (len(request.text) > MAX_STRANGER_MESSAGE_BYTES or not self._strangers.has_room()):
             self._leave_out()
             return
         if token is None:
             self._strangers.take()
-        kept = self._bearer.without(call) if self._bearer is not None else call
+        kept = self._bearer.without(request, call.brought) if self._bearer is not None else request
         if not isinstance(kept, Request):
             return
         strangers = self._strangers
         left_out, strangers.left_out = strangers.left_out, 0
         reason = f"{left_out} refused requests before this one left no record" if left_out else None
         try:
-            omit = token is None
-            await self._recorder.begin(kept, None, client, error, token=token, reason=reason, omit_arguments=omit)
+            # The session is left out: nobody has checked whose it is.
+            source = Call(revision=call.revision, token=token)
+            await self._recorder.begin(kept, None, source, error, reason=reason, omit_arguments=token is None)
         except (ProofRefused, RequestError):
             strangers.left_out += left_out
             self._leave_out()
 
-    async def _unread(self, unread: Unread, inbound: InboundRequest) -> Frame | Batch | None:
+    async def _unread(self, unread: Unread, call: Call) -> Frame | Batch | None:
         """Read the body for the record, within the bounds of rules 1 and 3. Return None if it does not fit."""
         if b"expect" in unread.head.headers:
             return None
-        if inbound.header is None and not self._strangers.has_room():
+        if call.token is None and not self._strangers.has_room():
             self._leave_out()
             return None
         try:
@@ -179,7 +147,7 @@ class EarlyRefusals:
         except ClientGone:
             return None
         try:
-            return decode_request(text, batch_allowed=inbound.revision == BATCH_REVISION)
+            return decode_request(text, batch_allowed=call.revision == BATCH_REVISION)
         except RequestError:
             return None
 

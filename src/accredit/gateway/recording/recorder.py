@@ -23,8 +23,8 @@ from hashlib import sha256
 from msgspec import Struct
 from msgspec.structs import replace as changed
 
+from accredit.attest import Call as RecordedCall
 from accredit.attest import (
-    Call,
     CallDecision,
     Outcome,
     RecordedAuthority,
@@ -53,6 +53,7 @@ from accredit.errors import (
     StoreUnavailable,
     TokenError,
 )
+from accredit.gateway.call import Call
 from accredit.gateway.counters import Counters
 from accredit.gateway.recording.open_calls import NOT_FORWARDED, OpenCall, ResumedCalls, Settler, withheld
 from accredit.gateway.replies import refusal
@@ -82,13 +83,6 @@ _ALLOWED = RecordedDecision(verdict="allow")
 _SESSION_DIGITS = 32
 _REFUSED_ALL_THE_SAME = "refused all the same"
 _WORDS = {HEADER_MISMATCH: "header_mismatch", INVALID_PARAMS: "invalid_params"}
-
-
-class Client(Struct, frozen=True):
-    """The source of a call: the MCP session's id, or "", and the protocol's revision, if it is known."""
-
-    session_id: str = ""
-    revision: str | None = None
 
 
 class FlowRound(Struct, frozen=True):
@@ -138,15 +132,14 @@ class Recorder(Settler):
         self,
         request: Request,
         decision: Decision | None,
-        client: Client,
+        call: Call,
         refused: AccreditError | None = None,
         *,
-        token: VerifiedToken | None = None,
         part: FlowRound | None = None,
         reason: str | None = None,
         omit_arguments: bool = False,
     ) -> OpenCall | None:
-        """Record the decision (step 9) on a request whose token was removed.
+        """Record the decision (step 9) on a `call`, whose `request` has no token left.
 
         `decision` is None if no proof was judged. Unless `refused`, the call is open from now on. `reason` is for a
         refusal that has none itself. `omit_arguments` keeps an anonymous caller's arguments out of the log, even of
@@ -162,35 +155,35 @@ class Recorder(Settler):
         proved = decision.proved if decision is not None else None
         chain = self._chain(proved.chain) if proved is not None else None
         verdict = self._verdict(decision, refused, reason)
-        kept = self._kept(verdict, proved, client)
+        kept = self._kept(verdict, proved, call)
         decided = CallDecision(
             gateway=self._settings.gateway_id,
-            call=self._call(request.method, target, client, part, trace),
+            call=self._call(request.method, target, call, part, trace),
             params=params,
             decision=verdict,
             received_ms=received_ms,
             policy_digest=self._settings.policy_digest,
             authority=_authority(decision, chain, is_kept=kept is not None),
-            token=_token(token) if token is not None else None,
+            token=_token(call.token) if call.token is not None else None,
             certificates=chain.text if chain is not None else None,
-            resume=self._resume(client.session_id, request.id) if client.session_id else None,
+            resume=self._resume(call.session, request.id) if call.session else None,
             proof=kept,
         )
-        call = OpenCall(self, in_short(decided), request.id, client.session_id)
+        opened = OpenCall(self, in_short(decided), request.id, call.session)
         try:
             await self._records.begin(decided)
         except (StoreUnavailable, AttestationError):
             raise refusals.record_unavailable(request.method, target, forwarded=False) from None
         except asyncio.CancelledError:
             # The decision may be on record, but nothing will be forwarded.
-            call.settle_later(NOT_FORWARDED)
+            opened.settle_later(NOT_FORWARDED)
             raise
         if not decided.decision.goes_on:
             return None
         if refused is not None:
-            await call.settle(Outcome(status="error", detail=f"{_REFUSED_ALL_THE_SAME}: {decided.decision.error}"))
+            await opened.settle(Outcome(status="error", detail=f"{_REFUSED_ALL_THE_SAME}: {decided.decision.error}"))
             return None
-        return self.keep(call)
+        return self.keep(opened)
 
     def finish(self, call: OpenCall, outcome: Outcome) -> asyncio.Future[None]:
         """Record an outcome, even if nothing waits for it. Raises `StoreUnavailable` or `AttestationError`."""
@@ -244,14 +237,14 @@ class Recorder(Settler):
         await self.drain()
         await self._records.aclose()
 
-    def _kept(self, verdict: RecordedDecision, proved: Authority | None, client: Client) -> bytes | None:
+    def _kept(self, verdict: RecordedDecision, proved: Authority | None, call: Call) -> bytes | None:
         """Return the packed proof to keep with a call, or None: one bound to no call would be valid for others. If it
         holds a sealed session id, which gives access, it is secret until that has expired."""
         if verdict.verdict != "allow" or proved is None or proved.proof is None or not proved.bound:
             return None
         if not self._settings.keeps_proofs:
             return None
-        is_secret = client.session_id and self._hides_sessions
+        is_secret = call.session and self._hides_sessions
         return proved.proof.packed(max(proved.fresh_until, unix_ms() // 1000 + SESSION_ID_SECONDS if is_secret else 0))
 
     def _chain(self, chain: tuple[DelegationCert, ...]) -> RecordedChain:
@@ -263,13 +256,13 @@ class Recorder(Settler):
             self._chains.put(name, recorded)
         return recorded
 
-    def _call(self, method: str, target: str, client: Client, part: FlowRound | None, trace: str | None) -> Call:
-        return Call(
+    def _call(self, method: str, target: str, call: Call, part: FlowRound | None, trace: str | None) -> RecordedCall:
+        return RecordedCall(
             id=self._ids.draw(),
             method=method,
             target=target[:MAX_RECORDED_TARGET],
-            session=self._session(client.session_id) or None,
-            revision=client.revision and client.revision[:MAX_RECORDED_TEXT],
+            session=self._session(call.session) or None,
+            revision=call.revision and call.revision[:MAX_RECORDED_TEXT],
             flow=part.flow if part is not None else None,
             round=part.round if part is not None else None,
             definition=self._pinned.get(target) if method == "tools/call" else None,

@@ -13,8 +13,9 @@ from accredit.attest import CallDecision
 from accredit.gateway.admission.bearer import Bearer
 from accredit.gateway.admission.gate import Gate
 from accredit.gateway.admission.tool_directory import ToolDirectory
+from accredit.gateway.call import Call
 from accredit.gateway.counters import Counters
-from accredit.gateway.recording.recorder import Client, Recorder
+from accredit.gateway.recording.recorder import Recorder
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RecordSettings
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
@@ -29,7 +30,7 @@ def test_where_tokens_are_required_a_way_that_asks_nobody_for_one_leads_nowhere(
     tools = ToolDirectory()
     gate = Gate(settings, Counters(), tools, bearer=Bearer(tokens, trusted.key_sets, tools), tasks=MemoryTasks())
     message = decode_request(post(Era.MODERN, method, {"name": "echo"}).body)
-    admission = asyncio.run(gate.admit(message, Client()))
+    admission = asyncio.run(gate.admit(Call(message)))
     assert admission.message is None
     assert b"-31011" in admission.answer
 
@@ -55,7 +56,7 @@ def test_a_batch_that_is_not_decided_to_its_end_leaves_no_call_open(how: str) ->
         gate = Gate(settings, Counters(), ToolDirectory(), recorder=recorder)
         members = [post(Era.LEGACY, id=id).body for id in (7, 8)]
         batch = decode_request(b"[%b]" % b",".join(members), batch_allowed=True)
-        deciding = asyncio.create_task(gate.admit(batch, Client("session")))
+        deciding = asyncio.create_task(gate.admit(Call(batch, "session")))
         await until(lambda: len(records.begun) == 2)
         deciding.cancel()
         await asyncio.wait([deciding])

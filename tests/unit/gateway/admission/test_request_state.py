@@ -17,8 +17,8 @@ from accredit.errors import FrameError, RequestError
 from accredit.gateway.admission.gate import Gate
 from accredit.gateway.admission.request_state import CallRound, RequestStateSealer, principal_of
 from accredit.gateway.admission.tool_directory import ToolDirectory
+from accredit.gateway.call import Call
 from accredit.gateway.counters import Counters
-from accredit.gateway.recording.recorder import Client
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RoundsSettings
 from accredit.jsonrpc.frames import Notification, Request, Success
 from accredit.policy import Authority
@@ -209,11 +209,11 @@ def test_a_refused_state_is_answered_like_a_call_without_a_proof__so_where_its_t
     """Over HTTP+SSE of 2024-11-05 that is the stream, and not the POST."""
     counters = Counters()
     gate = Gate(GatewaySettings(HttpUpstream("http://u/")), counters, ToolDirectory())
-    admission = asyncio.run(gate.admit(request(again(CALL, "mine")), Client()))
+    admission = asyncio.run(gate.admit(Call(request(again(CALL, "mine")))))
     assert admission.message is None
     error = {"code": -32602, "message": "Invalid or expired requestState"}
     assert json.loads(admission.answer) == {"jsonrpc": "2.0", "id": 7, "error": error}
     assert counters.counts == {"request_refused": 1}
     with pytest.raises(RequestError) as refused:
-        asyncio.run(gate.admit(Notification("tools/call", request(again(CALL, "mine")).params, b""), Client()))
+        asyncio.run(gate.admit(Call(Notification("tools/call", request(again(CALL, "mine")).params, b""))))
     assert refused.value.status == 400

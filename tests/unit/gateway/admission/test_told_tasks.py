@@ -5,7 +5,6 @@ import pytest
 from accredit.gateway import GatewaySettings, HttpUpstream
 from accredit.gateway.admission import tasks
 from accredit.gateway.counters import Counters
-from accredit.gateway.recording.recorder import Client
 from accredit.jsonrpc.frames import Notification, decode_frame
 from accredit.jsonrpc.tasks import MAX_TASK_ID_CHARS
 
@@ -17,7 +16,7 @@ def known() -> tasks.Tasks:
 
 
 def named(held: tasks.Tasks, session: str, *ids: str) -> None:
-    held.named(Client(session_id=session), ids)
+    held.named(session, ids)
 
 
 def heard(held: tasks.Tasks, session: str, id: str) -> bool:
