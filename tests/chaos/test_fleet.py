@@ -22,6 +22,7 @@ from tests.world.running import run
 from tests.world.warm import COMMAND
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.timeout(300),
     pytest.mark.holds("stores/postgres/session", "all-hosts", "primary", "timeline"),
 ]

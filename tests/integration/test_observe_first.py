@@ -19,7 +19,7 @@ from tests.world.reloading import post, reloaded
 from tests.world.running import run
 from tests.world.warm import python
 
-pytestmark = pytest.mark.holds("policy/suggesting", "grant")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("policy/suggesting", "grant")]
 
 CONFIGURATION = """
 [gateway]

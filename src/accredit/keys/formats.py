@@ -46,7 +46,7 @@ class KeyFile(WireObject, frozen=True):
     public_key: HybridPublicKey
 
     def check(self, path: str, level: int) -> None:
-        """Check rules 1 to 3. Raises `WireError`."""
+        """Check [version], [name] and [id]. Raises `WireError`."""
         if self.accredit_key != KEY_FILE_VERSION:
             raise WireError(f"{path}.accredit_key", f"version {self.accredit_key} is not known")
         fault = name_fault(self.name)
