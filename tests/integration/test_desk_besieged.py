@@ -39,7 +39,7 @@ def memory_kib(desk: Desk) -> int:
     return int(status.partition("VmRSS:")[2].split()[0])
 
 
-@pytest.mark.holds("console/serving", 3)
+@pytest.mark.holds("console/serving", "shutdown")
 def test_a_browser_that_stays_in_the_foreground_keeps_no_desk_from_ending(tmp_path: Path) -> None:
     program, opened = tmp_path / "browser", tmp_path / "opened"
     program.write_text(f"#!/bin/sh\ntouch {opened}\nexec sleep 120\n")
@@ -59,8 +59,8 @@ def test_a_folder_that_is_not_the_desks_keeps_its_mode__it_may_be_everybodys(tmp
     assert stat.S_IMODE(shared.stat().st_mode) == 0o1777
 
 
-@pytest.mark.holds("console/socket", 3)
-@pytest.mark.holds("console/socket", 1)
+@pytest.mark.holds("console/socket", "bounds")
+@pytest.mark.holds("console/socket", "permissions")
 def test_what_is_no_socket_is_not_removed_for_one__it_may_be_the_persons_letters(tmp_path: Path) -> None:
     letters = tmp_path / "own" / "letters.txt"
     letters.parent.mkdir(mode=0o700)
@@ -99,7 +99,7 @@ def test_a_call_that_is_denied_unseen_without_end_takes_no_memory(desk: Desk) ->
         assert memory_kib(desk) - before < 160 * 60 / 2
 
 
-@pytest.mark.holds("console/connections", 1)
+@pytest.mark.holds("console/connections", "bound")
 def test_strangers_who_hold_connections_to_the_page_make_room(desk: Desk) -> None:
     with ExitStack() as stack:
         for _ in range(2 * MAX_PAGE_CONNECTIONS):
@@ -111,7 +111,7 @@ def test_strangers_who_hold_connections_to_the_page_make_room(desk: Desk) -> Non
         connection.close()
 
 
-@pytest.mark.holds("console/connections", 1, 2)
+@pytest.mark.holds("console/connections", "bound", "idle")
 @pytest.mark.parametrize("how", ["asks without end and reads nothing", "never ends its request"])
 def test_strangers_who_keep_the_page_at_work_make_room_as_well(desk: Desk, how: str) -> None:
     host, origin = f"Host: 127.0.0.1:{desk.port}", f"Origin: {desk.url}"
@@ -133,7 +133,7 @@ def test_strangers_who_keep_the_page_at_work_make_room_as_well(desk: Desk, how: 
             assert page.get("/api/people")[0] == 200
 
 
-@pytest.mark.holds("console/connections", 3)
+@pytest.mark.holds("console/connections", "not-http")
 @pytest.mark.parametrize("head", [b"GET / HTTP/9\r\nx\r\n\r\n", b"\x16\x03\x01\r\n\r\n", b"x" * 70_000])
 def test_what_is_no_http_has_the_headers_of_every_answer(desk: Desk, head: bytes) -> None:
     with socket.create_connection(("127.0.0.1", desk.port), PATIENCE) as connection:

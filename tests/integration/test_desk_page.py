@@ -130,7 +130,7 @@ def test_a_page_of_another_port_signs_nothing_and_reads_nothing(desk: Desk) -> N
     line.__exit__()
 
 
-@pytest.mark.holds("console/desk", 1, 2, 3)
+@pytest.mark.holds("console/desk", "pending-ask", "nonce", "choice")
 def test_a_decision_names_its_ask_and_its_nonce__and_what_is_refused_spends_neither(desk: Desk) -> None:
     page = Page(desk).signed_in()
     line, code, key = pending(desk)
@@ -188,12 +188,12 @@ def test_a_link_signs_in_once(desk: Desk) -> None:
         *("/api/people/", "/api/health/", "/api/health%0A", "/%0A"),  # which a router may take for others
     ],
 )
-@pytest.mark.holds("console/admission", 2)
+@pytest.mark.holds("console/admission", "route")
 def test_there_is_nothing_but_the_page(desk: Desk, path: str) -> None:
     assert Page(desk).signed_in().get(path)[0] == 404
 
 
-@pytest.mark.holds("console/admission", 2)
+@pytest.mark.holds("console/admission", "route")
 def test_what_is_asked_with_another_method_is_not_known(desk: Desk) -> None:
     page = Page(desk).signed_in()
     assert page.request("HEAD", "/api/health", None)[0] == 404
@@ -203,7 +203,7 @@ def test_what_is_asked_with_another_method_is_not_known(desk: Desk) -> None:
     assert page.post("/", {}) == page.post("/static/main.js", {}) == (405, {"error": "method"})
 
 
-@pytest.mark.holds("console/admission", 3)
+@pytest.mark.holds("console/admission", "static")
 def test_nothing_that_a_page_is_given_holds_the_key(desk: Desk) -> None:
     page = Page(desk).signed_in()
     line, code, _ = pending(desk)
@@ -216,7 +216,7 @@ def test_nothing_that_a_page_is_given_holds_the_key(desk: Desk) -> None:
     line.__exit__()
 
 
-@pytest.mark.holds("console/serving", 1)
+@pytest.mark.holds("console/serving", "loopback")
 def test_the_desk_listens_on_loopback_only(desk: Desk) -> None:
     wanted = f":{desk.port:04X}"
     listening = [

@@ -42,7 +42,7 @@ def rows_of(told: Any, query: str = "") -> list[dict[str, Any]]:
     return [each for each in found["rows"] if each["level"]]
 
 
-@pytest.mark.holds("console/people_part", 4, 5, 6)
+@pytest.mark.holds("console/people_part", "journal", "lists", "gateways")
 def test_a_person_sees_the_tree_and_takes_back__and_the_gateway_refuses(home: Household, browser: Any) -> None:
     with home.gateway() as gateway, home.desk() as desk:
         set_name(home.config, home.trust.agent.id, "Assistant")
@@ -87,7 +87,7 @@ def test_a_person_sees_the_tree_and_takes_back__and_the_gateway_refuses(home: Ho
     assert done.returncode == 0
 
 
-@pytest.mark.holds("console/people_part", 1)
+@pytest.mark.holds("console/people_part", "root")
 def test_what_was_never_used_is_known_from_files_and_the_journal_only(home: Household) -> None:
     (home.config / "desk.toml").unlink()
     with home.desk() as desk:
@@ -113,7 +113,7 @@ def named_list(home: Household) -> Path:
     return path
 
 
-@pytest.mark.holds("console/revoking", 3)
+@pytest.mark.holds("console/revoking", "time")
 def test_a_list_that_is_newer_than_this_clock_keeps_all_that_it_has(home: Household) -> None:
     path, later = named_list(home), unix_seconds() + 10_000
     write_file(path, issue_revocation_list(home.trust.owner.signer(), ("others",), later).encode())
@@ -126,7 +126,7 @@ def test_a_list_that_is_newer_than_this_clock_keeps_all_that_it_has(home: Househ
         assert after.updated_at == later
 
 
-@pytest.mark.holds("console/revoking", 1)
+@pytest.mark.holds("console/revoking", "existing-list")
 def test_a_list_that_somebody_changed_is_not_signed_anew(home: Household) -> None:
     path = named_list(home)
     other = issue_revocation_list(home.trust.stranger.signer(), ("x",), unix_seconds()).encode()
@@ -140,7 +140,7 @@ def test_a_list_that_somebody_changed_is_not_signed_anew(home: Household) -> Non
             assert events[-2:] == ["taken back", "not taken back"]
 
 
-@pytest.mark.holds("console/revoking", 2)
+@pytest.mark.holds("console/revoking", "turns")
 def test_two_desks_at_once_lose_nobodys_entry(home: Household, tmp_path: Path) -> None:
     path = named_list(home)
     second = Household(tmp_path / "second")
@@ -157,7 +157,7 @@ def test_two_desks_at_once_lose_nobodys_entry(home: Household, tmp_path: Path) -
     assert set(RevocationList.decode(path.read_bytes()).revoked_certs) == {each.cert_id for each in certs}
 
 
-@pytest.mark.holds("console/people_part", 2)
+@pytest.mark.holds("console/people_part", "nonce")
 def test_nobody_but_the_page_that_shows_it_takes_anything_back(home: Household) -> None:
     path = named_list(home)
     with home.desk() as desk:
@@ -183,7 +183,7 @@ def test_nobody_but_the_page_that_shows_it_takes_anything_back(home: Household) 
         assert path.exists()
 
 
-@pytest.mark.holds("console/people_part", 3)
+@pytest.mark.holds("console/people_part", "unlocking")
 def test_a_locked_key_signs_no_list_until_the_passphrase_comes(home: Household, browser: Any) -> None:
     path = named_list(home)
     write_key(home.config / "owner.key", lock_key(home.trust.owner, bytearray(PASSPHRASE.encode())), replace=True)
@@ -216,7 +216,7 @@ def test_an_id_that_several_have_ends_all__and_says_so(home: Household) -> None:
         assert one["same_id"] == len(one["ends_with"]) == 2
 
 
-@pytest.mark.holds("console/people_part", 1)
+@pytest.mark.holds("console/people_part", "root")
 def test_what_others_granted_is_theirs_to_take_back(home: Household) -> None:
     path = named_list(home)
     foreign = home.trust.chain("email:read", issuer=home.trust.stranger)
@@ -279,7 +279,7 @@ def test_the_keyboard_alone_takes_back(home: Household, browser: Any) -> None:
         page.close()
 
 
-@pytest.mark.holds("console/health", 1, 2)
+@pytest.mark.holds("console/health", "checkpoint", "on-request")
 def test_health_says_who_vouches_for_the_log__and_finds_what_was_changed(home: Household, browser: Any) -> None:
     with home.gateway() as gateway:
         home.calls(gateway)

@@ -46,7 +46,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
         yield running
 
 
-@pytest.mark.holds("console/socket", 1)
+@pytest.mark.holds("console/socket", "permissions")
 def test_the_socket_is_the_users_alone(desk: Desk) -> None:
     assert stat.S_IMODE(desk.socket.parent.stat().st_mode) == 0o700
     assert stat.S_IMODE(desk.socket.stat().st_mode) == 0o600
@@ -55,7 +55,7 @@ def test_the_socket_is_the_users_alone(desk: Desk) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="another user can only be had as root")
-@pytest.mark.holds("console/socket", 2)
+@pytest.mark.holds("console/socket", "same-user")
 def test_another_user_is_cut_off_without_a_word(desk: Desk) -> None:
     for folder in (desk.folder, *desk.folder.parents):
         if folder != Path("/"):
@@ -181,7 +181,7 @@ def allowed_by(issuer: PrivateKeyFile, ask: object, **changes: object) -> Answer
     return Answer(ask=ask.digest.hex(), decision="allow", certificates=(cert,))  # type: ignore[attr-defined]
 
 
-@pytest.mark.holds("console/desk", 6)
+@pytest.mark.holds("console/desk", "certificate")
 def test_an_agent_that_answers_its_own_ask_gets_nothing(desk: Desk) -> None:
     agent = Agent()
     ask = agent.ask()
@@ -223,7 +223,7 @@ def test_bytes_that_are_no_request_are_told_so__and_the_desk_goes_on(desk: Desk,
         assert connection.tell({"ping": True})["pong"] == 1
 
 
-@pytest.mark.holds("console/socket", 3)
+@pytest.mark.holds("console/socket", "bounds")
 def test_a_line_past_its_bound_ends_the_connection(desk: Desk) -> None:
     with Line(desk.socket) as connection, contextlib.suppress(ConnectionError):  # it is cut off before the end
         connection.send(b"a" * (MAX_DESK_LINE_BYTES * 8) + b"\n")
@@ -272,7 +272,7 @@ def test_a_second_desk_does_not_take_the_place_of_the_first(desk: Desk) -> None:
     assert desk.tell({"ping": True})["pong"] == 1
 
 
-@pytest.mark.holds("console/serving", 3)
+@pytest.mark.holds("console/serving", "shutdown")
 def test_a_desk_that_was_killed_lets_its_askers_go__and_the_next_one_takes_its_place(tmp_path: Path) -> None:
     with Desk(tmp_path) as desk, Line(desk.socket) as line:
         ask = Agent().ask()
@@ -285,7 +285,7 @@ def test_a_desk_that_was_killed_lets_its_askers_go__and_the_next_one_takes_its_p
         assert not desk.socket.exists()
 
 
-@pytest.mark.holds("console/serving", 2)
+@pytest.mark.holds("console/serving", "memory")
 def test_no_other_program_of_the_user_reads_the_desks_memory(desk: Desk) -> None:
     limits = Path(f"/proc/{desk.process.pid}/limits").read_text("ascii")
     assert re.search(r"Max core file size +0 +0 ", limits)

@@ -60,7 +60,7 @@ def two_places(home: Household) -> tuple[Path, Path]:
     return path, home.config / "gateway.db"
 
 
-@pytest.mark.holds("console/people_part", 5)
+@pytest.mark.holds("console/people_part", "lists")
 def test_what_is_in_one_list_alone_is_not_said_to_be_taken_back__and_can_be_completed(
     home: Household, browser: Any
 ) -> None:

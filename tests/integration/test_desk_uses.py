@@ -42,7 +42,7 @@ def allowed(browser: Any, desk: Desk, code: str) -> Any:
     return page
 
 
-@pytest.mark.holds("console/uses", 1, 2)
+@pytest.mark.holds("console/uses", "missing-chain", "search")
 def test_what_was_allowed_and_not_used_is_told_as_such__until_the_call_comes(home: Household, browser: Any) -> None:
     with home.gateway() as gateway, home.desk() as desk:
         host, code = asks(home, gateway, desk)

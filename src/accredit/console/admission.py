@@ -2,12 +2,12 @@
 
 Other users, other ports and other sites reach 127.0.0.1 as well as the person's browser does. In this order:
 
-1. `Host`, exactly once, is the address that the desk advertises, which stops DNS rebinding;
-2. the path and the method are known;
-3. pages and their static files hold no personal data, and need no further checks;
-4. any other request of a browser comes from this very origin, if the browser says so (`Sec-Fetch-Site`);
-5. a write comes with `Origin`, exactly, and `Sec-Fetch-Site: same-origin`, as JSON with a length within bounds;
-6. `Authorization` is, exactly once, the bearer of a signed-in session; signing in needs none.
+- [host] `Host`, exactly once, is the address that the desk advertises, which stops DNS rebinding;
+- [route] the path and the method are known;
+- [static] pages and their static files hold no personal data, and need no further checks;
+- [same-origin] any other request of a browser comes from this very origin, if the browser says so (`Sec-Fetch-Site`);
+- [writes] a write comes with `Origin`, exactly, and `Sec-Fetch-Site: same-origin`, as JSON with a length within bounds;
+- [bearer] `Authorization` is, exactly once, the bearer of a signed-in session; signing in needs none.
 
 Cookies are neither set nor read. Not checked here: an ask's nonce (`desk`).
 """
@@ -59,14 +59,14 @@ def bearer_in(headers: Headers) -> str:
 
 
 def host_fault(headers: Headers, address: str) -> PageRefusal | None:
-    """Refuse a `Host` other than `address` (`127.0.0.1:PORT`): rule 1."""
+    """Refuse a `Host` other than `address` (`127.0.0.1:PORT`): [host]."""
     return None if only(headers, "host") == address else PageRefusal(421, "other_host")
 
 
 def api_fault(
     method: str, headers: Headers, address: str, signed_in: Callable[[str], bool], *, login: bool
 ) -> PageRefusal | None:
-    """Check origin, write headers and bearer of an `/api/` request (rules 4 to 6). `login` is for signing in."""
+    """Check [same-origin], [writes] and [bearer] of an `/api/` request. `login` is for signing in."""
     return (
         _site_fault(headers)
         or (_write_fault(headers, address) if method != "GET" else None)

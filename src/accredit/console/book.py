@@ -2,13 +2,14 @@
 
 An ask that is valid by itself (`consent.asks`) is taken by these rules, in this order:
 
-1. one that is known already is joined by whoever sends it again, or returns its answer;
-2. its id was never used before, nor its code by another ask that is remembered: both would hide one ask behind another;
-3. if it names principals, this person is one of them;
-4. an identical call was denied less than an hour ago: so is this one, unseen;
-5. the agent has fewer than three pending, and had fewer than ten in this hour. All agents together to whom nothing was
-   allowed yet at the gateway share limits of their own: keys cost nothing;
-6. fewer than 64 are pending in all.
+- [duplicate] one that is known already is joined by whoever sends it again, or returns its answer;
+- [unique-ids] its id was never used before, nor its code by another ask that is remembered: both would hide one ask
+  behind another;
+- [principal] if it names principals, this person is one of them;
+- [denial] an identical call was denied less than an hour ago: so is this one, unseen;
+- [agent-limits] the agent has fewer than three pending, and had fewer than ten in this hour. All agents together to
+  whom nothing was allowed yet at the gateway share limits of their own: keys cost nothing;
+- [pending-limit] fewer than 64 are pending in all.
 
 An ask is pending until it expires, or for an hour if the person keeps it open.
 """

@@ -1,9 +1,9 @@
 """Connections to the desk's page: any user of the machine can open them. Runs in an event loop.
 
-1. There are at most `MAX_PAGE_CONNECTIONS`. One more cuts off the oldest of those that are idle.
-2. A connection is idle unless a signed-in session is being answered on it, and reads the answer. Strangers who send
-   requests without end, or don't read, must not keep the person out.
-3. What is not HTTP gets an answer with the headers that every answer has, and the connection ends.
+- [bound] There are at most `MAX_PAGE_CONNECTIONS`. One more cuts off the oldest of those that are idle.
+- [idle] A connection is idle unless a signed-in session is being answered on it, and reads the answer. Strangers who
+  send requests without end, or don't read, must not keep the person out.
+- [not-http] What is not HTTP gets an answer with the headers that every answer has, and the connection ends.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ class PageConnection(H11Protocol):
     """When it was opened, by the loop's clock."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept a connection; above the bound, cut off the oldest idle one (rule 1)."""
+        """Accept a connection; above the bound, cut off the oldest idle one ([bound])."""
         super().connection_made(transport)
         self.opened_at = self.loop.time()
         if len(self.connections) > MAX_PAGE_CONNECTIONS:
@@ -34,14 +34,14 @@ class PageConnection(H11Protocol):
 
     @property
     def rests(self) -> bool:
-        """Whether it is idle, and so may be cut off (rule 2)."""
+        """Whether it is idle, and so may be cut off ([idle])."""
         cycle: Any = self.cycle  # None before the first request
         if cycle is None or cycle.response_complete or self.flow.write_paused:
             return True
         return not cycle.scope["state"].get(SIGNED_IN)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP with 400 and the common headers, and close (rule 3)."""
+        """Answer what is not HTTP with 400 and the common headers, and close ([not-http])."""
         headers = [*EVERY_ANSWER, (b"content-type", b"text/plain"), (b"connection", b"close")]
         lines = [b"HTTP/1.1 400 Bad Request", *(name + b": " + value for name, value in headers), b"", msg.encode()]
         self.transport.write(b"\r\n".join(lines))

@@ -1,8 +1,10 @@
 """Who may what: delegations, joined into a tree below each person who grants. No I/O.
 
-1. A chain puts each of its certificates below its issuer's own. The same certificate under two parents appears twice.
-2. A certificate that is revoked, expired or not yet valid makes all below it so.
-3. An id is chosen by the issuer: revoking it ends every certificate with that id, anywhere, and all below them.
+- [parents] A chain puts each of its certificates below its issuer's own. The same certificate under two parents appears
+  twice.
+- [validity] A certificate that is revoked, expired or not yet valid makes all below it so.
+- [revocation] An id is chosen by the issuer: revoking it ends every certificate with that id, anywhere, and all below
+  them.
 
 Nothing is verified here: whoever can write to a gateway's store, or to this person's files, can put anything there. The
 signatures of one delegation are checked when it is opened (`people`).

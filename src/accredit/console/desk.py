@@ -2,17 +2,17 @@
 
 A call is allowed in these steps; if one fails nothing is given out, and the ask and its nonce stay as they are:
 
-1. there is an ask with this code and this digest, it is pending, and nobody else is deciding it;
-2. the nonce is the one that the page was given with the ask;
-3. the choice is one of those that this ask has, within its bounds;
-4. the key is unlocked, or the person gives the passphrase;
-5. the ask is still pending;
-6. the certificate is signed, and the asking side will accept it: for its key, this gateway and this call;
-7. the journal has it on disk.
+- [pending-ask] there is an ask with this code and this digest, it is pending, and nobody else is deciding it;
+- [nonce] the nonce is the one that the page was given with the ask;
+- [choice] the choice is one of those that this ask has, within its bounds;
+- [unlocking] the key is unlocked, or the person gives the passphrase;
+- [still-pending] the ask is still pending;
+- [certificate] the certificate is signed, and the asking side will accept it: for its key, this gateway and this call;
+- [journal] the journal has it on disk.
 
-A certificate that the person signed elsewhere (`accredit approve`) is delivered by steps 1, 6 and 7; it must be signed
-by this very key, after the ask came, and not given out before: an agent holds those that it was given. Nothing else
-that comes through the socket allows anything. Denying takes effect at any time.
+A certificate that the person signed elsewhere (`accredit approve`) is delivered by [pending-ask], [certificate] and
+[journal]; it must be signed by this very key, after the ask came, and not given out before: an agent holds those that
+it was given. Nothing else that comes through the socket allows anything. Denying takes effect at any time.
 """
 
 import hmac
@@ -203,7 +203,8 @@ class Desk:
             raise DeskError("over", _OVER[asked.state])
 
     def _give(self, asked: PendingAsk, certificates: tuple[DelegationCert, ...]) -> None:
-        """Check that the asking side accepts the certificates, write the journal, and answer (steps 6 and 7)."""
+        """Check that the asking side accepts the certificates, write the journal, and answer ([certificate] and
+        [journal])."""
         answer = Answer(ask=asked.key, decision="allow", certificates=certificates)
         try:
             chain_allowed(answer, asked.ask, self.now())

@@ -3,11 +3,11 @@
 Known are those that agents of this person have met (`known_gateways.json`), and those that a configuration names; never
 one that only an ask names. In order:
 
-1. http or https; an answer counts as the gateway's only over https, or from this machine;
-2. no proxy from the environment, no redirect, no credentials;
-3. an answer within `HEALTH_SECONDS` and `MAX_HEALTH_BYTES`, of status 200 or 503, in the shape of `/readyz`;
-4. one that did not answer in time is left alone for `HEALTH_REST_SECONDS`: a name lookup may hold a thread longer than
-   the request's timeout, and the person's key needs threads as well.
+- [https] http or https; an answer counts as the gateway's only over https, or from this machine;
+- [environment] no proxy from the environment, no redirect, no credentials;
+- [bounds] an answer within `HEALTH_SECONDS` and `MAX_HEALTH_BYTES`, of status 200 or 503, in the shape of `/readyz`;
+- [pause] one that did not answer in time is left alone for `HEALTH_REST_SECONDS`: a name lookup may hold a thread
+  longer than the request's timeout, and the person's key needs threads as well.
 
 Only words and booleans are taken; other members are ignored. The answer is the word of whoever answers at that address:
 a gateway that lies, or another process on its port, can say anything.

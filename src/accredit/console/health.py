@@ -1,11 +1,12 @@
 """The page "Health": the gateways' health, the log's verification and growth, and the revocation lists. Reads the log,
 the lists and gateways' `/readyz`.
 
-1. A writer's records are counted by its latest checkpoint, if a key that the desk was given has signed it; a forged one
-   counts nothing. Without a key nothing is checked, and the page says so.
-2. The whole log is verified only on request, and only if it is short: for others there is `accredit log verify`.
-3. The growth, and whether proofs are only observed, come from the newest records that verify; without a key, from the
-   newest ones.
+- [checkpoint] A writer's records are counted by its latest checkpoint, if a key that the desk was given has signed it;
+  a forged one counts nothing. Without a key nothing is checked, and the page says so.
+- [on-request] The whole log is verified only on request, and only if it is short: for others there is `accredit log
+  verify`.
+- [growth] The growth, and whether proofs are only observed, come from the newest records that verify; without a key,
+  from the newest ones.
 """
 
 from collections.abc import Callable, Mapping, Sequence

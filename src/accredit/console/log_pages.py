@@ -1,10 +1,10 @@
 """The log of calls for the page: a paged list, and one call's story. Blocking I/O: reads the store, in a few threads.
 
-1. Each shown call is verified with the keys that the desk was given, and is marked if a record of it does not verify.
-   So is each record of a story, which is told from those that verify, if there are any.
-2. Who allowed a call, and who signed it, is shown only from a record that verifies, by the evidence kept with it
-   (`policy.evidence`); a person is named only if theirs is one of the keys that the desk was given.
-3. Without a key nothing is verified, and the page says so. Nor is what is only counted: the rate says so.
+- [verification] Each shown call is verified with the keys that the desk was given, and is marked if a record of it does
+  not verify. So is each record of a story, which is told from those that verify, if there are any.
+- [evidence] Who allowed a call, and who signed it, is shown only from a record that verifies, by the evidence kept with
+  it (`policy.evidence`); a person is named only if theirs is one of the keys that the desk was given.
+- [no-key] Without a key nothing is verified, and the page says so. Nor is what is only counted: the rate says so.
 """
 
 import asyncio

@@ -1,12 +1,12 @@
 """What the person decided before, as far as the journal proves it. No I/O.
 
-1. Any program of the same user can write the journal's file. An entry of an allowed call holds the certificate, and
-   counts only if this person's key has signed that, and then for the agent, the gateway and the call that the
-   certificate names, whatever the entry says.
-2. Of arguments it holds digests only: enough to say that a value was never allowed before. The certificate's id is
-   derived from them (`id_for`), so that they are signed, too; others don't count.
-3. Entries of denials and used ids are unsigned, and trusted as a courtesy. By writing some a program keeps a call from
-   being asked for, by removing some it has one asked again; it can do both without the journal.
+- [signature] Any program of the same user can write the journal's file. An entry of an allowed call holds the
+  certificate, and counts only if this person's key has signed that, and then for the agent, the gateway and the call
+  that the certificate names, whatever the entry says.
+- [digests] Of arguments it holds digests only: enough to say that a value was never allowed before. The certificate's
+  id is derived from them (`id_for`), so that they are signed, too; others don't count.
+- [denials] Entries of denials and used ids are unsigned, and trusted as a courtesy. By writing some a program keeps a
+  call from being asked for, by removing some it has one asked again; it can do both without the journal.
 """
 
 import hashlib
@@ -123,7 +123,8 @@ def id_for(ask: str, values: Mapping[str, str], grant: Grant | DelegationCert) -
 
 
 def _read_certificate(entry: Entry, person: HybridPublicKey | None) -> Entry | None:
-    """Return an entry as its certificate states it (rules 1 and 2); None if this person's key has not signed it."""
+    """Return an entry as its certificate states it ([signature] and [digests]); None if this person's key has not
+    signed it."""
     certificate: object = entry.get("certificate")
     if person is None or not isinstance(certificate, dict):
         return None

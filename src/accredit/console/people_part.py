@@ -2,13 +2,14 @@
 
 It is revoked in these steps; if one of the first three fails, nothing after it is done, and the page is told:
 
-1. the desk has a key, `desk.toml` names a place, and this person is the delegation's root: no signature of it, or of
-   those above it, is bad;
-2. the nonce is the one that the page was given with this delegation;
-3. the key is unlocked, or the person gives the passphrase;
-4. the journal has it on disk, if it can: a revocation does not wait for a disk;
-5. the list at each named place gets the id (`revoking`): if one does not, the page says so, and it can be retried;
-6. gateways are asked, for a while, whether they use one of these lists, named by its digest.
+- [root] the desk has a key, `desk.toml` names a place, and this person is the delegation's root: no signature of it, or
+  of those above it, is bad;
+- [nonce] the nonce is the one that the page was given with this delegation;
+- [unlocking] the key is unlocked, or the person gives the passphrase;
+- [journal] the journal has it on disk, if it can: a revocation does not wait for a disk;
+- [lists] the list at each named place gets the id (`revoking`): if one does not, the page says so, and it can be
+  retried;
+- [gateways] gateways are asked, for a while, whether they use one of these lists, named by its digest.
 
 What has ended is computed again at the end: since the page was shown, a certificate with the same id may have become
 known. Gateways are not asked whose address is unknown; some don't say which lists they use.

@@ -1,10 +1,12 @@
 """Extends an issuer's signed revocation list, in a file or in a gateway's store. Blocking I/O.
 
-1. The existing list must be whole and the issuer's own: extending a forged one would sign what the forger left out.
-2. Writers of one list take turns, so that no entry is lost.
-3. All entries stay, and its time never goes back, even if it is ahead of this machine's: an older list would not count.
-4. A new list without entries has the lowest time there is: older than any list that was lost, so that no gateway takes
-   it for a later one.
+- [existing-list] The existing list must be whole and the issuer's own: extending a forged one would sign what the
+  forger left out.
+- [turns] Writers of one list take turns, so that no entry is lost.
+- [time] All entries stay, and its time never goes back, even if it is ahead of this machine's: an older list would not
+  count.
+- [new-list] A new list without entries has the lowest time there is: older than any list that was lost, so that no
+  gateway takes it for a later one.
 """
 
 import contextlib
@@ -23,7 +25,7 @@ from accredit.stores import LogStore
 from accredit.stores.rules import ListChange
 
 _BEGINNING = 0
-"""The time of a list without entries, in unix seconds (rule 4)."""
+"""The time of a list without entries, in unix seconds ([new-list])."""
 
 _Extend = Callable[[bytes | None], bytes]
 """Takes a list's bytes (None: no list yet) and returns those of the new one."""

@@ -1,10 +1,11 @@
 """The desk's process: the page on 127.0.0.1, the socket, and their shutdown. Runs an event loop.
 
-1. It listens on 127.0.0.1 only, and advertises that address: another process may bind `[::1]` and so get `localhost`.
-2. Other programs of the same user can't read its memory, and no crash writes it to disk, where the system can be told
-   so.
-3. On SIGTERM or SIGINT nothing more is accepted, and open pages and connections are closed. Pending asks stay
-   unanswered: their programs may ask again.
+- [loopback] It listens on 127.0.0.1 only, and advertises that address: another process may bind `[::1]` and so get
+  `localhost`.
+- [memory] Other programs of the same user can't read its memory, and no crash writes it to disk, where the system can
+  be told so.
+- [shutdown] On SIGTERM or SIGINT nothing more is accepted, and open pages and connections are closed. Pending asks stay
+  unanswered: their programs may ask again.
 """
 
 import asyncio

@@ -1,10 +1,10 @@
 """Sessions of the desk's page: one-time links, and the bearers they are exchanged for. In memory only. Reads
 randomness.
 
-1. A link holds 128 random bits in its fragment, which browsers never send. It works once, within 60 seconds.
-2. It is exchanged for a bearer of 256 random bits, good for 12 hours, which only this process and that page know. It is
-   not a cookie: a browser would send one to every port of this machine.
-3. Both are kept as digests, and compared in constant time.
+- [link] A link holds 128 random bits in its fragment, which browsers never send. It works once, within 60 seconds.
+- [bearer] It is exchanged for a bearer of 256 random bits, good for 12 hours, which only this process and that page
+  know. It is not a cookie: a browser would send one to every port of this machine.
+- [digests] Both are kept as digests, and compared in constant time.
 """
 
 import hashlib

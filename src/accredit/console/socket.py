@@ -2,10 +2,10 @@
 
 A peer is checked in this order:
 
-1. the socket is in a folder that only the user can enter (0700), and is itself 0600;
-2. the system says that the peer is the same user; anybody else is cut off without a word;
-3. at most `MAX_DESK_CONNECTIONS` at one time, lines of at most `MAX_DESK_LINE_BYTES`, and no silence of peers that wait
-   for nothing or don't read. Asking connections leave room for commands.
+- [permissions] the socket is in a folder that only the user can enter (0700), and is itself 0600;
+- [same-user] the system says that the peer is the same user; anybody else is cut off without a word;
+- [bounds] at most `MAX_DESK_CONNECTIONS` at one time, lines of at most `MAX_DESK_LINE_BYTES`, and no silence of peers
+  that wait for nothing or don't read. Asking connections leave room for commands.
 
 The requests, each a member: `ping`, `ask`, `withdraw`, `list`, `show`, `deny`, `deliver`, `open`, `unlock`, `lock`.
 There is no way to allow a call: `deliver` brings a certificate that the person's key has signed already. No answer

@@ -1,13 +1,13 @@
 """The person's key while the desk runs: locked, or in memory for a limited time.
 
-1. A key that was made without a passphrase is always open.
-2. Otherwise a signature needs the passphrase: on the desk's terminal, with pinentry, or by `accredit desk unlock`,
-   whichever comes first. The prompt says what for, and the passphrase opens the key for that signature and for no other
-   one that always needs it (3). A desk started with a passphrase file has all prompts answered beforehand.
-3. Then the key stays open for as long as `desk.toml` says, by default 15 minutes. With `unlock = "each"`, and for
-   sensitive signatures (`each`), every single one needs the passphrase. There, a passphrase typed before anything waits
-   for the key opens it for what the person was shown, and not for whatever comes first.
-4. `lock` forgets the key and the passphrase at once, and cancels a prompt: what waited for the key is not signed.
+- [plain-key] A key that was made without a passphrase is always open.
+- [passphrase] Otherwise a signature needs the passphrase: on the desk's terminal, with pinentry, or by `accredit desk
+  unlock`, whichever comes first. The prompt says what for, and the passphrase opens the key for that signature and for
+  no other one that always needs it ([duration]). A desk started with a passphrase file has all prompts answered beforehand.
+- [duration] Then the key stays open for as long as `desk.toml` says, by default 15 minutes. With `unlock = "each"`, and
+  for sensitive signatures (`each`), every single one needs the passphrase. There, a passphrase typed before anything
+  waits for the key opens it for what the person was shown, and not for whatever comes first.
+- [lock] `lock` forgets the key and the passphrase at once, and cancels a prompt: what waited for the key is not signed.
 
 The key's bytes are not wiped from memory: Python copies as it likes. That no other program reads this process's memory
 is the system's task (`serving`).

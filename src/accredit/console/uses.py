@@ -1,9 +1,9 @@
 """Whether what a person allowed was used, as far as a gateway's log tells. No I/O of its own.
 
-1. A chain that the log lacks came with no call: it is unused, or the log is another gateway's.
-2. Else the newest entries, back to when it became valid, are searched for calls that used it; a refused call uses
-   nothing, and neither does one whose record does not verify. Without a key of the gateway nothing is verified, and the
-   page says so.
+- [missing-chain] A chain that the log lacks came with no call: it is unused, or the log is another gateway's.
+- [search] Else the newest entries, back to when it became valid, are searched for calls that used it; a refused call
+  uses nothing, and neither does one whose record does not verify. Without a key of the gateway nothing is verified, and
+  the page says so.
 
 Unknown are calls at a gateway with another log, or beyond those entries.
 """

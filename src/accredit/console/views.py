@@ -1,9 +1,9 @@
 """An ask in words, for the page and the terminal alike. No I/O.
 
-1. What is certain comes first: who asks (by the person's own names for keys; a name that a key gives itself is quoted),
-   for which call, where. What the server says about its tool comes last, and can only raise caution.
-2. Every text is safe to show: invisible characters are written as their code points (`pins.shown`).
-3. The preview is derived from the very grant that would be signed.
+- [order] What is certain comes first: who asks (by the person's own names for keys; a name that a key gives itself is
+  quoted), for which call, where. What the server says about its tool comes last, and can only raise caution.
+- [safe-text] Every text is safe to show: invisible characters are written as their code points (`pins.shown`).
+- [preview] The preview is derived from the very grant that would be signed.
 """
 
 from collections.abc import Mapping

@@ -39,7 +39,7 @@ def test_the_persons_own_page_is_answered() -> None:
     assert fault(request(authorization=None), login=True) is None
 
 
-@pytest.mark.holds("console/admission", 1)
+@pytest.mark.holds("console/admission", "host")
 @pytest.mark.parametrize(
     "host",
     ["localhost:8686", "127.0.0.1", "127.0.0.1:8687", "evil.example:8686", "127.0.0.1:8686.", "[::1]:8686", None],
@@ -48,12 +48,12 @@ def test_a_name_that_was_rebound_to_this_machine_is_not_answered(host: str | Non
     assert fault(request(host=host)) == (421, "other_host")
 
 
-@pytest.mark.holds("console/admission", 1)
+@pytest.mark.holds("console/admission", "host")
 def test_a_host_that_came_twice_is_not_answered() -> None:
     assert fault(request(more=(("host", ADDRESS),))) == (421, "other_host")
 
 
-@pytest.mark.holds("console/admission", 4)
+@pytest.mark.holds("console/admission", "same-origin")
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "none", "Same-Origin"])
 def test_what_another_site_or_port_has_a_browser_ask_is_not_answered(site: str) -> None:
     assert fault(request("GET", sec_fetch_site=site)) == (403, "other_site")
@@ -61,7 +61,7 @@ def test_what_another_site_or_port_has_a_browser_ask_is_not_answered(site: str) 
     assert fault(request(sec_fetch_site=site), login=True) == (403, "other_site")
 
 
-@pytest.mark.holds("console/admission", 5)
+@pytest.mark.holds("console/admission", "writes")
 @pytest.mark.parametrize(
     ("changes", "refused"),
     [
@@ -87,13 +87,13 @@ def test_a_write_that_a_browser_would_send_for_somebody_else_is_not_taken(
     assert fault(request(**changes), login=True) == refused
 
 
-@pytest.mark.holds("console/admission", 6)
+@pytest.mark.holds("console/admission", "bearer")
 @pytest.mark.parametrize("value", [None, "Bearer bad", "Basic good", "good", "Bearer", "Bearer good ", "Bearer  good"])
 def test_without_the_bearer_there_is_no_answer(value: str | None) -> None:
     assert fault(request(authorization=value)) == (401, "signed_out")
 
 
-@pytest.mark.holds("console/admission", 6)
+@pytest.mark.holds("console/admission", "bearer")
 def test_two_bearers_are_none() -> None:
     assert fault(request(more=(("authorization", "Bearer good"),))) == (401, "signed_out")
 

@@ -45,7 +45,7 @@ def refused(asks: AskBook, ask: Ask, at: int = NOW, *, is_new: bool = False) -> 
     return error.value.error
 
 
-@pytest.mark.holds("console/book", 1)
+@pytest.mark.holds("console/book", "duplicate")
 def test_the_same_ask_again_is_the_same__else_a_lost_connection_would_ask_twice() -> None:
     asks, ask = book(), an_ask()
     first, was_new = asks.take(ask, NOW, is_new=False)
@@ -53,7 +53,7 @@ def test_the_same_ask_again_is_the_same__else_a_lost_connection_would_ask_twice(
     assert (again is first, was_new, is_new) == (True, True, False)
 
 
-@pytest.mark.holds("console/book", 2)
+@pytest.mark.holds("console/book", "unique-ids")
 def test_an_id_that_was_used_is_not_used_again__else_an_ask_could_be_swapped() -> None:
     asks = book()
     first = take(asks, an_ask(id="a" * 32))
@@ -62,18 +62,18 @@ def test_an_id_that_was_used_is_not_used_again__else_an_ask_could_be_swapped() -
     assert refused(asks, an_ask({"name": "pay", "arguments": {}}, id="a" * 32)) == "bad_ask"
 
 
-@pytest.mark.holds("console/book", 2)
+@pytest.mark.holds("console/book", "unique-ids")
 def test_ids_of_before_a_restart_are_used() -> None:
     assert refused(AskBook(WORLD.owner.id, ["b" * 32]), an_ask(id="b" * 32)) == "bad_ask"
 
 
-@pytest.mark.holds("console/book", 3)
+@pytest.mark.holds("console/book", "principal")
 def test_an_ask_for_somebody_else_is_not_taken() -> None:
     assert refused(book(), an_ask(principals=(World().owner.id,))) == "bad_ask"
     assert take(book(), an_ask(principals=())).state == "pending"
 
 
-@pytest.mark.holds("console/book", 4)
+@pytest.mark.holds("console/book", "denial")
 def test_a_denied_call_is_denied_unseen_for_an_hour__asking_again_does_not_wear_anybody_down() -> None:
     asks = book()
     first = take(asks, an_ask())
@@ -88,7 +88,7 @@ def test_a_denied_call_is_denied_unseen_for_an_hour__asking_again_does_not_wear_
     assert take(asks, an_ask({"name": "send_email", "arguments": {"to": "eve"}})).state == "pending"
 
 
-@pytest.mark.holds("console/book", 5)
+@pytest.mark.holds("console/book", "agent-limits")
 def test_an_agent_has_three_asks_at_a_time_and_ten_in_an_hour() -> None:
     asks = book()
     for number in range(MAX_PENDING_ASKS_OF_AGENT):
@@ -106,7 +106,7 @@ def test_an_agent_has_three_asks_at_a_time_and_ten_in_an_hour() -> None:
     assert take(asks, an_ask(asked_at=later, expires_at=later + 600), later).state == "pending"
 
 
-@pytest.mark.holds("console/book", 5)
+@pytest.mark.holds("console/book", "agent-limits")
 def test_keys_without_end_leave_room_for_the_agents_that_a_person_knows() -> None:
     asks = book()
     keys = [make_key("agent", "Fresh", NOW) for _ in range(MAX_PENDING_ASKS_OF_NEW + 4)]
@@ -124,7 +124,7 @@ def _is_taken(asks: AskBook, ask: Ask) -> bool:
     return True
 
 
-@pytest.mark.holds("console/book", 5)
+@pytest.mark.holds("console/book", "agent-limits")
 def test_new_agents_together_are_shown_sixty_times_an_hour() -> None:
     asks = book()
     for number in range(MAX_ASKS_OF_NEW_AN_HOUR):
@@ -133,7 +133,7 @@ def test_new_agents_together_are_shown_sixty_times_an_hour() -> None:
     assert refused(asks, of(make_key("agent", "Fresh", NOW), "one more"), is_new=True) == "rate"
 
 
-@pytest.mark.holds("console/book", 6)
+@pytest.mark.holds("console/book", "pending-limit")
 def test_so_many_wait_in_all() -> None:
     asks = book()
     for number in range(MAX_PENDING_ASKS):

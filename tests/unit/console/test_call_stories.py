@@ -89,7 +89,7 @@ def test_a_call_that_somebody_filed_with_what_is_no_record_hides_no_call(
     assert asyncio.run(pages.rate(""))["whole"]
 
 
-@pytest.mark.holds("console/log_pages", 1, 3)
+@pytest.mark.holds("console/log_pages", "verification", "no-key")
 @pytest.mark.parametrize("number", [-(1 << 63), 0, 1_000_000])
 def test_what_somebody_wrote_into_the_store_is_shown_as_that(
     number: int, calls: dict[str, str], tmp_path: Path
@@ -108,7 +108,7 @@ def test_what_somebody_wrote_into_the_store_is_shown_as_that(
     assert {each["signature"] for each in unchecked["calls"]} == {"not checked"}
 
 
-@pytest.mark.holds("console/log_pages", 2)
+@pytest.mark.holds("console/log_pages", "evidence")
 def test_a_story_says_who_allowed_a_call__and_calls_nobody_by_a_name_that_a_record_gives(tmp_path: Path) -> None:
     certs = chain(1, ("email:send",))
     texts = recorded_chain(cert.encode() for cert in certs)

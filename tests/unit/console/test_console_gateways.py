@@ -62,7 +62,7 @@ def told(port: int, body: object, status: int = 200, **headers: str) -> GatewayH
     return said
 
 
-@pytest.mark.holds("console/gateways", 2, 3)
+@pytest.mark.holds("console/gateways", "environment", "bounds")
 def test_what_readyz_says_is_taken__and_no_secret_goes_along(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     body = {"status": "not ready", "store": True, "servers": {"a": False}, "odd": "text", "refused": {"x": 1}}
@@ -75,7 +75,7 @@ def test_what_readyz_says_is_taken__and_no_secret_goes_along(port: int, monkeypa
     assert not {"Authorization", "Cookie"} & headers.keys()
 
 
-@pytest.mark.holds("console/gateways", 3)
+@pytest.mark.holds("console/gateways", "bounds")
 @pytest.mark.parametrize(
     ("body", "status"),
     [
@@ -101,7 +101,7 @@ def test_a_date_that_can_t_be_read_is_no_clock__and_one_within_its_second_is_rig
         assert found == pytest.approx(ahead, abs=1e-3)
 
 
-@pytest.mark.holds("console/gateways", 1)
+@pytest.mark.holds("console/gateways", "https")
 def test_what_comes_in_the_clear_does_not_count__and_odd_addresses_are_not_asked() -> None:
     known = {
         "ftp://a/": "a", "http://": "b", "http://[::1": "c", "stdio": "d", "http://h:99999/": "e",
@@ -137,7 +137,7 @@ def test_a_gateway_is_asked_whether_it_goes_by_a_list__and_says_nothing_of_what_
 
 
 @pytest.mark.slow
-@pytest.mark.holds("console/gateways", 4)
+@pytest.mark.holds("console/gateways", "pause")
 def test_one_that_does_not_answer_holds_up_nobody_twice() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.setblocking(False)

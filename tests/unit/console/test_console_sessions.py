@@ -9,7 +9,7 @@ pytestmark = pytest.mark.holds("console/sessions")
 NOW = 1_800_000_000
 
 
-@pytest.mark.holds("console/sessions", 1)
+@pytest.mark.holds("console/sessions", "link")
 def test_a_link_works_once__whoever_finds_it_later_gets_nothing() -> None:
     sessions = Sessions()
     link = sessions.new_link(NOW)
@@ -18,7 +18,7 @@ def test_a_link_works_once__whoever_finds_it_later_gets_nothing() -> None:
     assert sessions.log_in(link, NOW) is None
 
 
-@pytest.mark.holds("console/sessions", 1)
+@pytest.mark.holds("console/sessions", "link")
 def test_a_link_works_for_a_minute() -> None:
     sessions = Sessions()
     link = sessions.new_link(NOW)
@@ -34,7 +34,7 @@ def test_a_guess_signs_nobody_in(guess: str) -> None:
     assert not sessions.knows(guess, NOW)
 
 
-@pytest.mark.holds("console/sessions", 2)
+@pytest.mark.holds("console/sessions", "bearer")
 def test_a_bearer_is_good_for_twelve_hours_and_until_it_is_signed_out() -> None:
     sessions = Sessions()
     bearer = sessions.log_in(sessions.new_link(NOW), NOW)
@@ -65,7 +65,7 @@ def test_links_and_sessions_are_bounded__the_oldest_go() -> None:
     assert known == [False] + [True] * MAX_PAGE_SESSIONS
 
 
-@pytest.mark.holds("console/sessions", 3)
+@pytest.mark.holds("console/sessions", "digests")
 def test_no_secret_is_kept_as_it_is() -> None:
     sessions = Sessions()
     link = sessions.new_link(NOW)

@@ -37,7 +37,7 @@ def states(forest: DelegationTree, now: int = NOW, revoked: frozenset[str] = NOB
     return {each.node.link.cert_id: each.state for each in forest.placed(now, revoked)}
 
 
-@pytest.mark.holds("console/delegations", 1)
+@pytest.mark.holds("console/delegations", "parents")
 def test_a_chain_gives_each_certificate_its_place__and_one_under_two_parents_has_two() -> None:
     other = WORLD.grant("identity:delegate", "comms:email:send", ends=NOW + 2 * DAY)
     forest = forest_of((CHILD, PARENT), (PARENT,), (CHILD, other))
@@ -46,7 +46,7 @@ def test_a_chain_gives_each_certificate_its_place__and_one_under_two_parents_has
     assert {each.person for each in forest.placed(NOW, NOBODY)} == {WORLD.owner.id}
 
 
-@pytest.mark.holds("console/delegations", 2)
+@pytest.mark.holds("console/delegations", "validity")
 def test_what_is_above_takes_all_below_with_it() -> None:
     forest = forest_of((CHILD, PARENT))
     assert states(forest) == {PARENT.cert_id: "now", CHILD.cert_id: "now"}
@@ -60,7 +60,7 @@ def test_what_is_above_takes_all_below_with_it() -> None:
     assert ends[longer.cert_id] == NOW + DAY  # not longer than what it stands on
 
 
-@pytest.mark.holds("console/delegations", 3)
+@pytest.mark.holds("console/delegations", "revocation")
 def test_an_id_ends_wherever_it_is__with_all_below() -> None:
     forest = forest_of((CHILD, PARENT))
     ends = forest.ends_with(PARENT.cert_id, NOW, NOBODY)

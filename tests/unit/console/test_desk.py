@@ -80,7 +80,7 @@ def run(work: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.holds("console/desk", 6, 7)
+@pytest.mark.holds("console/desk", "certificate", "journal")
 def test_what_is_allowed_is_this_call_once_for_this_key_and_in_the_journal(tmp_path: Path) -> None:
     async def work() -> None:
         place, ask = Place(tmp_path), an_ask()
@@ -101,7 +101,7 @@ def test_what_is_allowed_is_this_call_once_for_this_key_and_in_the_journal(tmp_p
     run(work)
 
 
-@pytest.mark.holds("console/desk", 1)
+@pytest.mark.holds("console/desk", "pending-ask")
 def test_two_who_decide_at_once_sign_once(tmp_path: Path) -> None:
     async def work() -> None:
         prompt = Typing("word")
@@ -118,7 +118,7 @@ def test_two_who_decide_at_once_sign_once(tmp_path: Path) -> None:
     run(work)
 
 
-@pytest.mark.holds("console/desk", 4)
+@pytest.mark.holds("console/desk", "unlocking")
 def test_a_person_who_does_not_give_the_passphrase_signs_nothing__and_can_still_decide(tmp_path: Path) -> None:
     async def work() -> None:
         prompt = Typing(None)
@@ -133,7 +133,7 @@ def test_a_person_who_does_not_give_the_passphrase_signs_nothing__and_can_still_
     run(work)
 
 
-@pytest.mark.holds("console/unlock", 3)
+@pytest.mark.holds("console/unlock", "duration")
 def test_an_early_unlock_is_for_the_only_ask_that_waits(tmp_path: Path) -> None:
     async def work() -> None:
         prompt = Typing(None)
@@ -154,7 +154,7 @@ def test_an_early_unlock_is_for_the_only_ask_that_waits(tmp_path: Path) -> None:
     run(work)
 
 
-@pytest.mark.holds("console/desk", 5)
+@pytest.mark.holds("console/desk", "still-pending")
 @pytest.mark.parametrize("end", ["expired", "withdrawn"])
 def test_an_ask_that_ended_while_the_passphrase_was_typed_is_not_signed(tmp_path: Path, end: str) -> None:
     async def work() -> None:
@@ -174,7 +174,7 @@ def test_an_ask_that_ended_while_the_passphrase_was_typed_is_not_signed(tmp_path
     run(work)
 
 
-@pytest.mark.holds("console/desk", 7)
+@pytest.mark.holds("console/desk", "journal")
 def test_what_the_journal_can_t_take_is_not_given_out(tmp_path: Path) -> None:
     async def work() -> None:
         place = Place(tmp_path)
@@ -215,7 +215,7 @@ def test_a_scope_that_can_t_be_allowed_here_is_refused(tmp_path: Path) -> None:
     run(work)
 
 
-@pytest.mark.holds("console/desk", 6)
+@pytest.mark.holds("console/desk", "certificate")
 def test_a_delivered_certificate_is_this_persons_and_for_this_call(tmp_path: Path) -> None:
     place, ask = Place(tmp_path), an_ask()
     place.take(ask)
@@ -237,7 +237,7 @@ def test_a_delivered_certificate_is_this_persons_and_for_this_call(tmp_path: Pat
     assert error.value.error == "unknown"
 
 
-@pytest.mark.holds("console/desk", 6)
+@pytest.mark.holds("console/desk", "certificate")
 def test_what_was_signed_before_answers_no_later_ask__an_agent_could_bring_its_own(tmp_path: Path) -> None:
     async def work() -> None:
         place = Place(tmp_path)
@@ -328,7 +328,7 @@ CALLED = {
 }  # fmt: skip
 
 
-@pytest.mark.holds("console/past", 1)
+@pytest.mark.holds("console/past", "signature")
 def test_a_line_that_a_program_adds_to_the_journal_takes_no_caution_away(tmp_path: Path) -> None:
     genuine = allowed_entry(tmp_path / "mine")
     others = issue_delegation(WORLD.agent.signer(), grant_like(genuine)).to_dict()
@@ -344,7 +344,7 @@ def test_a_line_that_a_program_adds_to_the_journal_takes_no_caution_away(tmp_pat
     assert (place.desk.past.signed, place.desk.past.unsigned) == ([], len(forged))
 
 
-@pytest.mark.holds("console/past", 1)
+@pytest.mark.holds("console/past", "signature")
 def test_a_genuine_certificate_counts_for_what_it_names__whatever_the_line_says(tmp_path: Path) -> None:
     genuine = allowed_entry(tmp_path / "mine")
     told = {"agent": "ab" * 16, "gateway": "other", "target": "wire_money", "at": 5, "scope": ["*"], "ends_at": 10**12}
@@ -356,7 +356,7 @@ def test_a_genuine_certificate_counts_for_what_it_names__whatever_the_line_says(
     assert not place.take(an_ask()).is_new
 
 
-@pytest.mark.holds("console/past", 2)
+@pytest.mark.holds("console/past", "digests")
 @pytest.mark.parametrize("choice", ["once", "like"])
 def test_digests_of_values_that_were_not_allowed_take_no_caution_away(tmp_path: Path, choice: str) -> None:
     genuine = allowed_entry(tmp_path / "mine", Choice(choice), known=choice == "like")
@@ -371,7 +371,7 @@ def test_digests_of_values_that_were_not_allowed_take_no_caution_away(tmp_path: 
     assert place.desk.past.first_values(an_ask(), ["to"]) == []
 
 
-@pytest.mark.holds("console/past", 3)
+@pytest.mark.holds("console/past", "denials")
 def test_a_line_about_a_denial_only_keeps_a_call_from_being_asked_for(tmp_path: Path) -> None:
     ask = an_ask()
     call = dict(zip(("agent", "gateway", "method", "target", "params_sha256"), ask.same_call, strict=True))

@@ -21,7 +21,7 @@ from accredit.stores import SqliteFile
 pytestmark = pytest.mark.holds("console/health")
 
 
-@pytest.mark.holds("console/health", 3)
+@pytest.mark.holds("console/health", "growth")
 def test_how_a_log_grows_is_not_said_by_what_somebody_put_in(tmp_path: Path) -> None:
     """A forged newest record would say that a gateway refuses nothing, or that it is alive."""
 

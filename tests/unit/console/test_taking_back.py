@@ -48,7 +48,7 @@ async def taken(part: PeoplePart) -> dict[str, object]:
     return await asked(part, "POST", {"nonce": one["nonce"]}, row["handle"])
 
 
-@pytest.mark.holds("console/people_part", 4)
+@pytest.mark.holds("console/people_part", "journal")
 def test_a_full_disk_keeps_nobody_from_taking_back(tmp_path: Path) -> None:
     part, journal = part_in(tmp_path, tmp_path / "revoked.json")
     journal.close()
@@ -80,7 +80,7 @@ def test_a_certificate_that_nobody_signed_as_it_is_shown_has_nothing_revoked(tmp
     journal.close()
 
 
-@pytest.mark.holds("console/people_part", 5)
+@pytest.mark.holds("console/people_part", "lists")
 def test_what_no_list_could_take_is_not_said_to_be_taken_back(tmp_path: Path) -> None:
     part, journal = part_in(tmp_path, tmp_path / "a.json", tmp_path / "gone" / "b.json")
     write_file(tmp_path / "a.json", b"{}")
@@ -99,7 +99,7 @@ def test_a_store_that_is_not_there_is_not_made__no_gateway_reads_it(tmp_path: Pa
     assert not (tmp_path / "misspelt.db").exists()
 
 
-@pytest.mark.holds("console/revoking", 2)
+@pytest.mark.holds("console/revoking", "turns")
 def test_a_list_that_a_gateway_of_another_user_reads_stays_readable_for_it(tmp_path: Path) -> None:
     part, journal = part_in(tmp_path, tmp_path / "revoked.json")
     write_file(tmp_path / "revoked.json", issue_revocation_list(WORLD.owner.signer(), (), NOW).encode())

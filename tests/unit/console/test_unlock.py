@@ -39,7 +39,7 @@ def run(work: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.holds("console/unlock", 1)
+@pytest.mark.holds("console/unlock", "plain-key")
 def test_a_key_without_a_passphrase_is_open() -> None:
     async def work() -> None:
         holder = KeyHolder(KeyInFile(OWNER), unlock_seconds=None)
@@ -49,7 +49,7 @@ def test_a_key_without_a_passphrase_is_open() -> None:
     run(work)
 
 
-@pytest.mark.holds("console/unlock", 2, 3)
+@pytest.mark.holds("console/unlock", "passphrase", "duration")
 def test_the_passphrase_opens_the_key_for_a_while__and_for_what_is_worth_it_only_once() -> None:
     async def work() -> None:
         typing = Typing(WORD, WORD)
@@ -65,7 +65,7 @@ def test_the_passphrase_opens_the_key_for_a_while__and_for_what_is_worth_it_only
     run(work)
 
 
-@pytest.mark.holds("console/unlock", 3)
+@pytest.mark.holds("console/unlock", "duration")
 def test_with_each_every_signature_needs_it() -> None:
     async def work() -> None:
         typing = Typing(WORD, WORD)
@@ -78,7 +78,7 @@ def test_with_each_every_signature_needs_it() -> None:
     run(work)
 
 
-@pytest.mark.holds("console/unlock", 2)
+@pytest.mark.holds("console/unlock", "passphrase")
 def test_wrong_passphrases_open_nothing__and_the_prompt_ends() -> None:
     async def work() -> None:
         typing = Typing(*["wrong"] * (MAX_PASSPHRASE_TRIES + 1))
@@ -91,7 +91,7 @@ def test_wrong_passphrases_open_nothing__and_the_prompt_ends() -> None:
     run(work)
 
 
-@pytest.mark.holds("console/unlock", 2)
+@pytest.mark.holds("console/unlock", "passphrase")
 def test_a_person_who_does_not_want_to_signs_nothing() -> None:
     async def work() -> None:
         holder = KeyHolder(LOCKED, unlock_seconds=900, prompt=Typing(None))
@@ -101,7 +101,7 @@ def test_a_person_who_does_not_want_to_signs_nothing() -> None:
     run(work)
 
 
-@pytest.mark.holds("console/unlock", 2)
+@pytest.mark.holds("console/unlock", "passphrase")
 def test_unlock_elsewhere_answers_a_prompt_that_waits() -> None:
     async def work() -> None:
         for each in (False, True):
@@ -119,7 +119,7 @@ def test_unlock_elsewhere_answers_a_prompt_that_waits() -> None:
     run(work)
 
 
-@pytest.mark.holds("console/unlock", 2)
+@pytest.mark.holds("console/unlock", "passphrase")
 @pytest.mark.parametrize("seconds", [900, None])
 def test_who_unlocks_for_one_thing_signs_no_other_that_somebody_has_pressed_meanwhile(seconds: int | None) -> None:
     async def work() -> None:
@@ -142,7 +142,7 @@ def test_who_unlocks_for_one_thing_signs_no_other_that_somebody_has_pressed_mean
     run(work)
 
 
-@pytest.mark.holds("console/unlock", 4)
+@pytest.mark.holds("console/unlock", "lock")
 @pytest.mark.parametrize("how", ["waits", "opens", "file"])
 def test_what_waits_for_the_key_is_not_signed_once_it_is_locked(how: str) -> None:
     async def work() -> None:
@@ -159,7 +159,7 @@ def test_what_waits_for_the_key_is_not_signed_once_it_is_locked(how: str) -> Non
     run(work)
 
 
-@pytest.mark.holds("console/unlock", 3)
+@pytest.mark.holds("console/unlock", "duration")
 def test_unlock_beforehand_is_for_one_signature_where_each_needs_it__and_for_no_other_that_comes_first() -> None:
     async def work() -> None:
         typing = Typing(None, None)
@@ -175,7 +175,7 @@ def test_unlock_beforehand_is_for_one_signature_where_each_needs_it__and_for_no_
     run(work)
 
 
-@pytest.mark.holds("console/unlock", 3)
+@pytest.mark.holds("console/unlock", "duration")
 @pytest.mark.parametrize(("told", "beforehand"), [("", ""), (None, ""), ("x", ""), ("x", "another")])
 def test_who_unlocks_for_nothing_opens_nothing_where_each_signature_needs_it(told: str | None, beforehand: str) -> None:
     async def work() -> None:
@@ -187,7 +187,7 @@ def test_who_unlocks_for_nothing_opens_nothing_where_each_signature_needs_it(tol
     run(work)
 
 
-@pytest.mark.holds("console/unlock", 2, 4)
+@pytest.mark.holds("console/unlock", "passphrase", "lock")
 def test_a_passphrase_from_a_file_answers_every_prompt_until_lock() -> None:
     async def work() -> None:
         holder = KeyHolder(LOCKED, unlock_seconds=None, prompt=Typing(None), passphrase=WORD)
@@ -202,7 +202,7 @@ def test_a_passphrase_from_a_file_answers_every_prompt_until_lock() -> None:
     run(work)
 
 
-@pytest.mark.holds("console/unlock", 4)
+@pytest.mark.holds("console/unlock", "lock")
 def test_lock_forgets_the_key_at_once() -> None:
     async def work() -> None:
         holder = KeyHolder(LOCKED, unlock_seconds=900, prompt=Typing(WORD, None))
@@ -214,7 +214,7 @@ def test_lock_forgets_the_key_at_once() -> None:
     run(work)
 
 
-@pytest.mark.holds("console/unlock", 4)
+@pytest.mark.holds("console/unlock", "lock")
 @pytest.mark.parametrize("each", [900, None])
 def test_a_key_that_is_locked_while_it_is_being_opened_stays_locked(each: int | None) -> None:
     async def work() -> None:
@@ -228,7 +228,7 @@ def test_a_key_that_is_locked_while_it_is_being_opened_stays_locked(each: int | 
     run(work)
 
 
-@pytest.mark.holds("console/unlock", 3)
+@pytest.mark.holds("console/unlock", "duration")
 def test_the_key_is_forgotten_in_time() -> None:
     async def work() -> None:
         gone = asyncio.Event()

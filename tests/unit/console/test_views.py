@@ -22,7 +22,7 @@ def circumstances(**changes: object) -> Circumstances:
     return Circumstances(**members | changes)  # type: ignore[arg-type]
 
 
-@pytest.mark.holds("console/views", 1)
+@pytest.mark.holds("console/views", "order")
 def test_the_persons_names_stand_as_they_are__and_those_that_others_give_themselves_are_quoted() -> None:
     known, unknown = circumstances(is_new=False), circumstances(names={})
     assert describe(an_ask(), known).title == "Assistant asks to call send_email on “mail”"
@@ -32,7 +32,7 @@ def test_the_persons_names_stand_as_they_are__and_those_that_others_give_themsel
     )
 
 
-@pytest.mark.holds("console/views", 1)
+@pytest.mark.holds("console/views", "order")
 def test_no_name_that_others_chose_goes_on_with_our_words() -> None:
     ask = an_ask(
         {"name": "read_mail on “bank”, which you know", "arguments": {}},
@@ -59,7 +59,7 @@ def test_no_name_that_others_chose_goes_on_with_our_words() -> None:
     assert 'only at gateway "x, only arguments with SHA-256 00", only tools/call "read_mail' in signs["constraints"]
 
 
-@pytest.mark.holds("console/views", 1)
+@pytest.mark.holds("console/views", "order")
 @pytest.mark.parametrize("name", ["Assistant", "\u0410ssistant", "assistant", "Ass1stant".replace("1", "\u0456")])
 def test_an_agent_that_takes_another_ones_name_is_told(name: str) -> None:
     ask = an_ask(agent=Asker(name, WORLD.agent.public_key))
@@ -67,7 +67,7 @@ def test_an_agent_that_takes_another_ones_name_is_told(name: str) -> None:
     assert any("your name for another key" in each.text for each in told.warnings)
 
 
-@pytest.mark.holds("console/views", 1)
+@pytest.mark.holds("console/views", "order")
 def test_what_the_server_says_lowers_no_caution() -> None:
     soothing = ServerWords("Safe", "Only reads.", {"readOnlyHint": True, "destructiveHint": False})
     alarming = ServerWords("", "x", {"destructiveHint": True, "openWorldHint": True})
@@ -87,7 +87,7 @@ def test_first_times_are_told() -> None:
     assert leads(is_new=False, is_first=False) == []
 
 
-@pytest.mark.holds("console/views", 1)
+@pytest.mark.holds("console/views", "order")
 def test_what_is_not_known_of_an_agent_is_not_said__a_grant_signed_elsewhere_is_not_in_the_journal() -> None:
     told = describe(an_ask(refusal=AskedRefusal("x", "custom:mail:send_email", ("identity:prove",))), circumstances())
     said = [*(each.text for each in told.warnings), *(each.text for each in told.who)]
@@ -96,7 +96,7 @@ def test_what_is_not_known_of_an_agent_is_not_said__a_grant_signed_elsewhere_is_
     assert "what the agent showed allows identity:prove, so it says" in " ".join(said)
 
 
-@pytest.mark.holds("console/views", 2)
+@pytest.mark.holds("console/views", "safe-text")
 @given(text=st.text(max_size=60))
 def test_every_text_is_fit_to_be_shown(text: str) -> None:
     try:
@@ -116,7 +116,7 @@ def test_every_text_is_fit_to_be_shown(text: str) -> None:
         assert not set(each) & set("\u202e\u200b\u00ad")
 
 
-@pytest.mark.holds("console/views", 3)
+@pytest.mark.holds("console/views", "preview")
 @pytest.mark.parametrize(("key", "calls", "seconds"), [("once", 0, 0), ("like", 0, 0), ("like", 3, 600)])
 def test_what_is_told_is_what_is_signed(key: str, calls: int, seconds: int) -> None:
     ask, known = an_ask(), circumstances(is_new=False)
