@@ -23,7 +23,11 @@ from accredit.keys import DelegationFile, make_key, write_file
 from accredit.ratify.hybrid import HybridPublicKey, HybridSignature
 from accredit.ratify.structures import delegation_sign_bytes
 
-pytestmark = [pytest.mark.slow, pytest.mark.holds("consent/asks", "signature"), pytest.mark.holds("consent/answers", "chain")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.holds("consent/asks", "signature"),
+    pytest.mark.holds("consent/answers", "chain"),
+]
 HALVES = ("ed25519", "ml_dsa_65")
 halves = pytest.mark.parametrize("half", HALVES)
 

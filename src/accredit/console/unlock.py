@@ -3,7 +3,8 @@
 - [plain-key] A key that was made without a passphrase is always open.
 - [passphrase] Otherwise a signature needs the passphrase: on the desk's terminal, with pinentry, or by `accredit desk
   unlock`, whichever comes first. The prompt says what for, and the passphrase opens the key for that signature and for
-  no other one that always needs it ([duration]). A desk started with a passphrase file has all prompts answered beforehand.
+  no other one that always needs it ([duration]). A desk started with a passphrase file has all prompts answered
+  beforehand.
 - [duration] Then the key stays open for as long as `desk.toml` says, by default 15 minutes. With `unlock = "each"`, and
   for sensitive signatures (`each`), every single one needs the passphrase. There, a passphrase typed before anything
   waits for the key opens it for what the person was shown, and not for whatever comes first.
