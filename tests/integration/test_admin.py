@@ -69,7 +69,7 @@ def test_there_is_none_unless_the_configuration_says_so(tmp_path: Path) -> None:
         assert get(gateway.port, "/metrics")[0] == 404
 
 
-@pytest.mark.holds("app/admin", 2, 3)
+@pytest.mark.holds("app/admin", "host", "route")
 def test_who_asks_for_something_else_or_under_a_name_that_is_not_ours_is_refused(tmp_path: Path) -> None:
     with Serving(*configure(tmp_path, ADMIN), folder=tmp_path) as gateway:
         port = admin_port(gateway)
@@ -88,7 +88,7 @@ def test_who_asks_for_something_else_or_under_a_name_that_is_not_ours_is_refused
             assert get(port, path)[0] == 404
 
 
-@pytest.mark.holds("app/admin", 1)
+@pytest.mark.holds("app/admin", "bounds")
 def test_who_holds_connections_open_or_sends_heads_without_end_keeps_nobody_out(tmp_path: Path) -> None:
     with Serving(*configure(tmp_path, ADMIN), folder=tmp_path) as gateway:
         port = admin_port(gateway)

@@ -29,7 +29,7 @@ from accredit.console.book import MAX_PENDING_ASKS
 from accredit.keys import PrivateKeyFile
 from accredit.ratify import issue_delegation
 
-pytestmark = [pytest.mark.slow, pytest.mark.holds("client/asking", 8), pytest.mark.holds("console/socket")]
+pytestmark = [pytest.mark.slow, pytest.mark.holds("client/asking", "start"), pytest.mark.holds("console/socket")]
 
 
 @pytest.fixture

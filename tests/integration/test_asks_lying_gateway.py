@@ -17,7 +17,10 @@ from tests.world.scripted_desk import ScriptedDesk, allows
 from accredit.consent import CallTerms
 from accredit.ratify import Extension
 
-pytestmark = [pytest.mark.holds("client/asking", 1, 4), pytest.mark.holds("consent/answers", "gateway")]
+pytestmark = [
+    pytest.mark.holds("client/asking", "when", "valid-answer"),
+    pytest.mark.holds("consent/answers", "gateway"),
+]
 CALL: dict[str, Any] = {"name": "send_email", "arguments": {"to": "ada@example.org"}, "_meta": meta()}
 LIAR = "lying-gateway"
 

@@ -94,7 +94,7 @@ def test_a_configurations_own_gate_judges_and_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.holds("signing/grant_lookup", 2)
+@pytest.mark.holds("signing/grant_lookup", "read-only")
 def test_a_tool_is_granted_by_its_name_at_a_gateway__and_all_that_only_read_by_what_the_server_says(
     gateway: tuple[Serving, AgentFiles],
 ) -> None:

@@ -19,9 +19,9 @@ from accredit.client.ways import over_sse
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.holds("client/http", 5),
+    pytest.mark.holds("client/http", "size"),
     pytest.mark.holds("client/stdio"),
-    pytest.mark.holds("client/messages", 1, 2, 3),
+    pytest.mark.holds("client/messages", "measure", "one-step", "events"),
 ]
 
 PROMISED_MIB = 128

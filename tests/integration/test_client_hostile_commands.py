@@ -47,7 +47,7 @@ MODERN = {
 }
 
 
-@pytest.mark.holds("client/pins", 3)
+@pytest.mark.holds("client/pins", "first-use")
 @pytest.mark.parametrize("made", [by_connect, by_call])
 def test_what_a_hostile_server_at_a_url_gets_of_the_commands_is_good_at_no_real_gateway(
     made: Callable[[str, AgentFiles], None], files: AgentFiles, gateways: dict[str, str]
@@ -92,7 +92,7 @@ class Endless:
                 await connection.send(http(b"", status="202 Accepted" if message else "405 No"))
 
 
-@pytest.mark.holds("client/rounds", 1)
+@pytest.mark.holds("client/rounds", "result")
 @pytest.mark.parametrize("bound", [RoundsCall(timeout=0.5), RoundsCall(max_total_timeout=0.5)], ids=["leg", "whole"])
 def test_a_server_that_never_stops_talking_keeps_nobody_waiting_past_the_timeout(bound: RoundsCall) -> None:
     async def main() -> None:

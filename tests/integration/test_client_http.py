@@ -83,7 +83,7 @@ def test_in_the_stateless_era_a_server_names_no_session_that_proofs_would_be_bou
     run(main())
 
 
-@pytest.mark.holds("client/http", 2)
+@pytest.mark.holds("client/http", "broken-body")
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
@@ -104,7 +104,7 @@ def test_a_broken_answer_is_an_error_for_its_request__and_the_next_one_is_answer
     against(answer, whole(response()), case=case)
 
 
-@pytest.mark.holds("client/http", 1)
+@pytest.mark.holds("client/http", "unreachable")
 def test_a_gateway_that_is_not_there_is_an_error__and_when_it_comes_back_it_is_found() -> None:
     async def main() -> None:
         log: list[str] = []
@@ -132,7 +132,7 @@ async def _answers(connection: Connection) -> None:
         await connection.send(http(response()))
 
 
-@pytest.mark.holds("client/http", 1)
+@pytest.mark.holds("client/http", "unreachable")
 def test_a_gateway_that_says_nothing_is_an_error() -> None:
     async def silent(connection: Connection) -> None:
         await connection.request()
@@ -150,7 +150,7 @@ def test_a_gateway_that_says_nothing_is_an_error() -> None:
     run(main())
 
 
-@pytest.mark.holds("client/http", 5)
+@pytest.mark.holds("client/http", "size")
 def test_an_answer_that_never_ends_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_http, "MAX_ANSWER_BYTES", 1_000)
 
@@ -161,7 +161,7 @@ def test_an_answer_that_never_ends_is_an_error(monkeypatch: pytest.MonkeyPatch) 
     against(whole(response(text="x" * 2_000)), whole(response()), case=case)
 
 
-@pytest.mark.holds("client/http", 5)
+@pytest.mark.holds("client/http", "size")
 def test_a_refusal_of_many_values_is_none__they_would_be_read_at_one_go() -> None:
     many = {"jsonrpc": "2.0", "id": 7, "error": {"code": -31001, "message": "no", "data": [0] * 20_000}}
 
@@ -172,7 +172,7 @@ def test_a_refusal_of_many_values_is_none__they_would_be_read_at_one_go() -> Non
     against(whole(compact(many), status="403 Forbidden"), case=case)
 
 
-@pytest.mark.holds("client/http", 5)
+@pytest.mark.holds("client/http", "size")
 def test_a_stream_may_be_longer_than_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_http, "MAX_ANSWER_BYTES", 100)
 
@@ -185,7 +185,7 @@ def test_a_stream_may_be_longer_than_an_answer(monkeypatch: pytest.MonkeyPatch) 
 CHALLENGE = (("WWW-Authenticate", 'Bearer error="insufficient_scope"'),)
 
 
-@pytest.mark.holds("client/http", 3)
+@pytest.mark.holds("client/http", "needs-token")
 @pytest.mark.parametrize(
     ("status", "token", "code", "word"),
     [
@@ -225,7 +225,7 @@ def test_the_session_is_known_as_soon_as_its_first_answer_is() -> None:
     against(whole(initialized(), headers=(("Mcp-Session-Id", SESSION),)), whole(response()), case=case)
 
 
-@pytest.mark.holds("client/http", 6)
+@pytest.mark.holds("client/http", "beyond-bounds")
 def test_an_event_whose_id_has_other_letters_ends_no_connection__the_host_s_own_task_was_cancelled() -> None:
     """An error in a task of the connection cancels whoever waits in it."""
     begun = http(b"retry: 1\n" + event(b"", id="\u4e16"), "text/event-stream", headers=(("Connection", "close"),))
@@ -238,7 +238,7 @@ def test_an_event_whose_id_has_other_letters_ends_no_connection__the_host_s_own_
     against(begun, resumed, case=case)
 
 
-@pytest.mark.holds("client/http", 6)
+@pytest.mark.holds("client/http", "beyond-bounds")
 @pytest.mark.parametrize("letters", ["\u00e9", "\u4e16", "a\nb: c", "\x00"], ids=ascii)
 def test_nothing_that_a_server_chose_for_a_header_raises(letters: str) -> None:
     names = ("Mcp-Session-Id", "Last-Event-ID", "MCP-Protocol-Version")

@@ -98,7 +98,7 @@ def test_a_call_before_any_list_is_proved_too(mode: str, gateway: Serving, files
     run(main())
 
 
-@pytest.mark.holds("client/connect", 2)
+@pytest.mark.holds("client/connect", "result-kinds")
 @pytest.mark.parametrize("mode", ERAS)
 def test_a_refusal_is_a_result_that_says_what_would_allow_it(mode: str, gateway: Serving, files: AgentFiles) -> None:
     async def main() -> None:
@@ -188,7 +188,7 @@ def secrets_of(files: AgentFiles) -> list[str]:
     return [key["seed"]["ed25519"], key["seed"]["ml_dsa_65"], certificate["signature"]["ed25519"], "ratify_proof"]
 
 
-@pytest.mark.holds("client/connect", 2)
+@pytest.mark.holds("client/connect", "result-kinds")
 def test_key_proof_challenge_and_token_are_seen_neither_by_the_host_nor_in_the_log(
     gateway: Serving, files: AgentFiles
 ) -> None:
@@ -217,7 +217,7 @@ def test_a_modern_host_that_names_no_headers_is_understood(gateway: Serving, fil
         assert told["result"]["isError"] is True
 
 
-@pytest.mark.holds("client/connect", 1)
+@pytest.mark.holds("client/connect", "lines")
 @pytest.mark.parametrize(
     ("line", "code", "id"),
     [
@@ -264,7 +264,7 @@ def test_an_id_that_is_in_use_is_refused__its_answer_could_be_either(gateway: Se
 # --- beginnings and ends ----------------------------------------------------------------------------
 
 
-@pytest.mark.holds("client/connect", 4)
+@pytest.mark.holds("client/connect", "ends")
 def test_when_the_host_closes_its_side_what_is_open_is_answered_first(gateway: Serving, files: AgentFiles) -> None:
     with Connected(files.folder, gateway.url, *files.options) as connected:
         connected.say(id=1, method="tools/call", params={"name": "list_inbox", "arguments": {}, "_meta": meta()})
@@ -283,7 +283,7 @@ def test_a_signal_ends_it_at_once_and_cleanly(number: signal.Signals, gateway: S
         assert "Traceback" not in connected.stderr
 
 
-@pytest.mark.holds("client/connect", 4)
+@pytest.mark.holds("client/connect", "ends")
 def test_a_gateway_that_is_down_is_an_error_for_each_request__and_is_found_when_it_is_up(
     trust: Trust, files: AgentFiles
 ) -> None:

@@ -79,7 +79,7 @@ def test_an_agent_without_any_delegation_may_ask(
     assert json.loads(desk.asks[0].encode())["server_says"]["description"] == "Sends a message."
 
 
-@pytest.mark.holds("client/presenter", 5)
+@pytest.mark.holds("client/presenter", "person-allowed")
 def test_calls_like_it_pass_without_a_question__also_after_a_restart(
     trust: Trust, gateway: Serving, files: AgentFiles, desk: ScriptedDesk
 ) -> None:
@@ -97,7 +97,7 @@ def test_calls_like_it_pass_without_a_question__also_after_a_restart(
         assert "Ada said no" in text(called(host, OTHER))
 
 
-@pytest.mark.holds("client/asking", 5)
+@pytest.mark.holds("client/asking", "patience")
 def test_when_patience_ends_the_model_has_a_code__and_the_same_call_passes_once_it_is_allowed(
     trust: Trust, gateway: Serving, files: AgentFiles, desk: ScriptedDesk
 ) -> None:
@@ -116,7 +116,7 @@ def test_when_patience_ends_the_model_has_a_code__and_the_same_call_passes_once_
     assert len({each.digest for each in desk.asks}) == 1  # the second time it joined
 
 
-@pytest.mark.holds("client/asking", 5)
+@pytest.mark.holds("client/asking", "patience")
 def test_a_no_is_told_as_such(gateway: Serving, files: AgentFiles, desk: ScriptedDesk) -> None:
     desk.script = says("deny")
     with connected(gateway, files, desk) as host:
@@ -126,7 +126,7 @@ def test_a_no_is_told_as_such(gateway: Serving, files: AgentFiles, desk: Scripte
         assert told == f"Ada said no to this call (code {code}). Do not try it again or another way round."
 
 
-@pytest.mark.holds("client/asking", 5)
+@pytest.mark.holds("client/asking", "patience")
 def test_a_desk_that_wants_no_more_asks_gives_no_code(gateway: Serving, files: AgentFiles, desk: ScriptedDesk) -> None:
     def too_many(_ask: Ask) -> dict[str, Any]:
         return {"error": "rate", "reason": "too many"}
@@ -155,7 +155,7 @@ def lies(trust: Trust) -> dict[str, Script]:
     }
 
 
-@pytest.mark.holds("client/asking", 4)
+@pytest.mark.holds("client/asking", "valid-answer")
 @pytest.mark.parametrize("lie", ["a stranger's key", "another ask", "no certificate", "nonsense", "no line"])
 def test_a_desk_that_lies_wins_nothing(
     lie: str, trust: Trust, gateway: Serving, files: AgentFiles, desk: ScriptedDesk
@@ -169,7 +169,7 @@ def test_a_desk_that_lies_wins_nothing(
         assert "inbox" in json.dumps(host.ask("tools/list", id=8))  # it goes on
 
 
-@pytest.mark.holds("client/asking", 2)
+@pytest.mark.holds("client/asking", "same-user")
 @pytest.mark.parametrize(
     "url", ["https://evil.example", "http://127.0.0.1:8686@evil.example", "http://127.0.0.1:9.evil"]
 )
@@ -186,7 +186,7 @@ def test_what_a_desk_says_is_quoted_only_where_it_could_be_true(
         assert told.count("\n") == 1
 
 
-@pytest.mark.holds("client/asking", 2)
+@pytest.mark.holds("client/asking", "same-user")
 def test_a_socket_that_others_could_have_made_is_not_asked(gateway: Serving, files: AgentFiles, tmp_path: Path) -> None:
     (tmp_path / "desk.sock").touch()  # no socket at all; another user's can't be made here
     env = {"ACCREDIT_DESK_SOCKET": str(tmp_path / "desk.sock")}
@@ -195,7 +195,7 @@ def test_a_socket_that_others_could_have_made_is_not_asked(gateway: Serving, fil
         assert "accredit grant" in text(called(host))
 
 
-@pytest.mark.holds("client/asking", 8)
+@pytest.mark.holds("client/asking", "start")
 def test_when_the_desk_is_killed_the_refusal_stands(gateway: Serving, files: AgentFiles, desk: ScriptedDesk) -> None:
     with connected(gateway, files, desk, "--hold", "60") as host:
         host.initialize()
@@ -206,7 +206,7 @@ def test_when_the_desk_is_killed_the_refusal_stands(gateway: Serving, files: Age
         assert "accredit grant" in text(called(host, id=8))
 
 
-@pytest.mark.holds("client/asking", 7)
+@pytest.mark.holds("client/asking", "withdrawal")
 def test_a_call_that_the_host_takes_back_is_withdrawn_and_never_made(
     gateway: Serving, files: AgentFiles, desk: ScriptedDesk
 ) -> None:
@@ -219,7 +219,7 @@ def test_a_call_that_the_host_takes_back_is_withdrawn_and_never_made(
         assert host.ask("ping", id=8) == {"jsonrpc": "2.0", "id": 8, "result": {}}
 
 
-@pytest.mark.holds("client/asking", 7)
+@pytest.mark.holds("client/asking", "withdrawal")
 @pytest.mark.parametrize("end", ["its input ends", "it is stopped"])
 def test_when_the_host_goes_what_it_waited_for_is_withdrawn(
     end: str, gateway: Serving, files: AgentFiles, desk: ScriptedDesk
@@ -233,7 +233,7 @@ def test_when_the_host_goes_what_it_waited_for_is_withdrawn(
         assert host.wait() == 0
 
 
-@pytest.mark.holds("client/asking", 3)
+@pytest.mark.holds("client/asking", "progress")
 def test_a_host_that_gave_a_token_hears_what_is_waited_for(
     trust: Trust, gateway: Serving, files: AgentFiles, desk: ScriptedDesk
 ) -> None:
@@ -247,7 +247,7 @@ def test_a_host_that_gave_a_token_hears_what_is_waited_for(
         assert "has not answered" in text(host.hear()["result"])
 
 
-@pytest.mark.holds("client/asking", 1)
+@pytest.mark.holds("client/asking", "when")
 def test_what_nobody_could_allow_is_not_asked_for(gateway: Serving, files: AgentFiles, desk: ScriptedDesk) -> None:
     with connected(gateway, files, desk, "--hold", "60") as host:
         host.initialize()
@@ -257,7 +257,7 @@ def test_what_nobody_could_allow_is_not_asked_for(gateway: Serving, files: Agent
     assert desk.asks == []
 
 
-@pytest.mark.holds("client/asking", 8)
+@pytest.mark.holds("client/asking", "start")
 def test_without_a_desk_all_is_as_before(gateway: Serving, files: AgentFiles, tmp_path: Path) -> None:
     env = {"ACCREDIT_DESK_SOCKET": str(tmp_path / "nothing.sock")}
     for options in ((), ("--ask", "auto"), ("--ask", "off")):
@@ -270,7 +270,7 @@ def test_without_a_desk_all_is_as_before(gateway: Serving, files: AgentFiles, tm
         assert (done.returncode, "--delegation" in done.stderr) == (2, True)
 
 
-@pytest.mark.holds("client/asking", 8)
+@pytest.mark.holds("client/asking", "start")
 @pytest.mark.parametrize("delegated", [True, False])
 def test_a_host_that_starts_at_login_asks_the_desk_that_is_started_later__and_the_next_one(
     delegated: bool, trust: Trust, gateway: Serving, files: AgentFiles, tmp_path: Path

@@ -73,7 +73,7 @@ def test_the_advice_of_a_refusal_that_is_followed_to_the_letter_lets_the_call_pa
         assert "ada@example.org" in text(host, READ, 1)
 
 
-@pytest.mark.holds("client/presenter", 1)
+@pytest.mark.holds("client/presenter", "usable")
 def test_a_delegation_that_is_renewed_is_taken_without_a_restart__and_half_of_one_changes_nothing(
     gateway: Serving, trust: Trust, tmp_path: Path
 ) -> None:

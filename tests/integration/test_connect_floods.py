@@ -12,7 +12,7 @@ from tests.world.running import run
 
 from accredit.limits import MAX_DIALOGS, MAX_ROUNDS
 
-pytestmark = [pytest.mark.slow, pytest.mark.holds("client/budgets", 2)]
+pytestmark = [pytest.mark.slow, pytest.mark.holds("client/budgets", "call")]
 
 ASKED = 2 * MAX_DIALOGS * MAX_ROUNDS
 

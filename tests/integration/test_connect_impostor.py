@@ -83,7 +83,7 @@ def test_who_announces_a_gateway_that_is_known_elsewhere_gets_no_proof_that_is_g
     assert json.loads(files.known_gateways.read_text("utf-8")) == {KNOWN: GATEWAY}
 
 
-@pytest.mark.holds("client/streams", 4)
+@pytest.mark.holds("client/streams", "foreign-gateway")
 def test_to_who_announces_a_gateway_that_is_known_elsewhere_nothing_more_is_sent(files: AgentFiles) -> None:
     files.known_gateways.write_text(json.dumps({KNOWN: GATEWAY}), "utf-8")
 

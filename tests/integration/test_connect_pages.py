@@ -14,7 +14,7 @@ from tests.world.connected import Connected
 from tests.world.desk import CALL
 from tests.world.scripted_desk import ScriptedDesk, allows, says, waits
 
-pytestmark = [pytest.mark.holds("client/pages"), pytest.mark.holds("client/asking", 6)]
+pytestmark = [pytest.mark.holds("client/pages"), pytest.mark.holds("client/asking", "pages")]
 
 URL = {"elicitation": {"url": {}}}
 
@@ -46,7 +46,7 @@ def modern(call: dict[str, Any] = CALL, **more: Any) -> dict[str, Any]:
     return call | {"_meta": meta(**URL)} | more
 
 
-@pytest.mark.holds("client/pages", 1, 2, 3)
+@pytest.mark.holds("client/pages", "declared", "decline", "legacy-pages")
 @pytest.mark.parametrize("action", ["accept", "cancel"])
 def test_an_older_host_shows_the_page_while_the_call_is_held__and_its_yes_means_nothing(
     action: str, trust: Trust, host: Connected, desk: ScriptedDesk
@@ -67,7 +67,7 @@ def test_an_older_host_shows_the_page_while_the_call_is_held__and_its_yes_means_
     assert "sent to ada" in text(host.hear())
 
 
-@pytest.mark.holds("client/pages", 2, 3)
+@pytest.mark.holds("client/pages", "decline", "legacy-pages")
 def test_who_declines_on_an_older_host_has_said_no(host: Connected, desk: ScriptedDesk) -> None:
     begin(host, URL)
     shown = host.ask("tools/call", CALL)
@@ -79,7 +79,7 @@ def test_who_declines_on_an_older_host_has_said_no(host: Connected, desk: Script
     assert "said no to this call" in text(host.hear())
 
 
-@pytest.mark.holds("client/pages", 3)
+@pytest.mark.holds("client/pages", "legacy-pages")
 def test_a_page_that_nobody_opened_is_taken_back(host: Connected, desk: ScriptedDesk) -> None:
     begin(host, URL)
     shown = host.ask("tools/call", CALL)
@@ -91,7 +91,7 @@ def test_a_page_that_nobody_opened_is_taken_back(host: Connected, desk: Scripted
     assert host.ask("ping", id=9)["id"] == 9
 
 
-@pytest.mark.holds("client/pages", 1)
+@pytest.mark.holds("client/pages", "declared")
 @pytest.mark.parametrize("capabilities", [{}, {"elicitation": {}}, {"elicitation": {"form": {}}}])
 def test_a_host_that_shows_no_pages_is_not_asked_to(
     capabilities: dict[str, Any], host: Connected, desk: ScriptedDesk
@@ -101,7 +101,7 @@ def test_a_host_that_shows_no_pages_is_not_asked_to(
     assert "said no" in text(host.ask("tools/call", CALL))
 
 
-@pytest.mark.holds("client/pages", 4)
+@pytest.mark.holds("client/pages", "modern-pages")
 def test_a_modern_host_is_asked_for_input__and_the_call_passes_when_it_comes_back(
     trust: Trust, host: Connected, desk: ScriptedDesk
 ) -> None:
@@ -119,7 +119,7 @@ def test_a_modern_host_is_asked_for_input__and_the_call_passes_when_it_comes_bac
     assert [each.digest for each in desk.asks] == [ask.digest] * 2
 
 
-@pytest.mark.holds("client/pages", 2, 4)
+@pytest.mark.holds("client/pages", "decline", "modern-pages")
 def test_who_declines_on_a_modern_host_has_said_no(host: Connected, desk: ScriptedDesk) -> None:
     result = host.ask("tools/call", modern())["result"]
     (key,) = result["inputRequests"]
@@ -129,7 +129,7 @@ def test_who_declines_on_a_modern_host_has_said_no(host: Connected, desk: Script
     desk.wait_for(lambda: {"deny": desk.asks[0].code} in desk.said)
 
 
-@pytest.mark.holds("client/pages", 4)
+@pytest.mark.holds("client/pages", "modern-pages")
 def test_a_state_that_was_given_for_one_call_is_none_for_another(host: Connected, desk: ScriptedDesk) -> None:
     result = host.ask("tools/call", modern())["result"]
     (key,) = result["inputRequests"]

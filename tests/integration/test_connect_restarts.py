@@ -39,8 +39,8 @@ def add(host: Connected, id: int) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.holds("client/renewing", 2)
-@pytest.mark.holds("client/http", 4)
+@pytest.mark.holds("client/renewing", "resend")
+@pytest.mark.holds("client/http", "lost-session")
 def test_a_server_that_was_killed_is_found_again_by_the_next_call__and_the_one_that_was_open_ends(
     tmp_path: Path,
 ) -> None:
@@ -119,7 +119,7 @@ url = "memory:"
 
 
 @pytest.mark.slow
-@pytest.mark.holds("client/renewing", 5)
+@pytest.mark.holds("client/renewing", "older-transport")
 def test_http_sse_is_spoken_where_there_is_nothing_else__with_proofs_and_after_a_restart(tmp_path: Path) -> None:
     files = agent_files(tmp_path, Trust(), "mcp:tool")
     with Restarted(tmp_path, "sse") as server:
@@ -144,7 +144,7 @@ async def _ask(host: Connected, method: str, params: dict[str, Any], id: int) ->
     return await asyncio.to_thread(answer, host, id)
 
 
-@pytest.mark.holds("client/renewing", 1)
+@pytest.mark.holds("client/renewing", "lost-session")
 @pytest.mark.parametrize("status", [404, 400])
 def test_a_new_session_knows_what_the_last_one_did(status: int, tmp_path: Path) -> None:
     async def main() -> None:
@@ -191,7 +191,7 @@ def test_a_host_that_only_listens_hears_of_its_subscriptions_after_a_restart(tmp
     run(main())
 
 
-@pytest.mark.holds("client/renewing", 3)
+@pytest.mark.holds("client/renewing", "open-requests")
 def test_what_a_session_that_is_gone_has_asked_is_cancelled__and_its_late_answer_is_nobodys(tmp_path: Path) -> None:
     """Ids of servers begin anew: an answer to the old session's first question would be one to the new one's."""
 
@@ -305,7 +305,7 @@ def test_a_session_that_is_lost_again_and_again_ends_the_call_and_not_the_connec
     run(main())
 
 
-@pytest.mark.holds("client/renewing", 4)
+@pytest.mark.holds("client/renewing", "streams")
 def test_a_modern_stream_that_breaks_is_asked_for_again__and_its_host_is_told_once(tmp_path: Path) -> None:
     async def main() -> None:
         server = Forgetful(404)
@@ -322,7 +322,7 @@ def test_a_modern_stream_that_breaks_is_asked_for_again__and_its_host_is_told_on
     run(main())
 
 
-@pytest.mark.holds("client/connect", 3)
+@pytest.mark.holds("client/connect", "session-first")
 def test_a_call_that_does_not_wait_for_the_answer_to_initialize_gets_a_proof_of_its_session(tmp_path: Path) -> None:
     files = agent_files(tmp_path, Trust())
     call = {"name": "send_email", "arguments": {"to": "ada", "subject": "early"}}

@@ -125,7 +125,7 @@ EVERYTHING: dict[str, Any] = {
 }
 
 
-@pytest.mark.holds("client/bridge", 3)
+@pytest.mark.holds("client/bridge", "input-requests")
 @pytest.mark.parametrize(("mode", "option"), [("legacy", "--modern"), ("2026-07-28", "--log-format=json")])
 def test_a_host_of_either_era_is_asked_for_everything_that_a_server_needs(mode: str, option: str) -> None:
     seen: list[float] = []
@@ -169,8 +169,8 @@ def play(server: RoundsServer, calls: Callable[[Client], Any], **callbacks: Any)
     run(main())
 
 
-@pytest.mark.holds("client/bridge", 2)
-@pytest.mark.holds("client/bridge", 1)
+@pytest.mark.holds("client/bridge", "request-meta")
+@pytest.mark.holds("client/bridge", "initialize")
 def test_a_legacy_host_in_front_of_a_modern_server_is_bridged_without_being_told_to() -> None:
     server = asked(asks("a", "b", requestState="one"), asks("c"))
 
@@ -186,7 +186,7 @@ def test_a_legacy_host_in_front_of_a_modern_server_is_bridged_without_being_told
         assert call["_meta"]["io.modelcontextprotocol/clientCapabilities"] == {"elicitation": {"form": {}, "url": {}}}
 
 
-@pytest.mark.holds("client/bridge", 2, 3)
+@pytest.mark.holds("client/bridge", "request-meta", "input-requests")
 def test_a_host_is_not_asked_for_what_it_did_not_declare() -> None:
     async def calls(client: Client) -> None:
         with pytest.raises(MCPError, match="has no handler here"):
@@ -219,7 +219,7 @@ def test_what_no_protocol_allows_is_an_error_for_the_host() -> None:
     play(asked({"resultType": "input_required"}, unknown), calls, elicitation_callback=yes)
 
 
-@pytest.mark.holds("client/connect", 2)
+@pytest.mark.holds("client/connect", "result-kinds")
 @pytest.mark.parametrize("kind", ["task", "vendor/other", 7, None])
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 def test_a_result_of_a_kind_that_the_host_can_not_know_is_an_error_for_it(mode: str, kind: object) -> None:
@@ -268,7 +268,7 @@ def begin(connected: Connected, **capabilities: Any) -> None:
     connected.say(method="notifications/initialized")
 
 
-@pytest.mark.holds("client/bridge", 3)
+@pytest.mark.holds("client/bridge", "input-requests")
 @pytest.mark.parametrize("prompted", [True, False], ids=["while a person is asked", "while the server works"])
 def test_a_call_that_the_host_cancels_leaves_nothing_open(prompted: bool, tmp_path: Path) -> None:
     def call(connected: Connected) -> Any:
@@ -301,7 +301,7 @@ def test_a_call_that_the_host_cancels_leaves_nothing_open(prompted: bool, tmp_pa
     run(main())
 
 
-@pytest.mark.holds("client/bridge", 4)
+@pytest.mark.holds("client/bridge", "local-answers")
 def test_what_has_no_counterpart_is_answered_or_refused_here(tmp_path: Path) -> None:
     def play(connected: Connected) -> None:
         begin(connected)

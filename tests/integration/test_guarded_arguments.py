@@ -266,7 +266,7 @@ async def code(client: Client, arguments: dict[str, Any], *constraints: Constrai
     return 0 if done.is_error else None
 
 
-@pytest.mark.holds("server/arguments", 2, 3)
+@pytest.mark.holds("server/arguments", "real-form", "no-form")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", SHAPES)
 @settings(max_examples=8)
@@ -295,7 +295,7 @@ FIVE = {
 REFUSED = {"transformed", "of_a_type", "of_a_thing"}
 
 
-@pytest.mark.holds("server/arguments", 1, 3)
+@pytest.mark.holds("server/arguments", "written-form", "no-form")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", sorted(SHAPES.keys() - {"of_path", "by_name"}))
 def test_what_a_tool_lists_is_served__and_judged_by_what_reaches_the_tool(kind: str, name: str) -> None:
@@ -341,7 +341,7 @@ def only(pointer: str, value: object) -> Extension:
     return terms.constraint()
 
 
-@pytest.mark.holds("server/arguments", 1, 2, 4)
+@pytest.mark.holds("server/arguments", "written-form", "real-form", "type-errors")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("name", "arguments", "answer"),

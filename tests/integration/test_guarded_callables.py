@@ -24,7 +24,10 @@ import accredit.server.fastmcp
 from accredit.ratify import DelegationCert
 from accredit.server import ProofGuard, require
 
-pytestmark = [pytest.mark.holds("server/requirements", 1, 2), pytest.mark.holds("server/gate", 2)]
+pytestmark = [
+    pytest.mark.holds("server/requirements", "targets", "wrappers"),
+    pytest.mark.holds("server/gate", "decision"),
+]
 
 DEFAULTS = {"tools/call": "mcp:tool", "resources/read": "mcp:resource", "prompts/get": "mcp:prompt"}
 SCOPES = ("guarded:one", "guarded:two", "guarded:three")
@@ -260,7 +263,7 @@ def check(kind: str, items: list[Item]) -> None:
     in_memory(server, case)
 
 
-@pytest.mark.holds("server/requirements", 3)
+@pytest.mark.holds("server/requirements", "hidden-requirement")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("where", sorted(DEFAULTS))
 def test_a_requirement_that_a_decorator_hides_stops_the_start__and_what_came_later_does_not_run(
@@ -388,7 +391,7 @@ HIDING = (by_object, by_objects_method, around_cache, around_called_thing, by_de
 OVERRIDING = (overriding, overriding_of_class, overriding_call)
 
 
-@pytest.mark.holds("server/requirements", 3)
+@pytest.mark.holds("server/requirements", "hidden-requirement")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.filterwarnings("ignore:Default value")
 @pytest.mark.parametrize("shape", [*HIDING, *OVERRIDING])

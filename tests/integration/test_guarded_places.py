@@ -33,7 +33,7 @@ from tests.unit.server.test_server_gate import TRUST, in_memory
 
 from accredit.server import ProofGuard, require
 
-pytestmark = [pytest.mark.holds("server/requirements", 2), pytest.mark.holds("server/gate", 2)]
+pytestmark = [pytest.mark.holds("server/requirements", "wrappers"), pytest.mark.holds("server/gate", "decision")]
 
 STANDS_FOR = ("mounted", "proxied", "transformed")
 PLACES = ("own", "app", *STANDS_FOR)

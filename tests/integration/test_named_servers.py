@@ -130,7 +130,7 @@ def test_a_host_starts_one_of_several_behind_the_gate(made: Path) -> None:
         assert ('"serverInfo":{"name":"mail"' in done.stdout.replace(" ", "")) == (code == 0)
 
 
-@pytest.mark.holds("signing/grant_lookup", 5)
+@pytest.mark.holds("signing/grant_lookup", "several-servers")
 def test_scopes_are_looked_up_in_all_catalogs_or_in_one(made: Path) -> None:
     assert signed(made, "delegation.json") == ("custom:mail:send_email", "mcp:tool")
     of_one = accredit(*GRANT, "one.json", "--tool", "send_email", "--server", "calendar", *CONFIG, folder=made)

@@ -308,7 +308,7 @@ def few_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accredit.app.listener.MAX_CLIENT_CONNECTIONS", 4)
 
 
-@pytest.mark.holds("app/connection", 2)
+@pytest.mark.holds("app/connection", "idle-limit")
 @pytest.mark.usefixtures("few_connections")
 @pytest.mark.parametrize("sent", [b"", b"POST /mcp HTTP/1.1\r\nHo", SLOW_BODY.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"])
 def test_connections_on_which_nothing_is_asked_make_room__the_longest_resting_first(sent: bytes) -> None:
@@ -326,7 +326,7 @@ def test_connections_on_which_nothing_is_asked_make_room__the_longest_resting_fi
     run(main())
 
 
-@pytest.mark.holds("app/connection", 2)
+@pytest.mark.holds("app/connection", "idle-limit")
 @pytest.mark.usefixtures("few_connections")
 def test_a_connection_at_work_is_never_closed_for_another() -> None:
     async def main() -> None:

@@ -65,8 +65,8 @@ def guarded(folder: Path) -> str:
 BASE = '[gateway]\nid = "gate"\n[store]\nurl = "sqlite:///accredit.db"\n'
 
 
-@pytest.mark.holds("app/reloading", 3)
-@pytest.mark.holds("app/two_phases", 1)
+@pytest.mark.holds("app/reloading", "swap")
+@pytest.mark.holds("app/two_phases", "check-child")
 @WORKERS
 @RELOADS
 def test_of_many_reloads_under_load_none_loses_a_call_or_has_it_decided_by_half_of_a_configuration(
@@ -137,7 +137,7 @@ def test_a_reload_that_names_the_revocation_list_anew_takes_no_older_one__and_no
 
 
 @pytest.mark.holds("app/configured")
-@pytest.mark.holds("app/reloading", 2)
+@pytest.mark.holds("app/reloading", "prepare")
 @WORKERS
 def test_a_file_that_is_broken_or_changes_what_is_fixed_changes_nothing_and_says_why(
     workers: str, tmp_path: Path
@@ -170,7 +170,7 @@ def test_a_file_that_is_broken_or_changes_what_is_fixed_changes_nothing_and_says
     run(main())
 
 
-@pytest.mark.holds("app/two_phases", 3)
+@pytest.mark.holds("app/two_phases", "confirm")
 def test_workers_that_are_killed_while_a_reload_goes_on_come_back_with_what_is_in_force(tmp_path: Path) -> None:
     async def main() -> None:
         async with (
@@ -257,7 +257,7 @@ def test_a_child_keeps_its_session_unless_it_is_its_server_that_is_changed__and_
         assert gateway.wait() == 0
 
 
-@pytest.mark.holds("app/reloading", 1)
+@pytest.mark.holds("app/reloading", "build")
 def test_a_lock_that_is_changed_counts_at_once(tmp_path: Path) -> None:
     files = (str(tmp_path / "received"), str(Listed(tmp_path / "listed.json").path))
     server = (python(), "-m", "tests.world.changing_server", *files, "--legacy")

@@ -205,7 +205,7 @@ def test_what_asks_for_nothing_is_no_result__made_by_hand_or_not() -> None:
     play(RoundsServer([asks()]), calls)
 
 
-@pytest.mark.holds("client/legs", 1)
+@pytest.mark.holds("client/legs", "raw-answer")
 @pytest.mark.parametrize("by_hand", [False, True])
 @pytest.mark.parametrize("kind", ["task", "vendor/other", "", 7, None])
 def test_a_result_of_a_kind_that_nobody_negotiated_is_not_taken_for_a_whole_one(kind: object, by_hand: bool) -> None:
@@ -334,7 +334,7 @@ def test_nor_does_a_schema_of_what_it_asks_for() -> None:
     play(RoundsServer([asking, FINAL]), calls, elicitation=answers)
 
 
-@pytest.mark.holds("client/legs", 1)
+@pytest.mark.holds("client/legs", "raw-answer")
 def test_a_result_that_does_not_say_so_is_complete() -> None:
     async def calls(client: AccreditedClient) -> None:
         assert text_of(await client.call_tool("deploy")) == "done"
@@ -396,7 +396,7 @@ def asking_server() -> MCPServer:
 TOOLS_THAT_ASK = {"legacy": "test_elicitation", VERSION: "test_input_required_result_elicitation"}
 
 
-@pytest.mark.holds("client/legs", 3)
+@pytest.mark.holds("client/legs", "server-requests")
 @pytest.mark.parametrize("mode", ["legacy", VERSION])
 @pytest.mark.parametrize("over_http", [True, False])
 def test_a_handler_is_registered_once_for_both_eras(mode: str, over_http: bool, sdk_server: SdkServer) -> None:
@@ -420,7 +420,7 @@ def test_a_handler_is_registered_once_for_both_eras(mode: str, over_http: bool, 
     assert context.key
 
 
-@pytest.mark.holds("client/legs", 3)
+@pytest.mark.holds("client/legs", "server-requests")
 def test_a_legacy_server_is_not_told_why_a_handler_failed(caplog: pytest.LogCaptureFixture) -> None:
     async def on_elicit(_context: InputContext, _params: object) -> ElicitResult:
         raise ZeroDivisionError("a secret")
@@ -452,7 +452,7 @@ def test_prompts_and_resources_have_rounds_as_tools_do() -> None:
     run(main())
 
 
-@pytest.mark.holds("client/legs", 2)
+@pytest.mark.holds("client/legs", "missing-header")
 def test_a_server_that_misses_a_header_gets_the_call_again__with_it(sdk_server: SdkServer) -> None:
     async def main() -> None:
         async with AccreditedClient(sdk_server.url, mode=VERSION) as client:

@@ -106,7 +106,7 @@ def test_the_first_signal_lets_an_open_call_finish(number: signal.Signals, worke
     scene(tmp_path, "--workers", workers)(act)
 
 
-@pytest.mark.holds("app/server", 1)
+@pytest.mark.holds("app/server", "draining")
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_while_it_drains_a_balancer_is_told_and_no_call_is_lost(workers: str, tmp_path: Path) -> None:
     async def act(gateway: Serving, upstream: Upstream) -> None:
@@ -141,7 +141,7 @@ def test_while_it_drains_a_balancer_is_told_and_no_call_is_lost(workers: str, tm
     scene(tmp_path, "--workers", workers, "--config", str(ending(tmp_path, "drain_seconds = 3600")))(act)
 
 
-@pytest.mark.holds("app/server", 2)
+@pytest.mark.holds("app/server", "grace")
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_after_the_drain_nothing_is_accepted__and_the_grace_is_as_long_as_it_is_configured(
     workers: str, tmp_path: Path

@@ -99,8 +99,8 @@ def proof_for(trust: Trust, name: str, arguments: dict[str, Any], signed: Signed
     return trust.proof(trust.chain(*scope, **chain), "tools/call", {"name": name, "arguments": arguments}, signed)
 
 
-@pytest.mark.holds("server/gate", 2)
-@pytest.mark.holds("server/fastmcp", 1)
+@pytest.mark.holds("server/gate", "decision")
+@pytest.mark.holds("server/fastmcp", "same-call")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("transport", "mode"), WAYS)
 def test_nothing_runs_without_a_proof__and_with_one_it_does(
@@ -157,7 +157,7 @@ def listed(tools: list[types.Tool]) -> dict[str, dict[str, Any]]:
 HOW = {"ratify_verifier": "mail-gateway", "ratify_binding": "optional"}
 
 
-@pytest.mark.holds("server/gate", 4)
+@pytest.mark.holds("server/gate", "lists")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("mode", [LEGACY, MODERN])
 def test_a_list_says_what_each_tool_asks_for__and_shows_what_the_proof_covers(kind: str, mode: str) -> None:
@@ -221,7 +221,7 @@ def test_resources_and_prompts_say_what_they_ask_for__and_a_proof_hides_what_it_
     asyncio.run(main())
 
 
-@pytest.mark.holds("server/gate", 1, 3)
+@pytest.mark.holds("server/gate", "authorization-meta", "removal")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("transport", "mode"), SLOW_WAYS)
 def test_a_tool_sees_on_whose_word_it_runs__and_nothing_that_the_client_made_up(
@@ -446,7 +446,7 @@ def message(answer: RawAnswer) -> Any:
     return json.loads(data[-1] if data else answer.body)
 
 
-@pytest.mark.holds("server/fastmcp", 3)
+@pytest.mark.holds("server/fastmcp", "undecided")
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_first_message_of_a_process_is_decided__also_when_it_is_a_call(kind: str) -> None:
     async def main() -> None:
@@ -497,7 +497,7 @@ def test_a_proof_is_bound_to_its_session__and_worth_nothing_in_another(kind: str
     asyncio.run(main())
 
 
-@pytest.mark.holds("server/fastmcp", 2)
+@pytest.mark.holds("server/fastmcp", "inner-call")
 def test_a_tool_that_calls_others_by_name_does_not_lead_around_what_they_ask_for() -> None:
     async def main() -> None:
         trust = Trust()

@@ -137,8 +137,8 @@ async def ask(
         return message(await exchange(client, posted))
 
 
-@pytest.mark.holds("server/tokens", 1, 4)
-@pytest.mark.holds("server/gate", 3)
+@pytest.mark.holds("server/tokens", "places", "removal")
+@pytest.mark.holds("server/gate", "removal")
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_guard_takes_a_token_from_each_place__and_neither_tool_nor_log_sees_it(
@@ -176,7 +176,7 @@ def test_a_guard_takes_a_token_from_each_place__and_neither_tool_nor_log_sees_it
     assert "a token was refused: for another audience" in caplog.messages
 
 
-@pytest.mark.holds("server/tokens", 2)
+@pytest.mark.holds("server/tokens", "verification")
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_guard_refuses_a_session_s_token(kind: str, era: Era, world: Tokened, tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_guard_refuses_a_session_s_token(kind: str, era: Era, world: Tokened, 
     asyncio.run(main())
 
 
-@pytest.mark.holds("server/tokens", 2)
+@pytest.mark.holds("server/tokens", "verification")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_guard_refuses_a_token_that_names_a_gateway_s_configuration__it_has_none_to_compare(
     kind: str, world: Tokened, tmp_path: Path
@@ -210,7 +210,7 @@ def test_a_guard_refuses_a_token_that_names_a_gateway_s_configuration__it_has_no
     asyncio.run(main())
 
 
-@pytest.mark.holds("server/tokens", 1)
+@pytest.mark.holds("server/tokens", "places")
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_header_decides_and_a_bad_one_is_not_rescued(kind: str, world: Tokened, tmp_path: Path) -> None:
     good, other, bad = world.token(), world.token(sub="agent-8"), world.token(exp=7)
@@ -286,7 +286,7 @@ def test_a_tool_s_own_token_argument_arrives_untouched__and_does_not_decide(worl
     asyncio.run(main())
 
 
-@pytest.mark.holds("server/tokens", 3)
+@pytest.mark.holds("server/tokens", "scopes")
 @pytest.mark.parametrize("kind", KINDS)
 def test_lists_and_calls_agree_on_the_tools_of_a_token__before_a_guarded_server_too(
     kind: str, world: Tokened, tmp_path: Path
@@ -320,7 +320,7 @@ def test_a_tool_that_calls_others_by_name_does_not_lead_around_the_token_s_tools
     asyncio.run(main())
 
 
-@pytest.mark.holds("server/tokens", 3)
+@pytest.mark.holds("server/tokens", "scopes")
 def test_another_name_of_a_tool_does_not_lead_around_what_its_token_lacks_or_denies(
     world: Tokened, tmp_path: Path
 ) -> None:
@@ -352,7 +352,7 @@ def test_another_name_of_a_tool_does_not_lead_around_what_its_token_lacks_or_den
     asyncio.run(main())
 
 
-@pytest.mark.holds("server/tokens", 3)
+@pytest.mark.holds("server/tokens", "scopes")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_token_that_may_be_left_out_has_to_be_good_where_it_is__and_for_tools_that_ask_for_a_scope(
     kind: str, world: Tokened, tmp_path: Path

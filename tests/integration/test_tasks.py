@@ -294,7 +294,7 @@ def test_servers_that_count_their_tasks_in_each_session_are_told_apart(name: str
     run(main())
 
 
-@pytest.mark.holds("jsonrpc/tasks", 1)
+@pytest.mark.holds("jsonrpc/tasks", "announced")
 @pytest.mark.parametrize("name", ["http-legacy", "http-modern"])
 def test_a_task_that_was_not_asked_for_is_no_answer(name: str, trust: Trust, tmp_path: Path) -> None:
     async def main() -> None:

@@ -181,7 +181,7 @@ def test_both_roads_tell_the_same(kind: str, parts: list[bytes]) -> None:
     assert seen(FAST, kind, parts) == seen(ASGI, kind, parts)
 
 
-@pytest.mark.holds("app/http11", 7)
+@pytest.mark.holds("app/http11", "same-head")
 @settings(max_examples=60)
 @example(hostile=[post(called(how="large" * 20)), post(b""), post(called())])
 @given(hostile=st.lists(lengths(), min_size=1, max_size=3))

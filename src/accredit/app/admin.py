@@ -2,9 +2,9 @@
 
 It requires no credential; all that it reveals is what is called here, and how often. First failure wins:
 
-1. its connections have the bounds of all clients' (`http11`), and there are few;
-2. `Host` must be an address or a configured name, against DNS rebinding, and other origins are refused: 403;
-3. the path is one of the three (404), and the method GET or HEAD (405).
+- [bounds] its connections have the bounds of all clients' (`http11`), and there are few;
+- [host] `Host` must be an address or a configured name, against DNS rebinding, and other origins are refused: 403;
+- [route] the path is one of the three (404), and the method GET or HEAD (405).
 
 Any worker answers for all of them (`telemetry.board`). Metrics are rendered in a thread, one scrape at a time, and
 cached for a while in proportion to what that took.

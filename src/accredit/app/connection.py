@@ -1,12 +1,12 @@
 """One client's connection, below HTTP: what is written, how full it is, and how long it may rest. Runs in the event
 loop.
 
-1. A connection has `REQUEST_HEAD_SECONDS`, from its beginning or from the first byte after a response, until the next
-   request's head and the first byte of its body.
-2. At the limit of connections (`listener.client_connections`), the one that has been idle longest (no request, or no
-   byte of its body has come) makes room for the next; if none is idle, the next gets a 503.
-3. What is written in one step of the loop leaves in one write, at its end: each write is a system call that wakes the
-   client, and a head and its body together are one.
+- [head-timeout] A connection has `REQUEST_HEAD_SECONDS`, from its beginning or from the first byte after a response,
+  until the next request's head and the first byte of its body.
+- [idle-limit] At the limit of connections (`listener.client_connections`), the one that has been idle longest (no
+  request, or no byte of its body has come) makes room for the next; if none is idle, the next gets a 503.
+- [one-write] What is written in one step of the loop leaves in one write, at its end: each write is a system call that
+  wakes the client, and a head and its body together are one.
 """
 
 import asyncio
@@ -93,7 +93,7 @@ class ClientConnection(asyncio.Protocol, ABC):
         return self._transport.get_extra_info(name)
 
     def most_connections(self) -> int:
-        """Return how many there may be at this server (rule 2)."""
+        """Return how many there may be at this server ([idle-limit])."""
         return client_connections()
 
     def abort(self) -> None:
@@ -101,7 +101,7 @@ class ClientConnection(asyncio.Protocol, ABC):
         self._transport.abort()
 
     def write(self, data: bytes) -> None:
-        """Take bytes to send (rule 3)."""
+        """Take bytes to send ([one-write])."""
         if not self._to_write:
             self._end_of_step.add(self._flush)
         self._to_write.append(data)
@@ -156,7 +156,7 @@ class ClientConnection(asyncio.Protocol, ABC):
             self._transport.write(b"".join(held) if len(held) > 1 else held[0])
 
     def start_clock(self) -> None:
-        """Begin to wait for a request's head (rule 1)."""
+        """Begin to wait for a request's head ([head-timeout])."""
         if self._head_timer is None:
             self._head_timer = self.loop.call_later(REQUEST_HEAD_SECONDS, self.close)
 
@@ -192,7 +192,7 @@ class ClientConnection(asyncio.Protocol, ABC):
             self.close()
 
     def _make_room(self) -> None:
-        """Abort the longest idle connection, or refuse the new one with a 503 (rule 2)."""
+        """Abort the longest idle connection, or refuse the new one with a 503 ([idle-limit])."""
         if self._idle:
             self._idle.popitem(last=False)[0].abort()
         else:

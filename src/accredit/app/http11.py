@@ -3,17 +3,17 @@
 httptools parses; an `HttpRequest` carries one request and its response. Requests of a connection are answered in their
 order, one at a time.
 
-1. Bytes outside bodies (head, trailers, chunk extensions) are bounded by `MAX_REQUEST_HEAD_BYTES` at a time, fields by
-   `MAX_HEADERS`, and pipelined requests by `MAX_PIPELINED_REQUESTS`.
-2. An ambiguous head is refused: a version other than 1.0 and 1.1, a transfer coding other than `chunked`, any coding
-   in HTTP/1.0 (section 6.1), a target whose host is not `Host` (section 3.2.2).
-3. Trailers are read and dropped.
-4. `Upgrade` is ignored, and the request answered in HTTP/1.1 (RFC 9110 section 7.8).
-5. An invalid request is answered only if that can't be mistaken for the response to an earlier one.
-6. A gateway's request starts as soon as its bytes are read, not at the loop's next step, and without an asyncio task
-   (`gateway.eager`); another application's (one that mounts a gateway) is run as ASGI, in a task.
-7. A connection remembers the last head of a POST that came in one piece with its body and nothing else. The same bytes
-   again, but for the digits of Content-Length, with a body of just that length, are not parsed again.
+- [head-bounds] Bytes outside bodies (head, trailers, chunk extensions) are bounded by `MAX_REQUEST_HEAD_BYTES` at a
+  time, fields by `MAX_HEADERS`, and pipelined requests by `MAX_PIPELINED_REQUESTS`.
+- [ambiguous-head] An ambiguous head is refused: a version other than 1.0 and 1.1, a transfer coding other than
+  `chunked`, any coding in HTTP/1.0 (section 6.1), a target whose host is not `Host` (section 3.2.2).
+- [trailers] Trailers are read and dropped.
+- [upgrade] `Upgrade` is ignored, and the request answered in HTTP/1.1 (RFC 9110 section 7.8).
+- [error-response] An invalid request is answered only if that can't be mistaken for the response to an earlier one.
+- [eager-start] A gateway's request starts as soon as its bytes are read, not at the loop's next step, and without an
+  asyncio task (`gateway.eager`); another application's (one that mounts a gateway) is run as ASGI, in a task.
+- [same-head] A connection remembers the last head of a POST that came in one piece with its body and nothing else. The
+  same bytes again, but for the digits of Content-Length, with a body of just that length, are not parsed again.
 """
 
 import asyncio
@@ -150,7 +150,7 @@ class HttpConnection(ClientConnection):
             self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header field, or a trailer (rule 3)."""
+        """A header field, or a trailer ([trailers])."""
         if not self._resuming:
             self._count(len(name) + len(value))
             self._headers.append((name.lower(), value))
@@ -265,7 +265,7 @@ class HttpConnection(ClientConnection):
         raise _Refused
 
     def _send_400(self, message: str) -> None:
-        """Close; send a 400 first if that answers the current request (rule 5)."""
+        """Close; send a 400 first if that answers the current request ([error-response])."""
         _logger.warning(message)
         last = self._request
         coming = last is None or last.answered or (last.more and not last.started)
@@ -275,7 +275,7 @@ class HttpConnection(ClientConnection):
         self.close()
 
     def _remember(self, data: bytes) -> None:
-        """Remember the head of one whole request (rule 7)."""
+        """Remember the head of one whole request ([same-head])."""
         request = self._request
         if request is None or self._gateway is None or not request.can_be_repeated():
             return

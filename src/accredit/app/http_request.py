@@ -1,12 +1,13 @@
 """One request of a client's connection and its one response, and the gateway's exchange over it. I/O through the
 connection only.
 
-1. A client of HTTP/1.0 gets no chunks: a response without a length ends with the connection (RFC 9112 section 6.1).
-2. The end of a connection interrupts its request, but not in the first `DISCONNECT_WATCH_SECONDS`: most are over by
-   then.
-3. How a body ends is said here alone: an application's `Transfer-Encoding` is dropped, and its `Connection` but for
-   `close`; two ways to read one length would be a way to smuggle.
-4. Work that fails, or does not answer, is answered by a 500; where the head is sent, the connection ends.
+- [http-1-0] A client of HTTP/1.0 gets no chunks: a response without a length ends with the connection (RFC 9112 section
+  6.1).
+- [disconnect] The end of a connection interrupts its request, but not in the first `DISCONNECT_WATCH_SECONDS`: most are
+  over by then.
+- [body-end] How a body ends is said here alone: an application's `Transfer-Encoding` is dropped, and its `Connection`
+  but for `close`; two ways to read one length would be a way to smuggle.
+- [failure] Work that fails, or does not answer, is answered by a 500; where the head is sent, the connection ends.
 """
 
 import asyncio
@@ -147,7 +148,7 @@ class HttpRequest:
         return body, self.more
 
     def watch(self, on_lost: Any) -> None:
-        """From now on, call `on_lost` when the connection has ended (rule 2); None ends that."""
+        """From now on, call `on_lost` when the connection has ended ([disconnect]); None ends that."""
         self._on_lost = on_lost
         if on_lost is not None:
             self._watched_since = self.connection.loop.time()
@@ -180,7 +181,7 @@ class HttpRequest:
         if self.head.method == "HEAD" or status in _WITHOUT_BODY:
             self._to_send = 0
         elif self._to_send is None and self.version == "1.0":
-            self.keep_alive = False  # (rule 1)
+            self.keep_alive = False  # ([http-1-0])
         elif self._to_send is None:
             self._chunked = True
             fields += b"transfer-encoding: chunked\r\n"

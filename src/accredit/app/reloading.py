@@ -3,10 +3,10 @@
 `ReloadTarget` is that part. A process that serves alone reads the configuration itself, in a thread, on SIGHUP
 (`Alone`); a worker follows its parent's orders (`Worker`). In each process, in this order:
 
-1. settings are built from the bytes already read, and from no other file; revocation lists are checked, and known
-   remote key sets fetched again;
-2. the gateway prepares the new routes (`Gateway.prepare`). Nothing has changed yet, and this may be dropped;
-3. in one step, new requests (`Gateway.swap`), handshakes and the shutdown use the new settings.
+- [build] settings are built from the bytes already read, and from no other file; revocation lists are checked, and
+  known remote key sets fetched again;
+- [prepare] the gateway prepares the new routes (`Gateway.prepare`). Nothing has changed yet, and this may be dropped;
+- [swap] in one step, new requests (`Gateway.swap`), handshakes and the shutdown use the new settings.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class ReloadTarget:
         """This process's monitoring, if any."""
 
     async def prepare(self, files: ReadFiles) -> None:
-        """Build and prepare (steps 1 and 2). Raises `ConfigurationError`."""
+        """Build and prepare ([build] and [prepare]). Raises `ConfigurationError`."""
         self._next = None
         now, ports = await asyncio.to_thread(self._built, files)
         await refresh(ports)
@@ -91,7 +91,7 @@ class ReloadTarget:
         self._next = _Next(now, ports, self._gateway.prepare(now.servers, shared))
 
     def swap(self) -> None:
-        """Switch (step 3)."""
+        """Switch ([swap])."""
         if self._next is None:
             return
         observed = self.now.servers[0].observes

@@ -2,9 +2,9 @@
 
 The first SIGTERM or SIGINT begins the shutdown, which has two phases (`Ending`):
 
-1. draining: `/readyz` says 503, each response closes its connection, and connections are still accepted, so that a
-   load balancer loses nothing while it learns to go elsewhere;
-2. the grace: nothing new is accepted, long-lived streams end, and open calls may finish.
+- [draining] draining: `/readyz` says 503, each response closes its connection, and connections are still accepted, so
+  that a load balancer loses nothing while it learns to go elsewhere;
+- [grace] the grace: nothing new is accepted, long-lived streams end, and open calls may finish.
 
 A second signal kills a process that serves alone. A worker ignores it, as it gets the signals of its process group:
 only the parent decides when to kill it.

@@ -1,9 +1,10 @@
 """A reload led by the parent of workers, so that they never serve different configurations. Forks; never waits.
 
-1. A child reads and checks the configuration, so that only the child can hang. It writes what it read to an anonymous
-   file, from which everybody else reads.
-2. Each worker prepares that (`reloading`). If one fails or is late, all keep the old configuration.
-3. All are told to switch. One that doesn't confirm in time is killed: it might wake up with the old configuration.
+- [check-child] A child reads and checks the configuration, so that only the child can hang. It writes what it read to
+  an anonymous file, from which everybody else reads.
+- [prepare] Each worker prepares that (`reloading`). If one fails or is late, all keep the old configuration.
+- [confirm] All are told to switch. One that doesn't confirm in time is killed: it might wake up with the old
+  configuration.
 
 A worker that ends meanwhile is not waited for. No worker is started until the reload is over; new ones then start with
 the configuration in force.

@@ -1,18 +1,21 @@
 """Asks a person about a call that the gateway refused, while the host waits.
 
-1. A refusal leads to an ask if a delegation could let the call pass, and the gateway is known. A call that was asked
-   for recently keeps its ask, so that the desk returns its decision. A gateway's credential among the arguments is not
-   part of the ask, as it is not of the call that the gateway forwards.
-2. The desk must be the same user's. What it sends is bounded (`desk_socket`), and quoted only in the expected form.
-3. While a person decides, the host gets progress every `ASK_PROGRESS_SECONDS`, if it sent a token.
-4. An answer that allows the call is used only if it is valid (`consent.answers`): a lying desk gains nothing.
-5. When patience ends the model is told the code, and that the same call may be made again; if the desk refuses more
-   asks, it is told without a code. A person's no is reported as such.
-6. If the host shows pages, the ask's page is shown there (`pages`); declining there means no.
-7. When the host cancels its call, or disconnects, the ask is withdrawn, unless another call still waits for it.
-8. The desk is looked for at each refusal, as it may have started after this program. Without one the refusal stands,
-   and the model is told that nobody could be asked; if the desk goes away, the refusal stands as it is. If the person
-   wants it (`desk.toml`), a desk is started first (`desk_start`).
+- [when] A refusal leads to an ask if a delegation could let the call pass, and the gateway is known. A call that was
+  asked for recently keeps its ask, so that the desk returns its decision. A gateway's credential among the arguments is
+  not part of the ask, as it is not of the call that the gateway forwards.
+- [same-user] The desk must be the same user's. What it sends is bounded (`desk_socket`), and quoted only in the
+  expected form.
+- [progress] While a person decides, the host gets progress every `ASK_PROGRESS_SECONDS`, if it sent a token.
+- [valid-answer] An answer that allows the call is used only if it is valid (`consent.answers`): a lying desk gains
+  nothing.
+- [patience] When patience ends the model is told the code, and that the same call may be made again; if the desk
+  refuses more asks, it is told without a code. A person's no is reported as such.
+- [pages] If the host shows pages, the ask's page is shown there (`pages`); declining there means no.
+- [withdrawal] When the host cancels its call, or disconnects, the ask is withdrawn, unless another call still waits for
+  it.
+- [start] The desk is looked for at each refusal, as it may have started after this program. Without one the refusal
+  stands, and the model is told that nobody could be asked; if the desk goes away, the refusal stands as it is. If the
+  person wants it (`desk.toml`), a desk is started first (`desk_start`).
 """
 
 import asyncio
@@ -154,7 +157,7 @@ class Asking:
                 self._words.put(name, _server_words(members))
 
     def ask_for(self, request: JSONRPCRequest, refusal: ProofRefused) -> Ask | str:
-        """Return the ask for a refused call (rule 1), or why there is none: "" if that needs no words."""
+        """Return the ask for a refused call ([when]), or why there is none: "" if that needs no words."""
         scope = scope_in(refusal.data.get("required_scope"))
         row = BY_WORD.get(refusal.error)
         if request.method not in ASKABLE or scope is None or row is None or not row.grant_helps:
@@ -179,9 +182,10 @@ class Asking:
     async def hold(
         self, ask: Ask, say: Say | None, pages: Pages | None = None, *, wait: bool = True
     ) -> Allowed | Withheld | Waits | str:
-        """Wait for a person's answer; without a desk (rule 8) return why the refusal stands, "" if that needs no words.
+        """Wait for a person's answer; without a desk ([start]) return why the refusal stands, "" if that needs no
+        words.
 
-        Cancelled, it withdraws the ask (rule 7). Without `wait` it returns as soon as the ask is pending.
+        Cancelled, it withdraws the ask ([withdrawal]). Without `wait` it returns as soon as the ask is pending.
         """
         waiting = self._asks.get(ask.same_call) or _Waiting(ask)
         if waiting.holds >= MAX_HOLDS_OF_ASK:
@@ -224,7 +228,7 @@ class Asking:
         return self._presenter.sign_ask(ask)
 
     async def deny(self, code: str) -> None:
-        """Tell the desk that the person has declined an ask on the host's page (rule 6)."""
+        """Tell the desk that the person has declined an ask on the host's page ([pages])."""
         with suppress(DeskGone, OSError):
             async with asyncio.timeout(DESK_ANSWER_SECONDS):
                 desk = await DeskConnection.open(self._desk)
@@ -235,7 +239,7 @@ class Asking:
                     desk.close()
 
     async def _reached(self) -> DeskConnection:
-        """Connect to the desk, started if necessary (rule 8). Raises `DeskGone` and `TimeoutError`."""
+        """Connect to the desk, started if necessary ([start]). Raises `DeskGone` and `TimeoutError`."""
         with suppress(DeskGone, TimeoutError):
             async with asyncio.timeout(DESK_ANSWER_SECONDS):
                 return await DeskConnection.open(self._desk)

@@ -1,14 +1,15 @@
 """Connects a legacy-era host to a modern-era server. A transport around another; no further I/O.
 
-1. A host's `initialize` is forwarded. If it is refused, and `server/discover` is not, the bridge answers it; with
-   `modern`, `server/discover` is tried first. Until then everything else passes unchanged, and a modern host never
-   sends `initialize`: so most connections are never bridged.
-2. A request gets the `_meta` members that the modern era requires: the revision, and the host's identity and
-   capabilities.
-3. A server's request for input (`input_required`) becomes requests to the host, of the kinds that it declared; the
-   bridge repeats the call with the answers. Whatever is still open when the host cancels its call is cancelled, too.
-4. `ping` is answered here, and the level of `logging/setLevel` is added to each request. Subscriptions and list changes
-   are not bridged, and are not offered. The server's notifications pass; the host's end here.
+- [initialize] A host's `initialize` is forwarded. If it is refused, and `server/discover` is not, the bridge answers
+  it; with `modern`, `server/discover` is tried first. Until then everything else passes unchanged, and a modern host
+  never sends `initialize`: so most connections are never bridged.
+- [request-meta] A request gets the `_meta` members that the modern era requires: the revision, and the host's identity
+  and capabilities.
+- [input-requests] A server's request for input (`input_required`) becomes requests to the host, of the kinds that it
+  declared; the bridge repeats the call with the answers. Whatever is still open when the host cancels its call is
+  cancelled, too.
+- [local-answers] `ping` is answered here, and the level of `logging/setLevel` is added to each request. Subscriptions
+  and list changes are not bridged, and are not offered. The server's notifications pass; the host's end here.
 
 Not checked: the content of results and answers, except for what `accredit.rounds` checks.
 """
@@ -145,7 +146,7 @@ class Bridge:
             del self._calls[request.id]
 
     async def _initialize(self, request: JSONRPCRequest) -> Params:
-        """Answer `initialize`, from the server or, for a modern one, in its place (rule 1)."""
+        """Answer `initialize`, from the server or, for a modern one, in its place ([initialize])."""
         if self._modern:
             return await self._discover(request) or await self._server.ask(request)
         try:
@@ -193,7 +194,7 @@ class Bridge:
         return {**answer, **{name: discovered[name] for name in ("instructions",) if name in discovered}}
 
     async def _result(self, request: JSONRPCRequest) -> Params:
-        """Answer a request (rules 2 to 4). Raises `MCPError` and `RoundsError`."""
+        """Answer a request ([request-meta] to [local-answers]). Raises `MCPError` and `RoundsError`."""
         params = request.params or {}
         if request.method == "ping":
             return {}

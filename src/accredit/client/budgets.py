@@ -1,12 +1,12 @@
 """Bounds on what a server sends a client: per message, and over each whole call. No I/O.
 
-1. A message has at most so many values and characters, and fewer values in members that the SDK's models validate: for
-   each invalid one they make five errors. This holds on every transport, also on the caller's own. What that one takes
-   to read a message is its own.
-2. A call gets so many characters from its server in all, over all answers, rounds and notifications, and so many
-   dialogs. What may queue for the host has lower bounds: each notification, and all requests during a call. As not
-   every transport tells a message's call, it counts for the one with most left.
-3. What exceeds a bound is not passed on: an answer becomes an error, anything else is dropped.
+- [message] A message has at most so many values and characters, and fewer values in members that the SDK's models
+  validate: for each invalid one they make five errors. This holds on every transport, also on the caller's own. What
+  that one takes to read a message is its own.
+- [call] A call gets so many characters from its server in all, over all answers, rounds and notifications, and so many
+  dialogs. What may queue for the host has lower bounds: each notification, and all requests during a call. As not every
+  transport tells a message's call, it counts for the one with most left.
+- [excess] What exceeds a bound is not passed on: an answer becomes an error, anything else is dropped.
 """
 
 import logging
@@ -84,7 +84,7 @@ class Budgets:
         return call.dialogs >= 0
 
     def heard(self, item: Incoming) -> Incoming | None:
-        """Count a message of the server; return what is passed on (rule 3)."""
+        """Count a message of the server; return what is passed on ([excess])."""
         if not isinstance(item, SessionMessage):
             return item
         try:

@@ -1,16 +1,16 @@
 """`accredit connect`: a gateway as a stdio server, for hosts that know nothing of proofs. Speaks HTTP to the gateway.
 
-1. A line of the host is one message; an invalid one gets an error line. It is forwarded as it is, with a proof and the
-   token if needed (`streams`); both eras pass, and so does whatever the server requests of its client. A legacy host in
-   front of a modern server gets a `bridge`.
-2. Answers are passed to the host as they are, except for a result of a kind that the host can't know: that is an error.
-   A refused tool call becomes a result that says what would allow it, readable for models and people; other refusals
-   become errors with that text. Key, proof, challenge and token stay here. If a person can be asked
-   (`client.asking`), the call is held meanwhile, and made once more if it is allowed.
-3. Messages of a legacy host wait while its `initialize` is unanswered: only then there is a session to bind proofs to,
-   and the server's era is known.
-4. When the host closes its side, open calls may finish. When the gateway is gone, each request gets an error; the next
-   one may find it again.
+- [lines] A line of the host is one message; an invalid one gets an error line. It is forwarded as it is, with a proof
+  and the token if needed (`streams`); both eras pass, and so does whatever the server requests of its client. A legacy
+  host in front of a modern server gets a `bridge`.
+- [result-kinds] Answers are passed to the host as they are, except for a result of a kind that the host can't know:
+  that is an error. A refused tool call becomes a result that says what would allow it, readable for models and people;
+  other refusals become errors with that text. Key, proof, challenge and token stay here. If a person can be asked
+  (`client.asking`), the call is held meanwhile, and made once more if it is allowed.
+- [session-first] Messages of a legacy host wait while its `initialize` is unanswered: only then there is a session to
+  bind proofs to, and the server's era is known.
+- [ends] When the host closes its side, open calls may finish. When the gateway is gone, each request gets an error; the
+  next one may find it again.
 
 Only messages are ever written to the host.
 """
@@ -190,7 +190,7 @@ class _Connection:
         self._revision = ""
 
     async def serve(self, stopping: asyncio.Event) -> int:
-        """Serve until either side ends (rule 4)."""
+        """Serve until either side ends ([ends])."""
         from_host = asyncio.create_task(self._from_host())
         from_gateway = asyncio.create_task(self._from_gateway())
         sending = asyncio.create_task(self._to_gateway())
@@ -248,7 +248,7 @@ class _Connection:
         return decoded.frames if isinstance(decoded, Batch) else (decoded,)
 
     async def _take(self, frame: Frame) -> None:
-        """Check and queue a message of the host (rule 1). Raises `RequestError`."""
+        """Check and queue a message of the host ([lines]). Raises `RequestError`."""
         try:
             message = jsonrpc_message_adapter.validate_json(frame.text, by_name=False)
         except ValidationError:
@@ -271,7 +271,7 @@ class _Connection:
         await self._waiting.put(message)
 
     async def _to_gateway(self) -> None:
-        """Send the queued messages to the gateway, once `initialize` is answered (rule 3)."""
+        """Send the queued messages to the gateway, once `initialize` is answered ([session-first])."""
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # `serve` answers the open requests
             while True:
                 message = await self._waiting.get()
@@ -283,7 +283,7 @@ class _Connection:
                 self._waiting.task_done()
 
     async def _from_gateway(self) -> None:
-        """Pass messages of the gateway to the host (rule 2)."""
+        """Pass messages of the gateway to the host ([result-kinds])."""
         async for item in self._read:
             if isinstance(item, Exception):
                 _log.warning("a message of the gateway can't be read")

@@ -1,13 +1,14 @@
 """Starts the person's desk, for a program that some host has started. I/O: a process, a file.
 
-1. It is started only if none answers, at most once in `DESK_RESTART_SECONDS`. Of several started at once all but one
-   exit by themselves.
-2. It has a session of its own and none of this process's descriptors: it outlives the host, and delays nobody who waits
-   for this process's end. When it exits it is reaped.
-3. It gets only the environment variables that lead to the person's files, programs and screen: a host's configuration
-   may hold secrets that are meant for this process.
-4. It has no terminal: it logs to `desk.log`, beside its journal. It opens a browser and asks for the passphrase by
-   pinentry if the host passes on the display; else there are `accredit desk open` and `unlock`, and `accredit approve`.
+- [once] It is started only if none answers, at most once in `DESK_RESTART_SECONDS`. Of several started at once all but
+  one exit by themselves.
+- [detached] It has a session of its own and none of this process's descriptors: it outlives the host, and delays nobody
+  who waits for this process's end. When it exits it is reaped.
+- [environment] It gets only the environment variables that lead to the person's files, programs and screen: a host's
+  configuration may hold secrets that are meant for this process.
+- [no-terminal] It has no terminal: it logs to `desk.log`, beside its journal. It opens a browser and asks for the
+  passphrase by pinentry if the host passes on the display; else there are `accredit desk open` and `unlock`, and
+  `accredit approve`.
 """
 
 import contextlib
@@ -84,8 +85,8 @@ class DeskStarter:
 
 
 def desk_environment(environ: Mapping[str, str], user: int) -> dict[str, str]:
-    """Return the environment for a desk (rule 3). If a host has hidden the folder of the user's sockets, it is added
-    again, so that the desk listens where the person's commands look first."""
+    """Return the environment for a desk ([environment]). If a host has hidden the folder of the user's sockets, it is
+    added again, so that the desk listens where the person's commands look first."""
     kept = {
         name: value for name, value in environ.items() if name in _HANDED_ON or name.startswith(_HANDED_ON_PREFIXES)
     }

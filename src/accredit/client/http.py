@@ -2,14 +2,15 @@
 
 The SDK's transport ends, with everything in it, when a connection breaks. So failures become answers here:
 
-1. A gateway that can't be reached, or does not answer in time, is a JSON-RPC error for the one request, whose data
-   names the address, and what is wrong with its certificate.
-2. A body that breaks off ends its own request only.
-3. A 401 or 403 that asks for a token says so in the words of a refusal (docs/reference/refusals.md).
-4. A session that the gateway does not know (404; 400 from older servers, in words) is `SESSION_LOST`.
-5. An answer that is too long is an error as well, and so is a refusal with too many values. A stream may be long, but
-   none of its events. None may be compressed: we ask for `identity`.
-6. Headers return what the server has chosen (a session, a place in a stream, a revision), even beyond ASCII.
+- [unreachable] A gateway that can't be reached, or does not answer in time, is a JSON-RPC error for the one request,
+  whose data names the address, and what is wrong with its certificate.
+- [broken-body] A body that breaks off ends its own request only.
+- [needs-token] A 401 or 403 that asks for a token says so in the words of a refusal (docs/reference/refusals.md).
+- [lost-session] A session that the gateway does not know (404; 400 from older servers, in words) is `SESSION_LOST`.
+- [size] An answer that is too long is an error as well, and so is a refusal with too many values. A stream may be long,
+  but none of its events. None may be compressed: we ask for `identity`.
+- [beyond-bounds] Headers return what the server has chosen (a session, a place in a stream, a revision), even beyond
+  ASCII.
 
 The session id of the legacy era is noted: proofs are bound to it. In the stateless era none is sent, and none is read.
 """
@@ -84,7 +85,7 @@ class GatewayHttp(httpx2.AsyncClient):
     def build_request(
         self, method: str, url: httpx2.URL | str, *, headers: Any = None, **options: Any
     ) -> httpx2.Request:
-        """Build a request (rule 6): without an encoding, non-ASCII headers raise."""
+        """Build a request ([beyond-bounds]): without an encoding, non-ASCII headers raise."""
         return super().build_request(method, url, headers=httpx2.Headers(headers, encoding="utf-8"), **options)
 
     async def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
@@ -129,7 +130,8 @@ class GatewayHttp(httpx2.AsyncClient):
         return response
 
     async def _refusal(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-        """Translate a refusal (rules 3 and 4); any other stays as it is, or gets our text if it has none."""
+        """Translate a refusal ([needs-token] and [lost-session]); any other stays as it is, or gets our text if it has
+        none."""
         status, body = response.status_code, await _body(response)
         if "www-authenticate" in response.headers and status in (401, 403):
             return self._unauthorized(request, status)

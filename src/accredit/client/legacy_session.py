@@ -1,9 +1,9 @@
 """The state of a legacy session, to restore in the session that replaces it.
 
-1. A new session gets the host's own `initialize`, `notifications/initialized`, the log level, and the current
-   subscriptions.
-2. A change of roots is announced again if it was before, as the new session has never asked for them.
-3. If lists may change (the server offered `listChanged`), the host is told that they have.
+- [restore] A new session gets the host's own `initialize`, `notifications/initialized`, the log level, and the current
+  subscriptions.
+- [roots] A change of roots is announced again if it was before, as the new session has never asked for them.
+- [lists-changed] If lists may change (the server offered `listChanged`), the host is told that they have.
 
 I/O only through the `Peer` that is passed in.
 """

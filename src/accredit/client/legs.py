@@ -1,15 +1,16 @@
 """One leg of a call over the official SDK's session, and handlers in the SDK's form. I/O: the session's own.
 
-1. A server's answer is read from the wire before the SDK's models validate it: an invalid `input_required`, and a
-   result of an unknown kind, are typed errors; a modern server's result without a `resultType` is complete. No
-   extension is negotiated that could add kinds.
-2. If a modern server reports a missing header of a tool's arguments, the call is repeated once, after listing the
-   tools.
-3. In the legacy era the same handlers answer the server's own requests. A server is never told why one failed.
-4. A call's progress is reported one event at a time, in order. Meanwhile a bounded number waits; beyond that the oldest
-   are dropped. The SDK calls for each at once, and keeps as many as a server sends. A callback that fails is logged,
-   and gets the next event.
-5. A malformed result is one error, in few words: the SDK's has a part for each fault, and once had 177 MiB.
+- [raw-answer] A server's answer is read from the wire before the SDK's models validate it: an invalid `input_required`,
+  and a result of an unknown kind, are typed errors; a modern server's result without a `resultType` is complete. No
+  extension is negotiated that could add kinds.
+- [missing-header] If a modern server reports a missing header of a tool's arguments, the call is repeated once, after
+  listing the tools.
+- [server-requests] In the legacy era the same handlers answer the server's own requests. A server is never told why one
+  failed.
+- [progress-order] A call's progress is reported one event at a time, in order. Meanwhile a bounded number waits; beyond
+  that the oldest are dropped. The SDK calls for each at once, and keeps as many as a server sends. A callback that
+  fails is logged, and gets the next event.
+- [one-error] A malformed result is one error, in few words: the SDK's has a part for each fault, and once had 177 MiB.
 
 Not checked: what else a result holds; that is the SDK's part. Nor is structured content validated against the tool's
 `outputSchema`: the server writes both, and one pattern of its own (`^(a+)+$`) would block this process for ever.
@@ -139,7 +140,7 @@ class Legs:
 
 
 class _Reading:
-    """A dispatcher that reads results first (rule 1); everything else is passed to the inner one."""
+    """A dispatcher that reads results first ([raw-answer]); everything else is passed to the inner one."""
 
     def __init__(self, inner: Dispatcher[Any], is_modern: bool) -> None:
         self._inner = inner
@@ -172,7 +173,7 @@ class _Reading:
 
 
 async def read_result(asking: Awaitable[_Result]) -> _Result:
-    """Return a request's result, or raise `MCPError` if it can't be read (rule 5)."""
+    """Return a request's result, or raise `MCPError` if it can't be read ([one-error])."""
     try:
         return await asking
     except ValidationError:
@@ -181,7 +182,7 @@ async def read_result(asking: Awaitable[_Result]) -> _Result:
 
 
 def one_at_a_time(show: ProgressFnT) -> ProgressFnT:
-    """Return a callback that may be called many times at once (rule 4)."""
+    """Return a callback that may be called many times at once ([progress-order])."""
     waiting = deque[tuple[float, float | None, str | None]](maxlen=MAX_WAITING_PROGRESS)
     is_telling = False
 
@@ -225,7 +226,7 @@ class Dialogs:
 def legacy_callback(
     handler: InputHandler | None, method: str, dialogs: Dialogs
 ) -> "Callable[..., CoroutineType[Any, Any, Any]] | None":
-    """Return a handler in the form that the SDK's session calls for the server's own requests (rule 3).
+    """Return a handler in the form that the SDK's session calls for the server's own requests ([server-requests]).
 
     The context's key is the request's id. An `MCPError` raised by the handler is its answer to the server.
     """

@@ -1,9 +1,11 @@
 """Reads a server's messages from bytes, and writes messages. I/O: the body of a response.
 
-1. A message is measured before it is decoded: its bytes, its values at any depth, and the digits of long numbers, whose
-   cost is quadratic. What exceeds a bound is a `FrameError` with `bound`.
-2. Only then it is decoded, in one step, after others had their turn: no step is longer than a tenth of a second.
-3. A stream of events is split as bytes. An event has as many bytes as a message, and as many lines as at a gateway.
+- [measure] A message is measured before it is decoded: its bytes, its values at any depth, and the digits of long
+  numbers, whose cost is quadratic. What exceeds a bound is a `FrameError` with `bound`.
+- [one-step] Only then it is decoded, in one step, after others had their turn: no step is longer than a tenth of a
+  second.
+- [events] A stream of events is split as bytes. An event has as many bytes as a message, and as many lines as at a
+  gateway.
 
 The SDK reads with its models, through text: an event of 16 MiB took 340 MiB, and a second in one step.
 """

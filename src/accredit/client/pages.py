@@ -1,11 +1,11 @@
 """Shows the page of an ask in a host that opens pages (URL elicitation). No I/O of its own.
 
-1. A host is asked only if it declares that it shows pages (`elicitation.url`): a legacy one in `initialize`, a modern
-   one in each request. The address is the loopback's, and holds no secret.
-2. *Decline* means no. Any other answer means nothing: only the person's key allows a call.
-3. In the legacy era the request is open while the call is held, and ends with it.
-4. In the modern era the call is answered with the request (`input_required`), and not held; the state that comes back
-   is sealed for this very call, and not forwarded. A call in the midst of a server's rounds is held.
+- [declared] A host is asked only if it declares that it shows pages (`elicitation.url`): a legacy one in `initialize`,
+  a modern one in each request. The address is the loopback's, and holds no secret.
+- [decline] *Decline* means no. Any other answer means nothing: only the person's key allows a call.
+- [legacy-pages] In the legacy era the request is open while the call is held, and ends with it.
+- [modern-pages] In the modern era the call is answered with the request (`input_required`), and not held; the state
+  that comes back is sealed for this very call, and not forwarded. A call in the midst of a server's rounds is held.
 
 The page only shows the ask. Opening it gives no rights.
 """
@@ -58,7 +58,7 @@ class Pages:
         self._keys = KeyRing([secrets.token_bytes(KEY_BYTES)])
 
     def begin(self, initialize: JSONRPCRequest) -> None:
-        """Learn from a legacy host's `initialize` whether it shows pages (rule 1)."""
+        """Learn from a legacy host's `initialize` whether it shows pages ([declared])."""
         self._shows = _declares_url((initialize.params or {}).get("capabilities"))
 
     def show(self, ask: Ask, url: str) -> Page | None:
@@ -72,7 +72,7 @@ class Pages:
         return page
 
     def close(self, page: Page) -> None:
-        """Tell the host that the page is not needed any more (rule 3)."""
+        """Tell the host that the page is not needed any more ([legacy-pages])."""
         self._open.pop(page.id, None)
         params: dict[str, Any] = {"elicitationId": page.elicitation}
         method = "notifications/elicitation/complete"
@@ -81,7 +81,7 @@ class Pages:
         self._send(JSONRPCNotification(jsonrpc="2.0", method=method, params=params))
 
     def settles(self, answer: JSONRPCResponse | JSONRPCError) -> bool:
-        """Handle the host's answer about a page (rule 2); return False if it is about something else."""
+        """Handle the host's answer about a page ([decline]); return False if it is about something else."""
         page = self._open.get(answer.id) if answer.id is not None else None
         if page is None:
             return isinstance(answer.id, str) and answer.id.startswith("accredit-page-")
@@ -91,14 +91,15 @@ class Pages:
         return True
 
     def asks_by_page(self, request: JSONRPCRequest) -> bool:
-        """Return whether a modern request is answered with the request to show a page (rules 1 and 4)."""
+        """Return whether a modern request is answered with the request to show a page ([declared] and
+        [modern-pages])."""
         params = request.params or {}
         meta = params.get("_meta")
         declared = cast("dict[str, object]", meta).get(META_CAPABILITIES) if isinstance(meta, dict) else None
         return _declares_url(declared) and "requestState" not in params and "inputResponses" not in params
 
     def input_required(self, ask: Ask, url: str, agent_id: str) -> dict[str, Any]:
-        """Return the result that asks a modern host to show an ask's page (rule 4)."""
+        """Return the result that asks a modern host to show an ask's page ([modern-pages])."""
         sealed = FlowState(None, ask.code, 1, ask.expires_at)
         binding = _binding(agent_id, ask.method, ask.target, ask.params)
         return {
@@ -108,7 +109,7 @@ class Pages:
         }
 
     def resumed(self, request: JSONRPCRequest, agent_id: str) -> Resumed | None:
-        """Return a request that brings our state back, without it; None for any other (rule 4)."""
+        """Return a request that brings our state back, without it; None for any other ([modern-pages])."""
         params = request.params or {}
         state, member = params.get("requestState"), TARGET_MEMBER.get(request.method)
         if not isinstance(state, str) or member is None:

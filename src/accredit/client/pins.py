@@ -3,20 +3,21 @@
 A proof is bound to one gateway's id, so an agent that signed any claimed id could be made to sign for another gateway:
 whoever got the proof would use it there. In order:
 
-1. An id that the caller names is the pin.
-2. Else the id that this URL had before is (`known_gateways.json` beside the agent's key). A server without a URL (a
-   command, one in this process, a transport) is known by the name that the caller gave it.
-3. Else the first id that the URL claims becomes the pin, and is remembered: trust on first use. But an id that is known
-   under another URL is refused (`gateway_mismatch`): only a person can say, by rule 1, that both lead to one gateway.
-   Until then nothing more is sent to that server (`refused`), not even calls without a proof: it poses as a gateway.
+- [named] An id that the caller names is the pin.
+- [remembered] Else the id that this URL had before is (`known_gateways.json` beside the agent's key). A server without
+  a URL (a command, one in this process, a transport) is known by the name that the caller gave it.
+- [first-use] Else the first id that the URL claims becomes the pin, and is remembered: trust on first use. But an id
+  that is known under another URL is refused (`gateway_mismatch`): only a person can say, by [named], that both lead to
+  one gateway. Until then nothing more is sent to that server (`refused`), not even calls without a proof: it poses as a
+  gateway.
 
 From then on another id is refused (`gateway_changed`). Two URLs are equal if they differ only by the case of their
-scheme or host, by the default port, by a slash at the end, or by a name of this machine's loopback. Rule 3 reads the
-file again, one process at a time: if two find one id under two URLs at once, one is refused.
+scheme or host, by the default port, by a slash at the end, or by a name of this machine's loopback. [first-use] reads
+the file again, one process at a time: if two find one id under two URLs at once, one is refused.
 
-4. With neither URL nor name, no claimed id counts: a transport may lead anywhere, a command may be a bridge. Nothing is
-   signed there, unless the caller allowed proofs that are bound to nothing (`unbound`): then the first id that is
-   claimed is the pin for the connection.
+- [no-address] With neither URL nor name, no claimed id counts: a transport may lead anywhere, a command may be a
+  bridge. Nothing is signed there, unless the caller allowed proofs that are bound to nothing (`unbound`): then the
+  first id that is claimed is the pin for the connection.
 
 Not checked: who was met first. Name the id from the start if that matters (`accredit connect --gateway-id`).
 """
@@ -63,7 +64,7 @@ class PinsInUse(Exception):
 
 class GatewayPin:
     """The id of the gateway at one URL, or under the name that stands for it ("" for neither). `id` is "" until it is
-    known. With `unbound` a server that has neither gets proofs that are bound to nothing (rule 4)."""
+    known. With `unbound` a server that has neither gets proofs that are bound to nothing ([no-address])."""
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class GatewayPin:
         self._file = file if url else None
         self.url = url
         self.named = bool(id)
-        """Whether the caller named the id (rule 1): any other gateway was only met."""
+        """Whether the caller named the id ([named]): any other gateway was only met."""
         self.unbound = unbound and not url
         """Whether a proof may be made before the id is known."""
         self._met: MutableMapping[str, str] = {} if met is None else met
@@ -112,7 +113,8 @@ class GatewayPin:
         return ProofRefused({"error": "gateway_unknown"}, text, GATEWAY_CHANGED)
 
     def _meet_first(self, claimed: str) -> None:
-        """Look up or pin a first id (rules 2 and 3), with those of other processes. Raises `ProofRefused`."""
+        """Look up or pin a first id ([remembered] and [first-use]), with those of other processes. Raises
+        `ProofRefused`."""
         try:
             known = self._known()
         except ConfigurationError as error:

@@ -1,18 +1,18 @@
 """An agent's key and delegations, and the proofs made with them. Reads files, delegations when they change.
 
-1. A delegation is used only if it is for this key, is validly signed and in its time. A changed file is read again
-   before its next use; if the new content is unusable the old one stays in force, with a warning.
-2. For a scope, the delegations that cover it are presented in their order, those that a constraint refuses now last;
-   if none covers it, the one that covers most. Expired ones count only if there are no others. No delegation is ever
-   presented for another agent's key; one that names a gateway is presented to that gateway alone. A gateway whose id
-   nobody has named gets those that name it, and only the first of the others: it may be anybody, and could see them
-   all by naming scopes. Where a person can be asked, a delegation for certain calls is presented for no other call,
-   even if there is no other delegation.
-3. A proof is bound to the exact call and to the named gateway. Without a gateway none is made, unless the presenter was
-   made with `binding="none"`: such a proof is valid for any call at any gateway that takes unbound ones.
-4. A gateway's challenge is signed only if it has 32 bytes, has not expired, and names the pinned gateway.
-5. What a person allowed when asked comes after the named delegations. A grant for one very call is kept in memory,
-   others in the folder `grants` beside the key, which is read at the start.
+- [usable] A delegation is used only if it is for this key, is validly signed and in its time. A changed file is read
+  again before its next use; if the new content is unusable the old one stays in force, with a warning.
+- [order] For a scope, the delegations that cover it are presented in their order, those that a constraint refuses now
+  last; if none covers it, the one that covers most. Expired ones count only if there are no others. No delegation is
+  ever presented for another agent's key; one that names a gateway is presented to that gateway alone. A gateway whose
+  id nobody has named gets those that name it, and only the first of the others: it may be anybody, and could see them
+  all by naming scopes. Where a person can be asked, a delegation for certain calls is presented for no other call, even
+  if there is no other delegation.
+- [exact-call] A proof is bound to the exact call and to the named gateway. Without a gateway none is made, unless the
+  presenter was made with `binding="none"`: such a proof is valid for any call at any gateway that takes unbound ones.
+- [challenge] A gateway's challenge is signed only if it has 32 bytes, has not expired, and names the pinned gateway.
+- [person-allowed] What a person allowed when asked comes after the named delegations. A grant for one very call is kept
+  in memory, others in the folder `grants` beside the key, which is read at the start.
 
 Not checked here: revocation, facts that only the gateway knows (amounts, places, uses), and whether it trusts the
 principal. The gateway's refusal tells, and then the next delegation is tried (`proving`).
@@ -100,8 +100,8 @@ class ProofPresenter:
     (default: `known_gateways.json` beside the key file), and one that is known under another URL is refused. A server
     without a URL needs `gateway_id`, or the client's `known_as`, to be trusted. `binding="none"` waives that: such a
     server gets proofs that are bound to nothing until it claims an id, and then to what it claims. With `may_ask` there
-    may be no delegation at all, and what a person allowed when asked is presented (rules 2 and 5). `clock` gives unix
-    seconds, `draw` unpredictable bytes.
+    may be no delegation at all, and what a person allowed when asked is presented ([order] and [person-allowed]).
+    `clock` gives unix seconds, `draw` unpredictable bytes.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class ProofPresenter:
     def chains_for(
         self, scope: str, call: GuardedCall | None = None, verifier_id: str = "", *, met: bool = False
     ) -> tuple[Chain, ...]:
-        """Return the delegations to present, best first (rule 2); for "" the one that covers most. There may be none:
+        """Return the delegations to present, best first ([order]); for "" the one that covers most. There may be none:
         all may be for other gateways or, if a person can be asked, for other calls. `met` says that the gateway's id
         was named by nobody."""
         candidates = _select_for_gateway(self._alive() or self._current(), verifier_id, met=met)
@@ -218,8 +218,8 @@ class ProofPresenter:
         return chains[0]
 
     def allow(self, chain: Sequence[DelegationCert]) -> None:
-        """Present from now on what a person allowed when asked (rule 5). Raises `ConfigurationError` for a chain that
-        proves nothing; if it can't be written it is kept in memory, with a warning."""
+        """Present from now on what a person allowed when asked ([person-allowed]). Raises `ConfigurationError` for a
+        chain that proves nothing; if it can't be written it is kept in memory, with a warning."""
         held = self._take(tuple(chain))
         self._allowed = [*(each for each in self._allowed if each.expires_at >= self._clock()), held][-MAX_GRANTS:]
         if self._grants is None or this_call_only(held.chain[0].constraints):
@@ -257,7 +257,7 @@ class ProofPresenter:
 
         It is bound to `call`, its `scope` ("" for a list) and the gateway `verifier_id`; to nothing if that is "".
         Without a gateway's `challenge` it signs one of its own (Option A). It presents `chain`, by default that of
-        `chain_for`. Raises `ConfigurationError` for lack of a delegation, or of a `verifier_id` (rule 3).
+        `chain_for`. Raises `ConfigurationError` for lack of a delegation, or of a `verifier_id` ([exact-call]).
         """
         if not verifier_id and not self._unbound:
             raise ConfigurationError(
@@ -271,7 +271,7 @@ class ProofPresenter:
         return bundle.to_dict()
 
     def accept_challenge(self, data: Mapping[str, object], pin: GatewayPin) -> Challenge:
-        """Return the challenge in the `data` of a -31002 (rule 4). Raises `ProofRefused`: nothing is signed."""
+        """Return the challenge in the `data` of a -31002 ([challenge]). Raises `ProofRefused`: nothing is signed."""
         try:
             challenge = msgspec.convert(data.get("_meta"), _Meta).ratify_challenge
         except msgspec.ValidationError:
@@ -290,7 +290,7 @@ class ProofPresenter:
         return tuple(held for held in self._current() if held.expires_at >= now)
 
     def _current(self) -> tuple[_Held, ...]:
-        """Return all current delegations, after checking the files (rule 1)."""
+        """Return all current delegations, after checking the files ([usable])."""
         for source in self._sources:
             stamp = _stamp(source.file)
             if source.file is None or stamp == source.stamp:
@@ -358,7 +358,7 @@ class ProofPresenter:
 
 
 def _select_for_gateway(held: tuple[_Held, ...], gateway: str, *, met: bool) -> tuple[_Held, ...]:
-    """Return the delegations that a gateway may see (rule 2); "" is one that has not said its id."""
+    """Return the delegations that a gateway may see ([order]); "" is one that has not said its id."""
     if gateway or met:
         held = tuple(each for each in held if not _is_elsewhere(each.chain, gateway))
     if not met:

@@ -2,26 +2,27 @@
 
 A request, in order:
 
-1. One that carries a proof already, or needs none, stays as it is.
-2. A guarded call gets a proof that is bound to it, if its scope and the gateway's id are known and the target is not
-   sensitive. Otherwise it is sent without: the refusal says what is needed, and nothing was signed for a stranger. A
-   gateway that only observes refuses nothing, so there a sensitive target gets one too, and a target without a scope
-   one for none: else nobody would know who calls.
-3. A request about a task gets one for the tool that made the task: bound to the tool's scope if the request changes the
-   task, else to no scope.
-4. A list request gets one if one delegation covers everything that the agent may do, so that the gateway filters.
+- [unguarded] One that carries a proof already, or needs none, stays as it is.
+- [guarded] A guarded call gets a proof that is bound to it, if its scope and the gateway's id are known and the target
+  is not sensitive. Otherwise it is sent without: the refusal says what is needed, and nothing was signed for a
+  stranger. A gateway that only observes refuses nothing, so there a sensitive target gets one too, and a target without
+  a scope one for none: else nobody would know who calls.
+- [task] A request about a task gets one for the tool that made the task: bound to the tool's scope if the request
+  changes the task, else to no scope.
+- [list] A list request gets one if one delegation covers everything that the agent may do, so that the gateway filters.
 
 A refusal is answered by sending again, once for each of these reasons:
 
-1. A list: it is sent without a proof. What may be listed is not what may be called, and calls then tell what is wrong.
-2. -31001, or -31003 with another scope than assumed: the proof is made for the scope that the gateway names, if its id
-   is known (`pins`). It may name one for a call: by naming more it could explore the delegations. An unbound proof,
-   valid at any gateway, is made only if the caller wrote `binding="none"`, and for no URL.
-3. -31002: the gateway's challenge is checked and signed (Option B).
-4. A refusal of the delegation itself (a constraint, its end, its principal): the next one that covers the scope is
-   presented, of `MAX_PRESENTED` in all, each with a new challenge if one was needed.
-5. A call with an argument `_token`, which a gateway removes if it is a credential. The signature covers what is
-   forwarded, so the argument only if the tool is known to declare it. If that was wrong, the other way is tried.
+- [list-retry] A list: it is sent without a proof. What may be listed is not what may be called, and calls then tell
+  what is wrong.
+- [other-scope] -31001, or -31003 with another scope than assumed: the proof is made for the scope that the gateway
+  names, if its id is known (`pins`). It may name one for a call: by naming more it could explore the delegations. An
+  unbound proof, valid at any gateway, is made only if the caller wrote `binding="none"`, and for no URL.
+- [challenge] -31002: the gateway's challenge is checked and signed (Option B).
+- [next-delegation] A refusal of the delegation itself (a constraint, its end, its principal): the next one that covers
+  the scope is presented, of `MAX_PRESENTED` in all, each with a new challenge if one was needed.
+- [token-argument] A call with an argument `_token`, which a gateway removes if it is a credential. The signature covers
+  what is forwarded, so the argument only if the tool is known to declare it. If that was wrong, the other way is tried.
 
 One request gets `MAX_PROOFS_OF_REQUEST` proofs in all, whatever is answered; then the refusal stands.
 

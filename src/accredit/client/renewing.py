@@ -1,16 +1,18 @@
 """A connection that outlives its server's sessions. A transport around others; no I/O besides.
 
-1. A legacy session that the server no longer knows is replaced by a new one with the same state (`legacy_session`), in
-   the same revision, as the host can't agree to another one any more.
-2. A request that found its session gone was not taken: it is sent again, once. One that was open when the connection
-   broke ends with an error that says so, as nobody knows whether it was done.
-3. The server's own requests of a session that is gone end with it (`server_requests`).
-4. A stream of the modern era (`subscriptions/listen`) that breaks after it was acknowledged is requested again.
-5. A server without an endpoint of streamable HTTP at the URL is tried with HTTP+SSE (2024-11-05), whose session is its
-   stream.
-6. A request is abandoned, and cancelled at the server, when the server has sent no message for `patience` seconds.
-   Comments that keep a stream open are no messages. Time in which the server waits for the host does not count.
-7. Nothing waits until a cancellation is written: messages before it may wait for a server that does not read.
+- [lost-session] A legacy session that the server no longer knows is replaced by a new one with the same state
+  (`legacy_session`), in the same revision, as the host can't agree to another one any more.
+- [resend] A request that found its session gone was not taken: it is sent again, once. One that was open when the
+  connection broke ends with an error that says so, as nobody knows whether it was done.
+- [open-requests] The server's own requests of a session that is gone end with it (`server_requests`).
+- [streams] A stream of the modern era (`subscriptions/listen`) that breaks after it was acknowledged is requested
+  again.
+- [older-transport] A server without an endpoint of streamable HTTP at the URL is tried with HTTP+SSE (2024-11-05),
+  whose session is its stream.
+- [patience] A request is abandoned, and cancelled at the server, when the server has sent no message for `patience`
+  seconds. Comments that keep a stream open are no messages. Time in which the server waits for the host does not count.
+- [cancellation] Nothing waits until a cancellation is written: messages before it may wait for a server that does not
+  read.
 
 While the server is away each request gets an error, and the next one tries again. A new session is also tried for
 without a request, with back-off.
@@ -104,7 +106,7 @@ class RenewingTransport:
     """An async context manager that returns a read and a write stream, as every transport does."""
 
     def __init__(self, ways: Transports, patience: float = SILENCE_SECONDS) -> None:
-        """`patience` is how long the server may send nothing while it owes an answer, in seconds (rule 6)."""
+        """`patience` is how long the server may send nothing while it owes an answer, in seconds ([patience])."""
         self._ways = ways
         self._patience = patience
         self._heard_at = 0.0
@@ -204,7 +206,7 @@ class RenewingTransport:
             self._tasks.start_soon(self._renew, connection)
 
     async def _watch(self) -> None:
-        """Abandon requests that have waited too long (rule 6)."""
+        """Abandon requests that have waited too long ([patience])."""
         while True:
             await anyio.sleep(self._patience * _CHECK_INTERVAL)
             now = anyio.current_time()
@@ -232,7 +234,7 @@ class RenewingTransport:
     # --- from the host ----------------------------------------------------------------------------------
 
     def _at_once(self, item: SessionMessage) -> SessionMessage | None:
-        """Return what is to be written, and waited for (rule 7). Raises `ClosedResourceError`."""
+        """Return what is to be written, and waited for ([cancellation]). Raises `ClosedResourceError`."""
         if self._closing:
             raise anyio.ClosedResourceError
         if not isinstance(item.message, JSONRPCNotification) or item.message.method != "notifications/cancelled":
@@ -332,7 +334,7 @@ class RenewingTransport:
         await self._tell(answer)
 
     async def _refused(self, connection: _Connection, request: _Request, error: ErrorData) -> None:
-        if error.code == SESSION_LOST and self._session is not None:  # rule 2
+        if error.code == SESSION_LOST and self._session is not None:  # [resend]
             if request.tries >= MAX_TRIES:
                 await self._fail(request, ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE, data=_NO_SESSION))
                 return
@@ -367,7 +369,7 @@ class RenewingTransport:
     # --- anew -------------------------------------------------------------------------------------------
 
     async def _renew(self, lost: _Connection) -> None:
-        """Try for a new session until there is one (rule 1)."""
+        """Try for a new session until there is one ([lost-session])."""
         _log.warning("the gateway does not know this session any more; a new one is begun")
         delay = BACKOFF_FIRST_SECONDS
         while True:
@@ -413,7 +415,7 @@ class RenewingTransport:
             connection.scope.cancel()
 
     async def _listen_again(self, request: _Request) -> None:
-        """Request a broken stream again, after a while (rule 4)."""
+        """Request a broken stream again, after a while ([streams])."""
         await anyio.sleep(request.delay)
         request.delay = min(2 * request.delay, BACKOFF_MAX_SECONDS)
         if self._open.get(request.message.id) is request:
@@ -423,7 +425,8 @@ class RenewingTransport:
         return self._open_way is self._ways.streamable and connection.http.has_no_endpoint
 
     async def _fall_back(self, request: _Request, error: ErrorData) -> None:
-        """Send the host's `initialize` over HTTP+SSE; fail it with `error` if there is none, either (rule 5)."""
+        """Send the host's `initialize` over HTTP+SSE; fail it with `error` if there is none, either
+        ([older-transport])."""
         first, self._open_way = self._current, self._ways.sse
         try:
             self._current = await self._connect()

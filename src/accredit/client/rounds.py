@@ -2,23 +2,23 @@
 
 Source: 2026-07-28, basic/patterns/mrtr, "Client Requirements". A round, in this order:
 
-1. the result is read (`accredit.rounds.results`); one that the protocol does not allow, or does not know, ends the
-   call, in manual mode too;
-2. in manual mode the call ends with `InputRequired`;
-3. after `max_rounds` retries it ends with `RoundsExceeded`;
-4. once the whole call's time is used up it ends with `RoundsTimeout`, before anybody is asked for anything;
-5. every entry must have a handler here, or the call ends with `InputHandlerMissing` before any of them runs;
-6. the round is announced, and rule 4 is checked again;
-7. with requests: their handlers run concurrently, for the time that is left; the first that fails ends the call, and
-   cancels the others; one that has not started yet does not start; without: a pause, which grows from round to round
-   until a round with requests resets it;
-8. rule 4 is checked again; then the retry is sent, with the original params and only this round's answers and state,
-   for its own time or the time that is left, whichever is less.
+- [result] the result is read (`accredit.rounds.results`); one that the protocol does not allow, or does not know, ends
+  the call, in manual mode too;
+- [manual] in manual mode the call ends with `InputRequired`;
+- [max-rounds] after `max_rounds` retries it ends with `RoundsExceeded`;
+- [total-time] once the whole call's time is used up it ends with `RoundsTimeout`, before anybody is asked for anything;
+- [handlers] every entry must have a handler here, or the call ends with `InputHandlerMissing` before any of them runs;
+- [announcement] the round is announced, and [total-time] is checked again;
+- [concurrent] with requests: their handlers run concurrently, for the time that is left; the first that fails ends the
+  call, and cancels the others; one that has not started yet does not start; without: a pause, which grows from round to
+  round until a round with requests resets it;
+- [retry] [total-time] is checked again; then the retry is sent, with the original params and only this round's answers
+  and state, for its own time or the time that is left, whichever is less.
 
-9. A leg, an announcement and all handlers of a round each run under a deadline; whatever they started is cancelled and
-   awaited when that is over, and when the caller cancels the call.
-10. A handler's result is checked while the others still run.
-11. Whatever fails after its time is over has timed out, however it handled its cancellation.
+- [deadline] A leg, an announcement and all handlers of a round each run under a deadline; whatever they started is
+  cancelled and awaited when that is over, and when the caller cancels the call.
+- [checking] A handler's result is checked while the others still run.
+- [late] Whatever fails after its time is over has timed out, however it handled its cancellation.
 
 Not checked: the content of a state or an answer, whether the answers reach the server that asked, and that a sender can
 be cancelled. One that shields itself delays the end of its call; its result is judged by the time at which it came.
@@ -173,7 +173,7 @@ class _Budget:
         self._started = clock()
 
     def left(self) -> float:
-        """Return what is left. Raises `RoundsTimeout` if that is nothing (rule 4)."""
+        """Return what is left. Raises `RoundsTimeout` if that is nothing ([total-time])."""
         left = self._total - (self._clock() - self._started)
         if left <= 0:
             raise self.error()

@@ -1,9 +1,9 @@
 """The requests of a server to the host (sampling, elicitation, roots), across the server's sessions.
 
-1. Two sessions never share an id at the host: servers count from the start in each, and an answer to the last session's
-   first request must not answer the new one's. The first session keeps its ids.
-2. A request of a lost session is cancelled at the host, and the host's answer to it is dropped.
-3. At most `MAX_DIALOGS` may be open; more are refused here.
+- [own-ids] Two sessions never share an id at the host: servers count from the start in each, and an answer to the last
+  session's first request must not answer the new one's. The first session keeps its ids.
+- [lost-session] A request of a lost session is cancelled at the host, and the host's answer to it is dropped.
+- [limit] At most `MAX_DIALOGS` may be open; more are refused here.
 
 No I/O: the owner sends what it returns.
 """

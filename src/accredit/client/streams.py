@@ -2,14 +2,14 @@
 
 This is the only place where proofs are added to messages, below the SDK's session: what is signed is what is written.
 
-1. A request that needs a proof gets one (`proving`), and the token if that is sent in messages.
-2. Its answer is examined: a refusal that a new proof can answer is not passed on. The request is sent again under an id
-   of our own, which is translated back in its answer and in a subscription's notifications.
-3. Of a list only what the delegations cover is passed on.
-4. Once the server has claimed the id of a gateway that is known elsewhere, nothing is sent to it: each request is
-   answered here, and everything else is dropped.
-5. While `MAX_DIALOGS` answers to the server wait to be written, no request of it is passed on: the host would keep an
-   answer to each, for a server that reads none.
+- [proof] A request that needs a proof gets one (`proving`), and the token if that is sent in messages.
+- [challenge] Its answer is examined: a refusal that a new proof can answer is not passed on. The request is sent again
+  under an id of our own, which is translated back in its answer and in a subscription's notifications.
+- [lists] Of a list only what the delegations cover is passed on.
+- [foreign-gateway] Once the server has claimed the id of a gateway that is known elsewhere, nothing is sent to it: each
+  request is answered here, and everything else is dropped.
+- [dialogs] While `MAX_DIALOGS` answers to the server wait to be written, no request of it is passed on: the host would
+  keep an answer to each, for a server that reads none.
 
 Everything else passes unchanged, both ways. A request gets `MAX_PROOFS_OF_REQUEST` proofs in all, whatever is answered.
 """
@@ -130,7 +130,8 @@ class ProvingTransport:
             await self._to_host.send(_refusal(id, refused))
 
     def _sent(self, item: SessionMessage) -> SessionMessage | None:
-        """Return what is written for the host's message; None for nothing (rule 4). Raises `ClosedResourceError`."""
+        """Return what is written for the host's message; None for nothing ([foreign-gateway]). Raises
+        `ClosedResourceError`."""
         if self._is_closed:
             raise anyio.ClosedResourceError
         refused = self._prover.refused if self._prover is not None else None
@@ -261,7 +262,7 @@ def _refusal(id: RequestId, refused: ProofRefused) -> SessionMessage:
 
 
 class _Writing:
-    """Counts the answers to the server that wait to be written (rule 5)."""
+    """Counts the answers to the server that wait to be written ([dialogs])."""
 
     def __init__(self) -> None:
         self._waiting = 0

@@ -3,9 +3,9 @@
 Source: 2026-07-28, basic/transports ("Standard headers", "Header validation") and basic/index ("Per-request protocol
 fields"). A modern request is refused, in this order:
 
-1. `params._meta` lacks the protocol version or the client's capabilities: -32602;
-2. a routing header occurs twice, is missing, or differs from the body: -32020. The headers are `MCP-Protocol-Version`,
-   `Mcp-Method` and, for calls with a target, `Mcp-Name`.
+- [meta] `params._meta` lacks the protocol version or the client's capabilities: -32602;
+- [headers] a routing header occurs twice, is missing, or differs from the body: -32020. The headers are
+  `MCP-Protocol-Version`, `Mcp-Method` and, for calls with a target, `Mcp-Name`.
 
 Intermediaries route by headers and servers act on bodies, so a message whose two halves disagree is refused before
 either is trusted. Whether the version is supported is for the upstream to decide.

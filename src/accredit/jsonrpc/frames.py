@@ -3,12 +3,12 @@
 A frame is the bytes as they arrived and what they mean, so an unchanged message is forwarded byte for byte.
 `decode_frame` applies, in this order (docs/reference/validation.md):
 
-1. the text is strict JSON (`text.check_text`), one object, no duplicate or misspelt member in it;
-2. `jsonrpc` is exactly "2.0";
-3. a message with `method` is a request (with an id) or a notification (without), and has no result or error;
-4. a message without is a response: exactly one of `result` and `error`, an id that is a string or an integer, or, for
-   an error only, null;
-5. `error.code` is an integer, `error.message` a string, and `error` has no duplicate or misspelt member.
+- [text] the text is strict JSON (`text.check_text`), one object, no duplicate or misspelt member in it;
+- [version] `jsonrpc` is exactly "2.0";
+- [call] a message with `method` is a request (with an id) or a notification (without), and has no result or error;
+- [response] a message without is a response: exactly one of `result` and `error`, an id that is a string or an integer,
+  or, for an error only, null;
+- [error] `error.code` is an integer, `error.message` a string, and `error` has no duplicate or misspelt member.
 """
 
 from collections.abc import Collection, Mapping
@@ -298,8 +298,8 @@ def _error_in(found: dict[str, Raw], text: bytes, error: dict[str, Raw] | None =
 
 
 def frame_of(found: dict[str, Raw], text: bytes, error: dict[str, Raw] | None = None) -> Frame:
-    """Return the message whose members are `found` (rules 2 to 5). `error` holds the members of its error, if already
-    read. Raises `FrameError`."""
+    """Return the message whose members are `found` ([version] to [error]). `error` holds the members of its error, if
+    already read. Raises `FrameError`."""
     version = found.get("jsonrpc")
     if version is None or (bytes(version) != _VERSION and as_string(version) != "2.0"):
         raise FrameError('"jsonrpc" is not "2.0"')

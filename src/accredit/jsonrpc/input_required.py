@@ -2,12 +2,12 @@
 
 Source: basic/patterns/mrtr (SEP-2322). In this order:
 
-1. only `tools/call`, `prompts/get` and `resources/read` may be answered so;
-2. it holds `inputRequests` (an object, not empty), or `requestState` (a string), or both;
-3. every entry is an object with one of three methods, and `params` that is an object where present, under names that
-   all readers take alike;
-4. the client declared that kind of input in this request. `elicitation: {}` declares forms only; an elicitation that
-   readers could take for either kind needs both.
+- [methods] only `tools/call`, `prompts/get` and `resources/read` may be answered so;
+- [members] it holds `inputRequests` (an object, not empty), or `requestState` (a string), or both;
+- [entries] every entry is an object with one of three methods, and `params` that is an object where present, under
+  names that all readers take alike;
+- [declared-kinds] the client declared that kind of input in this request. `elicitation: {}` declares forms only; an
+  elicitation that readers could take for either kind needs both.
 """
 
 from collections.abc import Mapping
@@ -68,8 +68,8 @@ def check_told_of_task(notification: Notification, open_requests: Mapping[Messag
 
 
 def check_input_requests(request: Request | None, asked: Raw) -> Steps[None]:
-    """Check a task's `inputRequests` in the result that answers `request` (rules 3 and 4), in steps. `request` is None
-    if unknown: it declared nothing. Raises `FrameError`."""
+    """Check a task's `inputRequests` in the result that answers `request` ([entries] and [declared-kinds]), in steps.
+    `request` is None if unknown: it declared nothing. Raises `FrameError`."""
     if not is_object(asked):
         raise FrameError('"inputRequests" is not an object')
     yield from check_brackets(asked, '"inputRequests"')

@@ -4,9 +4,9 @@ Source: 2026-07-28, basic/transports/streamable-http ("Custom Headers from Tool 
 
 An `x-mcp-header` annotation is valid where
 
-1. it stands on a property that is reached from the schema's root through `properties` alone;
-2. it is a token (RFC 9110 section 5.6.2), unique in the schema without regard to case;
-3. the property's `type` is string, integer or boolean.
+- [reachable] it stands on a property that is reached from the schema's root through `properties` alone;
+- [token] it is a token (RFC 9110 section 5.6.2), unique in the schema without regard to case;
+- [type] the property's `type` is string, integer or boolean.
 
 An invalid one makes the tool invalid: clients must not offer it, so no headers arrive and nothing is checked.
 

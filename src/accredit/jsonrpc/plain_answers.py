@@ -2,8 +2,8 @@
 
 Most answers are one object of exactly `jsonrpc`, the requested `id`, and a `result` that is an object, in the order and
 with the spaces that the common servers write. If a text begins and ends so, `simd` finds it valid with three members,
-and it is not too deep, it can contain nothing else: it satisfies `frames.decode_frame` and, in the modern era, rule 5
-of `responses`, without being split. All other texts are judged there.
+and it is not too deep, it can contain nothing else: it satisfies `frames.decode_frame` and, in the modern era,
+[modern-result] of `responses`, without being split. All other texts are judged there.
 """
 
 from msgspec import Raw

@@ -3,12 +3,13 @@
 If their parsers differ, the gateway may decide on one reading of a request and the upstream act on another. So requests
 are read more strictly than answers, in this order:
 
-1. no more values than can be read in a moment (`text.check_amount`), since the cost of all later steps grows with them;
-2. strict JSON text, else -32700;
-3. no repeated member at any depth, also if spelled with escapes;
-4. a valid message (`frames.frame_of`), or a non-empty array of messages if a batch is allowed;
-5. bounded lengths of its id, its method and the names in its `_meta`, before any of them is used;
-6. in `params` and `params._meta`, no member that differs only by case from one that MCP defines there.
+- [amount] no more values than can be read in a moment (`text.check_amount`), since the cost of all later steps grows
+  with them;
+- [strict-json] strict JSON text, else -32700;
+- [repeated-members] no repeated member at any depth, also if spelled with escapes;
+- [message] a valid message (`frames.frame_of`), or a non-empty array of messages if a batch is allowed;
+- [lengths] bounded lengths of its id, its method and the names in its `_meta`, before any of them is used;
+- [spelling] in `params` and `params._meta`, no member that differs only by case from one that MCP defines there.
 
 Every refusal is a `RequestError`, with the request's id if that could be read.
 """

@@ -3,13 +3,13 @@
 `Expected` is made from what the client sent and judges each frame that comes back. It refuses, in this order
 (docs/reference/validation.md):
 
-1. what is no valid frame at all (`frames.decode_frame`);
-2. a batch where none was sent, an empty one, or one with a member that is no response or that rule 3 refuses;
-3. a response to an id that was not asked for (7 is not "7"), or that was answered already;
-4. a request from the upstream where none may come: in the modern era, or in a plain JSON body;
-5. in the modern era: a `result` that is no object, a `resultType` that is no string or may not answer this request
-   (`result_types`), an `input_required` that breaks its rules, a task, in a result or a notification, that waits for
-   what the client did not declare.
+- [frame] what is no valid frame at all (`frames.decode_frame`);
+- [batch] a batch where none was sent, an empty one, or one with a member that is no response or that [unasked] refuses;
+- [unasked] a response to an id that was not asked for (7 is not "7"), or that was answered already;
+- [request-here] a request from the upstream where none may come: in the modern era, or in a plain JSON body;
+- [modern-result] in the modern era: a `result` that is no object, a `resultType` that is no string or may not answer
+  this request (`result_types`), an `input_required` that breaks its rules, a task, in a result or a notification, that
+  waits for what the client did not declare.
 
 It does not check whether a result has the shape that its method defines.
 """
@@ -286,7 +286,7 @@ def _open_response(text: bytes, era: Era) -> Steps[tuple[Frame, list[tuple[str, 
 
 
 def _check_modern_result(request: Request, result: Raw, listed: list[tuple[str, Raw]] | None = None) -> Steps[None]:
-    """Check rule 5 for the `result` of a response to `request`, in steps. Raises `FrameError`.
+    """Check [modern-result] for the `result` of a response to `request`, in steps. Raises `FrameError`.
 
     `listed` holds its members, if already read.
     """

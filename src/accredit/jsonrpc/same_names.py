@@ -3,8 +3,9 @@
 Binders in Go, .NET and others match names without regard to case, and may use the one of the two that no constraint
 checked. Two names at any depth of a value count as the same if they are equal
 
-1. in lower case, as Unicode folds it (the Kelvin sign is a k) and as Java and .NET do (so are the Turkish letters i);
-2. up to a NUL, where a reader in C stops.
+- [case] in lower case, as Unicode folds it (the Kelvin sign is a k) and as Java and .NET do (so are the Turkish letters
+  i);
+- [nul] up to a NUL, where a reader in C stops.
 
 Unicode normalization is ignored: names with accents that are equal only after it (Swift) differ here. Unpaired
 surrogates are not names: `text` and `msgspec` refuse them.

@@ -3,10 +3,10 @@
 Source: 2025-11-25, basic/utilities/tasks (`params.task`, `result.task`, `tasks/list`, `related-task`), and the
 extension `io.modelcontextprotocol/tasks` of SEP-2663 (`resultType` "task"). Of an answer:
 
-1. a task is announced only if its request allows one: with `task` in the legacy era, with the extension in the modern
-   one;
-2. its id is a string of bounded length; the members that decide are there once, in one spelling;
-3. what answers a request about a task is about that task.
+- [announced] a task is announced only if its request allows one: with `task` in the legacy era, with the extension in
+  the modern one;
+- [id] its id is a string of bounded length; the members that decide are there once, in one spelling;
+- [same-task] what answers a request about a task is about that task.
 """
 
 from collections.abc import Callable
@@ -66,7 +66,7 @@ def may_announce(request: Request) -> bool:
 def announced_task(result: Raw, era: Era, *, allowed: bool) -> Steps[Announced | None]:
     """Return the task that the result of a call announces, if any, in steps. `allowed`: the request allows one.
 
-    Raises `FrameError` (rules 1 and 2).
+    Raises `FrameError` ([announced] and [id]).
     """
     if not is_object(result) or not (yield from may_hold_any(result, _NAMED)):
         return None
@@ -86,7 +86,8 @@ def announced_task(result: Raw, era: Era, *, allowed: bool) -> Steps[Announced |
 
 
 def check_about(result: Raw, id: str) -> Steps[None]:
-    """Check, in steps, that the result of a request about the task `id` is about it (rule 3). Raises `FrameError`."""
+    """Check, in steps, that the result of a request about the task `id` is about it ([same-task]). Raises
+    `FrameError`."""
     if not is_object(result) or not (yield from may_hold_any(result, _NAMED)):
         return
     answer = yield from unambiguous_in_steps(result, _CREATED)

@@ -2,9 +2,9 @@
 
 `msgspec` parses; this module refuses what it lets through unread (`Raw` values are skipped, not decoded):
 
-1. UTF-8 without BOM;
-2. nesting at most `MAX_DEPTH` deep, found without recursion;
-3. numbers that every parser reads as finite (`1e999` is Infinity to some).
+- [utf-8] UTF-8 without BOM;
+- [depth] nesting at most `MAX_DEPTH` deep, found without recursion;
+- [finite] numbers that every parser reads as finite (`1e999` is Infinity to some).
 
 All checks are passes of C code, linear in the text, over slices where a pass creates objects: no Python object is made
 per string. `simd` does most of it in one pass if it can; it never decides that a text is bad.
@@ -64,18 +64,18 @@ _TAKEN_LEVELS = 2
 
 
 def check_text(data: bytes) -> None:
-    """Check rules 1 to 3, in one pass if that confirms them. Raises `JsonError`."""
+    """Check [utf-8], [depth] and [finite], in one pass if that confirms them. Raises `JsonError`."""
     if not reads_well(data) or is_too_deep(data):
         check_each_rule(data)
 
 
 def is_too_deep(data: bytes) -> bool:
-    """Return whether a valid text breaks rule 2."""
+    """Return whether a valid text breaks [depth]."""
     return len(data) > 2 * MAX_DEPTH and depth_exceeds(data, MAX_DEPTH)  # each level has two brackets
 
 
 def check_each_rule(data: bytes) -> None:
-    """Check rules 1 to 3, one after the other. Raises `JsonError`."""
+    """Check [utf-8], [depth] and [finite], one after the other. Raises `JsonError`."""
     if data.startswith(codecs.BOM_UTF8):
         raise JsonError("the body starts with a byte order mark")
     check_utf8(data)
@@ -92,12 +92,12 @@ def check_each_rule(data: bytes) -> None:
 
 
 def too_deep() -> JsonError:
-    """Return the error for a text that breaks rule 2."""
+    """Return the error for a text that breaks [depth]."""
     return JsonError(f"nested more than {MAX_DEPTH} deep", bound=True)
 
 
 def too_large() -> JsonError:
-    """Return the error for a text that breaks rule 3."""
+    """Return the error for a text that breaks [finite]."""
     return JsonError("a number is too large")
 
 
@@ -133,7 +133,7 @@ def _within_amount(data: bytes) -> bool:
 
 
 def check_utf8(data: bytes) -> None:
-    """Check rule 1. Raises `JsonError`."""
+    """Check [utf-8]. Raises `JsonError`."""
     if not is_utf8(data):
         raise JsonError("the body is not UTF-8")
 

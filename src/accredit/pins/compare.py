@@ -1,11 +1,12 @@
 """Compares a server's lists with its pins: findings for people and programs. No I/O.
 
-1. A tool whose definition is not the pinned one is `definition_changed`, one that is not pinned `new_definition`, and a
-   pinned one that is not listed `missing_definition`: every difference of the two sets is a finding.
-2. A new or changed tool whose definition, except for the name, was approved for another one is reported with that: a
-   rename, a swapped pair, or a copy.
-3. Other instructions are `instructions_changed`: reported, and nothing is refused for it.
-4. A new or changed tool's name that looks like another's, or mixes scripts, is marked.
+- [definition] A tool whose definition is not the pinned one is `definition_changed`, one that is not pinned
+  `new_definition`, and a pinned one that is not listed `missing_definition`: every difference of the two sets is a
+  finding.
+- [moved-name] A new or changed tool whose definition, except for the name, was approved for another one is reported
+  with that: a rename, a swapped pair, or a copy.
+- [instructions] Other instructions are `instructions_changed`: reported, and nothing is refused for it.
+- [lookalike] A new or changed tool's name that looks like another's, or mixes scripts, is marked.
 """
 
 import json

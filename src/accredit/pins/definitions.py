@@ -1,11 +1,12 @@
 """Definitions of tools, and their digests: what a lock pins, and what a server lists. No I/O.
 
-1. The digest of a definition is the SHA-256 of the RFC 8785 form of all its members as they came, except for `_meta`.
-   Integers beyond 2^53, which that form lacks, count with their own digits.
-2. An ambiguous definition has none: one with a repeated member, at any depth. Nor has one without a canonical form (a
-   lone surrogate), or one of more than `MAX_DEFINITION_BYTES`. It never equals the pinned one.
-3. A name that is listed twice with different digests has none either, whichever of the two a client would take.
-4. A list is read to its end or not at all: within bounds on its tools and its bytes.
+- [digest] The digest of a definition is the SHA-256 of the RFC 8785 form of all its members as they came, except for
+  `_meta`. Integers beyond 2^53, which that form lacks, count with their own digits.
+- [ambiguous] An ambiguous definition has none: one with a repeated member, at any depth. Nor has one without a
+  canonical form (a lone surrogate), or one of more than `MAX_DEFINITION_BYTES`. It never equals the pinned one.
+- [two-definitions] A name that is listed twice with different digests has none either, whichever of the two a client
+  would take.
+- [bounds] A list is read to its end or not at all: within bounds on its tools and its bytes.
 
 Not covered: the content of `_meta`, and what a tool does. A server with the same definitions may behave differently.
 """
@@ -47,7 +48,8 @@ _remembered = RecentlyUsed[bytes, str](MAX_REMEMBERED_DIGESTS)
 
 
 class Definition(Struct, frozen=True):
-    """A tool as it was listed. `text` is JSON, `sha256` the digest in lower-case hex, or None by rules 2 and 3."""
+    """A tool as it was listed. `text` is JSON, `sha256` the digest in lower-case hex, or None by [ambiguous] and
+    [two-definitions]."""
 
     name: str
     sha256: str | None
@@ -99,7 +101,7 @@ class ListReader:
     def add(self, result: bytes | Raw) -> Steps[None]:
         """Read the result of one `tools/list`, in steps.
 
-        Raises `FrameError` for an invalid result, and beyond the bounds of rule 4.
+        Raises `FrameError` for an invalid result, and beyond the bounds of [bounds].
         """
         self._bytes += len(result)
         if self._bytes > MAX_LISTED_BYTES:
@@ -131,7 +133,8 @@ def read_definition(item: bytes | Raw) -> Definition:
 
 
 def digest_of(text: bytes) -> str | None:
-    """Return the digest of a definition, a JSON object that `jsonrpc` has accepted (rule 1), or None (rule 2)."""
+    """Return the digest of a definition, a JSON object that `jsonrpc` has accepted ([digest]), or None
+    ([ambiguous])."""
     if len(text) > MAX_DEFINITION_BYTES:
         return None
     key = hashlib.sha256(text).digest()

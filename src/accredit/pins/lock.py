@@ -13,12 +13,12 @@
       "version": 1
     }
 
-1. It is JSON with sorted members, and one line for each tool. Invisible characters (`shown.hides`) are escaped, so that
-   the diffs of version control show them, too. `_meta` is not in it, as it is not pinned.
-2. Servers are identified by name. The one of `[upstream]`, which has none, is `upstream`: no configuration has both
-   `[upstream]` and `[servers]`.
-3. It is read strictly. An unknown or repeated member, a name other than the definition's, or a digest other than that
-   of its content refuses the whole file: editing one by hand, or merging two into a third, approves nothing.
+- [form] It is JSON with sorted members, and one line for each tool. Invisible characters (`shown.hides`) are escaped,
+  so that the diffs of version control show them, too. `_meta` is not in it, as it is not pinned.
+- [server-name] Servers are identified by name. The one of `[upstream]`, which has none, is `upstream`: no configuration
+  has both `[upstream]` and `[servers]`.
+- [strict] It is read strictly. An unknown or repeated member, a name other than the definition's, or a digest other
+  than that of its content refuses the whole file: editing one by hand, or merging two into a third, approves nothing.
 """
 
 import json

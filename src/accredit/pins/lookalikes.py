@@ -2,11 +2,12 @@
 
 Two names look alike when, normalised as below, they are equal:
 
-1. invisible characters are left out (`shown.hides`), and compatibility forms (full width, mathematical, ligatures)
-   count as their letters, without accents;
-2. letters of other scripts count as the Latin ones that they look like;
-3. case does not count; `I`, `l`, `1` and `|` are one, and so are `O` and `0`;
-4. `rn` is `m`, `vv` is `w`; blanks, dots, dashes and underscores of all kinds are one, and count only once in a row.
+- [invisible] invisible characters are left out (`shown.hides`), and compatibility forms (full width, mathematical,
+  ligatures) count as their letters, without accents;
+- [other-scripts] letters of other scripts count as the Latin ones that they look like;
+- [case] case does not count; `I`, `l`, `1` and `|` are one, and so are `O` and `0`;
+- [pairs] `rn` is `m`, `vv` is `w`; blanks, dots, dashes and underscores of all kinds are one, and count only once in a
+  row.
 
 A name also stands out when it mixes scripts, or is wholly made of letters of another script that look Latin. This is a
 part of UTS 39 (confusables): of Armenian, Cherokee, Coptic and Lisu the letters that look most alike; not covered are
@@ -119,7 +120,7 @@ def twins_in(text: str) -> list[tuple[str, str]]:
 
 
 def in_latin(name: str) -> str:
-    """Return a name by rules 1 and 2. Linear in its length."""
+    """Return a name by [invisible] and [other-scripts]. Linear in its length."""
     visible = "".join(char for char in name if not hides(char))
     # One by one, in linear time: normalising the whole would sort its marks.
     plain = "".join(map(partial(unicodedata.normalize, "NFKD"), visible))
@@ -127,7 +128,7 @@ def in_latin(name: str) -> str:
 
 
 def _readings(name: str) -> tuple[str, str]:
-    """Return a name in folded case, twice: as it is, and with I, 1, | and O as they look (rule 3)."""
+    """Return a name in folded case, twice: as it is, and with I, 1, | and O as they look ([case])."""
     letters = in_latin(name[:MAX_LOOK_ALIKE_CHARS])
     separated = _SEPARATORS.sub("_", letters)
     return _merge_letters(separated.casefold()), _merge_letters(separated.translate(_STROKES).casefold())

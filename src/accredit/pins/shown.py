@@ -1,13 +1,13 @@
 """Shows definitions to a person: what a model would read, and what changed. No I/O.
 
-1. Every invisible character is written as its code point, `⟨U+202E⟩`: controls, bidirectional controls, tags, variation
-   selectors, fillers and blanks of all kinds but the space, and marks piled on a letter. The two brackets themselves
-   are written so too, so that nothing shown can be forged.
-2. So is what looks like another text but differs: a character with another form in Unicode (NFC), such as a separate
-   accent after a letter that also exists with it, or without a letter before it; a mark of one script on a letter of
-   another; and signs that pass for ASCII's (a dot leader, a division slash), except for East Asia's full-width ones. No
-   two texts are shown so that only code points could tell them apart by their composition or their signs.
-3. A diff goes by JSON Pointers: a line for each value that is gone, new or different. Its time is linear.
+- [invisible] Every invisible character is written as its code point, `⟨U+202E⟩`: controls, bidirectional controls,
+  tags, variation selectors, fillers and blanks of all kinds but the space, and marks piled on a letter. The two
+  brackets themselves are written so too, so that nothing shown can be forged.
+- [look-alike] So is what looks like another text but differs: a character with another form in Unicode (NFC), such as a
+  separate accent after a letter that also exists with it, or without a letter before it; a mark of one script on a
+  letter of another; and signs that pass for ASCII's (a dot leader, a division slash), except for East Asia's full-width
+  ones. No two texts are shown so that only code points could tell them apart by their composition or their signs.
+- [diff] A diff goes by JSON Pointers: a line for each value that is gone, new or different. Its time is linear.
 
 Not covered: letters of right-to-left scripts reorder a line by themselves, as they should.
 """
@@ -75,7 +75,7 @@ def hides(char: str) -> bool:
 
 
 def visible_text(text: str) -> str:
-    """Return a text with such characters as code points (rules 1 and 2). Linear in its length."""
+    """Return a text with such characters as code points ([invisible] and [look-alike]). Linear in its length."""
     if text.isascii() and text.isprintable():
         return text
     parts: list[str] = []
@@ -99,7 +99,7 @@ def _has_another_form(letter: str, char: str) -> bool:
 
 
 def passes_for(char: str) -> str:
-    """Return the ASCII sign that a character passes for (rule 2); "" for none."""
+    """Return the ASCII sign that a character passes for ([look-alike]); "" for none."""
     if char <= "~" or char in _LIKE_ASCII:
         return _LIKE_ASCII.get(char, "")
     form = unicodedata.normalize("NFKC", char) if unicodedata.category(char)[0] in "PS" else ""
@@ -124,7 +124,7 @@ def with_code_points(name: str) -> str:
 
 
 def diff(old: bytes | None, new: bytes | None) -> list[str]:
-    """Return the difference of two definitions in lines (rule 3), either of which may be missing. `_meta` is left
+    """Return the difference of two definitions in lines ([diff]), either of which may be missing. `_meta` is left
     out."""
     before, after = _leaves(old), _leaves(new)
     lines: list[str] = []

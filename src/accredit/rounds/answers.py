@@ -3,9 +3,9 @@
 All of it is the client's word. The readers take the SDK's types and plain objects alike, and never raise for a client's
 data:
 
-1. an entry is a bare result of one of three kinds, recognised by the member that only that kind has (`action`, `roots`,
-   `role`), and valid as such; anything else counts as missing, so that the server asks again;
-2. content counts only if the person accepted.
+- [kinds] an entry is a bare result of one of three kinds, recognised by the member that only that kind has (`action`,
+  `roots`, `role`), and valid as such; anything else counts as missing, so that the server asks again;
+- [accepted] content counts only if the person accepted.
 
 Not checked: whether an answer is of the kind requested under its key, or whether anything was requested at all. A
 server that must know keeps that in a protected `requestState`.

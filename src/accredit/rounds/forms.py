@@ -2,10 +2,10 @@
 
 Checked in this order; the first fault raises `ValueError`, with the field's name if it is about one field:
 
-1. the schema is one object without nesting: `type`, `properties`, `required`, and texts for people;
-2. each field has one of the types below, and only keywords of that type;
-3. each keyword has a value of its kind;
-4. a default is a value that the field may have (`minimum`, lengths and formats are not checked against it).
+- [flat] the schema is one object without nesting: `type`, `properties`, `required`, and texts for people;
+- [fields] each field has one of the types below, and only keywords of that type;
+- [values] each keyword has a value of its kind;
+- [defaults] a default is a value that the field may have (`minimum`, lengths and formats are not checked against it).
 
 A field is a string (possibly with a format, or with a choice of values), a number, an integer, a boolean, or a choice
 of several values from a list.
@@ -47,7 +47,7 @@ def form_of(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def check_form(schema: Mapping[str, Any]) -> None:
-    """Check rules 1 to 4. Raises `ValueError`."""
+    """Check [flat] to [defaults]. Raises `ValueError`."""
     surplus = schema.keys() - _FORM_KEYWORDS - {"additionalProperties"}
     if surplus:
         raise ValueError(f"a form has no {min(surplus)!r}")

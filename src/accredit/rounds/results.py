@@ -4,10 +4,10 @@ No I/O.
 A result is `complete`, `input_required`, or of an unknown kind (`check_result_type`). One that asks for input is read
 in this order, raising at the first fault:
 
-1. only `tools/call`, `prompts/get` and `resources/read` may be answered with one;
-2. it has `inputRequests`, or `requestState` (a string), or both; an empty map counts as absent;
-3. every entry is an object with one of the three methods that may be embedded (else `UnknownInputRequest`);
-4. its params are what that method takes; an elicitation without a mode is a form, whatever else it holds.
+- [methods] only `tools/call`, `prompts/get` and `resources/read` may be answered with one;
+- [members] it has `inputRequests`, or `requestState` (a string), or both; an empty map counts as absent;
+- [entries] every entry is an object with one of the three methods that may be embedded (else `UnknownInputRequest`);
+- [params] its params are what that method takes; an elicitation without a mode is a form, whatever else it holds.
 
 `with_input_required` makes a schema that reads in this way, for programs that send requests by themselves.
 

@@ -8,11 +8,11 @@ be neither read nor changed, and opens only for the principal and the request th
 
 The associated data are the version, the key's id, and the binding. To open one:
 
-1. its length is at most that of the longest state that may be sealed;
-2. its version is known, and its base64 is the one spelling of its bytes;
-3. a key of the ring has that id;
-4. the tag is valid for this binding;
-5. it has not expired.
+- [length] its length is at most that of the longest state that may be sealed;
+- [version] its version is known, and its base64 is the one spelling of its bytes;
+- [key] a key of the ring has that id;
+- [tag] the tag is valid for this binding;
+- [expiry] it has not expired.
 
 Every failure has the same public text; the reason is for the log. Not checked: whether it was returned before. A leg
 may be repeated, and each is authorized anew.
@@ -140,7 +140,7 @@ class KeyRing:
         )
 
     def unlock(self, version: str, text: str, binding: bytes) -> bytes:
-        """Open a sealed text (rules 2 to 4). Raises `SealError`. The text's length was checked before."""
+        """Open a sealed text ([version] to [tag]). Raises `SealError`. The text's length was checked before."""
         id, nonce, sealed = _parts(version, text)
         key = next((key for key in self._keys if key.id == id), None)
         if key is None:

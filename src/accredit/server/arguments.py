@@ -4,11 +4,11 @@ Constraints are evaluated for what a client wrote. A tool's types may read an ar
 convert it: by a second name of `amount`, 5,000 were paid on a delegation of 10. So constrained arguments are read here
 by the same types, and named as in the tool's schema:
 
-1. The written arguments are what the tool gets if each member has a listed name, and reaches the tool with its value,
-   perhaps of another type (`"5"` for 5).
-2. Otherwise the arguments as the tool gets them are judged as well.
-3. A value without a JSON form is left out: no constraint on it can be verified.
-4. What the types refuse never reaches the tool.
+- [written-form] The written arguments are what the tool gets if each member has a listed name, and reaches the tool
+  with its value, perhaps of another type (`"5"` for 5).
+- [real-form] Otherwise the arguments as the tool gets them are judged as well.
+- [no-form] A value without a JSON form is left out: no constraint on it can be verified.
+- [type-errors] What the types refuse never reaches the tool.
 
 Not checked: defaults, which no client has written; types that read the same arguments in two ways; what the tool does
 with them.
@@ -61,7 +61,7 @@ def read_arguments(written: Mapping[str, object], read: Callable[[], object]) ->
     try:
         value = read()
     except ValidationError:
-        return None  # rule 4
+        return None  # [type-errors]
     return None if _is_as_written(written, value) else cast("Mapping[str, object]", _json(value))
 
 
@@ -100,7 +100,7 @@ def _field(annotation: Any, default: Any) -> FieldInfo:
 
 
 def _is_as_written(written: object, value: object) -> bool:
-    """Return whether a value is as written (rule 1)."""
+    """Return whether a value is as written ([written-form])."""
     if isinstance(value, RootModel):
         return _is_as_written(written, cast("RootModel[object]", value).root)
     members = _members(value)
@@ -169,7 +169,7 @@ _NOTHING = object()
 
 
 def _json(value: object) -> object:
-    """Return a value in JSON's types; `_NOTHING` for one without such a form (rule 3)."""
+    """Return a value in JSON's types; `_NOTHING` for one without such a form ([no-form])."""
     if isinstance(value, RootModel):
         return _json(cast("RootModel[object]", value).root)
     members = _members(value)

@@ -6,10 +6,11 @@ that answers before it, such as a cache, answers everybody. A FastMCP middleware
 comes, which can be too late: a guard that is only in the list of middleware lets nothing through. The guard ensures
 that nothing runs undecided. In this order, for a request to a tool, a resource, a prompt or a list:
 
-1. What was decided at the gate passes.
-2. A request made by a running call, even by the same name, is judged anew on the same authority, with its own arguments
-   (`policy.within`). A tool that calls others by name must bypass neither their requirements nor constraints.
-3. Anything else here is undecided and refused: the gate is gone, or is another server's.
+- [same-call] What was decided at the gate passes.
+- [inner-call] A request made by a running call, even by the same name, is judged anew on the same authority, with its
+  own arguments (`policy.within`). A tool that calls others by name must bypass neither their requirements nor
+  constraints.
+- [undecided] Anything else here is undecided and refused: the gate is gone, or is another server's.
 
 A tool is found as FastMCP finds it: by version, and by the names `<hash>_<name>` that tools of an app have as well. It
 is judged by what was found, as resources and prompts are. Only tools made of a function can be called. A proxy (of a
@@ -112,7 +113,7 @@ class ProofGuard(Guard, Middleware):
     async def _within(
         self, allowed: Allowed, server: FastMCP[Any], context: MiddlewareContext[Any]
     ) -> AbstractContextManager[None]:
-        """Check a message (rules 1 to 3), and return the context to run it in."""
+        """Check a message ([same-call] to [undecided]), and return the context to run it in."""
         method, message = context.method, context.message
         if method not in GUARDED:
             return nullcontext()

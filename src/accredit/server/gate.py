@@ -4,13 +4,15 @@ It is a middleware of the official SDK, on which FastMCP is built as well, and t
 client sent them, and the result is as the client gets it. (The SDK's own hook for extensions sees only `tools/call`.)
 If other middleware is before it, all guarded messages are refused, and the server does not start. In this order:
 
-1. A client's `_meta["dev.accredit/authorization"]` is removed from any message, however it is spelled.
-2. `tools/call`, `resources/read`, `prompts/get` and the lists are decided: first the token (`tokens`), then the proof
-   (`policy.decide`), if they are judged here. A refusal is a JSON-RPC error. Other methods of the revision pass; a
-   method that neither it nor the guard names (an extension's, tasks) is -32601, and such a notification is dropped.
-3. Proof and token are removed, the token from any message; an allowed call carries the authorization in its `_meta`, as
-   behind the gateway. Unreadable answers are dropped (`answers`).
-4. A list says what each of its items requires; items that could not be used are left out.
+- [authorization-meta] A client's `_meta["dev.accredit/authorization"]` is removed from any message, however it is
+  spelled.
+- [decision] `tools/call`, `resources/read`, `prompts/get` and the lists are decided: first the token (`tokens`), then
+  the proof (`policy.decide`), if they are judged here. A refusal is a JSON-RPC error. Other methods of the revision
+  pass; a method that neither it nor the guard names (an extension's, tasks) is -32601, and such a notification is
+  dropped.
+- [removal] Proof and token are removed, the token from any message; an allowed call carries the authorization in its
+  `_meta`, as behind the gateway. Unreadable answers are dropped (`answers`).
+- [lists] A list says what each of its items requires; items that could not be used are left out.
 
 The SDK has parsed the message by then. So a proof is judged in the compact form of what was parsed: of repeated members
 the last counts, and numbers have lost their spelling. Neither changes what was signed: the signatures are over the
@@ -71,7 +73,7 @@ class Gate:
         check_first(self, self._among())
 
     async def __call__(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """Check, decide and pass on one message (rules 1 to 4). Raises `MCPError`."""
+        """Check, decide and pass on one message ([authorization-meta] to [lists]). Raises `MCPError`."""
         try:
             check_meta(_meta(ctx))
         except FrameError as error:
@@ -88,7 +90,8 @@ class Gate:
         return result if kind is None else await self._shown(ctx, result, self.judge.view(admitted.allowed), kind)
 
     async def admit(self, ctx: Context) -> _Admitted:
-        """Decide a message, and prepare it for the server (rules 2 and 3). Raises `MCPError` for a refusal."""
+        """Decide a message, and prepare it for the server ([decision] and [removal]). Raises `MCPError` for a
+        refusal."""
         call = _guarded_call(ctx)
         try:
             found = await self._found(ctx, call)
@@ -172,7 +175,7 @@ def drop_unnamed(ctx: Context) -> None:
 
 
 def _context_for_server(ctx: Context, allowed: Allowed | None) -> Context:
-    """Return the message in the server's form, except for tokens (rules 1 and 3)."""
+    """Return the message in the server's form, except for tokens ([authorization-meta] and [removal])."""
     params = ctx.params or {}
     meta = _meta(ctx)
     kept = {name: value for name, value in meta.items() if not _is_ours(name)}

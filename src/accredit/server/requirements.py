@@ -6,15 +6,16 @@ found under any name that the function is registered by. In a low-level server t
 requirements are given by the tools' names (`ProofGuard.protect`). Every scope named in a requirement is valid in the
 certificates that this process reads: a delegation may grant it.
 
-1. `require` applies to a function, a static or class method, a partial or a cache of one. Anything else is refused: a
-   callable object has it on its `__call__`.
-2. It is found through standard wrappers (`entry_of`), and through FastMCP's own, which lack the standard attribute.
-3. A callable without a requirement that holds one with it (in its closure, its defaults, its object), or a method that
-   overrides one, could hide it, and so could a single dispatch whose functions have another one (`hides_requirement`):
-   the start fails, and later registrations are refused.
-4. A function hidden from that search (in a list, a global name, another object) is refused when it is called: while the
-   server of a guard answers a request, the function that `require` returned runs only if that was judged by a written
-   requirement: not by a default scope, and not if it was not judged at all.
+- [targets] `require` applies to a function, a static or class method, a partial or a cache of one. Anything else is
+  refused: a callable object has it on its `__call__`.
+- [wrappers] It is found through standard wrappers (`entry_of`), and through FastMCP's own, which lack the standard
+  attribute.
+- [hidden-requirement] A callable without a requirement that holds one with it (in its closure, its defaults, its
+  object), or a method that overrides one, could hide it, and so could a single dispatch whose functions have another
+  one (`hides_requirement`): the start fails, and later registrations are refused.
+- [unseen-requirement] A function hidden from that search (in a list, a global name, another object) is refused when it
+  is called: while the server of a guard answers a request, the function that `require` returned runs only if that was
+  judged by a written requirement: not by a default scope, and not if it was not judged at all.
 
 Not checked here: whether a tool has a requirement at all (one without is refused when it is called); a server without a
 guard, and calls outside of any request: there the function is the plain one; and functions with a requirement that are
@@ -55,7 +56,8 @@ class Requirement:
         self.entry = entry
 
     def __call__(self, tool: _F) -> _F:
-        """Attach this requirement to a function, and return a wrapper with it (rule 4). Raises `ConfigurationError`."""
+        """Attach this requirement to a function, and return a wrapper with it ([unseen-requirement]). Raises
+        `ConfigurationError`."""
         # Read from its class, a static or class method is only the function inside.
         is_method = isinstance(tool, staticmethod | classmethod)
         inner: Any = cast("Any", tool).__func__ if is_method else tool
@@ -129,13 +131,13 @@ def require(
 
 
 def entry_of(tool: object) -> Entry | None:
-    """Return the requirement of a tool's function: the outermost one among what it wraps, or None (rule 2)."""
+    """Return the requirement of a tool's function: the outermost one among what it wraps, or None ([wrappers])."""
     return next(_entries(tool, _wrapped_callables), None)
 
 
 def hides_requirement(tool: object) -> bool:
     """Return whether a function without a requirement holds or overrides one with it, or one with a requirement
-    dispatches to a function with another (rule 3)."""
+    dispatches to a function with another ([hidden-requirement])."""
     entry = entry_of(tool)
     if entry is None:
         return next(_entries(tool, _held_callables), None) is not None
@@ -144,7 +146,7 @@ def hides_requirement(tool: object) -> bool:
 
 @contextlib.contextmanager
 def mark_judged(by_requirement: bool) -> Generator[None]:
-    """Mark whether the running request was judged by a written requirement (rule 4)."""
+    """Mark whether the running request was judged by a written requirement ([unseen-requirement])."""
     before = _unjudged.set(not by_requirement)
     try:
         yield

@@ -1,10 +1,11 @@
 """A guarded server's bearer tokens: found, verified, removed. Awaits key sets.
 
-1. The token is in the Authorization header (over HTTP), in `arguments._token` unless the tool declares that itself, or
-   in `_meta.token`: the first one present decides (`tokens.carried`).
-2. It is verified (`tokens.verify`). One that names a gateway's configuration, or a session, is not valid here.
-3. The token must allow the called tool, and have the scope that the tool requires.
-4. All tokens are removed, also those that did not decide.
+- [places] The token is in the Authorization header (over HTTP), in `arguments._token` unless the tool declares that
+  itself, or in `_meta.token`: the first one present decides (`tokens.carried`).
+- [verification] It is verified (`tokens.verify`). One that names a gateway's configuration, or a session, is not valid
+  here.
+- [scopes] The token must allow the called tool, and have the scope that the tool requires.
+- [removal] All tokens are removed, also those that did not decide.
 
 A server's middleware answers only with JSON-RPC errors: statuses 401 and 403 with `WWW-Authenticate` are the gateway's,
 or those of the SDK's own authorization. Not checked here: that a session belongs to the subject who opened it; each
@@ -88,7 +89,7 @@ class Tokens:
         return self._rules.required
 
     async def of(self, ctx: Context, *, argument_is_the_tools: bool) -> VerifiedToken | None:
-        """Return the verified token of a message, or None (rules 1 and 2). Raises `TokenError` and
+        """Return the verified token of a message, or None ([places] and [verification]). Raises `TokenError` and
         `KeysUnavailable`."""
         try:
             text = _find_tokens(ctx).deciding(_SOURCES, argument_is_the_tools=argument_is_the_tools)
@@ -102,7 +103,7 @@ class Tokens:
         return None
 
     def check_tool(self, token: VerifiedToken | None, tool: str) -> None:
-        """Check rule 3 for a tool. Raises `InsufficientScope`, or `MissingToken` if it requires a scope."""
+        """Check [scopes] for a tool. Raises `InsufficientScope`, or `MissingToken` if it requires a scope."""
         check_tool(token, tool, self._rules.tool_scopes.get(tool, ""))
 
     async def aclose(self) -> None:
@@ -119,7 +120,7 @@ class Tokens:
 
 
 def without_tokens(ctx: Context, *, argument_is_the_tools: bool) -> Context:
-    """Remove all tokens (rule 4). Returns the same object if there are none."""
+    """Remove all tokens ([removal]). Returns the same object if there are none."""
     changes: dict[str, Any] = {}
     params = dict(ctx.params or {})
     for holder, name in (("arguments", ARGUMENT), ("_meta", META)):

@@ -3,11 +3,11 @@ file.
 
 In this order, so that nothing refused is ever signed:
 
-1. the input files are of the right kinds, and the output file doesn't exist;
-2. the scopes can be in a vocabulary;
-3. a delegation that would be worthless is refused (`ratify.issue`): an expired parent, scopes that it lacks;
-4. warnings name scopes that are sensitive, or known only to a catalog; sensitive ones need consent at the terminal, or
-   `--yes`; then it is signed.
+- [files] the input files are of the right kinds, and the output file doesn't exist;
+- [vocabulary] the scopes can be in a vocabulary;
+- [worthless] a delegation that would be worthless is refused (`ratify.issue`): an expired parent, scopes that it lacks;
+- [consent] warnings name scopes that are sensitive, or known only to a catalog; sensitive ones need consent at the
+  terminal, or `--yes`; then it is signed.
 """
 
 import os

@@ -3,12 +3,15 @@
 The catalog is a configuration's, or comes from the list of tools of the gateway at a URL. I/O: reads the
 configuration; asks the server with `--url` and for `--all-read-only`.
 
-1. A tool that the catalog lacks is refused: its scope is unknown.
-2. `--all-read-only` takes tools that are annotated as read-only, if their scope covers no other tools. A server's
-   annotations may be false.
-3. A named scope that nothing in the catalog needs is refused, except for identity scopes, and with `--force`.
-4. A constraint on a fact that the gateway doesn't take from calls would refuse each such call: a warning says so.
-5. With several servers and none named, all catalogs count, and a tool is SERVER__TOOL (`policy.merging`).
+- [unknown-tool] A tool that the catalog lacks is refused: its scope is unknown.
+- [read-only] `--all-read-only` takes tools that are annotated as read-only, if their scope covers no other tools. A
+  server's annotations may be false.
+- [unneeded-scope] A named scope that nothing in the catalog needs is refused, except for identity scopes, and with
+  `--force`.
+- [constraint-facts] A constraint on a fact that the gateway doesn't take from calls would refuse each such call: a
+  warning says so.
+- [several-servers] With several servers and none named, all catalogs count, and a tool is SERVER__TOOL
+  (`policy.merging`).
 """
 
 import os
@@ -54,7 +57,8 @@ class ScopeSource(NamedTuple):
 
 
 class ScopeSelection(NamedTuple):
-    """The scopes and tools that the command line names, and whether all read-only tools. `force` turns off rule 3."""
+    """The scopes and tools that the command line names, and whether all read-only tools. `force` turns off
+    [unneeded-scope]."""
 
     scopes: tuple[str, ...]
     tools: tuple[str, ...]
@@ -135,7 +139,7 @@ def _look_up(place: ScopeSource, *, ask: bool) -> _Known:
 
 
 def _merge_known(known: Mapping[str, _Known], name: str) -> _Known:
-    """Merge the catalogs of several servers (rule 5)."""
+    """Merge the catalogs of several servers ([several-servers])."""
     tools = {
         merged_name(server, tool): entry for server, each in known.items() for tool, entry in each.catalog.tools.items()
     }
@@ -183,7 +187,7 @@ def _entries(catalog: Catalog) -> Iterable[tuple[str, Entry]]:
 
 
 def _read_only(known: _Known) -> _Scopes:
-    """Return the scopes of read-only tools (rule 2). Raises `ConfigurationError` if there are none."""
+    """Return the scopes of read-only tools ([read-only]). Raises `ConfigurationError` if there are none."""
     read_only = {tool.name for tool in known.listed if _only_reads(tool)}
     scopes = list(dict.fromkeys(entry.scope for name in sorted(read_only) if (entry := known.catalog.tool(name))))
     alone: list[str] = []
@@ -236,7 +240,7 @@ def _needs_note(constraints: Iterable[Constraint]) -> tuple[str, ...]:
 
 
 def _missing_facts(scopes: Sequence[str], constraints: Sequence[Constraint], known: _Known) -> Iterator[str]:
-    """Yield warnings about tools whose every call a constraint would refuse (rule 4)."""
+    """Yield warnings about tools whose every call a constraint would refuse ([constraint-facts])."""
     if not known.has_facts:
         yield from _needs_note(constraints)
         return

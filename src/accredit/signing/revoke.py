@@ -2,9 +2,9 @@
 
 A prefix of an id will do if some call used the certificate. So that only the intended certificate is revoked:
 
-1. the prefix has at least eight characters, and matches only one certificate;
-2. only certificates signed by the issuer count: otherwise any caller could invent one for any prefix;
-3. the certificate is shown, with its subject and scopes, and the user agrees at the terminal or by `--yes`.
+- [prefix] the prefix has at least eight characters, and matches only one certificate;
+- [issuer-only] only certificates signed by the issuer count: otherwise any caller could invent one for any prefix;
+- [consent] the certificate is shown, with its subject and scopes, and the user agrees at the terminal or by `--yes`.
 """
 
 import os
@@ -135,7 +135,7 @@ def _store(url: str) -> LogStore:
 
 
 def _find_presented(database: LogStore, prefix: str, key: SigningKey) -> DelegationCert | None:
-    """Return the issuer's only certificate, among those presented in calls, whose id begins with `prefix` (rules 1 and
+    """Return the issuer's only certificate, among those presented in calls, whose id begins with `prefix` ([prefix] and
     2). None, with the reason on stderr, if it is not exactly one. Raises `ConfigurationError`."""
     candidates: dict[str, DelegationCert] = {}
     try:
@@ -162,7 +162,7 @@ def _own(chain: bytes, prefix: str, key: SigningKey) -> Iterator[DelegationCert]
 
 
 def _confirm_revocation(cert: DelegationCert, *, agreed: bool) -> bool:
-    """Show on stderr what will be revoked; return whether the user agrees (rule 3). Raises `ConfigurationError`."""
+    """Show on stderr what will be revoked; return whether the user agrees ([consent]). Raises `ConfigurationError`."""
     ends = words.ends(cert, unix_seconds())
     facts = [("certificate", cert.cert_id), ("for", cert.subject_id), ("scopes", words.scopes(cert.scope))]
     print_facts([*facts, ("ends", ends)], err=True)

@@ -2,10 +2,10 @@
 
 The first that applies:
 
-1. the tool advertises a scope that a catalog can require: that one;
-2. it is annotated as read-only: `mcp:tool`, shared by all such tools;
-3. otherwise its own scope, `custom:SERVER:TOOL`, which can be granted alone. It is sensitive unless annotated as
-   non-destructive: MCP's default is destructive (2025-11-25, schema, `ToolAnnotations`).
+- [advertised-scope] the tool advertises a scope that a catalog can require: that one;
+- [read-only] it is annotated as read-only: `mcp:tool`, shared by all such tools;
+- [own-scope] otherwise its own scope, `custom:SERVER:TOOL`, which can be granted alone. It is sensitive unless
+  annotated as non-destructive: MCP's default is destructive (2025-11-25, schema, `ToolAnnotations`).
 
 A tool's own scope names the server, so that a grant for one does not hold for others of the same owner. If one gateway
 has several servers, it is the owner's name for it, as a server may call itself by another's. Not checked: whether a

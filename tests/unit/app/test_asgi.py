@@ -59,7 +59,7 @@ def test_a_request_is_told_as_the_specification_says() -> None:
     run(main())
 
 
-@pytest.mark.holds("app/http_request", 3)
+@pytest.mark.holds("app/http_request", "body-end")
 @pytest.mark.parametrize("length", [(), ((b"content-length", b"3"),)], ids=["chunks", "length"])
 def test_how_a_body_ends_is_said_once__whatever_an_application_says_of_it(
     length: tuple[tuple[bytes, bytes], ...],
@@ -102,7 +102,7 @@ def test_who_waits_to_be_asked_for_the_body_is_asked_once() -> None:
     run(main())
 
 
-@pytest.mark.holds("app/http_request", 4)
+@pytest.mark.holds("app/http_request", "failure")
 @pytest.mark.parametrize(
     "messages",
     [
@@ -127,7 +127,7 @@ def test_an_application_that_fails_before_it_answers_is_a_500(messages: tuple[An
     run(main())
 
 
-@pytest.mark.holds("app/http_request", 4)
+@pytest.mark.holds("app/http_request", "failure")
 @pytest.mark.parametrize(
     "messages",
     [

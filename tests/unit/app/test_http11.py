@@ -41,7 +41,7 @@ def flood(piece: bytes) -> Iterator[bytes]:
         yield piece
 
 
-@pytest.mark.holds("app/http11", 1)
+@pytest.mark.holds("app/http11", "head-bounds")
 @pytest.mark.parametrize(
     ("start", "piece"),
     [
@@ -85,7 +85,7 @@ def test_a_large_body_in_many_pieces_passes() -> None:
     run(main())
 
 
-@pytest.mark.holds("app/http11", 3)
+@pytest.mark.holds("app/http11", "trailers")
 def test_a_trailer_is_no_header() -> None:
     async def main() -> None:
         async with RunningGateway(app) as server, RawClient(server.port) as client:
@@ -95,7 +95,7 @@ def test_a_trailer_is_no_header() -> None:
     run(main())
 
 
-@pytest.mark.holds("app/connection", 1)
+@pytest.mark.holds("app/connection", "head-timeout")
 @pytest.mark.parametrize(
     ("first", "sent"),
     [
@@ -136,7 +136,7 @@ def test_a_head_that_comes_byte_by_byte_is_read() -> None:
     run(main())
 
 
-@pytest.mark.holds("app/http11", 1)
+@pytest.mark.holds("app/http11", "head-bounds")
 @pytest.mark.parametrize(
     "head",
     [
@@ -157,7 +157,7 @@ def test_a_large_head_is_refused_also_where_it_comes_in_one_read(head: bytes) ->
     run(main())
 
 
-@pytest.mark.holds("app/http11", 2)
+@pytest.mark.holds("app/http11", "ambiguous-head")
 @pytest.mark.parametrize(
     "request_",
     [
@@ -203,7 +203,7 @@ def test_a_target_that_names_this_host_is_read() -> None:
     run(main())
 
 
-@pytest.mark.holds("app/http11", 4)
+@pytest.mark.holds("app/http11", "upgrade")
 @pytest.mark.parametrize("split", [False, True])
 @pytest.mark.parametrize("offer", [b"h2c", b"websocket", b"h2c, websocket"])
 def test_an_offer_of_another_protocol_takes_no_body_away__java_s_client_makes_one_with_each_call(
@@ -235,7 +235,7 @@ async def streaming(scope: Any, receive: Any, send: Any) -> None:
     return None
 
 
-@pytest.mark.holds("app/http_request", 1)
+@pytest.mark.holds("app/http_request", "http-1-0")
 def test_a_client_of_http_1_0_gets_no_chunks__it_would_take_their_sizes_for_content() -> None:
     async def main() -> None:
         async with RunningGateway(streaming) as server, RawClient(server.port) as client:
@@ -267,7 +267,7 @@ class Slow:
         await app(scope, receive, send)
 
 
-@pytest.mark.holds("app/http11", 1)
+@pytest.mark.holds("app/http11", "head-bounds")
 @pytest.mark.parametrize("count", [MAX_PIPELINED_REQUESTS + 1, 10_000])
 def test_requests_that_come_before_an_answer_is_read_are_few__each_costs_memory_and_time(count: int) -> None:
     async def main() -> None:
@@ -286,7 +286,7 @@ def test_requests_that_come_before_an_answer_is_read_are_few__each_costs_memory_
     run(main())
 
 
-@pytest.mark.holds("app/http11", 5)
+@pytest.mark.holds("app/http11", "error-response")
 def test_what_is_no_request_is_not_answered_in_place_of_the_call_before_it() -> None:
     async def main() -> None:
         slow = Slow()
@@ -300,7 +300,7 @@ def test_what_is_no_request_is_not_answered_in_place_of_the_call_before_it() -> 
     run(main())
 
 
-@pytest.mark.holds("app/connection", 1)
+@pytest.mark.holds("app/connection", "head-timeout")
 def test_what_is_left_of_a_body_that_was_answered_is_not_waited_for_longer_than_a_head(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -79,8 +79,8 @@ def repeated(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return found
 
 
-@pytest.mark.holds("app/http11", 6)
-@pytest.mark.holds("app/connection", 3)
+@pytest.mark.holds("app/http11", "eager-start")
+@pytest.mark.holds("app/connection", "one-write")
 def test_a_call_begins_while_its_bytes_are_read_and_without_a_task__and_its_answer_is_one_write(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -124,7 +124,7 @@ def test_a_call_begins_while_its_bytes_are_read_and_without_a_task__and_its_answ
     run(main())
 
 
-@pytest.mark.holds("app/http11", 7)
+@pytest.mark.holds("app/http11", "same-head")
 def test_a_head_is_parsed_once__until_another_comes(repeated: list[bytes]) -> None:
     async def main() -> None:
         async with World() as world, world.client as client:
@@ -190,7 +190,7 @@ def test_each_request_of_a_pipeline_has_its_answer_in_its_turn__whatever_road_it
         assert run(main()) == other
 
 
-@pytest.mark.holds("app/http11", 7)
+@pytest.mark.holds("app/http11", "same-head")
 def test_bytes_behind_a_known_head_that_are_not_its_body_are_another_request() -> None:
     async def main() -> None:
         async with World() as world, world.client as client:
@@ -251,7 +251,7 @@ def test_a_head_that_is_large_or_ends_the_connection_is_not_remembered(repeated:
     assert not repeated
 
 
-@pytest.mark.holds("app/http_request", 2)
+@pytest.mark.holds("app/http_request", "disconnect")
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("half", [False, True])
 def test_a_client_that_goes_away_takes_its_call_with_it(known: bool, half: bool) -> None:

@@ -83,7 +83,7 @@ def begun(workers: list[Worker], check: Callable[[], ConfigurationChange] = lamb
     return reload
 
 
-@pytest.mark.holds("app/two_phases", 2, 3)
+@pytest.mark.holds("app/two_phases", "prepare", "confirm")
 def test_nobody_goes_over_before_all_are_able_to__and_then_all_do() -> None:
     with three() as workers:
         reload = begun(workers)
@@ -105,7 +105,7 @@ def test_nobody_goes_over_before_all_are_able_to__and_then_all_do() -> None:
         assert reload.over
 
 
-@pytest.mark.holds("app/two_phases", 2)
+@pytest.mark.holds("app/two_phases", "prepare")
 def test_if_one_is_not_able_to_none_goes_over() -> None:
     with three() as workers:
         reload = begun(workers)
@@ -139,7 +139,7 @@ def test_a_worker_that_is_lost_between_the_two_is_not_waited_for__and_the_others
         assert reload.over
 
 
-@pytest.mark.holds("app/two_phases", 3)
+@pytest.mark.holds("app/two_phases", "confirm")
 def test_one_that_stands_still_is_killed_before_it_can_go_by_what_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(two_phases, "RELOAD_SWAP_SECONDS", 0.0)
     with three() as workers:
@@ -165,7 +165,7 @@ def test_what_takes_too_long_changes_nothing(late: str, seconds: float, monkeypa
         assert "in time" in reload.problem
 
 
-@pytest.mark.holds("app/two_phases", 1)
+@pytest.mark.holds("app/two_phases", "check-child")
 def test_a_check_that_fails_hangs_or_crashes_reaches_no_worker() -> None:
     def wrong() -> ConfigurationChange:
         raise ConfigurationError("this is wrong", "do that")

@@ -18,7 +18,7 @@ from accredit.keys import SigningKey
 from accredit.limits import MAX_SERVER_WORDS_BYTES
 from accredit.refusals import BY_WORD
 
-pytestmark = pytest.mark.holds("client/asking", 1)
+pytestmark = pytest.mark.holds("client/asking", "when")
 
 URL = "http://127.0.0.1:8484/mcp"
 NOW = 1_800_000_000

@@ -16,7 +16,7 @@ from accredit.client.sdk import in_memory
 from accredit.errors import FrameError
 from accredit.limits import MAX_ANSWER_BYTES, MAX_ANSWER_VALUES, MAX_DIALOGS, MAX_TYPED_VALUES
 
-pytestmark = pytest.mark.holds("client/budgets", 1, 2, 3)
+pytestmark = pytest.mark.holds("client/budgets", "message", "call", "excess")
 
 
 def response(**result: Any) -> JSONRPCResponse:

@@ -87,7 +87,7 @@ def test_a_call_with_rounds_ends_with_its_result() -> None:
     assert server.legs[2][0] == {**CALL, "requestState": "t"}
 
 
-@pytest.mark.holds("client/rounds", 7)
+@pytest.mark.holds("client/rounds", "concurrent")
 def test_the_handlers_of_a_round_run_at_once() -> None:
     async def main() -> None:
         met = asyncio.Barrier(3)
@@ -133,7 +133,7 @@ def test_a_handler_for_roots_may_leave_out_params_as_in_the_sdk(with_params: boo
 # --- failures ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.holds("client/rounds", 7)
+@pytest.mark.holds("client/rounds", "concurrent")
 def test_of_as_many_handlers_as_there_may_be_one_fails_and_the_others_are_cancelled_and_awaited() -> None:
     stuck = Stuck()
 
@@ -150,7 +150,7 @@ def test_of_as_many_handlers_as_there_may_be_one_fails_and_the_others_are_cancel
     assert (stuck.begun, stuck.cancelled) == (MAX_DIALOGS - 1, MAX_DIALOGS - 1)
 
 
-@pytest.mark.holds("client/rounds", 7)
+@pytest.mark.holds("client/rounds", "concurrent")
 def test_a_handler_that_has_not_begun_when_another_fails_does_not_begin__nobody_is_prompted_in_vain() -> None:
     asked: list[str] = []
 
@@ -163,7 +163,7 @@ def test_a_handler_that_has_not_begun_when_another_fails_does_not_begin__nobody_
     assert asked == ["a"]
 
 
-@pytest.mark.holds("client/rounds", 10)
+@pytest.mark.holds("client/rounds", "checking")
 def test_a_handler_that_returns_no_answer_fails_while_the_others_still_run() -> None:
     stuck = Stuck()
 
@@ -199,7 +199,7 @@ def test_what_a_sender_raises_comes_through_as_it_is() -> None:
 # --- time -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.holds("client/rounds", 9)
+@pytest.mark.holds("client/rounds", "deadline")
 def test_a_leg_that_takes_too_long_is_cancelled_without_any_progress_arriving() -> None:
     stuck = Stuck()
     with pytest.raises(RequestTimeout):
@@ -217,7 +217,7 @@ class Sulky(Stuck):
             raise ConnectionError("closed") from None
 
 
-@pytest.mark.holds("client/rounds", 11)
+@pytest.mark.holds("client/rounds", "late")
 def test_what_made_an_error_of_its_cancellation_has_timed_out() -> None:
     with pytest.raises(RequestTimeout):
         run_virtually(call(Server(Sulky().forever), timeout=SHORT), within=SHORT)
@@ -258,7 +258,7 @@ def test_a_made_up_clock_shows_that_the_budget_begins_with_the_first_leg() -> No
     assert stuck.begun == 0
 
 
-@pytest.mark.holds("client/rounds", 9)
+@pytest.mark.holds("client/rounds", "deadline")
 def test_a_prompt_that_is_open_when_the_budget_ends_is_cancelled() -> None:
     stuck = Stuck()
     server = Server(asks("a", "b"))
@@ -268,7 +268,7 @@ def test_a_prompt_that_is_open_when_the_budget_ends_is_cancelled() -> None:
     assert len(server.legs) == 1
 
 
-@pytest.mark.holds("client/rounds", 9)
+@pytest.mark.holds("client/rounds", "deadline")
 def test_a_progress_callback_that_takes_the_whole_budget_is_cancelled_and_no_prompt_shown() -> None:
     showing, asking = Stuck(), Stuck()
     work = call(Server(asks("a")), asking.forever, max_total_timeout=SHORT, progress=showing.forever)

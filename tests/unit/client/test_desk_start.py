@@ -18,7 +18,7 @@ NOBODY = 2**31 - 7
 ENDS = (sys.executable, "-S", "-c", "")
 
 
-@pytest.mark.holds("client/desk_start", 3)
+@pytest.mark.holds("client/desk_start", "environment")
 def test_no_secret_of_a_hosts_configuration_goes_to_the_desk() -> None:
     kept = {"HOME": "/home/ada", "PATH": "/bin", "DISPLAY": ":0", "LC_ALL": "C", "XDG_STATE_HOME": "/s"}
     others = {"MAIL_TOKEN": "s3cret", "ACCREDIT_TOKEN": "s3cret", "PYTHONPATH": "/x", "LD_PRELOAD": "/x.so"}
@@ -26,7 +26,7 @@ def test_no_secret_of_a_hosts_configuration_goes_to_the_desk() -> None:
     assert desk_environment({"XDG_RUNTIME_DIR": "/run/x"}, NOBODY) == {"XDG_RUNTIME_DIR": "/run/x"}
 
 
-@pytest.mark.holds("client/desk_start", 1)
+@pytest.mark.holds("client/desk_start", "once")
 def test_one_that_ends_at_once_is_not_started_for_each_call(tmp_path: Path) -> None:
     now = 0.0
     starter = DeskStarter({"XDG_STATE_HOME": str(tmp_path)}, command=ENDS, clock=lambda: now)
@@ -38,14 +38,14 @@ def test_one_that_ends_at_once_is_not_started_for_each_call(tmp_path: Path) -> N
     assert starter.start() not in (first, None)
 
 
-@pytest.mark.holds("client/desk_start", 2)
+@pytest.mark.holds("client/desk_start", "detached")
 def test_one_that_has_ended_is_no_zombie(tmp_path: Path) -> None:
     process = DeskStarter({"XDG_STATE_HOME": str(tmp_path)}, command=ENDS).start()
     assert isinstance(process, subprocess.Popen)
     wait_until(lambda: process.returncode is not None)  # nobody has asked
 
 
-@pytest.mark.holds("client/desk_start", 4)
+@pytest.mark.holds("client/desk_start", "no-terminal")
 def test_what_it_says_is_for_its_user_alone__and_does_not_grow_for_ever(tmp_path: Path) -> None:
     environ = {"XDG_STATE_HOME": str(tmp_path)}
     log = desk_log(environ)

@@ -20,7 +20,7 @@ def begun(**result: Any) -> LegacySession:
     return LegacySession.begun(request("initialize", capabilities={}), result)
 
 
-@pytest.mark.holds("client/legacy_session", 1)
+@pytest.mark.holds("client/legacy_session", "restore")
 def test_a_new_session_knows_the_level_and_the_subscriptions_that_were_not_ended() -> None:
     session = begun(protocolVersion="2025-11-25")
     level = request("logging/setLevel", level="debug")
@@ -41,7 +41,7 @@ def test_subscriptions_without_end_are_forgotten__the_oldest_first() -> None:
     assert len(session.requests) == MAX_RENEWED_SUBSCRIPTIONS
 
 
-@pytest.mark.holds("client/legacy_session", 2)
+@pytest.mark.holds("client/legacy_session", "roots")
 def test_that_roots_have_changed_is_said_again_only_if_it_was_said() -> None:
     session = begun()
     session.remember_notification(notification("notifications/progress"))
@@ -50,7 +50,7 @@ def test_that_roots_have_changed_is_said_again_only_if_it_was_said() -> None:
     assert session.notifications == [notification("notifications/initialized"), changed]
 
 
-@pytest.mark.holds("client/legacy_session", 3)
+@pytest.mark.holds("client/legacy_session", "lists-changed")
 def test_lists_that_a_server_announces_changes_of_are_said_to_have_changed__no_other() -> None:
     session = begun(capabilities={"tools": {"listChanged": True}, "prompts": {"listChanged": False}, "resources": []})
     assert session.list_changes == [notification("notifications/tools/list_changed")]

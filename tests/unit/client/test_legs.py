@@ -18,7 +18,7 @@ from accredit.errors import InvalidInputRequired
 from accredit.limits import MAX_DIALOGS
 from accredit.rounds import InputContext, RoundsOptions
 
-pytestmark = pytest.mark.holds("client/legs", 3, 4)
+pytestmark = pytest.mark.holds("client/legs", "server-requests", "progress-order")
 
 
 class Sure(BaseModel):

@@ -17,7 +17,7 @@ def pin(file: Path, id: str = "", url: str = URL) -> GatewayPin:
     return GatewayPin(id, url=url, file=file)
 
 
-@pytest.mark.holds("client/pins", 2, 3)
+@pytest.mark.holds("client/pins", "remembered", "first-use")
 def test_the_first_id_is_remembered_for_its_url_only(tmp_path: Path) -> None:
     file = tmp_path / "known.json"
     pin(file).meet("mail")
@@ -27,7 +27,7 @@ def test_the_first_id_is_remembered_for_its_url_only(tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.holds("client/pins", 2)
+@pytest.mark.holds("client/pins", "remembered")
 def test_another_id_later_is_refused_with_both_named(tmp_path: Path) -> None:
     file = tmp_path / "known.json"
     pin(file).meet("mail")
@@ -38,7 +38,7 @@ def test_another_id_later_is_refused_with_both_named(tmp_path: Path) -> None:
     assert pin(file).id == "mail"
 
 
-@pytest.mark.holds("client/pins", 1)
+@pytest.mark.holds("client/pins", "named")
 def test_an_id_that_is_named_wins_and_nothing_is_written(tmp_path: Path) -> None:
     file = tmp_path / "known.json"
     named = pin(file, "mail")
@@ -67,7 +67,7 @@ def test_what_is_no_id_is_not_remembered__the_file_could_not_be_read_again(tmp_p
     assert not file.exists()
 
 
-@pytest.mark.holds("client/pins", 4)
+@pytest.mark.holds("client/pins", "no-address")
 def test_without_a_url_or_a_name_nobody_is_believed__unless_nothing_need_be_bound(tmp_path: Path) -> None:
     found = GatewayPin(file=tmp_path / "known.json")
     found.meet("mail")
@@ -80,7 +80,7 @@ def test_without_a_url_or_a_name_nobody_is_believed__unless_nothing_need_be_boun
     assert not GatewayPin(url=URL, unbound=True).unbound
 
 
-@pytest.mark.holds("client/pins", 2, 3)
+@pytest.mark.holds("client/pins", "remembered", "first-use")
 def test_a_name_in_the_place_of_a_url_is_pinned_as_one__and_compared_with_urls(tmp_path: Path) -> None:
     file = tmp_path / "known.json"
     pin(file, url="mail").meet("mail-gateway")
@@ -123,7 +123,7 @@ def test_a_folder_that_takes_no_file_does_not_stop_a_call(tmp_path: Path, caplog
 ELSEWHERE = "http://evil.example/mcp"
 
 
-@pytest.mark.holds("client/pins", 3)
+@pytest.mark.holds("client/pins", "first-use")
 def test_an_id_that_is_known_under_another_url_is_refused_with_both_urls_named(tmp_path: Path) -> None:
     file = tmp_path / "known.json"
     pin(file).meet("mail")

@@ -64,7 +64,7 @@ def verdict(trust: Trust, call: GuardedCall, proof: dict[str, object], *, ahead:
 # --- what is signed ---------------------------------------------------------------------------------
 
 
-@pytest.mark.holds("client/presenter", 3)
+@pytest.mark.holds("client/presenter", "exact-call")
 def test_a_proof_is_good_for_its_call_and_for_no_other(trust: Trust) -> None:
     proof = presenter(trust).prove(inbox(folder="all"), "email:read", GATEWAY)
     assert verdict(trust, inbox(folder="all"), proof) == ""
@@ -101,7 +101,7 @@ def test_a_proof_for_no_gateway_is_made_for_nobody_but_who_wrote_that_it_may_be(
 # --- which delegation -------------------------------------------------------------------------------
 
 
-@pytest.mark.holds("client/presenter", 2)
+@pytest.mark.holds("client/presenter", "order")
 def test_the_delegation_that_covers_the_call_is_presented(trust: Trust) -> None:
     agent = presenter(trust, ("email:read", "mcp:tool"), ("email:send",))
     assert agent.chain_for("email:send")[0].scope == ("email:send",)
@@ -109,7 +109,7 @@ def test_the_delegation_that_covers_the_call_is_presented(trust: Trust) -> None:
     assert agent.granted == {"email:read", "mcp:tool", "email:send"}
 
 
-@pytest.mark.holds("client/presenter", 2)
+@pytest.mark.holds("client/presenter", "order")
 def test_where_none_covers_it_the_one_that_covers_most_is_presented(trust: Trust) -> None:
     agent = presenter(trust, ("email:send",), ("email:read", "mcp:tool"))
     assert agent.chain_for("files:write")[0].scope == ("email:read", "mcp:tool")
@@ -137,7 +137,7 @@ def test_files_are_read(trust: Trust, tmp_path: Path) -> None:
     assert agent.key_path == files.key
 
 
-@pytest.mark.holds("client/presenter", 1)
+@pytest.mark.holds("client/presenter", "usable")
 def test_a_delegation_for_another_agent_is_refused(trust: Trust, tmp_path: Path) -> None:
     files = agent_files(tmp_path, trust, key=make_key("agent", "Other", 0))
     with pytest.raises(ConfigurationError, match="not for") as caught:
@@ -145,7 +145,7 @@ def test_a_delegation_for_another_agent_is_refused(trust: Trust, tmp_path: Path)
     assert "accredit grant --agent" in caught.value.remedy
 
 
-@pytest.mark.holds("client/presenter", 1)
+@pytest.mark.holds("client/presenter", "usable")
 def test_an_expired_delegation_is_refused_at_the_start(trust: Trust, tmp_path: Path) -> None:
     files = agent_files(tmp_path, trust)
     old = save_delegation(tmp_path / "old.json", trust.chain("email:read", ends=-1))
@@ -154,7 +154,7 @@ def test_an_expired_delegation_is_refused_at_the_start(trust: Trust, tmp_path: P
     assert "accredit grant" in caught.value.remedy
 
 
-@pytest.mark.holds("client/presenter", 1)
+@pytest.mark.holds("client/presenter", "usable")
 def test_a_delegation_that_was_changed_is_refused(trust: Trust, tmp_path: Path) -> None:
     files = agent_files(tmp_path, trust, "email:read")
     text = files.delegation.read_text("utf-8")
@@ -213,7 +213,7 @@ def test_a_gateways_challenge_is_signed_for_the_call(trust: Trust) -> None:
     assert decision.refusal is None
 
 
-@pytest.mark.holds("client/presenter", 4)
+@pytest.mark.holds("client/presenter", "challenge")
 @pytest.mark.parametrize(
     ("data", "why"),
     [
@@ -243,7 +243,7 @@ def test_what_is_accepted_is_the_gateways_word(trust: Trust) -> None:
     assert accepted.challenge == b"\x07" * 32
 
 
-@pytest.mark.holds("client/presenter", 2)
+@pytest.mark.holds("client/presenter", "order")
 def test_a_delegation_that_the_clock_refuses_comes_last(trust: Trust) -> None:
     now = unix_seconds() % DAY // 60
     start, end = (f"{at // 60:02}:{at % 60:02}" for at in ((now + 120) % 1440, (now + 180) % 1440))
@@ -270,7 +270,7 @@ def who_asks(trust: Trust, *chains: Any, **options: Any) -> ProofPresenter:
     return ProofPresenter(signing_key(trust), chains, may_ask=True, **options)
 
 
-@pytest.mark.holds("client/presenter", 2)
+@pytest.mark.holds("client/presenter", "order")
 def test_one_for_certain_calls_is_presented_for_no_other(trust: Trust) -> None:
     other, here = for_calls(trust, "email:read", target=("send_email",)), for_calls(trust, "email:read")
     agent = who_asks(trust, other, here)
@@ -282,7 +282,7 @@ def test_one_for_certain_calls_is_presented_for_no_other(trust: Trust) -> None:
     assert len(agent.chains_for("email:read", inbox(folder="all"), GATEWAY)) == 1
 
 
-@pytest.mark.holds("client/presenter", 2)
+@pytest.mark.holds("client/presenter", "order")
 def test_one_that_ends_with_a_definition_is_presented__only_the_gateway_knows_which_is_in_force(trust: Trust) -> None:
     ended, good = (for_calls(trust, "email:read", definition=each * 64) for each in "ab")
     agent = who_asks(trust, ended, good)
@@ -290,14 +290,14 @@ def test_one_that_ends_with_a_definition_is_presented__only_the_gateway_knows_wh
     assert agent.chains_for("email:read", inbox(), "another") == ()
 
 
-@pytest.mark.holds("client/presenter", 2)
+@pytest.mark.holds("client/presenter", "order")
 def test_where_nobody_is_asked_it_is_presented_all_the_same__its_refusal_says_why(trust: Trust) -> None:
     chain = for_calls(trust, "email:read", target=("send_email",))
     agent = ProofPresenter(signing_key(trust), [chain])
     assert agent.chains_for("email:read", inbox(), GATEWAY) == (chain,)
 
 
-@pytest.mark.holds("client/presenter", 2)
+@pytest.mark.holds("client/presenter", "order")
 def test_no_gateway_sees_a_delegation_that_is_for_another__whatever_it_asks_for(trust: Trust) -> None:
     elsewhere, plain = for_calls(trust, "payments:send", gateway="another"), trust.chain("email:read")
     agent = ProofPresenter(signing_key(trust), [elsewhere, plain])
@@ -313,7 +313,7 @@ def test_no_gateway_sees_a_delegation_that_is_for_another__whatever_it_asks_for(
     assert prover.again(attempt, -31001, {"required_scope": "payments:send", "_meta": {}}) is None
 
 
-@pytest.mark.holds("client/presenter", 2)
+@pytest.mark.holds("client/presenter", "order")
 def test_a_gateway_that_was_only_met_sees_the_first_delegation_and_what_names_it__however_many_scopes_it_names(
     trust: Trust,
 ) -> None:
@@ -333,7 +333,7 @@ def test_a_gateway_that_was_only_met_sees_the_first_delegation_and_what_names_it
     assert agent.granted_at(named.pin()) == {"email:read", "email:send", "payments:send"}
 
 
-@pytest.mark.holds("client/presenter", 5)
+@pytest.mark.holds("client/presenter", "person-allowed")
 def test_delegations_that_were_named_come_before_what_was_allowed(trust: Trust) -> None:
     named, allowed = trust.chain("email:read"), for_calls(trust, "email:read")
     agent = who_asks(trust, named)
@@ -341,14 +341,15 @@ def test_delegations_that_were_named_come_before_what_was_allowed(trust: Trust) 
     assert agent.chains_for("email:read", inbox(), GATEWAY) == (named, allowed)
 
 
-@pytest.mark.holds("client/presenter", 2, 5)
+@pytest.mark.holds("client/presenter", "order", "person-allowed")
+@pytest.mark.holds("client/proving", "next-delegation")
 def test_what_was_allowed_last_is_tried_however_many_there_are(trust: Trust) -> None:
     agent = who_asks(trust, *(trust.chain("email:read") for _ in range(MAX_PRESENTED + 2)))
     agent.allow(last := for_calls(trust, "email:read"))
     assert agent.chains_for("email:read", inbox(), GATEWAY)[-1] == last
 
 
-@pytest.mark.holds("client/presenter", 5)
+@pytest.mark.holds("client/presenter", "person-allowed")
 def test_a_yes_to_one_call_is_never_written_and_others_are_read_again(trust: Trust, tmp_path: Path) -> None:
     files = agent_files(tmp_path, trust)
     agent = ProofPresenter(files.key, (), may_ask=True)
@@ -361,7 +362,7 @@ def test_a_yes_to_one_call_is_never_written_and_others_are_read_again(trust: Tru
         ProofPresenter(files.key, ())  # not without asking
 
 
-@pytest.mark.holds("client/presenter", 5)
+@pytest.mark.holds("client/presenter", "person-allowed")
 def test_what_lies_among_the_grants_and_is_none_is_not_presented(trust: Trust, tmp_path: Path) -> None:
     files = agent_files(tmp_path, trust)
     folder = tmp_path / "grants"

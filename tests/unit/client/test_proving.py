@@ -93,12 +93,12 @@ def call(name: str = "list_inbox", **arguments: object) -> Params:
 # --- a gateway that is not known yet ----------------------------------------------------------------
 
 
-@pytest.mark.holds("client/proving", 2)
+@pytest.mark.holds("client/proving", "guarded")
 def test_a_stranger_gets_no_proof_before_it_says_who_it_is__a_proof_for_nobody_is_good_anywhere(trust: Trust) -> None:
     assert sent(prover(trust), Judge(trust), "tools/call", call()) == ([False, True], None)
 
 
-@pytest.mark.holds("client/proving", 2)
+@pytest.mark.holds("client/proving", "guarded")
 def test_after_that_each_call_is_proved_at_once(trust: Trust) -> None:
     agent, judge = prover(trust), Judge(trust)
     sent(agent, judge, "tools/call", call())
@@ -171,7 +171,7 @@ def test_for_another_gateway_than_the_pinned_one_nothing_is_signed(name: str, tr
 # --- servers that answer anything -------------------------------------------------------------------
 
 
-@pytest.mark.holds("client/proving", 2)
+@pytest.mark.holds("client/proving", "guarded")
 def test_who_names_another_scope_for_a_call_gets_no_more_proofs__it_would_pick_among_the_delegations(
     trust: Trust,
 ) -> None:
@@ -200,6 +200,7 @@ def test_who_names_another_scope_for_a_call_gets_no_more_proofs__it_would_pick_a
 # --- sensitive targets ------------------------------------------------------------------------------
 
 
+@pytest.mark.holds("client/proving", "challenge")
 def test_a_challenge_is_answered_without_the_caller_seeing_it(trust: Trust) -> None:
     agent, judge = prover(trust), Judge(trust)
     assert sent(agent, judge, "tools/call", call("send_email", to="x")) == ([False, True], None)
@@ -229,6 +230,7 @@ def test_a_tool_that_became_sensitive_is_still_called(trust: Trust) -> None:
 # --- scopes that are not what was assumed -----------------------------------------------------------
 
 
+@pytest.mark.holds("client/proving", "other-scope")
 def test_a_resource_whose_scope_is_another_is_asked_for_once_more(trust: Trust) -> None:
     agent = prover(trust, ("mcp:resource", "email:read"), gateway_id=GATEWAY)
     judge = Judge(trust, catalog=replace(CATALOG, resource_prefixes={"mail://": Entry(scope="email:read")}))
@@ -285,13 +287,13 @@ def test_what_is_learned_is_bounded(trust: Trust) -> None:
 # --- what is left as it is --------------------------------------------------------------------------
 
 
-@pytest.mark.holds("client/proving", 1)
+@pytest.mark.holds("client/proving", "unguarded")
 @pytest.mark.parametrize("method", ["ping", "initialize", "completion/complete", "logging/setLevel"])
 def test_other_requests_carry_nothing(method: str, trust: Trust) -> None:
     assert prover(trust, gateway_id=GATEWAY).attempt(method, {}) is None
 
 
-@pytest.mark.holds("client/proving", 1)
+@pytest.mark.holds("client/proving", "unguarded")
 def test_a_host_that_proves_itself_is_left_alone(trust: Trust) -> None:
     assert prover(trust).attempt("tools/call", {**call(), "_meta": {"ratify_proof": {}}}) is None
 
@@ -339,7 +341,7 @@ def test_a_list_teaches_scopes_and_the_gateways_id(trust: Trust) -> None:
     assert sent(agent, judge, "tools/call", call("send_email")) == ([False, True], None)
 
 
-@pytest.mark.holds("client/proving", 4)
+@pytest.mark.holds("client/proving", "list")
 def test_a_known_gateway_gets_a_proof_with_the_list_and_filters_itself(trust: Trust) -> None:
     agent = prover(trust, ("comms:email:send",), gateway_id=GATEWAY)
     assert sent(agent, Judge(trust), "tools/list", {"cursor": "2"}) == ([True], None)
@@ -355,7 +357,7 @@ def test_a_known_gateway_gets_a_proof_with_the_list_and_filters_itself(trust: Tr
     assert found.again is None
 
 
-@pytest.mark.holds("client/proving", 4)
+@pytest.mark.holds("client/proving", "list")
 def test_with_two_delegations_no_proof_says_all__so_none_goes_with_a_list(trust: Trust) -> None:
     agent = prover(trust, ("email:read",), ("email:send",), gateway_id=GATEWAY)
     assert sent(agent, Judge(trust), "tools/list", {}) == ([False], None)
@@ -365,6 +367,7 @@ def test_whole_lists_are_asked_for_without_a_proof(trust: Trust) -> None:
     assert sent(prover(trust, gateway_id=GATEWAY, whole_lists=True), Judge(trust), "tools/list", {}) == ([False], None)
 
 
+@pytest.mark.holds("client/proving", "list-retry")
 def test_a_refused_list_is_asked_for_without_a_proof__calls_then_say_what_is_wrong(trust: Trust) -> None:
     judge = Judge(Trust())  # trusts another owner
     agent = prover(trust, gateway_id=GATEWAY)
@@ -459,7 +462,7 @@ def test_a_list_that_is_none_breaks_nothing(tools: object, trust: Trust) -> None
 # --- tasks --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.holds("client/proving", 3)
+@pytest.mark.holds("client/proving", "task")
 @pytest.mark.parametrize("tool", ["list_inbox", "send_email"])
 @pytest.mark.parametrize("modern", [True, False])
 def test_what_is_asked_about_a_task_is_proved_for_the_tool_that_made_it(tool: str, modern: bool, trust: Trust) -> None:
@@ -500,7 +503,7 @@ class TokenJudge(Judge):
         return super().refusal(method, {**params, "arguments": kept})
 
 
-@pytest.mark.holds("client/proving", 5)
+@pytest.mark.holds("client/proving", "token-argument")
 @pytest.mark.parametrize("tool", ["list_inbox", "send_email"])
 def test_the_proof_of_a_call_with_a_token_is_of_what_the_gateway_forwards(trust: Trust, tool: str) -> None:
     agent = prover(trust)
@@ -512,7 +515,7 @@ def test_the_proof_of_a_call_with_a_token_is_of_what_the_gateway_forwards(trust:
             assert sum(tries) == proofs
 
 
-@pytest.mark.holds("client/proving", 5)
+@pytest.mark.holds("client/proving", "token-argument")
 def test_an_argument_that_the_tool_declares_is_the_tools__whatever_its_name(trust: Trust) -> None:
     agent = prover(trust)
     attempt = agent.attempt("tools/list", {})

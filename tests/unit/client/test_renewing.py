@@ -67,8 +67,8 @@ def taken_back(id: int) -> JSONRPCNotification:
     return JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params={"requestId": id})
 
 
-@pytest.mark.holds("client/renewing", 3)
-@pytest.mark.holds("client/server_requests", 3)
+@pytest.mark.holds("client/renewing", "open-requests")
+@pytest.mark.holds("client/server_requests", "limit")
 def test_a_server_that_asks_without_end_is_refused__its_questions_would_fill_the_memory_of_the_client() -> None:
     async def case(server: Server, read: Any, write: Any) -> None:
         for id in range(MAX_DIALOGS):
@@ -96,7 +96,7 @@ def test_what_a_server_takes_back_is_taken_back_at_the_host() -> None:
     between(case)
 
 
-@pytest.mark.holds("client/renewing", 6)
+@pytest.mark.holds("client/renewing", "patience")
 def test_a_server_that_says_nothing_for_too_long_is_given_up__and_told_so() -> None:
     async def case(server: Server, read: Any, write: Any) -> None:
         await write.send(SessionMessage(call(1)))
@@ -115,7 +115,7 @@ def test_a_server_that_says_nothing_for_too_long_is_given_up__and_told_so() -> N
     between(case, patience=5)
 
 
-@pytest.mark.holds("client/renewing", 6)
+@pytest.mark.holds("client/renewing", "patience")
 def test_every_word_of_a_server_counts__and_the_time_for_which_it_waits_for_the_host_does_not() -> None:
     async def case(server: Server, read: Any, write: Any) -> None:
         progress = JSONRPCNotification(
@@ -197,7 +197,7 @@ def test_a_call_that_comes_while_a_session_is_tried_for_in_vain_gets_another_try
     run_virtually(main())
 
 
-@pytest.mark.holds("client/renewing", 7)
+@pytest.mark.holds("client/renewing", "cancellation")
 def test_who_gives_a_call_up_is_not_kept_waiting_by_a_server_that_takes_no_answers() -> None:
     async def case(server: Server, read: Any, write: Any) -> None:
         for id in range(UNREAD):
@@ -215,7 +215,7 @@ def test_who_gives_a_call_up_is_not_kept_waiting_by_a_server_that_takes_no_answe
     between(case)
 
 
-@pytest.mark.holds("client/renewing", 6, 7)
+@pytest.mark.holds("client/renewing", "patience", "cancellation")
 def test_a_server_that_takes_no_cancellation_keeps_no_other_call_from_being_given_up() -> None:
     async def case(server: Server, read: Any, write: Any) -> None:
         for id in range(UNREAD):
@@ -226,7 +226,7 @@ def test_a_server_that_takes_no_cancellation_keeps_no_other_call_from_being_give
     between(case, patience=5)
 
 
-@pytest.mark.holds("client/renewing", 7)
+@pytest.mark.holds("client/renewing", "cancellation")
 def test_who_gives_a_call_up_when_all_is_closed_is_told_so() -> None:
     async def main() -> None:
         async with RenewingTransport(Server().ways()) as (_, write):

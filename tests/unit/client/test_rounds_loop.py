@@ -47,7 +47,7 @@ def test_a_result_that_does_not_say_input_required_is_complete(result: dict[str,
     assert script.result is result
 
 
-@pytest.mark.holds("client/rounds", 1)
+@pytest.mark.holds("client/rounds", "result")
 @pytest.mark.parametrize("options", [RoundsOptions(), RoundsOptions(auto_fulfil=False)], ids=["driven", "by_hand"])
 @pytest.mark.parametrize(
     ("result", "kind"),
@@ -69,7 +69,7 @@ def test_half_an_answer_is_not_taken_for_a_whole_one(options: RoundsOptions, res
     assert caught.value.result is result
 
 
-@pytest.mark.holds("client/rounds", 6, 7, 8)
+@pytest.mark.holds("client/rounds", "announcement", "concurrent", "retry")
 def test_a_round_is_announced_its_handlers_run_and_the_retry_has_answers_and_state() -> None:
     script = Script()
     script.done(asks("a", state="s1"))
@@ -91,7 +91,7 @@ def test_results_from_the_wire_are_driven_like_typed_ones() -> None:
     assert script.leg == {**CALL, "requestState": "s"}
 
 
-@pytest.mark.holds("client/rounds", 8)
+@pytest.mark.holds("client/rounds", "retry")
 def test_a_round_replaces_the_last_ones_answers_and_state__nothing_stale_is_sent() -> None:
     script = Script()
     script.done(asks("a", state="s1"))
@@ -148,7 +148,7 @@ def test_a_leg_has_a_number_and_a_time_and_no_place_for_resumption_tokens_or_rel
 # --- what ends a call -------------------------------------------------------------------------------
 
 
-@pytest.mark.holds("client/rounds", 3)
+@pytest.mark.holds("client/rounds", "max-rounds")
 @pytest.mark.parametrize("rounds", [0, 1, 10])
 def test_a_server_that_asks_for_ever_is_asked_no_more_than_max_rounds_times(rounds: int) -> None:
     script = Script(options=RoundsOptions(max_rounds=rounds))
@@ -166,7 +166,7 @@ def test_the_default_is_ten_rounds() -> None:
     assert RoundsOptions() == RoundsOptions(auto_fulfil=True, max_rounds=10)
 
 
-@pytest.mark.holds("client/rounds", 5)
+@pytest.mark.holds("client/rounds", "handlers")
 @pytest.mark.parametrize("handled", [(), ("sampling/createMessage", "roots/list")])
 def test_a_kind_without_a_handler_ends_the_call_before_any_handler_runs(handled: tuple[str, ...]) -> None:
     script = Script(handled=handled)
@@ -183,7 +183,7 @@ def test_a_method_that_is_not_one_of_the_three_ends_the_call__nothing_is_guessed
     assert (caught.value.key, caught.value.method) == ("k", "elicitation/guess")
 
 
-@pytest.mark.holds("client/rounds", 7)
+@pytest.mark.holds("client/rounds", "concurrent")
 def test_a_handler_that_fails_ends_the_call_with_key_method_and_cause() -> None:
     script = Script()
     script.done(asks("a", "b"))
@@ -196,7 +196,7 @@ def test_a_handler_that_fails_ends_the_call_with_key_method_and_cause() -> None:
     assert "window" not in str(caught.value)
 
 
-@pytest.mark.holds("client/rounds", 1)
+@pytest.mark.holds("client/rounds", "result")
 @pytest.mark.parametrize("auto_fulfil", [True, False])
 @pytest.mark.parametrize(
     ("method", "result"),
@@ -215,7 +215,7 @@ def test_an_invalid_input_required_fails_fast_in_manual_mode_too(
         script.done(result)
 
 
-@pytest.mark.holds("client/rounds", 2)
+@pytest.mark.holds("client/rounds", "manual")
 def test_without_auto_fulfil_a_call_fails_with_what_was_asked_and_no_retry_is_sent() -> None:
     script = Script(options=RoundsOptions(auto_fulfil=False))
     asked = asks("a", state="s")
@@ -228,7 +228,7 @@ def test_without_auto_fulfil_a_call_fails_with_what_was_asked_and_no_retry_is_se
 # --- time -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.holds("client/rounds", 4)
+@pytest.mark.holds("client/rounds", "total-time")
 def test_a_first_leg_that_overran_the_budget_shows_no_prompt() -> None:
     script = Script(total=5)
     with pytest.raises(RoundsTimeout) as caught:
@@ -250,7 +250,7 @@ def test_a_later_leg_that_overran_the_budget_shows_no_prompt_either() -> None:
         script.done(asks("b"), after=3)
 
 
-@pytest.mark.holds("client/rounds", 6)
+@pytest.mark.holds("client/rounds", "announcement")
 def test_an_announcement_that_took_the_rest_of_the_budget_shows_no_prompt() -> None:
     script = Script(total=5)
     script.done(asks("a"), after=2)
@@ -266,7 +266,7 @@ def test_an_announcement_is_bounded_by_the_budget() -> None:
         script.times_out(early=0.001)
 
 
-@pytest.mark.holds("client/rounds", 7)
+@pytest.mark.holds("client/rounds", "concurrent")
 def test_a_prompt_that_is_still_open_when_the_budget_ends_is_cancelled() -> None:
     script = Script(total=5)
     script.done(asks("a"), after=2)
@@ -277,7 +277,7 @@ def test_a_prompt_that_is_still_open_when_the_budget_ends_is_cancelled() -> None
     assert caught.value.elapsed == 5
 
 
-@pytest.mark.holds("client/rounds", 8)
+@pytest.mark.holds("client/rounds", "retry")
 def test_answers_that_came_when_the_budget_was_over_are_not_sent() -> None:
     script = Script(total=5)
     script.done(asks("a"))
@@ -287,7 +287,7 @@ def test_answers_that_came_when_the_budget_was_over_are_not_sent() -> None:
     assert len(script.legs) == 1
 
 
-@pytest.mark.holds("client/rounds", 8)
+@pytest.mark.holds("client/rounds", "retry")
 def test_a_leg_has_the_rest_of_the_budget_where_that_is_less_than_its_own_time() -> None:
     script = Script(timeout=4, total=10)
     assert script.allowed == 4
@@ -345,7 +345,7 @@ def paused(script: Script) -> float:
     return seconds
 
 
-@pytest.mark.holds("client/rounds", 7)
+@pytest.mark.holds("client/rounds", "concurrent")
 def test_a_round_with_a_state_only_waits_longer_each_time_and_starts_anew_after_one_with_requests() -> None:
     script = Script(options=RoundsOptions(max_rounds=20))
     seen: list[float] = []

@@ -89,7 +89,7 @@ def between(
     run(main())
 
 
-@pytest.mark.holds("client/pins", 3)
+@pytest.mark.holds("client/pins", "first-use")
 def test_while_another_process_has_the_file_of_known_gateways_others_have_their_turn(
     trust: Trust, tmp_path: Path
 ) -> None:
@@ -156,7 +156,7 @@ def proof_in(message: Any) -> Any:
     return message.params["_meta"]["ratify_proof"]
 
 
-@pytest.mark.holds("client/streams", 1)
+@pytest.mark.holds("client/streams", "proof")
 def test_a_guarded_call_gets_a_proof_and_keeps_all_else(trust: Trust) -> None:
     async def case(ends: Ends) -> None:
         await ends.host_sends(read(), {"mcp-name": "a"})
@@ -207,7 +207,7 @@ def test_what_answers_nothing_of_ours_is_read_as_it_is(message: JSONRPCMessage, 
     between(trust, case)
 
 
-@pytest.mark.holds("client/streams", 2)
+@pytest.mark.holds("client/streams", "challenge")
 def test_a_request_that_is_sent_again_has_a_new_id_on_the_wire_and_its_own_for_the_host(trust: Trust) -> None:
     async def case(ends: Ends) -> None:
         await ends.host_sends(read(), {"mcp-name": "a"})
@@ -301,7 +301,7 @@ TOOLS = [
 ]
 
 
-@pytest.mark.holds("client/streams", 3)
+@pytest.mark.holds("client/streams", "lists")
 def test_tools_that_no_delegation_covers_are_left_out__and_no_cache_may_share_that_list(trust: Trust) -> None:
     async def case(ends: Ends) -> None:
         await ends.host_sends(request("tools/list", {"cursor": "2"}))
@@ -327,7 +327,7 @@ def test_they_are_marked_where_all_is_to_be_shown(trust: Trust) -> None:
     between(trust, case, uncovered=marked)
 
 
-@pytest.mark.holds("client/streams", 1)
+@pytest.mark.holds("client/streams", "proof")
 @pytest.mark.parametrize(
     ("method", "carries"),
     [("tools/call", True), ("prompts/list", True), ("subscriptions/listen", True), ("ping", False)],
@@ -351,7 +351,7 @@ def test_when_the_gateway_goes_the_host_reads_the_end(trust: Trust) -> None:
     between(trust, case)
 
 
-@pytest.mark.holds("client/streams", 2)
+@pytest.mark.holds("client/streams", "challenge")
 def test_what_a_challenged_subscription_tells_is_of_the_one_that_the_host_made(trust: Trust) -> None:
     async def case(ends: Ends) -> None:
         await ends.host_sends(request("subscriptions/listen", {"notifications": {"taskIds": ["t"]}}))
@@ -398,7 +398,7 @@ def test_who_gives_a_call_up_when_all_is_closed_is_told_so__and_no_task_of_the_h
     between(trust, case, afterwards=afterwards)
 
 
-@pytest.mark.holds("client/streams", 5)
+@pytest.mark.holds("client/streams", "dialogs")
 def test_a_server_that_asks_and_reads_no_answers_has_the_host_keep_few(trust: Trust) -> None:
     async def case(ends: Ends) -> None:
         taken = 0

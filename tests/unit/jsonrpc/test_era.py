@@ -74,7 +74,7 @@ def test_a_doubled_modern_version_is_modern_and_then_refused() -> None:
 # --- what every modern request carries --------------------------------------------------------------
 
 
-@pytest.mark.holds("jsonrpc/era", 1)
+@pytest.mark.holds("jsonrpc/era", "meta")
 @pytest.mark.parametrize(
     "params",
     [
@@ -119,7 +119,7 @@ def test_blanks_around_a_value_are_not_part_of_it() -> None:
     check_agreement(call(), {name: b" \t" + value + b"  " for name, value in CALL.items()})
 
 
-@pytest.mark.holds("jsonrpc/era", 2)
+@pytest.mark.holds("jsonrpc/era", "headers")
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [

@@ -67,7 +67,7 @@ def test_an_error_may_have_a_null_id__its_sender_could_not_read_the_request() ->
     assert frame.id is None
 
 
-@pytest.mark.holds("jsonrpc/frames", 2)
+@pytest.mark.holds("jsonrpc/frames", "version")
 @pytest.mark.parametrize("version", [b'"1.0"', b"2.0", b'"2"', b"null", b'["2.0"]', b'" 2.0"'])
 def test_another_version_is_refused__a_strict_client_drops_it_without_a_word(version: bytes) -> None:
     assert refused(b'{"jsonrpc":' + version + b',"id":7,"result":{}}') == '"jsonrpc" is not "2.0"'
@@ -88,13 +88,13 @@ def test_an_error_with_a_bad_id_is_refused() -> None:
     assert refused(text) == '"id" is neither a string nor an integer'
 
 
-@pytest.mark.holds("jsonrpc/frames", 4)
+@pytest.mark.holds("jsonrpc/frames", "response")
 def test_a_response_without_an_id_is_refused__nobody_can_tell_what_it_answers() -> None:
     assert refused(b'{"jsonrpc":"2.0","result":{}}') == "neither a method nor an id"
     assert refused(b'{"jsonrpc":"2.0","error":{"code":1,"message":""}}') == "neither a method nor an id"
 
 
-@pytest.mark.holds("jsonrpc/frames", 4)
+@pytest.mark.holds("jsonrpc/frames", "response")
 def test_both_a_result_and_an_error_are_refused__one_client_would_see_success_and_one_failure() -> None:
     error = b'"error":{"code":1,"message":""}'
     assert refused(b'{"jsonrpc":"2.0","id":7,"result":{},' + error + b"}") == "both a result and an error"
@@ -105,7 +105,7 @@ def test_neither_a_result_nor_an_error_is_refused__clients_would_wait_or_crash()
     assert refused(b'{"jsonrpc":"2.0","id":7}') == "neither a result nor an error"
 
 
-@pytest.mark.holds("jsonrpc/frames", 3)
+@pytest.mark.holds("jsonrpc/frames", "call")
 @pytest.mark.parametrize("member", [b'"result":{}', b'"error":{"code":1,"message":""}', b'"result":null'])
 def test_a_call_with_a_result_or_error_is_refused__it_could_be_taken_for_either(member: bytes) -> None:
     text = b'{"jsonrpc":"2.0","id":7,"method":"x",' + member + b"}"
@@ -122,7 +122,7 @@ def test_params_that_are_no_object_are_refused__mcp_has_no_positional_params(par
     assert refused(b'{"jsonrpc":"2.0","method":"x","params":' + params + b"}") == '"params" is not an object'
 
 
-@pytest.mark.holds("jsonrpc/frames", 5)
+@pytest.mark.holds("jsonrpc/frames", "error")
 @pytest.mark.parametrize("code", [b"1.5", b"1.0", b"true", b'"1"', b"null"])
 def test_an_error_code_that_is_no_integer_is_refused__typed_clients_fail_to_read_it(code: bytes) -> None:
     text = b'{"jsonrpc":"2.0","id":7,"error":{"code":' + code + b',"message":""}}'
@@ -143,7 +143,7 @@ def test_an_error_that_is_no_object_is_refused(error: bytes) -> None:
     assert refused(b'{"jsonrpc":"2.0","id":7,"error":' + error + b"}") == '"error" is not an object'
 
 
-@pytest.mark.holds("jsonrpc/frames", 1)
+@pytest.mark.holds("jsonrpc/frames", "text")
 @pytest.mark.parametrize(
     "text",
     [
@@ -160,7 +160,7 @@ def test_a_duplicate_member_is_refused__two_readers_would_see_two_answers(text: 
     assert refused(text).startswith("a duplicate member: ")
 
 
-@pytest.mark.holds("jsonrpc/frames", 1)
+@pytest.mark.holds("jsonrpc/frames", "text")
 @pytest.mark.parametrize(
     "name", ["Result", "RESULT", "ID", "JsonRPC", "Error", "re\u017fult", "Method", "PARAMS"], ids=ascii
 )
@@ -169,7 +169,7 @@ def test_a_member_in_another_case_is_refused__go_reads_it_as_the_defined_one(nam
     assert refused(text).startswith("a member differs only by case from a defined one: ")
 
 
-@pytest.mark.holds("jsonrpc/frames", 5)
+@pytest.mark.holds("jsonrpc/frames", "error")
 @pytest.mark.parametrize("name", ["Code", "MESSAGE", "me\u017fsage", "Data"], ids=ascii)
 def test_a_member_of_an_error_in_another_case_is_refused(name: str) -> None:
     text = b'{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"a","' + name.encode() + b'":1}}'

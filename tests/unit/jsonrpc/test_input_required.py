@@ -41,7 +41,7 @@ def test_the_three_methods_may_be_answered_so(method: str) -> None:
     check(b'{"requestState":"s"}', asked(method=method))
 
 
-@pytest.mark.holds("jsonrpc/input_required", 1)
+@pytest.mark.holds("jsonrpc/input_required", "methods")
 @pytest.mark.parametrize("method", ["tools/list", "server/discover", "completion/complete", "vendor/x"])
 def test_other_methods_may_not__their_clients_do_not_know_what_to_do(method: str) -> None:
     assert refused(b'{"requestState":"s"}', asked(method=method)) == f"input_required in answer to {method}"
@@ -56,7 +56,7 @@ def test_all_three_kinds_pass_with_and_without_state() -> None:
     check(b'{"inputRequests":{' + kinds + b'},"requestState":""}')
 
 
-@pytest.mark.holds("jsonrpc/input_required", 2)
+@pytest.mark.holds("jsonrpc/input_required", "members")
 @pytest.mark.parametrize("result", [b"{}", b'{"inputRequests":{}}'])
 def test_neither_requests_nor_state_is_refused__the_client_would_retry_for_ever(result: bytes) -> None:
     assert refused(result) == "input_required with neither inputRequests nor requestState"
@@ -81,7 +81,7 @@ def test_an_entry_that_is_no_object_is_refused(text: bytes) -> None:
     assert refused(entry(text)) == "an input request that is not an object"
 
 
-@pytest.mark.holds("jsonrpc/input_required", 3)
+@pytest.mark.holds("jsonrpc/input_required", "entries")
 @pytest.mark.parametrize(
     "text",
     [b"{}", b'{"method":1}', b'{"method":"tools/call"}', b'{"method":"elicitation/Create"}', b'{"method":"ping"}'],
@@ -115,7 +115,7 @@ def test_no_mode_is_a_form_and_an_empty_capability_declares_forms_only() -> None
     check(entry(b'{"method":"elicitation/create","params":{"mode":"form"}}'), asked('{"elicitation":{"form":{}}}'))
 
 
-@pytest.mark.holds("jsonrpc/input_required", 4)
+@pytest.mark.holds("jsonrpc/input_required", "declared-kinds")
 def test_an_undeclared_url_is_refused__a_person_would_be_sent_to_a_page_by_a_client_that_cannot() -> None:
     for capabilities in ('{"elicitation":{}}', '{"elicitation":{"form":{}}}'):
         assert refused(entry(URL), asked(capabilities)) == "a URL elicitation that the client did not declare"
@@ -126,7 +126,7 @@ def test_an_undeclared_form_is_refused() -> None:
     assert refused(entry(FORM), asked('{"elicitation":{"url":{}}}')) == text
 
 
-@pytest.mark.holds("jsonrpc/input_required", 4)
+@pytest.mark.holds("jsonrpc/input_required", "declared-kinds")
 def test_what_could_be_a_form_or_a_page_to_visit_needs_both_declared__readers_do_not_agree() -> None:
     either = entry(b'{"method":"elicitation/create","params":{"message":"m","url":"https://a.example"}}')
     for capability in ("{}", '{"form":{}}'):
@@ -141,7 +141,7 @@ def test_an_unknown_mode_is_refused(mode: bytes) -> None:
     assert refused(text) == "an elicitation of unknown mode"
 
 
-@pytest.mark.holds("jsonrpc/input_required", 3)
+@pytest.mark.holds("jsonrpc/input_required", "entries")
 @pytest.mark.parametrize(
     "text",
     [

@@ -46,7 +46,7 @@ def test_annotated_properties_are_declared_at_any_depth() -> None:
     }
 
 
-@pytest.mark.holds("jsonrpc/param_headers", 1, 2, 3)
+@pytest.mark.holds("jsonrpc/param_headers", "reachable", "token", "type")
 @pytest.mark.parametrize(
     "schema",
     [

@@ -38,7 +38,7 @@ def test_a_message_is_read() -> None:
     assert isinstance(decode_request(b'{"jsonrpc":"2.0","id":7,"result":{}}'), Success)
 
 
-@pytest.mark.holds("jsonrpc/requests", 2)
+@pytest.mark.holds("jsonrpc/requests", "strict-json")
 @pytest.mark.parametrize(
     "text",
     [
@@ -59,7 +59,7 @@ def test_what_is_no_strict_json_is_a_parse_error(text: bytes) -> None:
     assert (error.code, error.id) == (-32700, None)
 
 
-@pytest.mark.holds("jsonrpc/requests", 4)
+@pytest.mark.holds("jsonrpc/requests", "message")
 @pytest.mark.parametrize(
     "text", [b"1", b'"x"', b"null", b"{}", b'{"jsonrpc":"2.0","id":7}', b'{"jsonrpc":"2.0","method":1}']
 )
@@ -73,7 +73,7 @@ def test_a_refusal_names_the_request_where_its_id_can_be_read() -> None:
     assert refused(b'{"jsonrpc":"2.0","id":7,"id":8,"method":"x"}').id is None
 
 
-@pytest.mark.holds("jsonrpc/requests", 3)
+@pytest.mark.holds("jsonrpc/requests", "repeated-members")
 @pytest.mark.parametrize(
     "members",
     [
@@ -92,7 +92,7 @@ def test_a_duplicate_at_any_depth_is_refused__the_gateway_would_judge_one_and_th
     assert "a duplicate member" in error.detail
 
 
-@pytest.mark.holds("jsonrpc/requests", 6)
+@pytest.mark.holds("jsonrpc/requests", "spelling")
 @pytest.mark.parametrize(
     "members",
     [
@@ -109,7 +109,7 @@ def test_a_param_in_another_case_is_refused__a_go_server_reads_it_as_the_real_on
     assert "differs only by case" in refused(in_params(members)).detail
 
 
-@pytest.mark.holds("jsonrpc/requests", 6)
+@pytest.mark.holds("jsonrpc/requests", "spelling")
 @pytest.mark.parametrize("name", [b"PROGRESSTOKEN", b"io.modelcontextprotocol/protocolversion", b"Traceparent"])
 def test_a_meta_member_in_another_case_is_refused(name: bytes) -> None:
     assert "differs only by case" in refused(in_params(b'"_meta":{"' + name + b'":1}')).detail
@@ -127,7 +127,7 @@ def test_the_names_of_each_method_are_its_own() -> None:
     assert "differs only by case" in refused(in_params(b'"URI":"x"', b"resources/read")).detail
 
 
-@pytest.mark.holds("jsonrpc/requests", 4)
+@pytest.mark.holds("jsonrpc/requests", "message")
 def test_a_batch_is_refused_where_the_revision_has_none__a_server_could_run_what_nobody_judged() -> None:
     error = refused(b"[" + CALL + b"]")
     assert (error.code, error.detail) == (-32600, "Invalid Request: a batch is valid in revision 2025-03-26 only")
@@ -209,7 +209,7 @@ def test_meta_that_is_no_object_is_said_to_be_none() -> None:
 MARKS = "\u0301\u0316"
 
 
-@pytest.mark.holds("jsonrpc/requests", 5)
+@pytest.mark.holds("jsonrpc/requests", "lengths")
 @pytest.mark.parametrize("kind", ["request", "notification"])
 def test_names_have_lengths__what_is_done_to_a_longer_one_could_take_half_a_minute(kind: str) -> None:
     head = '{"jsonrpc":"2.0",' + ('"id":7,' if kind == "request" else "")
@@ -224,7 +224,7 @@ def test_names_have_lengths__what_is_done_to_a_longer_one_could_take_half_a_minu
             assert f"more than {over} characters" in str(error)
 
 
-@pytest.mark.holds("jsonrpc/requests", 5)
+@pytest.mark.holds("jsonrpc/requests", "lengths")
 def test_an_id_has_a_length__and_one_that_is_longer_is_not_sent_back() -> None:
     for rest in ('"method":"ping"}', '"result":{}}', '"error":{"code":1,"message":""}}'):
         decode_request(('{"jsonrpc":"2.0","id":"%s",' % ("a" * MAX_ID_CHARS) + rest).encode())
@@ -244,7 +244,7 @@ def test_the_names_that_are_read_at_every_step_are_counted_first(holder: str, mo
     assert f"more than {most} members" in str(refused(message(most + 1)))
 
 
-@pytest.mark.holds("jsonrpc/requests", 1)
+@pytest.mark.holds("jsonrpc/requests", "amount")
 def test_values_are_counted_before_anything_is_made_of_them() -> None:
     def message(inner: str) -> bytes:
         return b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":[' + inner.encode() + b"0]}}"

@@ -54,26 +54,26 @@ def test_an_answer_in_a_stream_is_forwarded_byte_for_byte() -> None:
     assert exchange.done
 
 
-@pytest.mark.holds("jsonrpc/responses", 3)
+@pytest.mark.holds("jsonrpc/responses", "unasked")
 @pytest.mark.parametrize("id", [b"8", b'"7"', b'""', b"-7", b"70"])
 def test_an_answer_to_another_id_is_refused__it_would_be_taken_for_the_answer_of_another_call(id: bytes) -> None:
     text = b'{"jsonrpc":"2.0","id":' + id + b',"result":{}}'
     assert refused(expected(7), text) == "a response to an id that was not asked for"
 
 
-@pytest.mark.holds("jsonrpc/responses", 3)
+@pytest.mark.holds("jsonrpc/responses", "unasked")
 def test_a_string_is_not_answered_by_a_number() -> None:
     assert refused(expected("7"), OK) == "a response to an id that was not asked for"
 
 
-@pytest.mark.holds("jsonrpc/responses", 3)
+@pytest.mark.holds("jsonrpc/responses", "unasked")
 def test_a_second_answer_is_refused__the_client_would_take_it_for_the_answer_of_a_later_call() -> None:
     exchange = expected(7)
     exchange.body(OK)
     assert refused(exchange, OK) == "a response to an id that was not asked for"
 
 
-@pytest.mark.holds("jsonrpc/responses", 1)
+@pytest.mark.holds("jsonrpc/responses", "frame")
 @pytest.mark.parametrize(
     "text", [b"", b"{}", b"null", OK + OK, b'{"jsonrpc":"2.0","id":7.0,"result":{}}', b"[" + OK + b"]"]
 )
@@ -90,7 +90,7 @@ def test_a_refusal_for_a_bound_says_so__it_holds_in_observe_mode_too() -> None:
     assert not error.value.bound
 
 
-@pytest.mark.holds("jsonrpc/responses", 4)
+@pytest.mark.holds("jsonrpc/responses", "request-here")
 @pytest.mark.parametrize("text", [NOTE, ASKED])
 def test_a_call_in_a_json_body_is_refused__the_client_waits_for_an_answer(text: bytes) -> None:
     with pytest.raises(AnswerError, match="a call where a response was due"):
@@ -106,7 +106,7 @@ def test_notifications_pass_in_a_stream_of_either_era() -> None:
         assert not exchange.done
 
 
-@pytest.mark.holds("jsonrpc/responses", 4)
+@pytest.mark.holds("jsonrpc/responses", "request-here")
 def test_a_request_from_the_upstream_passes_in_the_legacy_era_only__modern_clients_do_not_answer_any() -> None:
     text, frame = expected(7).event(ASKED)
     assert text is ASKED
@@ -194,7 +194,7 @@ def test_a_batch_may_be_answered_in_parts_in_a_stream() -> None:
     assert exchange.done
 
 
-@pytest.mark.holds("jsonrpc/responses", 2)
+@pytest.mark.holds("jsonrpc/responses", "batch")
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -230,7 +230,7 @@ def test_a_batch_with_a_member_that_answers_nothing_is_refused_whole(text: bytes
     assert why in refused(expected(1, 2, batch=True), text)
 
 
-@pytest.mark.holds("jsonrpc/responses", 2)
+@pytest.mark.holds("jsonrpc/responses", "batch")
 def test_a_batch_is_refused_where_none_was_sent__clients_of_other_revisions_crash_on_an_array() -> None:
     assert refused(expected(7), batch(OK)) == "not a JSON object"
 
@@ -268,13 +268,13 @@ def test_a_modern_result_passes(text: bytes) -> None:
     assert Expected(Era.MODERN, [call()]).body(result(text)) == result(text)
 
 
-@pytest.mark.holds("jsonrpc/responses", 5)
+@pytest.mark.holds("jsonrpc/responses", "modern-result")
 @pytest.mark.parametrize("text", [b"null", b"[]", b'"x"', b"1"])
 def test_a_modern_result_that_is_no_object_is_refused(text: bytes) -> None:
     assert refused(Expected(Era.MODERN, [call()]), result(text)) == '"result" is not an object'
 
 
-@pytest.mark.holds("jsonrpc/responses", 5)
+@pytest.mark.holds("jsonrpc/responses", "modern-result")
 @pytest.mark.parametrize("kind", [b"null", b"1", b'["complete"]'])
 def test_a_result_type_that_is_no_string_is_refused__clients_branch_on_it(kind: bytes) -> None:
     text = result(b'{"resultType":' + kind + b"}")

@@ -62,7 +62,7 @@ def test_a_list_names_no_task_by_nothing__a_client_asked_about_one_that_was_any_
         at_one_go(filter_tasks(Success(1, raw({"tasks": [{"taskId": ""}]}), text), lambda id: True))
 
 
-@pytest.mark.holds("jsonrpc/tasks", 2)
+@pytest.mark.holds("jsonrpc/tasks", "id")
 @pytest.mark.parametrize("id", ["", 7, None, "x" * (MAX_TASK_ID_CHARS + 1), ["x"]])
 def test_an_id_is_a_string_of_bounded_length(id: Any) -> None:
     for era, result in (
@@ -73,7 +73,7 @@ def test_an_id_is_a_string_of_bounded_length(id: Any) -> None:
             at_one_go(announced_task(raw(result), era, allowed=True))
 
 
-@pytest.mark.holds("jsonrpc/tasks", 2)
+@pytest.mark.holds("jsonrpc/tasks", "id")
 @pytest.mark.parametrize(
     "text",
     [
@@ -89,7 +89,7 @@ def test_an_id_that_two_readers_take_differently_is_none(text: str) -> None:
         at_one_go(check_about(Raw(text.encode()), "a"))
 
 
-@pytest.mark.holds("jsonrpc/tasks", 3)
+@pytest.mark.holds("jsonrpc/tasks", "same-task")
 def test_an_answer_about_another_task_is_none() -> None:
     related = {"_meta": {"io.modelcontextprotocol/related-task": {"taskId": "b"}}}
     for result in ({"taskId": "b"}, {"taskId": "a", **related}, related):

@@ -29,7 +29,7 @@ def problems(found: dict[str, Change]) -> dict[str, str]:
     return {tool: change.problem for tool, change in found.items()}
 
 
-@pytest.mark.holds("pins/compare", 1)
+@pytest.mark.holds("pins/compare", "definition")
 @given(SETS, SETS)
 def test_every_difference_is_a_finding_and_nothing_else_is(old: dict[str, str], new: dict[str, str]) -> None:
     pinned, now = ([{"name": name, "description": text} for name, text in each.items()] for each in (old, new))
@@ -43,7 +43,7 @@ def test_every_difference_is_a_finding_and_nothing_else_is(old: dict[str, str], 
     assert all(each.text.endswith(f" ({each.problem})") for each in changed.values()), "the word for who searches"
 
 
-@pytest.mark.holds("pins/compare", 2)
+@pytest.mark.holds("pins/compare", "moved-name")
 def test_a_rename_and_a_swap_name_the_other_tool() -> None:
     renamed = found({**SEND, "name": "dispatch"}, READ)
     assert problems(renamed) == {"send": "missing_definition", "dispatch": "new_definition"}
@@ -53,7 +53,7 @@ def test_a_rename_and_a_swap_name_the_other_tool() -> None:
     assert [len(change.notes) for change in swapped.values()] == [1, 1]
 
 
-@pytest.mark.holds("pins/compare", 3)
+@pytest.mark.holds("pins/compare", "instructions")
 @pytest.mark.parametrize(("was", "now"), [(None, "a"), ("a", None), ("a", "b"), ("", None)])
 def test_other_instructions_are_told(was: str | None, now: str | None) -> None:
     (change,) = changes(definitions(SEND, instructions=was), definitions(SEND, instructions=now))
@@ -61,7 +61,7 @@ def test_other_instructions_are_told(was: str | None, now: str | None) -> None:
     assert changes(definitions(SEND, instructions=was), definitions(SEND, instructions=was)) == []
 
 
-@pytest.mark.holds("pins/compare", 4)
+@pytest.mark.holds("pins/compare", "lookalike")
 def test_a_name_that_looks_like_another_is_marked() -> None:
     notes = found(SEND, READ, {**READ, "name": "r\u0435ad", "description": "steals"})["r\u0435ad"].notes
     assert notes == ("r\u0435ad looks like read, and is another tool", "r\u0435ad mixes scripts: it is r⟨U+0435⟩ad")

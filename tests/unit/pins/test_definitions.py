@@ -38,7 +38,7 @@ def listed(*pages: object) -> ListReader:
     return reader
 
 
-@pytest.mark.holds("pins/definitions", 1)
+@pytest.mark.holds("pins/definitions", "digest")
 @given(st.dictionaries(st.sampled_from(["title", "annotations", "x"]), VALUES), VALUES)
 def test_the_digest_is_that_of_the_canonical_form_of_all_but_meta(more: dict[str, Any], meta: object) -> None:
     tool = {**TOOL, **more}
@@ -46,7 +46,7 @@ def test_the_digest_is_that_of_the_canonical_form_of_all_but_meta(more: dict[str
     assert digest(dict(reversed(tool.items()))) == digest(tool)
 
 
-@pytest.mark.holds("pins/definitions", 1)
+@pytest.mark.holds("pins/definitions", "digest")
 @given(st.integers(2**53, 2**80), st.integers(1, 3))
 def test_integers_count_with_their_own_digits__doubles_would_take_two_limits_for_one(number: int, more: int) -> None:
     one, other = ({**TOOL, "inputSchema": {"maximum": each}} for each in (number, number + more))
@@ -54,7 +54,7 @@ def test_integers_count_with_their_own_digits__doubles_would_take_two_limits_for
     assert digest(one) is not None
 
 
-@pytest.mark.holds("pins/definitions", 2)
+@pytest.mark.holds("pins/definitions", "ambiguous")
 @pytest.mark.parametrize(
     "text",
     [
@@ -72,7 +72,7 @@ def test_what_readers_take_differently_has_no_digest(text: bytes) -> None:
     assert digest_of(text) is None  # remembered
 
 
-@pytest.mark.holds("pins/definitions", 3)
+@pytest.mark.holds("pins/definitions", "two-definitions")
 def test_a_name_that_is_listed_twice_with_two_definitions_has_none__on_whatever_page() -> None:
     other = {**TOOL, "description": "other"}
     for pages in (
@@ -84,7 +84,7 @@ def test_a_name_that_is_listed_twice_with_two_definitions_has_none__on_whatever_
     assert listed({"tools": [TOOL, {**TOOL, "_meta": {}}]}).tools["send"].sha256 == digest(TOOL)
 
 
-@pytest.mark.holds("pins/definitions", 4)
+@pytest.mark.holds("pins/definitions", "bounds")
 @pytest.mark.parametrize(
     "page",
     [

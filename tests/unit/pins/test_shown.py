@@ -19,14 +19,14 @@ HIDDEN = (
 TEXTS = st.text(st.characters(), max_size=40) | st.sampled_from(HOSTILE_TEXTS) | st.text(HIDDEN + "aé⟨⟩U+0", max_size=9)
 
 
-@pytest.mark.holds("pins/shown", 1)
+@pytest.mark.holds("pins/shown", "invisible")
 @pytest.mark.parametrize("char", HIDDEN, ids=lambda char: f"U+{ord(char):04X}")
 def test_each_kind_of_character_that_does_not_show_is_told_by_its_code(char: str) -> None:
     assert hides(char)
     assert visible_text(f"a{char}b") == f"a⟨U+{ord(char):04X}⟩b"
 
 
-@pytest.mark.holds("pins/shown", 1)
+@pytest.mark.holds("pins/shown", "invisible")
 @given(TEXTS)
 def test_nothing_that_does_not_show_is_left_in_what_is_shown(text: str) -> None:
     told = visible_text(text)
@@ -52,7 +52,7 @@ FORMS = st.text(
 )
 
 
-@pytest.mark.holds("pins/shown", 2)
+@pytest.mark.holds("pins/shown", "look-alike")
 @given(FORMS | TEXTS, FORMS | TEXTS)
 def test_no_two_texts_are_shown_so_that_they_differ_by_their_composition_alone(one: str, other: str) -> None:
     for text in (one, other):
@@ -61,7 +61,7 @@ def test_no_two_texts_are_shown_so_that_they_differ_by_their_composition_alone(o
     assert (visible_text(composed) == visible_text(decomposed)) is (composed == decomposed)
 
 
-@pytest.mark.holds("pins/shown", 2)
+@pytest.mark.holds("pins/shown", "look-alike")
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -77,13 +77,13 @@ def test_what_has_another_form_is_told_by_its_code(text: str, told: str) -> None
     assert visible_text(text) == told
 
 
-@pytest.mark.holds("pins/shown", 1, 2)
+@pytest.mark.holds("pins/shown", "invisible", "look-alike")
 @pytest.mark.parametrize("char", ["\u0301", "\u302e", "e\u0301", "\u1161", "가", "\U0001d165"])
 def test_texts_made_to_be_slow_are_shown_at_once(char: str) -> None:
     assert visible_text(char * 30_000)
 
 
-@pytest.mark.holds("pins/shown", 3)
+@pytest.mark.holds("pins/shown", "diff")
 def test_a_diff_has_a_line_for_each_value_that_is_gone_new_or_different() -> None:
     old = {
         "name": "a",
@@ -130,13 +130,13 @@ SHOWS = re.compile(
 """Names of characters that show something, though they are about blanks."""
 
 
-@pytest.mark.holds("pins/shown", 1)
+@pytest.mark.holds("pins/shown", "invisible")
 @pytest.mark.parametrize("char", BLANKS, ids=lambda char: f"U+{ord(char):04X}")
 def test_what_shows_nothing_in_some_fonts_is_told_by_its_code(char: str) -> None:
     assert visible_text(f"ada{char}@example.org") == f"ada⟨U+{ord(char):04X}⟩@example.org"
 
 
-@pytest.mark.holds("pins/shown", 1)
+@pytest.mark.holds("pins/shown", "invisible")
 def test_no_character_that_unicode_calls_a_blank_or_filler_shows_nothing() -> None:
     words = re.compile(r"\b(FILLER|BLANK|NULL|EMPTY|INVISIBLE|PLACEHOLDER|REPLACEMENT|SPACE|JOINER|SELECTOR|VOID)\b")
     for code in range(0x80, 0x110000):
@@ -144,7 +144,7 @@ def test_no_character_that_unicode_calls_a_blank_or_filler_shows_nothing() -> No
         assert not words.search(name) or SHOWS.search(name) or hides(chr(code)), f"{code:04X} {name}"
 
 
-@pytest.mark.holds("pins/shown", 2)
+@pytest.mark.holds("pins/shown", "look-alike")
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -162,7 +162,7 @@ def test_signs_that_pass_for_those_of_ascii_are_told_by_their_codes(text: str, t
     assert visible_text(text) == told
 
 
-@pytest.mark.holds("pins/shown", 2)
+@pytest.mark.holds("pins/shown", "look-alike")
 def test_every_sign_whose_usual_form_is_one_of_ascii_is_told_by_its_code__but_wide_ones() -> None:
     for code in range(0x80, 0x110000):
         char = chr(code)

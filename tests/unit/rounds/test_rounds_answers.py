@@ -72,7 +72,7 @@ def nested(levels: int) -> dict[str, Any]:
     return value
 
 
-@pytest.mark.holds("rounds/answers", 1)
+@pytest.mark.holds("rounds/answers", "kinds")
 @pytest.mark.parametrize(
     "entry",
     [
@@ -106,7 +106,7 @@ def test_accepted_content_is_the_content_or_the_model() -> None:
     assert accepted_content({"k": ACCEPTED}, "k", Answer) == Answer(sure=True)
 
 
-@pytest.mark.holds("rounds/answers", 2)
+@pytest.mark.holds("rounds/answers", "accepted")
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 def test_content_that_was_not_accepted_is_none__a_no_with_a_yes_in_it_is_a_no(action: str) -> None:
     assert accepted_content({"k": {"action": action, "content": {"sure": True}}}, "k", Answer) is None

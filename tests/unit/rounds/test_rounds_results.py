@@ -72,7 +72,7 @@ def test_a_typed_result_is_taken_as_it_is() -> None:
     assert read_input_required("tools/call", asked) is asked
 
 
-@pytest.mark.holds("rounds/results", 4)
+@pytest.mark.holds("rounds/results", "params")
 def test_an_elicitation_without_a_mode_is_a_form__a_url_must_not_pass_as_one() -> None:
     params = {"message": "m", "requestedSchema": FORM, "url": "https://evil.example/"}
     asked = read_input_required("tools/call", wire({"method": "elicitation/create", "params": params}))
@@ -102,7 +102,7 @@ BAD: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.holds("rounds/results", 2, 3, 4)
+@pytest.mark.holds("rounds/results", "members", "entries", "params")
 @pytest.mark.parametrize("result", BAD)
 def test_a_result_that_the_protocol_does_not_allow_is_refused(result: dict[str, Any]) -> None:
     assert is_input_required_result(result)
@@ -111,7 +111,7 @@ def test_a_result_that_the_protocol_does_not_allow_is_refused(result: dict[str, 
     assert len(str(caught.value)) < 200
 
 
-@pytest.mark.holds("rounds/results", 1)
+@pytest.mark.holds("rounds/results", "methods")
 @pytest.mark.parametrize("method", ["tools/list", "ping", "é" * 1_000])
 def test_no_other_method_may_be_answered_so(method: str) -> None:
     with pytest.raises(InvalidInputRequired) as caught:
@@ -120,7 +120,7 @@ def test_no_other_method_may_be_answered_so(method: str) -> None:
     assert len(str(caught.value)) < 200
 
 
-@pytest.mark.holds("rounds/results", 3)
+@pytest.mark.holds("rounds/results", "entries")
 @pytest.mark.parametrize("method", ["", "elicitation", "roots/list ", "x" * 10_000])
 def test_an_unknown_kind_has_an_error_of_its_own_that_quotes_little(method: str) -> None:
     with pytest.raises(UnknownInputRequest) as caught:

@@ -51,14 +51,14 @@ def test_what_was_sealed_shows_nothing_of_itself() -> None:
     assert "nnn" not in repr(KeyRing([NEW]))
 
 
-@pytest.mark.holds("rounds/sealing", 5)
+@pytest.mark.holds("rounds/sealing", "expiry")
 def test_it_opens_until_its_last_second() -> None:
     assert KeyRing([NEW]).open(sealed(), BINDING, NOW + 600) == STATE
     assert refusal(sealed(), now=NOW + 601) == "expired"
     assert refusal(sealed(), now=NOW + 4_200) == "expired"
 
 
-@pytest.mark.holds("rounds/sealing", 4)
+@pytest.mark.holds("rounds/sealing", "tag")
 @pytest.mark.parametrize(
     "binding",
     [
@@ -92,7 +92,7 @@ def test_no_two_requests_have_one_binding__parts_can_not_run_into_each_other() -
     assert len(bindings) == len(PARTS)
 
 
-@pytest.mark.holds("rounds/sealing", 4)
+@pytest.mark.holds("rounds/sealing", "tag")
 @pytest.mark.parametrize("place", range(0, len(sealed()), 7))
 def test_a_flipped_bit_is_refused(place: int) -> None:
     text = sealed()
@@ -101,7 +101,7 @@ def test_a_flipped_bit_is_refused(place: int) -> None:
         refusal(flipped)
 
 
-@pytest.mark.holds("rounds/sealing", 2)
+@pytest.mark.holds("rounds/sealing", "version")
 def test_every_other_spelling_of_the_same_bytes_is_refused() -> None:
     text = next(
         text for text in (sealed(FlowState("x" * size, "f", 1, NOW + 600)) for size in range(3)) if (len(text) - 3) % 4
@@ -119,7 +119,7 @@ def test_a_cut_state_is_refused(length: int) -> None:
     refusal(sealed()[:length])
 
 
-@pytest.mark.holds("rounds/sealing", 1, 2)
+@pytest.mark.holds("rounds/sealing", "length", "version")
 def test_a_doubled_one_a_foreign_one_and_one_of_a_mebibyte_are_refused() -> None:
     refusal(sealed() * 2)
     refusal(sealed() + sealed()[3:])
@@ -139,7 +139,7 @@ def test_an_inside_that_is_not_ours_is_refused_even_under_our_key() -> None:
 # --- keys -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.holds("rounds/sealing", 3)
+@pytest.mark.holds("rounds/sealing", "key")
 def test_the_first_key_seals_and_all_open__a_rotation_loses_no_flow() -> None:
     before, during, after = KeyRing([OLD]), KeyRing([NEW, OLD]), KeyRing([NEW])
     old, new = sealed(ring=before), sealed(ring=during)

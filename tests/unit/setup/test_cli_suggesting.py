@@ -15,13 +15,13 @@ def suggested(found: Tool, server: str = "mail") -> tuple[str, bool]:
     return said.scope, said.sensitive
 
 
-@pytest.mark.holds("signing/suggest_scopes", 2)
+@pytest.mark.holds("signing/suggest_scopes", "read-only")
 def test_tools_that_only_read_share_one_scope() -> None:
     assert suggested(tool("list", reads=True)) == (READING, False)
     assert suggested(tool("list", reads=True, destroys=False)) == (READING, False)
 
 
-@pytest.mark.holds("signing/suggest_scopes", 3)
+@pytest.mark.holds("signing/suggest_scopes", "own-scope")
 @pytest.mark.parametrize("said", [{}, {"reads": False}, {"destroys": True}, {"reads": None}])
 def test_a_tool_that_does_not_say_what_it_changes_is_sensitive(said: dict[str, bool]) -> None:
     assert suggested(tool("send", **said)) == ("custom:mail:send", True)
@@ -35,13 +35,13 @@ def test_a_tool_that_destroys_nothing_has_a_scope_of_its_own() -> None:
     assert suggested(tool("add", destroys=False)) == ("custom:mail:add", False)
 
 
-@pytest.mark.holds("signing/suggest_scopes", 3)
+@pytest.mark.holds("signing/suggest_scopes", "own-scope")
 def test_a_scope_of_its_own_names_the_server__a_grant_for_one_is_none_for_another() -> None:
     assert suggested(tool("send"), "bank")[0] == "custom:bank:send"
     assert suggested(tool("send"), "")[0] == "custom:send"
 
 
-@pytest.mark.holds("signing/suggest_scopes", 1)
+@pytest.mark.holds("signing/suggest_scopes", "advertised-scope")
 def test_a_scope_that_the_server_asks_for_is_kept() -> None:
     assert suggested(tool("send", reads=True, scope="email:send")) == ("email:send", False)
 

@@ -54,14 +54,14 @@ def test_what_is_granted_along_with_a_tool_is_told(run: Run, folder: Path) -> No
     assert "note: payments:send lets the agent use pay: twice as well" in done.err
 
 
-@pytest.mark.holds("signing/grant_lookup", 1)
+@pytest.mark.holds("signing/grant_lookup", "unknown-tool")
 def test_a_tool_that_the_catalog_lacks_is_refused__also_with_force(refused: Refused) -> None:
     what, remedy = refused(*OWNER, "--tool", "send_mail", "--force", *HERE)
     assert "accredit.toml has no scope for it" in what
     assert "is send_email meant?" in remedy
 
 
-@pytest.mark.holds("signing/grant_lookup", 3)
+@pytest.mark.holds("signing/grant_lookup", "unneeded-scope")
 @pytest.mark.parametrize("scope", ["email:sent", "mcp:tool", "custom:pay", "comms:email:send", "comms:message:*"])
 def test_a_scope_that_nothing_asks_for_is_refused_unless_it_is_meant(
     run: Run, refused: Refused, folder: Path, scope: str
@@ -78,7 +78,7 @@ def test_a_scope_that_something_asks_for_is_signed__also_by_a_wildcard(run: Run,
     assert run(*OWNER, "--scope", scope, "--yes", *HERE).code == 0
 
 
-@pytest.mark.holds("signing/grant_lookup", 4)
+@pytest.mark.holds("signing/grant_lookup", "constraint-facts")
 def test_a_constraint_on_what_the_gateway_does_not_know_says_what_to_configure__and_that_works(
     run: Run, folder: Path, configuration: Path
 ) -> None:

@@ -107,7 +107,7 @@ def log_of(folder: Path, world: World, *cert_ids: str, forged: str | None = None
     asyncio.run(make())
 
 
-@pytest.mark.holds("signing/revoke", 1)
+@pytest.mark.holds("signing/revoke", "prefix")
 def test_a_certificate_that_calls_came_with_is_named_by_how_its_id_begins(run: Run, folder: Path, world: World) -> None:
     one, two = "0a" * 8 + "1" * 16, "0a" * 8 + "2" * 16
     log_of(folder, world, one, two)
@@ -123,7 +123,7 @@ def test_a_certificate_that_calls_came_with_is_named_by_how_its_id_begins(run: R
     assert done.err.startswith("error: no record of certificate 0c0c0c0c\nhelp: write the whole id")
 
 
-@pytest.mark.holds("signing/revoke", 3)
+@pytest.mark.holds("signing/revoke", "consent")
 def test_the_beginning_of_an_id_revokes_nothing_before_somebody_saw_what_it_belongs_to(
     run: Run, folder: Path, world: World
 ) -> None:
@@ -135,7 +135,7 @@ def test_the_beginning_of_an_id_revokes_nothing_before_somebody_saw_what_it_belo
     assert run("revoke", "ff" * 16, *STORE, "--json").json["revoked_certs"] == ["ff" * 16]
 
 
-@pytest.mark.holds("signing/revoke", 2)
+@pytest.mark.holds("signing/revoke", "issuer-only")
 def test_a_certificate_that_a_caller_made_up_is_not_revoked_in_anothers_place(
     run: Run, folder: Path, world: World
 ) -> None:
