@@ -72,7 +72,7 @@ def test_a_call_is_allowed_by_a_fresh_bound_proof__and_the_server_learns_on_whos
     run(main())
 
 
-@pytest.mark.holds("gateway/admission/gate", 3)
+@pytest.mark.holds("gateway/admission/gate", "decision")
 @everywhere
 def test_what_is_refused_never_reaches_the_server(name: str, trust: Trust, tmp_path: Path) -> None:
     async def main() -> None:
@@ -319,7 +319,7 @@ def test_resources_and_prompts_that_a_proof_does_not_cover_are_not_listed__nor_w
     run(main())
 
 
-@pytest.mark.holds("gateway/admission/gate", 5)
+@pytest.mark.holds("gateway/admission/gate", "own-tools")
 @everywhere
 def test_a_clients_own_authorization_is_removed__however_it_is_spelled(name: str, trust: Trust, tmp_path: Path) -> None:
     spellings = [AUTHORIZATION, "DEV.accredit/Authorization", "dev.accredit/authorizatio\uff4e", f" {AUTHORIZATION}"]

@@ -214,7 +214,7 @@ def test_four_workers_on_one_database_accept_a_proof_once(trust: Trust, tmp_path
 # --- resumed streams --------------------------------------------------------------------------------
 
 
-@pytest.mark.holds("gateway/admission/gate", 6)
+@pytest.mark.holds("gateway/admission/gate", "edits")
 def test_a_list_that_comes_on_a_resumed_stream_is_edited_too__a_client_could_ask_for_it_there(trust: Trust) -> None:
     lists = answer_to({"jsonrpc": "2.0", "id": 9, "method": "tools/list", "params": {"cursor": "2"}})
     prompts = answer_to({"jsonrpc": "2.0", "id": 10, "method": "prompts/list"})

@@ -146,7 +146,7 @@ def _tokens_in(posted: Posted) -> list[str]:
     return [text for text in found if text]
 
 
-@pytest.mark.holds("gateway/recording/early_refusals", 2)
+@pytest.mark.holds("gateway/recording/early_refusals", "same-answer")
 @everywhere
 def test_the_answer_is_what_it_is_without_a_record_also_where_there_is_no_log(
     name: str, world: Tokened, trust: Trust, tmp_path: Path
@@ -237,7 +237,7 @@ def test_what_is_no_call_has_no_record(name: str, world: Tokened, trust: Trust, 
     run(main())
 
 
-@pytest.mark.holds("gateway/recording/early_refusals", 1)
+@pytest.mark.holds("gateway/recording/early_refusals", "cases")
 def test_a_body_that_does_not_come_is_not_waited_for_long(
     world: Tokened, trust: Trust, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,7 +258,7 @@ def test_a_body_that_does_not_come_is_not_waited_for_long(
     run(main())
 
 
-@pytest.mark.holds("gateway/recording/early_refusals", 1)
+@pytest.mark.holds("gateway/recording/early_refusals", "cases")
 def test_a_body_that_comes_after_the_head_is_read(
     world: Tokened, trust: Trust, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,8 +281,8 @@ def test_a_body_that_comes_after_the_head_is_read(
     run(main())
 
 
-@pytest.mark.holds("gateway/recording/early_refusals", 3)
-@pytest.mark.holds("gateway/front/health", 4)
+@pytest.mark.holds("gateway/recording/early_refusals", "anonymous-budget")
+@pytest.mark.holds("gateway/front/health", "details")
 def test_strangers_can_not_fill_the_log_and_it_says_what_is_missing(
     world: Tokened, trust: Trust, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from accredit.pins import Pins
 from accredit.policy.drill import DRILL, DRILL_SCOPE, SENSITIVE_DRILL
 from accredit.policy.quotas import Quota, Quotas
 
-pytestmark = [pytest.mark.holds("policy/drill", "no-server"), pytest.mark.holds("gateway/admission/gate", 5)]
+pytestmark = [pytest.mark.holds("policy/drill", "no-server"), pytest.mark.holds("gateway/admission/gate", "own-tools")]
 everywhere = pytest.mark.parametrize("name", ROUTES)
 NONE = Quota(by="server", tools=frozenset({"*"}), window_s=3600, window="1h", most=1)
 

@@ -59,7 +59,7 @@ def proved(way: Route, trust: Trust, method: str = "tools/call", **params: Any) 
     return post(way.era, method, {**params, "_meta": {"ratify_proof": proof}})
 
 
-@pytest.mark.holds("gateway/admission/identity", 2, 3)
+@pytest.mark.holds("gateway/admission/identity", "fresh", "call-id")
 @pytest.mark.parametrize("name", WAYS)
 def test_the_server_learns_who_calls_from_a_token_that_is_good_for_it_alone_and_for_60_seconds(
     name: str, trust: Trust, tmp_path: Path
@@ -87,7 +87,7 @@ def test_the_server_learns_who_calls_from_a_token_that_is_good_for_it_alone_and_
     on(name, trust, tmp_path, steps)
 
 
-@pytest.mark.holds("gateway/admission/identity", 1)
+@pytest.mark.holds("gateway/admission/identity", "whose")
 @pytest.mark.parametrize("name", WAYS)
 def test_no_request_that_nobody_authorized_says_who_calls(name: str, trust: Trust, tmp_path: Path) -> None:
     async def steps(way: Route) -> None:
@@ -207,7 +207,7 @@ def test_with_proofs_off_it_is_the_token_s_subject__whose_issuer_is_named(
     on(name, trust, tmp_path, steps, required=False, **more)
 
 
-@pytest.mark.holds("gateway/admission/identity", 4)
+@pytest.mark.holds("gateway/admission/identity", "one-caller")
 def test_a_batch_is_refused__one_header_can_t_say_whose_each_call_is(trust: Trust, tmp_path: Path) -> None:
     async def steps(way: Route) -> None:
         asked = proved(way, trust)
@@ -237,7 +237,7 @@ def test_more_than_a_header_can_say_is_refused__and_not_cut(trust: Trust, tmp_pa
     on("http-modern", trust, tmp_path, steps, policy=policy)
 
 
-@pytest.mark.holds("gateway/admission/identity", 3)
+@pytest.mark.holds("gateway/admission/identity", "call-id")
 def test_it_names_the_call_as_the_record_does(trust: Trust, tmp_path: Path) -> None:
     async def steps(way: Route) -> None:
         await way.send(proved(way, trust))

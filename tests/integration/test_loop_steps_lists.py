@@ -194,7 +194,7 @@ def test_it_is_so_in_an_event() -> None:
     assert one.step < FACTOR * PROMISED
 
 
-@pytest.mark.holds("gateway/upstream/merged/answers", 3)
+@pytest.mark.holds("gateway/upstream/merged/answers", "shares")
 def test_it_is_so_in_one_servers_part_of_a_merged_list() -> None:
     body = result(b'"tools":[' + many(b"1", 7 * MIB) + b"]")
     one = found(Sent(body), asking("tools/list", modern=True), merged=True)
@@ -202,7 +202,7 @@ def test_it_is_so_in_one_servers_part_of_a_merged_list() -> None:
     assert one.peak_mib < MOST_MIB
 
 
-@pytest.mark.holds("gateway/upstream/merged/results", 3)
+@pytest.mark.holds("gateway/upstream/merged/results", "size")
 def test_it_is_so_in_content_with_the_uri_of_a_resource() -> None:
     link = b'{"type":"resource_link","name":"a","uri":"a://b"},'
     body = result(b'"content":[' + link + many(b"1", 16 * MIB - 500) + b"]")
@@ -222,7 +222,7 @@ def test_a_list_of_as_many_as_may_be_still_passes__and_what_it_becomes_is_bounde
     assert b"becomes longer than" in tight.told[0].body
 
 
-@pytest.mark.holds("gateway/upstream/http/answer_relay", 1)
+@pytest.mark.holds("gateway/upstream/http/answer_relay", "errors")
 @pytest.mark.parametrize("size", [15, 99])
 def test_an_error_is_bounded_before_it_is_decoded__and_judged_in_steps(size: int) -> None:
     data = many(b"[],{}", size * MIB)
@@ -240,7 +240,7 @@ GOOD = {
 }
 
 
-@pytest.mark.holds("gateway/admission/request_state", 2)
+@pytest.mark.holds("gateway/admission/request_state", "always-sealed")
 @pytest.mark.parametrize("merged", [False, True])
 @pytest.mark.parametrize("name", GOOD)
 def test_a_good_answer_of_99_mib_is_neither_copied_nor_searched_at_one_go(name: str, merged: bool) -> None:

@@ -208,7 +208,7 @@ def test_a_task_of_one_server_is_unknown_at_another(trust: Trust) -> None:
     run(main())
 
 
-@pytest.mark.holds("gateway/recording/early_refusals", 3)
+@pytest.mark.holds("gateway/recording/early_refusals", "anonymous-budget")
 def test_strangers_have_no_more_records_for_there_being_more_servers(
     trust: Trust, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,7 +73,7 @@ def answering(answer: Any, status: str = "200 OK") -> Any:
 # --- names ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.holds("gateway/upstream/merged/backend", 1, 2)
+@pytest.mark.holds("gateway/upstream/merged/backend", "to-all", "to-one")
 def test_what_each_server_has_is_listed_under_its_name__and_a_call_goes_to_that_one_alone(trust: Trust) -> None:
     async def main() -> None:
         async with Several(trust, required=False, merge=True) as several:
@@ -90,7 +90,7 @@ def test_what_each_server_has_is_listed_under_its_name__and_a_call_goes_to_that_
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/backend", 3)
+@pytest.mark.holds("gateway/upstream/merged/backend", "unknown-target")
 @pytest.mark.parametrize(
     ("method", "params"),
     [
@@ -117,7 +117,7 @@ def test_what_no_server_here_has_reaches_none(method: str, params: dict[str, Any
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/backend", 4)
+@pytest.mark.holds("gateway/upstream/merged/backend", "unknown-method")
 @pytest.mark.parametrize(
     "method",
     ["vendor/x", "ping", "initialize", "logging/setLevel", "resources/subscribe", "tasks/list", "tasks/result"],
@@ -132,7 +132,7 @@ def test_a_method_of_which_nobody_knows_whose_it_is_reaches_none(method: str, tr
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/backend", 4)
+@pytest.mark.holds("gateway/upstream/merged/backend", "unknown-method")
 @pytest.mark.parametrize("method", ["tools/call", "tools/list", "server/discover", "subscriptions/listen"])
 def test_a_revision_that_is_not_known_here_is_said_to_be_so(method: str, trust: Trust) -> None:
     version = "io.modelcontextprotocol/protocolVersion"
@@ -174,7 +174,7 @@ def test_a_tool_that_looks_like_anothers_is_its_own_servers(trust: Trust) -> Non
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/backend", 2)
+@pytest.mark.holds("gateway/upstream/merged/backend", "to-one")
 def test_a_completion_goes_to_the_server_of_its_ref(trust: Trust) -> None:
     came: list[Any] = []
 
@@ -212,8 +212,8 @@ def test_uris_in_results_come_back_under_their_merged_names(trust: Trust) -> Non
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/answers", 1)
-@pytest.mark.holds("gateway/upstream/merged/answers", 6)
+@pytest.mark.holds("gateway/upstream/merged/answers", "time")
+@pytest.mark.holds("gateway/upstream/merged/answers", "pages")
 def test_the_page_of_a_tool_is_read_by_the_uri_that_its_definition_says(trust: Trust) -> None:
     meta = {"ui": {"resourceUri": "ui://inbox/1", "visibility": ["app"]}, "ui/resourceUri": "ui://inbox/1", "x": 1}
     tools = [{"name": "a", "_meta": meta, "inputSchema": {}}, {"name": "b", "_meta": {"ui": []}, "inputSchema": {}}]
@@ -256,7 +256,7 @@ def test_a_list_has_one_page__whatever_pages_the_servers_make(trust: Trust) -> N
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/answers", 5)
+@pytest.mark.holds("gateway/upstream/merged/answers", "many-tools")
 def test_more_tools_than_a_client_can_use_are_logged_once(trust: Trust, caplog: pytest.LogCaptureFixture) -> None:
     many = answering({"result": {"tools": [{"name": f"t{at}"} for at in range(130)]}})
 
@@ -294,7 +294,7 @@ NO_TOOLS: list[Any] = [
 NO_METHOD = {"error": {"code": -32601, "message": "Method not found"}}
 
 
-@pytest.mark.holds("gateway/upstream/merged/answers", 2, 3)
+@pytest.mark.holds("gateway/upstream/merged/answers", "left-out", "shares")
 @pytest.mark.parametrize("answer", NO_TOOLS)
 def test_a_server_without_a_good_list_is_left_out_and_named__and_the_others_are_listed(
     answer: Any, trust: Trust
@@ -321,7 +321,7 @@ def test_a_server_without_such_a_list_at_all_is_not_missed(trust: Trust) -> None
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/answers", 1)
+@pytest.mark.holds("gateway/upstream/merged/answers", "time")
 def test_a_server_that_hangs_holds_a_list_up_for_its_time_and_no_longer__and_a_call_not_at_all(
     trust: Trust, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -352,7 +352,7 @@ def test_with_every_server_down_all_are_named(trust: Trust) -> None:
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/members", 3)
+@pytest.mark.holds("gateway/upstream/merged/members", "room")
 def test_callers_of_a_server_that_hangs_fill_its_part_of_the_room_alone(
     trust: Trust, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -441,7 +441,7 @@ def test_a_server_whose_room_is_full_is_not_asked_to_begin_a_session_either(
 # --- headers ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.holds("gateway/upstream/merged/members", 1, 2)
+@pytest.mark.holds("gateway/upstream/merged/members", "headers", "names")
 def test_what_a_client_brings_for_one_server_is_told_to_none_of_them(trust: Trust) -> None:
     async def main() -> None:
         async with Several(trust, required=False, merge=True, forward_headers=("X-Added",)) as several:
@@ -460,7 +460,7 @@ def test_what_a_client_brings_for_one_server_is_told_to_none_of_them(trust: Trus
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/members", 2)
+@pytest.mark.holds("gateway/upstream/merged/members", "names")
 def test_a_name_that_no_header_can_spell_is_mirrored_in_base64(trust: Trust) -> None:
     async def main() -> None:
         async with Several(trust, required=False, merge=True) as several:
@@ -472,7 +472,7 @@ def test_a_name_that_no_header_can_spell_is_mirrored_in_base64(trust: Trust) -> 
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/replies", 1)
+@pytest.mark.holds("gateway/upstream/merged/replies", "headers")
 def test_a_servers_cookie_stays_at_the_gateway__and_its_401_is_none_of_the_clients(trust: Trust) -> None:
     async def cookie(connection: Connection) -> None:
         while (request := await connection.request()) is not None:
@@ -607,7 +607,7 @@ def test_a_batch_is_refused_before_a_proof_in_it_is_looked_at(trust: Trust, tmp_
     assert verdicts.count("allow") == 1
 
 
-@pytest.mark.holds("gateway/turns", 2)
+@pytest.mark.holds("gateway/turns", "servers")
 @pytest.mark.parametrize(
     ("method", "params", "whose"),
     [("tools/call", CALL, {"mail"}), ("tools/list", {}, {"mail", "files"})],
@@ -714,8 +714,8 @@ def test_each_server_is_told_who_calls_in_its_own_way(trust: Trust) -> None:
 # --- pins -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.holds("gateway/merging", 3)
-@pytest.mark.holds("gateway/upstream/merged/backend", 6)
+@pytest.mark.holds("gateway/merging", "pins")
+@pytest.mark.holds("gateway/upstream/merged/backend", "pins")
 @pytest.mark.parametrize("era", [Era.MODERN, Era.LEGACY])
 def test_a_definition_that_is_not_the_pinned_one_is_neither_listed_nor_called(
     era: Era, trust: Trust, tmp_path: Path

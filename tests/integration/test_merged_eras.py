@@ -17,7 +17,7 @@ from tests.world.running import run
 from accredit.gateway.settings import RoundsSettings
 from accredit.jsonrpc.methods import LEGACY_REVISIONS, Era
 
-pytestmark = pytest.mark.holds("gateway/upstream/merged/backend", 5)
+pytestmark = pytest.mark.holds("gateway/upstream/merged/backend", "legacy-server")
 DISCOVER = modern({}, method="server/discover")
 UNAVAILABLE = "dev.accredit/unavailable"
 

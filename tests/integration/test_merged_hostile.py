@@ -132,7 +132,7 @@ def test_on_a_resumed_stream_no_server_answers_what_another_was_asked() -> None:
 LONG_ID = "x" * 5_000
 
 
-@pytest.mark.holds("gateway/upstream/merged/messages", 6)
+@pytest.mark.holds("gateway/upstream/merged/messages", "event-ids")
 def test_an_answer_arrives_whatever_the_id_of_its_event__its_client_would_wait_for_ever() -> None:
     async def answers(server: Scripted, connection: Connection, message: Any) -> None:
         result = {"jsonrpc": "2.0", "id": message["id"], "result": {"content": []}}
@@ -153,7 +153,7 @@ def test_an_answer_arrives_whatever_the_id_of_its_event__its_client_would_wait_f
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/http/sse_relay", 5)
+@pytest.mark.holds("gateway/upstream/http/sse_relay", "broken")
 def test_nobody_is_left_to_resume_a_stream_from_an_event_that_has_lost_its_id() -> None:
     def cut_after(*ids: str) -> Answers:
         async def cut(server: Scripted, connection: Connection, message: Any) -> None:
@@ -204,8 +204,8 @@ def initialize() -> Posted:
 
 
 @pytest.mark.slow
-@pytest.mark.holds("gateway/upstream/merged/sessions", 1)
-@pytest.mark.holds("gateway/upstream/merged/members", 5)
+@pytest.mark.holds("gateway/upstream/merged/sessions", "initialize")
+@pytest.mark.holds("gateway/upstream/merged/members", "at-once")
 def test_a_server_that_hangs_is_left_out_of_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accredit.gateway.upstream.merged.members.MERGED_ASK_SECONDS", 0.3)
 
@@ -221,8 +221,8 @@ def test_a_server_that_hangs_is_left_out_of_the_session(monkeypatch: pytest.Monk
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/answers", 10)
-@pytest.mark.holds("gateway/upstream/merged/members", 2)
+@pytest.mark.holds("gateway/upstream/merged/answers", "revision")
+@pytest.mark.holds("gateway/upstream/merged/members", "names")
 def test_each_server_hears_its_own_session_and_revision_and_no_cookie_or_id_of_one_comes_back() -> None:
     async def streams(server: Scripted, connection: Connection, message: Any) -> None:
         await server.stream(connection, sse({"jsonrpc": "2.0", "id": message["id"], "result": {"content": []}}))
@@ -244,7 +244,7 @@ def test_each_server_hears_its_own_session_and_revision_and_no_cookie_or_id_of_o
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/streams", 2)
+@pytest.mark.holds("gateway/upstream/merged/streams", "reopen")
 def test_a_servers_stream_that_ends_is_opened_again_from_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accredit.gateway.upstream.merged.streams.REOPEN_FIRST_SECONDS", 0.01)
 
@@ -272,7 +272,7 @@ def test_a_servers_stream_that_ends_is_opened_again_from_where_it_was(monkeypatc
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/streams", 3)
+@pytest.mark.holds("gateway/upstream/merged/streams", "start")
 @pytest.mark.parametrize("hangs", [False, True])
 def test_the_stream_begins_without_those_that_do_not_offer_one(hangs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accredit.gateway.upstream.merged.streams.MERGED_ASK_SECONDS", 0.5 if hangs else 60)
@@ -296,7 +296,7 @@ def test_the_stream_begins_without_those_that_do_not_offer_one(hangs: bool, monk
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/streams", 3)
+@pytest.mark.holds("gateway/upstream/merged/streams", "start")
 def test_where_no_server_offers_a_stream_there_is_none() -> None:
     async def main() -> None:
         async with RawServer(Scripted()) as one, Merged({"mail": one.url}) as merged, RawClient(merged.port) as client:
@@ -308,7 +308,7 @@ def test_where_no_server_offers_a_stream_there_is_none() -> None:
 
 @pytest.mark.slow
 @pytest.mark.holds("gateway/upstream/merged/streams")
-@pytest.mark.holds("gateway/upstream/merged/streams", 4)
+@pytest.mark.holds("gateway/upstream/merged/streams", "lost")
 def test_where_a_server_can_not_go_on_the_client_is_told_that_lists_may_have_changed() -> None:
     async def main() -> None:
         async with Merged({"mail": HTTP, "files": STDIO}) as merged:
@@ -327,7 +327,7 @@ def test_where_a_server_can_not_go_on_the_client_is_told_that_lists_may_have_cha
 
 
 @pytest.mark.slow
-@pytest.mark.holds("gateway/upstream/merged/streams", 5)
+@pytest.mark.holds("gateway/upstream/merged/streams", "end")
 def test_the_stream_of_all_ends_with_the_last_and_with_the_gateway() -> None:
     async def main() -> None:
         async with Merged({"files": STDIO}) as merged, RawClient(merged.port) as client:
@@ -345,7 +345,7 @@ def test_the_stream_of_all_ends_with_the_last_and_with_the_gateway() -> None:
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/streams", 1)
+@pytest.mark.holds("gateway/upstream/merged/streams", "separate")
 def test_a_client_that_does_not_read_makes_servers_wait_and_nothing_gathers() -> None:
     """A server says 200 MB on its standing stream: it can't get rid of them."""
     sent = 0
@@ -405,7 +405,7 @@ def test_outside_of_a_session_nothing_is_asked() -> None:
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/replies", 3)
+@pytest.mark.holds("gateway/upstream/merged/replies", "captured")
 def test_a_server_that_answers_initialize_without_an_end_is_left_out() -> None:
     async def endless(server: Scripted, connection: Connection, _: Any) -> None:
         await server.stream(connection)
@@ -424,7 +424,7 @@ def test_a_server_that_answers_initialize_without_an_end_is_left_out() -> None:
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/replies", 3)
+@pytest.mark.holds("gateway/upstream/merged/replies", "captured")
 def test_what_a_server_says_beside_its_answer_to_initialize_reaches_nobody() -> None:
     async def chatters(server: Scripted, connection: Connection, message: Any) -> None:
         hello = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "s"}}
@@ -484,7 +484,7 @@ NOT_TOLD_APART = [
 ]
 
 
-@pytest.mark.holds("gateway/upstream/merged/replies", 2)
+@pytest.mark.holds("gateway/upstream/merged/replies", "observed")
 @pytest.mark.parametrize("text", NOT_TOLD_APART)
 @pytest.mark.parametrize("streams", [False, True])
 def test_where_answers_are_only_observed_a_server_answers_and_asks_for_no_other_all_the_same(

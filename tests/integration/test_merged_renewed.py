@@ -53,7 +53,7 @@ async def begun(merged: Merged) -> SessionClient:
     return session
 
 
-@pytest.mark.holds("gateway/upstream/merged/session_starts", 5, 7)
+@pytest.mark.holds("gateway/upstream/merged/session_starts", "renewal", "failed-call")
 def test_a_server_that_restarted_has_a_new_session__told_what_the_last_one_knew() -> None:
     async def main() -> None:
         server = Forgetful(404)
@@ -86,7 +86,7 @@ def test_a_server_that_restarted_has_a_new_session__told_what_the_last_one_knew(
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/session_starts", 7)
+@pytest.mark.holds("gateway/upstream/merged/session_starts", "failed-call")
 @pytest.mark.parametrize("method", ["tools/list", "ping", "logging/setLevel"])
 def test_what_is_no_call_is_asked_once_more(method: str) -> None:
     async def main() -> None:
@@ -143,7 +143,7 @@ def test_the_standing_stream_goes_on__and_says_that_lists_have_changed() -> None
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/session_starts", 6)
+@pytest.mark.holds("gateway/upstream/merged/session_starts", "once")
 def test_a_server_that_knows_no_session_which_it_gives_costs_one_initialize__not_one_for_each_call() -> None:
     async def main() -> None:
         server = Forgetful(404)
@@ -158,7 +158,7 @@ def test_a_server_that_knows_no_session_which_it_gives_costs_one_initialize__not
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/session_starts", 5)
+@pytest.mark.holds("gateway/upstream/merged/session_starts", "renewal")
 def test_one_of_another_revision_is_none__the_client_was_told_the_first() -> None:
     async def main() -> None:
         server = Forgetful(404)
@@ -209,8 +209,8 @@ def test_a_method_that_a_server_does_not_know_is_no_session_that_it_lost() -> No
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/members", 7)
-@pytest.mark.holds("gateway/upstream/merged/session_starts", 4)
+@pytest.mark.holds("gateway/upstream/merged/members", "history")
+@pytest.mark.holds("gateway/upstream/merged/session_starts", "memory")
 def test_what_is_kept_of_a_session_is_bounded__the_oldest_subscriptions_give_way() -> None:
     renewals = SessionHistories()
     hello = decode_request(json.dumps(request("initialize", {"protocolVersion": "2025-11-25"})).encode())

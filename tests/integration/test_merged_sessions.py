@@ -45,7 +45,7 @@ async def lines_of(session: SessionClient, name: str) -> list[Any]:
 # --- initialize, and what goes to all -----------------------------------------------------------------
 
 
-@pytest.mark.holds("gateway/upstream/merged/sessions", 1)
+@pytest.mark.holds("gateway/upstream/merged/sessions", "initialize")
 def test_one_session_is_with_all_servers_and_ends_with_all() -> None:
     async def main() -> None:
         async with Merged({**TWO, "old": STDIO}) as merged:
@@ -61,7 +61,7 @@ def test_one_session_is_with_all_servers_and_ends_with_all() -> None:
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/answers", 11)
+@pytest.mark.holds("gateway/upstream/merged/answers", "starting")
 def test_a_server_that_does_not_answer_initialize_is_left_out_and_named() -> None:
     async def main() -> None:
         commands = {"files": ("false",)}
@@ -93,7 +93,7 @@ def _initialize() -> tuple[list[tuple[str, str]], bytes]:
     return headers, json.dumps(request("initialize", params, 1)).encode()
 
 
-@pytest.mark.holds("gateway/upstream/merged/sessions", 2)
+@pytest.mark.holds("gateway/upstream/merged/sessions", "to-all")
 def test_what_is_for_all_reaches_all_once() -> None:
     async def main() -> None:
         async with Merged(TWO) as merged:
@@ -108,7 +108,7 @@ def test_what_is_for_all_reaches_all_once() -> None:
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/sessions", 3)
+@pytest.mark.holds("gateway/upstream/merged/sessions", "responses")
 def test_a_cancellation_reaches_the_server_that_has_the_request_and_no_other() -> None:
     async def main() -> None:
         async with Merged(TWO) as merged, RawClient(merged.port) as client:
@@ -134,7 +134,7 @@ def test_a_cancellation_reaches_the_server_that_has_the_request_and_no_other() -
 # --- what servers ask and tell -------------------------------------------------------------------------
 
 
-@pytest.mark.holds("gateway/upstream/merged/sessions", 3)
+@pytest.mark.holds("gateway/upstream/merged/sessions", "responses")
 def test_two_servers_that_ask_with_the_same_ids_get_each_its_own_answers() -> None:
     async def main() -> None:
         async with Merged(TWO) as merged, RawClient(merged.port) as one, RawClient(merged.port) as two:
@@ -152,7 +152,7 @@ def test_two_servers_that_ask_with_the_same_ids_get_each_its_own_answers() -> No
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/sessions", 4)
+@pytest.mark.holds("gateway/upstream/merged/sessions", "no-server")
 def test_an_answer_to_a_forged_id_reaches_nobody() -> None:
     async def main() -> None:
         async with Merged(TWO) as merged, RawClient(merged.port) as client:
@@ -169,7 +169,7 @@ def test_an_answer_to_a_forged_id_reaches_nobody() -> None:
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/members", 4)
+@pytest.mark.holds("gateway/upstream/merged/members", "streams")
 def test_no_server_tells_of_the_progress_of_a_call_that_another_has_got() -> None:
     async def main() -> None:
         async with Merged(TWO) as merged, RawClient(merged.port) as client:
@@ -210,7 +210,7 @@ async def poke(session: SessionClient, name: str, message: Any) -> None:
         pass
 
 
-@pytest.mark.holds("gateway/upstream/merged/streams", 1)
+@pytest.mark.holds("gateway/upstream/merged/streams", "separate")
 def test_what_all_servers_tell_comes_on_one_stream_under_their_names() -> None:
     async def main() -> None:
         async with Merged(TWO) as merged, RawClient(merged.port) as client:
@@ -234,7 +234,7 @@ def test_what_all_servers_tell_comes_on_one_stream_under_their_names() -> None:
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/ids", 3)
+@pytest.mark.holds("gateway/upstream/merged/ids", "event-ids")
 def test_a_client_resumes_the_stream_of_all_and_gets_each_message_once() -> None:
     async def main() -> None:
         async with Merged(TWO) as merged:
@@ -283,7 +283,7 @@ def test_an_event_id_of_another_session_or_none_at_all_is_refused() -> None:
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/messages", 5)
+@pytest.mark.holds("gateway/upstream/merged/messages", "answers")
 def test_a_client_that_lost_its_answer_resumes_it_at_the_server_that_owes_it() -> None:
     async def main() -> None:
         async with Merged(TWO) as merged:
@@ -347,7 +347,7 @@ def test_another_gateway_with_the_same_keys_goes_on_with_a_session_of_servers_ov
 # --- a server that dies, hangs or floods -----------------------------------------------------------------
 
 
-@pytest.mark.holds("gateway/upstream/merged/sessions", 5)
+@pytest.mark.holds("gateway/upstream/merged/sessions", "restart")
 def test_a_server_that_dies_ends_only_its_part() -> None:
     async def main() -> None:
         async with Merged(TWO) as merged, RawClient(merged.port) as client:

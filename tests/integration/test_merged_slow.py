@@ -66,7 +66,7 @@ def _line(pid: int) -> str:
         return ""
 
 
-@pytest.mark.holds("gateway/upstream/merged/session_starts", 1, 2)
+@pytest.mark.holds("gateway/upstream/merged/session_starts", "wait", "late-command")
 def test_a_slow_server_is_there_for_the_sdks_client_once_it_has_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,7 +99,7 @@ def test_a_slow_server_is_there_for_the_sdks_client_once_it_has_started(
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/answers", 11)
+@pytest.mark.holds("gateway/upstream/merged/answers", "starting")
 @pytest.mark.holds("gateway/upstream/merged/streams")
 def test_a_slow_server_is_named__initialized_first__and_announced(tmp_path: Path) -> None:
     async def main() -> None:
@@ -132,7 +132,7 @@ def test_a_slow_server_is_named__initialized_first__and_announced(tmp_path: Path
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/session_starts", 1)
+@pytest.mark.holds("gateway/upstream/merged/session_starts", "wait")
 def test_where_all_are_slow_the_client_waits_for_the_first(tmp_path: Path) -> None:
     async def main() -> None:
         commands = {name: once_there(tmp_path / name, raw_command()) for name in TWO}
@@ -148,7 +148,7 @@ def test_where_all_are_slow_the_client_waits_for_the_first(tmp_path: Path) -> No
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/session_starts", 2)
+@pytest.mark.holds("gateway/upstream/merged/session_starts", "late-command")
 @pytest.mark.parametrize("ends", ["it dies", "the client ends the session", "it answers no revision"])
 def test_a_slow_server_that_does_not_come_leaves_nothing__and_the_session_is_the_others(
     tmp_path: Path, ends: str
@@ -176,7 +176,7 @@ def test_a_slow_server_that_does_not_come_leaves_nothing__and_the_session_is_the
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/stdio/sessions", 4)
+@pytest.mark.holds("gateway/upstream/stdio/sessions", "fairness")
 def test_starts_that_nobody_waits_for_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accredit.gateway.upstream.stdio.sessions.MAX_SESSIONS", 2)
     monkeypatch.setattr("accredit.gateway.upstream.stdio.sessions.MIN_SESSIONS", 2)
@@ -196,7 +196,7 @@ def test_starts_that_nobody_waits_for_make_room(tmp_path: Path, monkeypatch: pyt
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/session_starts", 3)
+@pytest.mark.holds("gateway/upstream/merged/session_starts", "others")
 def test_a_server_behind_a_url_that_does_not_answer_is_not_in_the_session__and_keeps_no_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -90,7 +90,7 @@ class Listening:
         await self.streams[-1].send(f"event: message\ndata: {json.dumps(message)}\n\n".encode())
 
 
-@pytest.mark.holds("gateway/upstream/merged/subscription", 2)
+@pytest.mark.holds("gateway/upstream/merged/subscription", "acknowledgement")
 @pytest.mark.parametrize("id", [5, "5", 10**20])
 def test_all_servers_tell_on_one_stream_under_the_clients_own_subscription(id: Any) -> None:
     async def main() -> None:
@@ -103,7 +103,7 @@ def test_all_servers_tell_on_one_stream_under_the_clients_own_subscription(id: A
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/subscription", 1)
+@pytest.mark.holds("gateway/upstream/merged/subscription", "shares")
 def test_each_server_is_asked_for_its_own_and_tells_of_no_others() -> None:
     async def main() -> None:
         mail, files, third = Listening(), Listening(), Listening()
@@ -136,7 +136,7 @@ def test_each_server_is_asked_for_its_own_and_tells_of_no_others() -> None:
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/subscription", 2)
+@pytest.mark.holds("gateway/upstream/merged/subscription", "acknowledgement")
 def test_a_server_that_does_not_answer_is_named_in_the_acknowledgement(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accredit.gateway.upstream.merged.streams.MERGED_ASK_SECONDS", 0.2)
 
@@ -156,7 +156,7 @@ def test_a_server_that_does_not_answer_is_named_in_the_acknowledgement(monkeypat
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/subscription", 3)
+@pytest.mark.holds("gateway/upstream/merged/subscription", "changed")
 def test_what_a_server_tells_about_counts_as_changed_after_its_stream_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accredit.gateway.upstream.merged.streams.REOPEN_FIRST_SECONDS", 0.01)
 
@@ -179,7 +179,7 @@ def test_what_a_server_tells_about_counts_as_changed_after_its_stream_was_lost(m
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/subscription", 3)
+@pytest.mark.holds("gateway/upstream/merged/subscription", "changed")
 def test_a_server_that_refuses_is_left_and_none_is_an_error() -> None:
     async def main() -> None:
         mail, files = Listening(), Listening(refuses=True)
@@ -215,7 +215,7 @@ def test_the_stream_ends_with_the_gateway() -> None:
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/subscription", 4)
+@pytest.mark.holds("gateway/upstream/merged/subscription", "end")
 def test_the_answer_comes_when_no_server_is_left_to_tell(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accredit.gateway.upstream.merged.streams.REOPEN_FIRST_SECONDS", 0.01)
 

@@ -142,7 +142,7 @@ def test_a_call_that_can_not_be_recorded_is_not_made(name: str, trust: Trust, tm
     run(main())
 
 
-@pytest.mark.holds("gateway/recording/recorder", 4)
+@pytest.mark.holds("gateway/recording/recorder", "observed")
 @everywhere
 def test_a_tool_that_says_something_else_is_called_by_nobody(name: str, trust: Trust, tmp_path: Path) -> None:
     listed = Listed(tmp_path / "listed.json")
@@ -162,7 +162,7 @@ def test_a_tool_that_says_something_else_is_called_by_nobody(name: str, trust: T
     run(main())
 
 
-@pytest.mark.holds("gateway/recording/recorder", 4)
+@pytest.mark.holds("gateway/recording/recorder", "observed")
 @everywhere
 def test_a_token_that_is_required_is_required__whatever_proof_comes_with_it(
     name: str, trust: Trust, tmp_path: Path

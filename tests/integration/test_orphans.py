@@ -149,8 +149,8 @@ def test_children_and_grandchildren_end_with_a_wrap_that_is_killed(tmp_path: Pat
         wait_until(lambda: all_gone(pids))
 
 
-@pytest.mark.holds("gateway/upstream/stdio/orphan_guard", 2)
-@pytest.mark.holds("gateway/upstream/stdio/child", 1)
+@pytest.mark.holds("gateway/upstream/stdio/orphan_guard", "registered")
+@pytest.mark.holds("gateway/upstream/stdio/child", "group")
 @pytest.mark.parametrize("milliseconds", [0, 1, 2, 5, 10, 20, 40, 80])
 def test_there_is_no_moment_at_which_a_killed_gateway_leaves_a_child(tmp_path: Path, milliseconds: int) -> None:
     marker = f"--marker={tmp_path}"

@@ -98,7 +98,7 @@ def test_members_that_mcp_does_not_define_pass_in_a_request__each_once(era: Era)
     run(case())
 
 
-@pytest.mark.holds("gateway/upstream/http/sse_relay", 1)
+@pytest.mark.holds("gateway/upstream/http/sse_relay", "utf-8")
 @pytest.mark.parametrize("era", ERAS)
 def test_comments_and_fields_that_nobody_defined_pass_in_a_stream(era: Era) -> None:
     text = b': {"jsonrpc":"2.0","id":7,"result":"not this"}\n\n' + b"vendor: x\n" + event(response())

@@ -125,7 +125,7 @@ def test_a_rename_a_swap_and_one_more_tool_are_found(name: str, trust: Trust, li
     run(main())
 
 
-@pytest.mark.holds("gateway/admission/pinned_tools", 1, 2)
+@pytest.mark.holds("gateway/admission/pinned_tools", "own-look", "fresh")
 @pytest.mark.parametrize("name", ["http-modern", "http-legacy"])
 def test_a_definition_that_changes_for_one_caller_alone_is_found_with_that_callers_credentials(
     name: str, trust: Trust, listed: Listed
@@ -145,7 +145,7 @@ def test_a_definition_that_changes_for_one_caller_alone_is_found_with_that_calle
     run(main())
 
 
-@pytest.mark.holds("gateway/admission/pinned_tools", 3)
+@pytest.mark.holds("gateway/admission/pinned_tools", "changed")
 @pytest.mark.parametrize("name", ["sse-modern", "sse-legacy", "stdio-modern", "stdio-legacy"])
 def test_a_list_changed_ends_what_was_seen__so_the_next_call_is_looked_at(
     name: str, trust: Trust, listed: Listed
@@ -161,7 +161,7 @@ def test_a_list_changed_ends_what_was_seen__so_the_next_call_is_looked_at(
     run(main())
 
 
-@pytest.mark.holds("gateway/admission/pinned_tools", 3)
+@pytest.mark.holds("gateway/admission/pinned_tools", "changed")
 @everywhere
 def test_a_list_that_shows_the_change_ends_what_was_seen(name: str, trust: Trust, listed: Listed) -> None:
     async def main() -> None:
@@ -174,7 +174,7 @@ def test_a_list_that_shows_the_change_ends_what_was_seen(name: str, trust: Trust
     run(main())
 
 
-@pytest.mark.holds("gateway/admission/pinned_tools", 4)
+@pytest.mark.holds("gateway/admission/pinned_tools", "unread")
 @everywhere
 def test_no_look_no_call__and_nothing_is_spent(name: str, trust: Trust, listed: Listed) -> None:
     async def main() -> None:
@@ -313,7 +313,7 @@ def test_a_record_names_no_definition_that_the_call_was_not_held_to(
     assert [record.call.definition for record in records_of(tmp_path / "log.db") if record.decision] == [None]
 
 
-@pytest.mark.holds("gateway/admission/pinned_tools", 6)
+@pytest.mark.holds("gateway/admission/pinned_tools", "instructions")
 @everywhere
 def test_changed_instructions_are_told_by_readyz__and_block_nothing(name: str, trust: Trust, listed: Listed) -> None:
     async def ready(way: Route) -> dict[str, Any]:
@@ -360,7 +360,7 @@ def _claims(token: str) -> dict[str, Any]:
     return json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
 
 
-@pytest.mark.holds("gateway/admission/pinned_tools", 4)
+@pytest.mark.holds("gateway/admission/pinned_tools", "unread")
 def test_where_there_is_no_way_to_ask_there_is_no_call(trust: Trust) -> None:
     async def case(session: Session, upstream: Upstream) -> None:
         for pay, answered in ((True, False), (False, True)):

@@ -37,7 +37,7 @@ def targets(server: RawServer, method: str) -> list[str]:
     return [each.target for each in posts if json.loads(each.body).get("method") == method]
 
 
-@pytest.mark.holds("gateway/admission/pinned_tools", 1, 2)
+@pytest.mark.holds("gateway/admission/pinned_tools", "own-look", "fresh")
 @pytest.mark.parametrize("era", ERAS)
 def test_a_query_for_which_the_server_has_another_tool_is_no_way_past_the_pins(era: Era, tmp_path: Path) -> None:
     """The server shows another `pay` to who asks with the query, and calls that one."""
@@ -60,7 +60,7 @@ def test_a_query_for_which_the_server_has_another_tool_is_no_way_past_the_pins(e
     run(main())
 
 
-@pytest.mark.holds("gateway/admission/pinned_tools", 3)
+@pytest.mark.holds("gateway/admission/pinned_tools", "changed")
 def test_a_list_that_shows_the_change_ends_what_was_seen_with_that_query(tmp_path: Path) -> None:
     listed = Listed(tmp_path / "listed.json")
 
@@ -80,7 +80,7 @@ def test_a_list_that_shows_the_change_ends_what_was_seen_with_that_query(tmp_pat
 MIRRORED = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
 
 
-@pytest.mark.holds("gateway/admission/tool_directory", 2)
+@pytest.mark.holds("gateway/admission/tool_directory", "headers")
 def test_which_headers_a_call_must_carry_is_asked_where_the_call_goes() -> None:
     """Only with the query does the server have the tool whose header lies about its argument."""
 
@@ -126,7 +126,7 @@ def test_what_the_gateway_ends_or_takes_back_for_a_client_it_does_where_the_clie
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/members", 1)
+@pytest.mark.holds("gateway/upstream/merged/members", "headers")
 def test_a_key_in_the_query_of_the_merged_endpoint_is_told_to_no_server(tmp_path: Path) -> None:
     """Neither to the one that it is for, which nobody can tell here, nor to the others."""
     listed = Listed(tmp_path / "listed.json")

@@ -139,7 +139,7 @@ def test_a_cancelled_request_is_recorded_as_cancelled(name: str, trust: Trust, t
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/http/sse_relay", 4)
+@pytest.mark.holds("gateway/upstream/http/sse_relay", "recorded")
 @everywhere
 def test_a_result_whose_outcome_cannot_be_recorded_is_withheld(name: str, trust: Trust, tmp_path: Path) -> None:
     async def main() -> None:
@@ -167,9 +167,9 @@ def test_a_result_whose_outcome_cannot_be_recorded_is_withheld(name: str, trust:
     run(main())
 
 
-@pytest.mark.holds("gateway/recording/recorder", 1)
+@pytest.mark.holds("gateway/recording/recorder", "decision-first")
 @pytest.mark.holds("policy/decide", "record")
-@pytest.mark.holds("gateway/front/intake", 7)
+@pytest.mark.holds("gateway/front/intake", "gate")
 @everywhere
 def test_without_a_record_of_the_decision_nothing_is_forwarded(name: str, trust: Trust, tmp_path: Path) -> None:
     async def main() -> None:

@@ -163,7 +163,7 @@ def tool_call(tool: str, id: int) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "arguments": {}}}
 
 
-@pytest.mark.holds("gateway/upstream/stdio/dedicated", 3)
+@pytest.mark.holds("gateway/upstream/stdio/dedicated", "recorded")
 def test_wrap_records_before_it_passes_a_line_on(tmp_path: Path) -> None:
     db = tmp_path / "accredit.db"
     with wrapped(tmp_path) as process:

@@ -113,7 +113,7 @@ class World:
         return json.loads(came.data)
 
 
-@pytest.mark.holds("gateway/recording/resumable_calls", 1, 2)
+@pytest.mark.holds("gateway/recording/resumable_calls", "stays-open", "resumed")
 @pytest.mark.parametrize("by_client", [False, True])
 def test_the_outcome_is_what_the_resumed_stream_brings(by_client: bool, tmp_path: Path) -> None:
     log = tmp_path / "log.db"
@@ -162,7 +162,7 @@ def test_a_stream_may_be_cut_off_again_and_two_calls_are_told_apart(tmp_path: Pa
     run(main())
 
 
-@pytest.mark.holds("gateway/recording/resumable_calls", 2)
+@pytest.mark.holds("gateway/recording/resumable_calls", "resumed")
 def test_another_session_s_stream_settles_nothing(tmp_path: Path) -> None:
     log = tmp_path / "log.db"
 
@@ -194,7 +194,7 @@ def test_a_stream_that_the_gateway_still_holds_may_be_resumed_too(tmp_path: Path
     run(main())
 
 
-@pytest.mark.holds("gateway/recording/resumable_calls", 3)
+@pytest.mark.holds("gateway/recording/resumable_calls", "own-outcome")
 @pytest.mark.parametrize(("by_client", "status"), [(False, "unknown"), (True, "cancelled")])
 def test_a_call_that_nobody_resumes_is_left_as_its_stream_left_it(
     by_client: bool, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -256,7 +256,7 @@ def test_the_end_of_the_gateway_is_the_end_of_what_waits(tmp_path: Path) -> None
     run(main())
 
 
-@pytest.mark.holds("gateway/recording/resumable_calls", 3)
+@pytest.mark.holds("gateway/recording/resumable_calls", "own-outcome")
 def test_what_waits_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "log.db"
     monkeypatch.setattr(cut_off, "MAX_CUT_OFF_CALLS", 1)
@@ -342,7 +342,7 @@ def test_an_answer_that_can_not_be_recorded_is_withheld_on_a_resumed_stream_too(
     run(main())
 
 
-@pytest.mark.holds("gateway/recording/resumable_calls", 2)
+@pytest.mark.holds("gateway/recording/resumable_calls", "resumed")
 def test_a_stream_that_is_resumed_at_another_gateway_has_its_outcome_recorded_there(tmp_path: Path) -> None:
     log = tmp_path / "log.db"
 

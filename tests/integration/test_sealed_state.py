@@ -62,7 +62,7 @@ def sealed_with(
 # --- what is opened ---------------------------------------------------------------------------------
 
 
-@pytest.mark.holds("gateway/admission/gate", 6)
+@pytest.mark.holds("gateway/admission/gate", "edits")
 @everywhere
 @pytest.mark.parametrize("method", TARGETS)
 def test_the_upstream_gets_its_own_state_back__and_the_client_never_sees_it(
@@ -190,7 +190,7 @@ def test_answers_without_a_state_begin_a_new_flow(name: str, trust: Trust, tmp_p
 # --- what is not ------------------------------------------------------------------------------------
 
 
-@pytest.mark.holds("gateway/admission/gate", 4)
+@pytest.mark.holds("gateway/admission/gate", "state")
 @everywhere
 def test_what_was_not_sealed_for_this_call_never_reaches_the_server(
     name: str, trust: Trust, tmp_path: Path, caplog: pytest.LogCaptureFixture

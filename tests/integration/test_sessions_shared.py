@@ -101,7 +101,7 @@ async def status(port: int, session: str, token: str | None = None) -> int:
     return (await ask(port, within(LIST, session, token))).status
 
 
-@pytest.mark.holds("gateway/front/session_binding", 1, 3)
+@pytest.mark.holds("gateway/front/session_binding", "owner", "stable-id")
 @pytest.mark.parametrize("tokens", [False, True], ids=["nobody", "tokens"])
 def test_a_session_begins_at_one_gateway_and_is_used_streamed_and_ended_at_others__also_while_keys_change(
     tokens: bool, sdk_server: SdkServer
@@ -137,7 +137,7 @@ def test_a_session_begins_at_one_gateway_and_is_used_streamed_and_ended_at_other
     run(main())
 
 
-@pytest.mark.holds("gateway/front/session_binding", 2)
+@pytest.mark.holds("gateway/front/session_binding", "unknown-session")
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
 def test_an_id_that_is_none_is_the_same_404_whatever_the_cause_and_reaches_no_server(method: str) -> None:
     async def main() -> None:
@@ -191,7 +191,7 @@ def test_a_connection_that_brings_an_id_again_has_it_opened_for_its_head__not_fo
     assert len(opened) == (2 if road == FAST else 10)  # a head is remembered from its first request on
 
 
-@pytest.mark.holds("gateway/front/session_ids", 1)
+@pytest.mark.holds("gateway/front/session_ids", "prefix")
 def test_a_session_of_a_child_is_found_at_its_own_gateway_alone__and_its_id_says_where() -> None:
     async def main() -> None:
         async with gateways(StdioUpstream(raw_command()), (OLD,), (OLD,)) as (owner, other):

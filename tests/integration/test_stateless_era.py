@@ -37,7 +37,7 @@ def named_in(requests: list[RawRequest]) -> set[str]:
     return {name for request in requests for name, _ in request.headers} & NAMED
 
 
-@pytest.mark.holds("gateway/front/intake", 5)
+@pytest.mark.holds("gateway/front/intake", "era")
 @pytest.mark.parametrize("name", ["http-modern", "sse-modern", "stdio-modern"])
 def test_a_call_runs_in_no_session_that_its_proof_and_its_record_know_nothing_of(
     name: str, trust: Trust, tmp_path: Path
@@ -56,7 +56,7 @@ def test_a_call_runs_in_no_session_that_its_proof_and_its_record_know_nothing_of
     run(main())
 
 
-@pytest.mark.holds("gateway/front/intake", 5)
+@pytest.mark.holds("gateway/front/intake", "era")
 def test_nothing_that_goes_up_for_a_modern_client_names_one__whatever_its_message_is() -> None:
     version = ("MCP-Protocol-Version", REVISION[Era.MODERN])
     listen = post(Era.MODERN, "subscriptions/listen", {"notifications": {"toolsListChanged": True}})
@@ -120,7 +120,7 @@ def test_no_answer_to_a_modern_client_names_one__whatever_the_server_gives() -> 
     run(main())
 
 
-@pytest.mark.holds("gateway/admission/pinned_tools", 1)
+@pytest.mark.holds("gateway/admission/pinned_tools", "own-look")
 def test_nor_do_looks__which_go_where_the_call_goes(trust: Trust, tmp_path: Path) -> None:
     async def main() -> None:
         listed = Listed(tmp_path / "listed.json")
@@ -134,7 +134,7 @@ def test_nor_do_looks__which_go_where_the_call_goes(trust: Trust, tmp_path: Path
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/members", 2)
+@pytest.mark.holds("gateway/upstream/merged/members", "names")
 def test_nor_does_a_modern_call_at_the_merged_endpoint_go_into_somebodys_session() -> None:
     """Its id is the client's own of a session there, which is good."""
     call = post(Era.MODERN, "tools/call", {"name": "mail__echo", "arguments": {}})

@@ -139,7 +139,7 @@ def test_an_error_without_an_id_answers_the_one_request_that_is_open() -> None:
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/stdio/pending_calls", 4)
+@pytest.mark.holds("gateway/upstream/stdio/pending_calls", "nameless")
 def test_a_server_that_knows_no_initialized_says_so_to_no_call() -> None:
     async def main() -> None:
         unknown = '{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"Method not found"}}'
@@ -154,7 +154,7 @@ def test_a_server_that_knows_no_initialized_says_so_to_no_call() -> None:
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/stdio/session", 1)
+@pytest.mark.holds("gateway/upstream/stdio/session", "responses")
 def test_an_answer_is_forwarded_byte_for_byte() -> None:
     async def main() -> None:
         text = '{"result" : {"a":1.0e+2, "b":"\\u00e9\\/"},\t"id":7,"jsonrpc":"2.0" }'
@@ -279,7 +279,7 @@ def test_a_child_that_closes_its_output_ends_the_session() -> None:
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/stdio/backend", 1)
+@pytest.mark.holds("gateway/upstream/stdio/backend", "legacy")
 def test_what_a_server_owes_its_clients() -> None:
     async def main() -> None:
         async with Bridge() as bridge:

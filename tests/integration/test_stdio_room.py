@@ -34,7 +34,7 @@ async def is_there(session: SessionClient) -> bool:
     return status == 200
 
 
-@pytest.mark.holds("gateway/upstream/stdio/sessions", 4)
+@pytest.mark.holds("gateway/upstream/stdio/sessions", "fairness")
 def test_sessions_of_a_stranger_that_were_never_used_make_room_for_everybody_else() -> None:
     async def main() -> None:
         async with Bridge() as bridge:
@@ -48,7 +48,7 @@ def test_sessions_of_a_stranger_that_were_never_used_make_room_for_everybody_els
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/stdio/sessions", 4)
+@pytest.mark.holds("gateway/upstream/stdio/sessions", "fairness")
 def test_sessions_of_clients_that_left_without_a_delete_make_room__the_longest_idle_first() -> None:
     async def main() -> None:
         async with Bridge() as bridge:
@@ -61,7 +61,7 @@ def test_sessions_of_clients_that_left_without_a_delete_make_room__the_longest_i
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/stdio/sessions", 1)
+@pytest.mark.holds("gateway/upstream/stdio/sessions", "in-use")
 def test_a_call_that_is_open_is_never_cut_off_for_somebody_else_s_session() -> None:
     async def main() -> None:
         async with Bridge() as bridge:
@@ -84,7 +84,7 @@ def test_a_call_that_is_open_is_never_cut_off_for_somebody_else_s_session() -> N
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/stdio/sessions", 3)
+@pytest.mark.holds("gateway/upstream/stdio/sessions", "streams")
 def test_a_session_that_listens_stays__behind_a_proxy_for_any_stranger__and_makes_room_for_another_address() -> None:
     async def main() -> None:
         async with Bridge() as bridge, RawClient(bridge.port) as one, RawClient(bridge.port) as two:
@@ -100,7 +100,7 @@ def test_a_session_that_listens_stays__behind_a_proxy_for_any_stranger__and_make
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/stdio/sessions", 2)
+@pytest.mark.holds("gateway/upstream/stdio/sessions", "authenticated")
 def test_strangers_hold_no_session_of_the_reserve_and_end_none_of_a_good_token() -> None:
     tokened = Tokened()
     settings = GatewaySettings(StdioUpstream(raw_command()), tokens=tokened.settings(required=False))

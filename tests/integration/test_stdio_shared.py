@@ -46,7 +46,7 @@ def listen(id: int | str) -> Posted:
     return post(Era.MODERN, "subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id=id)
 
 
-@pytest.mark.holds("gateway/upstream/stdio/shared", 1)
+@pytest.mark.holds("gateway/upstream/stdio/shared", "request")
 def test_clients_share_a_child_and_may_use_the_same_ids() -> None:
     async def main() -> None:
         async with Bridge() as bridge:
@@ -72,7 +72,7 @@ def test_an_id_comes_back_with_its_type(id: int | str) -> None:
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/stdio/shared", 1)
+@pytest.mark.holds("gateway/upstream/stdio/shared", "request")
 def test_clients_may_use_the_same_progress_token() -> None:
     async def main() -> None:
         async with Bridge() as bridge, RawClient(bridge.port) as one, RawClient(bridge.port) as two:
@@ -90,7 +90,7 @@ def test_clients_may_use_the_same_progress_token() -> None:
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/stdio/shared", 3)
+@pytest.mark.holds("gateway/upstream/stdio/shared", "other")
 def test_what_belongs_to_no_request_reaches_nobody() -> None:
     async def main() -> None:
         async with Bridge() as bridge, RawClient(bridge.port) as bystander:
@@ -120,7 +120,7 @@ def text_of_plain(message: Any) -> str:
     return message["result"]["content"][0]["text"]
 
 
-@pytest.mark.holds("gateway/upstream/stdio/shared", 2)
+@pytest.mark.holds("gateway/upstream/stdio/shared", "log-messages")
 def test_a_log_message_goes_to_the_one_request_that_asked_for_logging() -> None:
     async def main() -> None:
         async with Bridge() as bridge, RawClient(bridge.port) as asked, RawClient(bridge.port) as other:
@@ -192,7 +192,7 @@ def test_a_client_that_goes_away_cancels_its_own_request_and_no_others() -> None
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/stdio/backend", 2)
+@pytest.mark.holds("gateway/upstream/stdio/backend", "modern")
 def test_clients_notifications_are_taken_and_concern_nobody() -> None:
     async def main() -> None:
         async with Bridge() as bridge:
@@ -205,7 +205,7 @@ def test_clients_notifications_are_taken_and_concern_nobody() -> None:
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/stdio/backend", 2)
+@pytest.mark.holds("gateway/upstream/stdio/backend", "modern")
 def test_initialize_never_reaches_the_child__it_would_turn_all_clients_back() -> None:
     async def main() -> None:
         async with Bridge() as bridge:

@@ -244,7 +244,7 @@ def test_a_list_of_tasks_shows_ones_own(name: str, trust: Trust, other: Trust, t
     run(main())
 
 
-@pytest.mark.holds("gateway/admission/tasks", 2)
+@pytest.mark.holds("gateway/admission/tasks", "known-id")
 @EVERYWHERE
 def test_an_id_that_is_known_is_no_other_tasks__else_a_task_would_get_another_scope(
     name: str, trust: Trust, other: Trust, tmp_path: Path
@@ -274,7 +274,7 @@ def test_an_id_that_is_known_is_no_other_tasks__else_a_task_would_get_another_sc
     run(main())
 
 
-@pytest.mark.holds("gateway/admission/tasks", 3)
+@pytest.mark.holds("gateway/admission/tasks", "scope")
 @pytest.mark.parametrize("name", ["stdio-legacy"])
 def test_servers_that_count_their_tasks_in_each_session_are_told_apart(name: str, trust: Trust, tmp_path: Path) -> None:
     async def main() -> None:
@@ -324,7 +324,7 @@ class NoTasks(MemoryTasks):
         raise StoreUnavailable("/var/lib/secret-place.db")
 
 
-@pytest.mark.holds("gateway/admission/tasks", 1)
+@pytest.mark.holds("gateway/admission/tasks", "owner-first")
 @pytest.mark.parametrize("broken", ["keep", "find", "owned"])
 @EVERYWHERE
 def test_without_an_answer_of_the_store_no_task_is_given_and_nothing_is_forwarded(
@@ -349,7 +349,7 @@ def test_without_an_answer_of_the_store_no_task_is_given_and_nothing_is_forwarde
     run(main())
 
 
-@pytest.mark.holds("gateway/admission/request_state", 3)
+@pytest.mark.holds("gateway/admission/request_state", "task-state")
 @pytest.mark.parametrize("name", ["http-modern", "sse-modern", "stdio-modern"])
 def test_the_state_of_a_task_is_sealed_and_a_raw_one_never_reaches_the_server(
     name: str, trust: Trust, other: Trust, tmp_path: Path
@@ -398,7 +398,7 @@ def test_a_subscription_names_ones_own_tasks(name: str, trust: Trust, other: Tru
     run(main())
 
 
-@pytest.mark.holds("gateway/admission/tasks", 4)
+@pytest.mark.holds("gateway/admission/tasks", "notifications")
 @pytest.mark.parametrize("name", ["sse-legacy", "sse-modern"])
 def test_what_is_told_of_somebody_elses_task_is_not_delivered(
     name: str, trust: Trust, other: Trust, tmp_path: Path

@@ -58,7 +58,7 @@ def on(
     run(main())
 
 
-@pytest.mark.holds("gateway/admission/bearer", 5)
+@pytest.mark.holds("gateway/admission/bearer", "removal")
 @pytest.mark.parametrize("place", ["header", "argument", "meta"])
 @pytest.mark.parametrize("name", ROUTES)
 def test_a_token_reaches_neither_the_upstream_nor_a_log(
@@ -92,7 +92,7 @@ def test_a_token_reaches_neither_the_upstream_nor_a_log(
             assert world.mark(text).decode() not in shown
 
 
-@pytest.mark.holds("gateway/front/intake", 2)
+@pytest.mark.holds("gateway/front/intake", "method")
 @pytest.mark.parametrize(
     ("headers", "status", "challenge"),
     [
@@ -123,8 +123,8 @@ def test_who_has_no_good_token_gets_a_challenge(
     on("http-modern", world, trust, tmp_path, steps)
 
 
-@pytest.mark.holds("gateway/front/authenticator", 1)
-@pytest.mark.holds("gateway/admission/bearer", 1)
+@pytest.mark.holds("gateway/front/authenticator", "header-first")
+@pytest.mark.holds("gateway/admission/bearer", "header")
 @pytest.mark.parametrize(("token", "sources"), [("bad", ("header", "meta")), (None, ("header",))])
 def test_a_body_that_nobody_may_send_is_not_waited_for(
     token: str | None, sources: tuple[Any, ...], trust: Trust, world: Tokened, tmp_path: Path
@@ -145,7 +145,7 @@ def test_a_header_of_100_kib_is_refused(trust: Trust, world: Tokened, tmp_path: 
     on("http-modern", world, trust, tmp_path, steps)
 
 
-@pytest.mark.holds("gateway/admission/bearer", 3)
+@pytest.mark.holds("gateway/admission/bearer", "verification")
 @pytest.mark.parametrize(
     "changes",
     [
@@ -178,7 +178,7 @@ def test_another_algorithm_or_key_is_a_401(trust: Trust, world: Tokened, tmp_pat
     on("http-modern", world, trust, tmp_path, steps)
 
 
-@pytest.mark.holds("gateway/admission/bearer", 1)
+@pytest.mark.holds("gateway/admission/bearer", "header")
 @pytest.mark.parametrize("name", ROUTES)
 def test_the_header_decides_and_a_bad_one_is_not_rescued(
     name: str, trust: Trust, world: Tokened, tmp_path: Path
@@ -196,7 +196,7 @@ def test_the_header_decides_and_a_bad_one_is_not_rescued(
     on(name, world, trust, tmp_path, steps)
 
 
-@pytest.mark.holds("gateway/admission/tool_directory", 1)
+@pytest.mark.holds("gateway/admission/tool_directory", "token-argument")
 @pytest.mark.parametrize("listed", [True, False])
 @pytest.mark.parametrize("name", ROUTES)
 def test_a_tools_own_token_argument_arrives_untouched(
@@ -216,7 +216,7 @@ def test_a_tools_own_token_argument_arrives_untouched(
     on(name, world, trust, tmp_path, steps)
 
 
-@pytest.mark.holds("gateway/admission/bearer", 4)
+@pytest.mark.holds("gateway/admission/bearer", "rights")
 @pytest.mark.parametrize("name", ROUTES)
 def test_lists_and_calls_agree_on_the_tools_of_a_token(name: str, trust: Trust, world: Tokened, tmp_path: Path) -> None:
     token = world.token(allowed_tools=["list_inbox", "pay", "send_email"], denied_tools=["pay"])
@@ -235,7 +235,7 @@ def test_lists_and_calls_agree_on_the_tools_of_a_token(name: str, trust: Trust, 
     on(name, world, trust, tmp_path, steps)
 
 
-@pytest.mark.holds("gateway/admission/bearer", 4)
+@pytest.mark.holds("gateway/admission/bearer", "rights")
 def test_a_tool_asks_for_its_scope(trust: Trust, world: Tokened, tmp_path: Path) -> None:
     settings = world.settings(required=False, tool_scopes={"list_inbox": "mail:read"})
 
@@ -266,8 +266,8 @@ def test_a_method_that_another_reader_takes_for_a_call_does_not_lead_around_the_
     on("http-legacy", world, trust, tmp_path, steps)
 
 
-@pytest.mark.holds("gateway/front/authenticator", 3)
-@pytest.mark.holds("gateway/front/intake", 6)
+@pytest.mark.holds("gateway/front/authenticator", "session-owner")
+@pytest.mark.holds("gateway/front/intake", "token")
 @pytest.mark.parametrize("name", ["http-legacy", "sse-legacy", "stdio-legacy"])
 def test_a_session_is_its_subjects_whatever_token_comes(
     name: str, trust: Trust, world: Tokened, tmp_path: Path
@@ -294,7 +294,7 @@ def test_a_modern_request_can_not_use_anothers_session_either(trust: Trust, worl
     on("http-modern", world, trust, tmp_path, steps)
 
 
-@pytest.mark.holds("gateway/front/authenticator", 3)
+@pytest.mark.holds("gateway/front/authenticator", "session-owner")
 def test_nor_does_it_run_in_one_s_own__which_no_record_would_name(trust: Trust, world: Tokened, tmp_path: Path) -> None:
     """Nor does the list of tools that the gateway asks for, to know whose a `_token` is."""
 
@@ -312,7 +312,7 @@ def test_nor_does_it_run_in_one_s_own__which_no_record_would_name(trust: Trust, 
     on("http-modern", world, trust, tmp_path, steps)
 
 
-@pytest.mark.holds("gateway/front/authenticator", 2)
+@pytest.mark.holds("gateway/front/authenticator", "one-subject")
 def test_a_batch_is_of_one_subject_and_fails_as_a_whole(trust: Trust, world: Tokened, tmp_path: Path) -> None:
     def member(id: int, **meta: str) -> dict[str, Any]:
         return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {**CALL, "_meta": meta}}
@@ -369,7 +369,7 @@ def _signed(way: Route) -> Signed:
     return Signed(session=way.session)
 
 
-@pytest.mark.holds("gateway/admission/gate", 2)
+@pytest.mark.holds("gateway/admission/gate", "tokens-removed")
 def test_a_proof_is_bound_to_the_call_without_the_token_argument(trust: Trust, world: Tokened, tmp_path: Path) -> None:
     async def steps(way: Route) -> None:
         proof = {"ratify_proof": trust.proof(trust.chain(), "tools/call", CALL, _signed(way))}

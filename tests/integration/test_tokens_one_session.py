@@ -39,7 +39,7 @@ def in_place(way: Route, place: str, token: str) -> tuple[Posted, str | None]:
     return calling(way, **({"_meta": {"token": token}} if place == "meta" else {"arguments": {"_token": token}})), None
 
 
-@pytest.mark.holds("gateway/admission/bearer", 3)
+@pytest.mark.holds("gateway/admission/bearer", "verification")
 @pytest.mark.parametrize("place", ["header", "meta", "argument"])
 @pytest.mark.parametrize("name", ["http-legacy", "sse-legacy", "stdio-legacy"])
 def test_a_session_s_token_is_good_in_no_other_session__and_opens_none(
@@ -96,7 +96,7 @@ def test_a_session_that_is_no_id_makes_no_token_good(claim: Any, trust: Trust, w
     on("http-legacy", world, trust, tmp_path, steps)
 
 
-@pytest.mark.holds("gateway/front/authenticator", 4)
+@pytest.mark.holds("gateway/front/authenticator", "session-token")
 @pytest.mark.parametrize("name", ["http-modern", "sse-modern", "stdio-modern"])
 def test_a_session_s_token_is_good_on_no_way_that_has_no_session(
     name: str, trust: Trust, world: Tokened, tmp_path: Path

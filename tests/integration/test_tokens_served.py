@@ -58,8 +58,8 @@ async def called(port: int, token: str) -> int:
     return (await send(port, "/mcp", [*CALL.headers, ("Authorization", f"Bearer {token}")], CALL.body)).status
 
 
-@pytest.mark.holds("gateway/front/bootstrap", 3)
-@pytest.mark.holds("gateway/admission/bearer", 3)
+@pytest.mark.holds("gateway/front/bootstrap", "attempts")
+@pytest.mark.holds("gateway/admission/bearer", "verification")
 def test_a_local_agent_gets_one_token_for_the_secret_in_the_file(tmp_path: Path) -> None:
     async def main() -> None:
         async with RawServer(HonestServer()) as upstream:
@@ -132,13 +132,13 @@ def asked(first: Bootstrap, body: Any, peer: str = "127.0.0.1") -> int:
     return 200
 
 
-@pytest.mark.holds("gateway/front/bootstrap", 1)
+@pytest.mark.holds("gateway/front/bootstrap", "loopback")
 @pytest.mark.parametrize("peer", ["10.0.0.1", "", "localhost", "::ffff:10.0.0.1"])
 def test_nobody_elsewhere_gets_a_token(peer: str) -> None:
     assert asked(bootstrap(), {"secret": "s3cret", "agent": "a"}, peer) == 403
 
 
-@pytest.mark.holds("gateway/front/bootstrap", 3, 4)
+@pytest.mark.holds("gateway/front/bootstrap", "attempts", "secret")
 def test_who_guesses_too_often_gets_none_with_the_right_secret_either() -> None:
     first = bootstrap()
     guesses = [asked(first, {"secret": f"{number}", "agent": "a"}) for number in range(MAX_BOOTSTRAP_ATTEMPTS)]
@@ -146,7 +146,7 @@ def test_who_guesses_too_often_gets_none_with_the_right_secret_either() -> None:
     assert asked(first, {"secret": "s3cret", "agent": "a"}) == 410
 
 
-@pytest.mark.holds("gateway/front/bootstrap", 2)
+@pytest.mark.holds("gateway/front/bootstrap", "body")
 @pytest.mark.parametrize("body", [[], {}, {"secret": 1, "agent": "a"}, {"secret": "s3cret", "agent": "a", "x": 1}])
 def test_a_body_that_is_something_else_uses_nothing_up(body: Any) -> None:
     first = bootstrap()
@@ -154,7 +154,7 @@ def test_a_body_that_is_something_else_uses_nothing_up(body: Any) -> None:
     assert asked(first, {"secret": "s3cret", "agent": "a"}) == 200
 
 
-@pytest.mark.holds("gateway/front/bootstrap", 5)
+@pytest.mark.holds("gateway/front/bootstrap", "name")
 @pytest.mark.parametrize("agent", ["", "a\nb", "a" * (MAX_BOOTSTRAP_AGENT_CHARS + 1)])
 def test_a_name_that_no_token_can_hold_gets_none_and_leaves_the_secret_unused(agent: str) -> None:
     first = bootstrap()

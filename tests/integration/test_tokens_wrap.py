@@ -36,7 +36,7 @@ def token(key: IssuerKey, **changes: object) -> str:
     return key.sign(claims(ISSUER, int(time.time()), **{"aud": AUDIENCE, "scope": "mail:read", **changes}))
 
 
-@pytest.mark.holds("gateway/admission/bearer", 2)
+@pytest.mark.holds("gateway/admission/bearer", "message")
 def test_calls_and_lists_need_a_token_and_nothing_else_does(key: IssuerKey, tmp_path: Path) -> None:
     good, bad = token(key), token(key, aud="other")
     with wrapped(tmp_path, "--log-level", "debug") as host:
@@ -93,7 +93,7 @@ def test_a_tools_own_token_argument_arrives_untouched(key: IssuerKey, tmp_path: 
     assert (redeemed, inbox) == ({"_token": "voucher"}, {})
 
 
-@pytest.mark.holds("gateway/admission/tool_directory", 1)
+@pytest.mark.holds("gateway/admission/tool_directory", "token-argument")
 def test_a_server_that_does_not_list_its_tools_gets_no_token_argument(key: IssuerKey, tmp_path: Path) -> None:
     with wrapped(tmp_path) as host:
         host.initialize()
@@ -112,7 +112,7 @@ def test_a_server_that_dies_while_it_is_asked_for_its_tools_ends_the_call(key: I
         assert host.wait() == 1
 
 
-@pytest.mark.holds("gateway/admission/bearer", 2)
+@pytest.mark.holds("gateway/admission/bearer", "message")
 def test_the_token_of_the_environment_covers_all_and_the_child_never_sees_it(key: IssuerKey, tmp_path: Path) -> None:
     good = token(key)
     with wrapped(tmp_path, ACCREDIT_TOKEN=good) as host:

@@ -188,7 +188,7 @@ def test_a_client_that_does_not_read_stops_the_upstream__the_gateway_keeps_littl
     run(case())
 
 
-@pytest.mark.holds("gateway/upstream/reply", 1)
+@pytest.mark.holds("gateway/upstream/reply", "slow-client")
 @pytest.mark.parametrize("answer", ["stream", "json"])
 def test_a_client_that_never_reads_is_given_up__it_would_hold_its_answer_in_memory(
     answer: str, monkeypatch: pytest.MonkeyPatch

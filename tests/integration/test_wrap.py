@@ -170,7 +170,7 @@ def test_a_child_that_is_silent_for_the_time_that_is_named_is_given_up__and_the_
         assert wrap.read()[-2]["method"] == "notifications/cancelled"
 
 
-@pytest.mark.holds("gateway/front/wrap", 1)
+@pytest.mark.holds("gateway/front/wrap", "host-lines")
 def test_bad_lines_of_the_host_are_answered_and_not_forwarded(tmp_path: Path) -> None:
     with wrapped(tmp_path) as wrap:
         for line, code in BAD_LINES.items():
@@ -202,7 +202,7 @@ def test_an_answer_of_the_host_over_the_bound_becomes_an_error_for_the_child_tha
             assert text_of(wrap.message())["error"]["message"] == "Invalid Request: a line longer than 10000 bytes"
 
 
-@pytest.mark.holds("gateway/upstream/stdio/dedicated", 1)
+@pytest.mark.holds("gateway/upstream/stdio/dedicated", "messages")
 @pytest.mark.parametrize(
     ("name", "detail"),
     [
@@ -231,7 +231,7 @@ def test_a_line_of_the_child_over_the_bound_fails_its_request(tmp_path: Path) ->
         assert wrap.call("endless", mib=2, answer=False)["error"]["data"] == "a line longer than 100000 bytes"
 
 
-@pytest.mark.holds("gateway/upstream/stdio/pending_calls", 2)
+@pytest.mark.holds("gateway/upstream/stdio/pending_calls", "long-line")
 @pytest.mark.parametrize("name", ["huge", "huge_last"])
 def test_a_line_of_the_child_over_the_bound_fails_its_own_request_and_no_other(name: str, tmp_path: Path) -> None:
     with wrapped(tmp_path, *configured(tmp_path, "[gateway]\nmax_event_bytes = 100000\n")) as wrap:
@@ -242,7 +242,7 @@ def test_a_line_of_the_child_over_the_bound_fails_its_own_request_and_no_other(n
         assert wrap.call("echo", 8)["id"] == 8
 
 
-@pytest.mark.holds("gateway/upstream/stdio/pending_calls", 2)
+@pytest.mark.holds("gateway/upstream/stdio/pending_calls", "long-line")
 def test_a_request_of_the_child_over_the_bound_is_answered__it_would_wait_for_ever(tmp_path: Path) -> None:
     with wrapped(tmp_path, *configured(tmp_path, "[gateway]\nmax_event_bytes = 100000\n")) as wrap:
         answered = text_of(wrap.call("long_ask", bytes=150_000))
@@ -256,7 +256,7 @@ def test_an_answer_under_an_id_of_another_type_fails_its_request__nobody_else_wo
         assert wrap.call("echo", 8)["id"] == 8
 
 
-@pytest.mark.holds("gateway/upstream/stdio/dedicated", 2)
+@pytest.mark.holds("gateway/upstream/stdio/dedicated", "responses")
 def test_the_servers_requests_are_answered_once_by_the_host(tmp_path: Path) -> None:
     with wrapped(tmp_path) as wrap:
         wrap.initialize()
@@ -326,7 +326,7 @@ def test_when_the_host_closes_its_side_what_is_open_is_finished_first(tmp_path: 
     assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == list(range(100))
 
 
-@pytest.mark.holds("gateway/front/wrap", 3)
+@pytest.mark.holds("gateway/front/wrap", "end")
 def test_a_host_that_has_closed_its_side_is_told_nothing_that_its_server_does_not_say(tmp_path: Path) -> None:
     with wrapped(tmp_path) as wrap:
         wrap.tool("mute", "given up")
@@ -371,7 +371,7 @@ def test_a_signal_ends_it_and_its_child(tmp_path: Path, number: signal.Signals) 
 
 
 @pytest.mark.slow
-@pytest.mark.holds("gateway/front/wrap", 2)
+@pytest.mark.holds("gateway/front/wrap", "child-lines")
 def test_a_host_that_does_not_read_makes_the_child_wait__memory_stays_bounded(tmp_path: Path) -> None:
     def resident() -> int:
         status = Path(f"/proc/{wrap.process.pid}/status").read_text()

@@ -3,8 +3,9 @@
 Two programs that read the same bytes differently are a way around the gate. So fields that tell how to read a message
 are rewritten in the gateway's own words, and fields that tell where it goes, or who is behind it, are dropped. Others:
 
-1. where proofs or tokens are required, only what MCP needs is forwarded, and what `[gateway] forward_headers` adds;
-2. otherwise all are: people pass their API keys so.
+- [guarded] where proofs or tokens are required, only what MCP needs is forwarded, and what `[gateway] forward_headers`
+  adds;
+- [open] otherwise all are: people pass their API keys so.
 
 CGI, WSGI and PHP take `Content_Type` and `Content.Type` for `Content-Type`: a name means what the most lenient reader
 takes it for. Names that are no lower-case token (RFC 9110 section 5.6.2, as ASGI gives them) are dropped.

@@ -4,8 +4,8 @@
 
 A POST is JSON in UTF-8 and nothing else (415), in this order:
 
-1. `Content-Type` is `application/json`, once, with no parameter but `charset=utf-8`;
-2. `Content-Encoding` is absent, or `identity`.
+- [content-type] `Content-Type` is `application/json`, once, with no parameter but `charset=utf-8`;
+- [content-encoding] `Content-Encoding` is absent, or `identity`.
 """
 
 import re

@@ -1,11 +1,11 @@
 """Settings of the merged endpoint, from those of several servers. No I/O.
 
-1. What the servers share (roots, issuers, keys, bounds, quotas) is the gateway's, and the same here. Proofs are made
-   out to the gateway's own id; of an issuer's audiences only the gateway's counts. If calls of one server are only
-   observed, all are: else they would be refused here.
-2. Catalogs and the scopes of tokens are the servers' own, under merged names (`policy.merging`).
-3. Where definitions are pinned, each server's tools are checked against the digests of its own definitions, and a
-   client's list against those of the same definitions under merged names.
+- [shared] What the servers share (roots, issuers, keys, bounds, quotas) is the gateway's, and the same here. Proofs are
+  made out to the gateway's own id; of an issuer's audiences only the gateway's counts. If calls of one server are only
+  observed, all are: else they would be refused here.
+- [catalogs] Catalogs and the scopes of tokens are the servers' own, under merged names (`policy.merging`).
+- [pins] Where definitions are pinned, each server's tools are checked against the digests of its own definitions, and a
+  client's list against those of the same definitions under merged names.
 """
 
 from collections.abc import Mapping, Sequence
@@ -87,7 +87,7 @@ def _tokens(servers: Sequence[GatewaySettings], resource: str) -> TokenSettings 
 
 
 def merged_pins(pins: Pins, pinned: Mapping[str, Definitions | None]) -> Pins:
-    """Return the pins of several servers (rule 3): `pinned` by server, `pins` with the common settings."""
+    """Return the pins of several servers ([pins]): `pinned` by server, `pins` with the common settings."""
     own: dict[str, str] = {}
     listed: dict[str, str] = {}
     for server, definitions in pinned.items():

@@ -2,14 +2,15 @@
 
 A room has so many places (or bytes) at once.
 
-1. A share is reserved for callers who have authenticated: with a valid token, or a proof in the same session. Anonymous
-   callers never hold it. Where nobody can authenticate (tokens and proofs are off), all is for everybody.
-2. Before a newcomer is refused, a holder that can yield is evicted, if that is fair: for an authenticated caller any
-   anonymous one; for an anonymous one, a holder of an address that afterwards still holds as much as the newcomer's.
-   Behind a proxy all have one address: then no anonymous caller evicts another, and addresses refuse nobody.
-3. A caller without a place waits a moment (`wait`), or is refused (`take`): 503 with `Retry-After`.
+- [reserve] A share is reserved for callers who have authenticated: with a valid token, or a proof in the same session.
+  Anonymous callers never hold it. Where nobody can authenticate (tokens and proofs are off), all is for everybody.
+- [eviction] Before a newcomer is refused, a holder that can yield is evicted, if that is fair: for an authenticated
+  caller any anonymous one; for an anonymous one, a holder of an address that afterwards still holds as much as the
+  newcomer's. Behind a proxy all have one address: then no anonymous caller evicts another, and addresses refuse nobody.
+- [wait] A caller without a place waits a moment (`wait`), or is refused (`take`): 503 with `Retry-After`.
 
-4. The gateway's own requests keep their room until the answer was read (`until_read`), not only until it has arrived.
+- [own-requests] The gateway's own requests keep their room until the answer was read (`until_read`), not only until it
+  has arrived.
 
 It authorizes nothing: whoever has a place is judged like everybody else.
 """
@@ -262,7 +263,7 @@ class Room:
         return place
 
     def _make_room(self, holder: Holder, size: int, *, strange: bool) -> bool:
-        """Evict a holder by rule 2; return whether there was one.
+        """Evict a holder by [eviction]; return whether there was one.
 
         Of the address that holds most, the oldest place goes first.
         """

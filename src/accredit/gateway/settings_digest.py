@@ -2,9 +2,10 @@
 
 It is the SHA-256 of the RFC 8785 form of all settings, by name:
 
-1. of settings that are hidden in `repr` (headers, environments, secrets) only the names count;
-2. a principal's key counts as its id, which is derived from it; a URL has no query, where some servers take their key;
-3. what is not a plain value (a key ring, a cache) is left out, and so is what affects no call (`workers`).
+- [secrets] of settings that are hidden in `repr` (headers, environments, secrets) only the names count;
+- [ids] a principal's key counts as its id, which is derived from it; a URL has no query, where some servers take their
+  key;
+- [left-out] what is not a plain value (a key ring, a cache) is left out, and so is what affects no call (`workers`).
 """
 
 import dataclasses

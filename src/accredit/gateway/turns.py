@@ -1,14 +1,14 @@
 """Turns: long work is done in steps, with time for all others between them. Runs in the event loop, and reads its
 clock.
 
-1. A step takes some milliseconds. In one turn of the loop one step is done, of whichever long work: forty flooding
-   streams delay others no more than one does. Short work waits for no turn.
-2. Servers take turns: one whose answers are all long does not delay the long answers of another. Steps for one server
-   (`set_current_server`) run in the order in which they were requested. At the merged endpoint each member's work
-   counts as its own; work for all of them counts as one more server's.
-3. After a long step the next one waits for some more turns, and for as long as the step took: an ordinary call takes
-   about as many turns, some of them waits for other processes, and would meet such a step in each. So long work takes
-   half of the loop's time at most.
+- [one-step] A step takes some milliseconds. In one turn of the loop one step is done, of whichever long work: forty
+  flooding streams delay others no more than one does. Short work waits for no turn.
+- [servers] Servers take turns: one whose answers are all long does not delay the long answers of another. Steps for one
+  server (`set_current_server`) run in the order in which they were requested. At the merged endpoint each member's work
+  counts as its own; work for all of them counts as one more server's.
+- [rest] After a long step the next one waits for some more turns, and for as long as the step took: an ordinary call
+  takes about as many turns, some of them waits for other processes, and would meet such a step in each. So long work
+  takes half of the loop's time at most.
 """
 
 import asyncio
@@ -102,7 +102,7 @@ _known: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary(
 
 
 def next_turn() -> asyncio.Future[None]:
-    """Return a future to await before a step of long work (rules 1 and 2)."""
+    """Return a future to await before a step of long work ([one-step] and [servers])."""
     return _turns().next()
 
 

@@ -56,7 +56,7 @@ def merged(folder: Path, text: str) -> GatewaySettings:
     return build_all_settings(loaded(folder, text), {})[-1]
 
 
-@pytest.mark.holds("gateway/merging", 1, 2)
+@pytest.mark.holds("gateway/merging", "shared", "catalogs")
 def test_all_servers_are_one_at_the_gateways_own_path(tmp_path: Path) -> None:
     mail, files, both = build_all_settings(loaded(tmp_path, TWO + OFF), {})
     assert both.upstream == MergedUpstream({"mail": mail, "files": files})
@@ -72,7 +72,7 @@ def test_all_servers_are_one_at_the_gateways_own_path(tmp_path: Path) -> None:
     assert find("resources/read", "accredit+mail:file:///etc/passwd").scope == "mcp:resource"
 
 
-@pytest.mark.holds("gateway/merging", 1, 2)
+@pytest.mark.holds("gateway/merging", "shared", "catalogs")
 def test_tokens_are_for_the_gateway__and_scopes_under_merged_names(tmp_path: Path) -> None:
     tokens = merged(tmp_path, TWO + TOKENS).tokens
     assert tokens is not None
@@ -81,7 +81,7 @@ def test_tokens_are_for_the_gateway__and_scopes_under_merged_names(tmp_path: Pat
     assert tokens.tool_scopes == {"mail__send": "send"}
 
 
-@pytest.mark.holds("gateway/merging", 3)
+@pytest.mark.holds("gateway/merging", "pins")
 def test_pins_are_each_servers_own_digests__and_lists_are_held_to_renamed_definitions(tmp_path: Path) -> None:
     (tmp_path / LOCK_FILE).write_bytes(write_lock({name: definitions() for name in ("mail", "files")}))
     pins = merged(tmp_path, TWO + OFF).pins

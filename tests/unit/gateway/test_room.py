@@ -28,7 +28,7 @@ def refused(room: Room, holder: Somebody, size: int = 1) -> RequestError:
     return found.value
 
 
-@pytest.mark.holds("gateway/room", 1)
+@pytest.mark.holds("gateway/room", "reserve")
 def test_strangers_get_no_place_of_the_reserve_and_others_get_all() -> None:
     room = Room("calls", 4, 1)
     for _ in range(3):
@@ -44,7 +44,7 @@ def test_strangers_get_no_place_of_the_reserve_and_others_get_all() -> None:
     room.take(KNOWN)
 
 
-@pytest.mark.holds("gateway/room", 4)
+@pytest.mark.holds("gateway/room", "own-requests")
 def test_what_the_gateway_asks_for_itself_keeps_its_room_until_it_was_read() -> None:
     room = Room("large answers", 4)
 
@@ -99,7 +99,7 @@ async def ended(tasks: list[asyncio.Task[None]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-@pytest.mark.holds("gateway/room", 2)
+@pytest.mark.holds("gateway/room", "eviction")
 def test_who_has_proved_something_takes_the_place_of_a_stranger_when_all_are_taken() -> None:
     async def main() -> None:
         room = Room("streams", 4, 1)
@@ -116,7 +116,7 @@ def test_who_has_proved_something_takes_the_place_of_a_stranger_when_all_are_tak
     run(main())
 
 
-@pytest.mark.holds("gateway/room", 2)
+@pytest.mark.holds("gateway/room", "eviction")
 def test_of_two_addresses_the_one_that_holds_most_gives_way_until_both_hold_the_same() -> None:
     async def main() -> None:
         room, other = Room("streams", 5), Somebody("192.0.2.2")
@@ -135,7 +135,7 @@ def test_of_two_addresses_the_one_that_holds_most_gives_way_until_both_hold_the_
     run(main())
 
 
-@pytest.mark.holds("gateway/room", 2)
+@pytest.mark.holds("gateway/room", "eviction")
 def test_behind_a_proxy_nobody_gives_way__and_no_address_is_refused_before_the_room_is_full() -> None:
     async def main() -> None:
         room = Room("streams", 5)
@@ -171,7 +171,7 @@ def test_somebody_else_s_cancellation_is_not_taken_for_a_place_given_up() -> Non
     run(main())
 
 
-@pytest.mark.holds("gateway/room", 3)
+@pytest.mark.holds("gateway/room", "wait")
 def test_a_place_is_waited_for_but_not_for_ever_nor_by_too_many() -> None:
     async def main() -> None:
         room = Room("requests", 10, waiting=1)
@@ -233,7 +233,7 @@ def test_a_session_that_has_proved_something_is_remembered__but_not_more_than_so
     assert [rooms.has_proved(session) for session in (b"one", b"two", b"three", b"")] == [True, False, True, False]
 
 
-@pytest.mark.holds("gateway/room", 1)
+@pytest.mark.holds("gateway/room", "reserve")
 def test_nothing_is_kept_for_anybody_where_nobody_can_prove_anything() -> None:
     for proving, most in ((False, 1_000), (True, 750)):
         rooms = Rooms(4_194_304, proving=proving)

@@ -45,7 +45,7 @@ async def all_of(*works: Coroutine[Any, Any, None]) -> None:
             group.create_task(each)
 
 
-@pytest.mark.holds("gateway/turns", 1)
+@pytest.mark.holds("gateway/turns", "one-step")
 def test_forty_floods_hold_the_loop_for_no_longer_than_one__in_each_of_its_turns_one_step_is_done() -> None:
     done: list[str] = []
     seen: list[int] = []
@@ -61,7 +61,7 @@ def test_forty_floods_hold_the_loop_for_no_longer_than_one__in_each_of_its_turns
     assert max(after - before for before, after in pairwise(seen)) == 1
 
 
-@pytest.mark.holds("gateway/turns", 2)
+@pytest.mark.holds("gateway/turns", "servers")
 def test_a_server_with_much_to_do_keeps_no_other_waiting__they_have_their_steps_in_rotation() -> None:
     done: list[str] = []
 
@@ -113,7 +113,7 @@ def test_what_is_short_waits_for_no_turn() -> None:
     run(main())
 
 
-@pytest.mark.holds("gateway/turns", 3)
+@pytest.mark.holds("gateway/turns", "rest")
 def test_after_a_step_that_took_long_others_have_more_than_one_turn__a_call_would_meet_one_in_each() -> None:
     at: list[int] = []
 
@@ -149,7 +149,7 @@ def steps_of(seconds: float, at: list[tuple[float, float]]) -> Generator[None, N
         yield
 
 
-@pytest.mark.holds("gateway/turns", 3)
+@pytest.mark.holds("gateway/turns", "rest")
 def test_a_call_that_waits_for_the_log_three_times_meets_one_long_step__not_one_in_each_wait() -> None:
     at: list[tuple[float, float]] = []
     call: list[float] = []
@@ -169,7 +169,7 @@ def test_a_call_that_waits_for_the_log_three_times_meets_one_long_step__not_one_
     assert len([each for each in at if began <= each[0] < ended]) == 1
 
 
-@pytest.mark.holds("gateway/turns", 3)
+@pytest.mark.holds("gateway/turns", "rest")
 @pytest.mark.parametrize(("seconds", "rests"), [(0.06, 0.06), (3.0, MOST_REST_SECONDS), (LONG_STEP_SECONDS / 2, 0.0)])
 def test_others_have_as_much_time_as_a_long_step_took__not_as_long_as_a_machine_stalls__and_none_after_a_short_one(
     seconds: float, rests: float
@@ -183,7 +183,7 @@ def test_others_have_as_much_time_as_a_long_step_took__not_as_long_as_a_machine_
     assert [after[0] - before[1] for before, after in pairwise(at)] == pytest.approx([rests] * (STEPS - 1))
 
 
-@pytest.mark.holds("gateway/turns", 3)
+@pytest.mark.holds("gateway/turns", "rest")
 def test_who_comes_later_rests_for_nobody__the_time_between_is_no_step() -> None:
     at: list[tuple[float, float]] = []
 

@@ -1,16 +1,18 @@
 """Clients' bearer tokens, on every transport: finds, verifies and removes them. Waits for key sets.
 
-1. A token in the Authorization header decides (`of_header`), before any message is read.
-2. Without one, each message of a client brings its own (`of_call`); on stdio it may be in the process's environment.
-3. It is verified (`tokens.verify`); if it names a configuration, it must be the current one. One that names a session
-   is refused unless the message came in that session, which the caller of this module passes (`session`).
-4. A called tool must be one of the token's, and the token must have the scope that the tool requires.
-5. Every token is removed from the message, including those that did not decide (`without`).
+- [header] A token in the Authorization header decides (`of_header`), before any message is read.
+- [message] Without one, each message of a client brings its own (`of_call`); on stdio it may be in the process's
+  environment.
+- [verification] It is verified (`tokens.verify`); if it names a configuration, it must be the current one. One that
+  names a session is refused unless the message came in that session, which the caller of this module passes
+  (`session`).
+- [rights] A called tool must be one of the token's, and the token must have the scope that the tool requires.
+- [removal] Every token is removed from the message, including those that did not decide (`without`).
 
 At the merged endpoint of several servers a tool that a token denies is denied under its merged name as well.
 
-A method that a lenient reader could take for a call is refused, as rule 4 could not hold for it. Not checked here: the
-proof, nor whether both name the same agent (`policy.decide`).
+A method that a lenient reader could take for a call is refused, as [rights] could not hold for it. Not checked here:
+the proof, nor whether both name the same agent (`policy.decide`).
 """
 
 from msgspec import structs
@@ -82,8 +84,8 @@ class Bearer:
             check_present(token)
 
     async def of_call(self, call: Call, frame: Frame, ask: Ask | None, session: str = "") -> None:
-        """Look for the tokens in a message, and store the one that counts by rules 1 to 3; until then the call has that
-        of its HTTP request's header. `check` comes next.
+        """Look for the tokens in a message, and store the one that counts ([header] to [verification]); until then
+        the call has that of its HTTP request's header. `check` comes next.
 
         `ask` sends the upstream a request for its tools, if that is possible. Raises `TokenError` and
         `KeysUnavailable`.
@@ -106,7 +108,7 @@ class Bearer:
         call.token = token
 
     def check(self, frame: Frame, token: VerifiedToken | None) -> None:
-        """Check a call's tool against its token (rule 4). Raises `TokenError`, and `RequestError` if that can't be
+        """Check a call's tool against its token ([rights]). Raises `TokenError`, and `RequestError` if that can't be
         judged."""
         if not isinstance(frame, Request | Notification) or not looks_guarded(frame.method):
             return
@@ -121,7 +123,7 @@ class Bearer:
         self.check_tool(tool, token)
 
     def check_tool(self, tool: str, token: VerifiedToken | None) -> None:
-        """Check one tool, also one whose task is changed, against the token (rule 4). Raises `TokenError`."""
+        """Check one tool, also one whose task is changed, against the token ([rights]). Raises `TokenError`."""
         check_tool(token, tool, self._settings.tool_scopes.get(tool, ""))
 
     async def of_line(self, call: Call, frame: Frame, ask: Ask) -> None:
@@ -142,8 +144,8 @@ class Bearer:
         return await self._verified(self._environment, "") if self._environment is not None else None
 
     def without(self, frame: Frame, brought: FoundTokens | None = None) -> Frame:
-        """Remove all tokens (rule 5). Returns the same object if there are none. `brought` are those that were found in
-        it: it is looked through again only if nobody has looked."""
+        """Remove all tokens ([removal]). Returns the same object if there are none. `brought` are those that were found
+        in it: it is looked through again only if nobody has looked."""
         if not isinstance(frame, Request | Notification):
             return frame
         if brought is None:
@@ -157,7 +159,7 @@ class Bearer:
         return frame.with_meta({}, without=(META,)) if in_meta else frame
 
     async def _verified(self, text: str, session: str) -> VerifiedToken:
-        """Verify a token, its configuration and its session (rule 3)."""
+        """Verify a token, its configuration and its session ([verification])."""
         presented = self._verifier.read(text)
         keys = await self._keys.keys(presented.issuer.issuer, presented.kid)
         token = self._verifier.verify(presented, keys, unix_seconds())

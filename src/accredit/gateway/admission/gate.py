@@ -2,24 +2,24 @@
 
 Every message of a client passes `admit`, on whatever transport:
 
-1. where proofs or tokens are required, a method known neither to its revision nor to the configuration does not pass: a
-   request is refused, a notification dropped;
-2. tokens are removed (`bearer`), so that proofs are bound to what is forwarded;
-3. each request is decided (`judge`); a refused one is answered here and not forwarded. Where definitions are pinned,
-   each call of a tool is checked against them, whoever may call it (`pinned_tools`);
-4. a returned `requestState` is opened (`request_state`), or the request is refused;
-5. a call of one of the gateway's own tools is answered here (`policy.drill`); from others credentials are removed, and
-   who authorized them is put in (`policy.passing`);
-6. of the answers, a list is edited (`list_edits`), a request for input has its state sealed (`request_state`), and one
-   that announces a task is held until its owner is stored (`tasks`).
+- [known-method] where proofs or tokens are required, a method known neither to its revision nor to the configuration
+  does not pass: a request is refused, a notification dropped;
+- [tokens-removed] tokens are removed (`bearer`), so that proofs are bound to what is forwarded;
+- [decision] each request is decided (`judge`); a refused one is answered here and not forwarded. Where definitions are
+  pinned, each call of a tool is checked against them, whoever may call it (`pinned_tools`);
+- [state] a returned `requestState` is opened (`request_state`), or the request is refused;
+- [own-tools] a call of one of the gateway's own tools is answered here (`policy.drill`); from others credentials are
+  removed, and who authorized them is put in (`policy.passing`);
+- [edits] of the answers, a list is edited (`list_edits`), a request for input has its state sealed (`request_state`),
+  and one that announces a task is held until its owner is stored (`tasks`).
 
-Where calls are recorded, the decision on a guarded call (3 and 4) is in the log before anything else happens to it
-(`recorder`).
+Where calls are recorded, the decision on a guarded call ([decision] and [state]) is in the log before anything
+else happens to it (`recorder`).
 
-Messages of a batch are decided one by one. Where proofs are only observed, 3 refuses no call for its proof, and 1 only
-logs what it would refuse: all else is as with proofs off. There a call is refused only for lack of a token, and a
-client's own statements about its authorization are still removed. Senders are known before: each message comes with its
-`Call`.
+Messages of a batch are decided one by one. Where proofs are only observed, [decision] refuses no call for its proof,
+and [known-method] only logs what it would refuse: all else is as with proofs off. There a call is refused only for lack
+of a token, and a client's own statements about its authorization are still removed. Senders are known before: each
+message comes with its `Call`.
 """
 
 import logging
@@ -249,12 +249,12 @@ class Gate:
             self._meter.decided(request.watcher, refused)
 
     def _named(self, method: str, asked: Call) -> bool:
-        """Return whether the method is known or named by the configuration (rule 1)."""
+        """Return whether the method is known or named by the configuration ([known-method])."""
         judged = self._guards or self._observes
         return not judged or is_known(method, asked.revision) or method in self._methods
 
     def _unnamed(self, request: Request, asked: Call) -> Admission | None:
-        """Refuse a request of an unknown method (rule 1); None lets it pass. Raises `RequestError`."""
+        """Refuse a request of an unknown method ([known-method]); None lets it pass. Raises `RequestError`."""
         if self._named(request.method, asked):
             return None
         # In sessions a status of 404 means that the session is gone.
@@ -315,8 +315,8 @@ class Gate:
         return Admission(rest, tuple(replies), edits, batch=True, calls=calls, proved=proved, tasks=tuple(tasks))
 
     async def _unguarded(self, request: Request) -> Admission:
-        """Admit a request where callers need no authority and nothing is recorded (4 to 6). Raises `RequestError`, and
-        `ProofRefused`."""
+        """Admit a request where callers need no authority and nothing is recorded ([state] to [edits]). Raises
+        `RequestError`, and `ProofRefused`."""
         if request.size > SHORT_MESSAGE_BYTES:
             await turn(request.size)
         self._check_own_tools(request)
@@ -326,7 +326,8 @@ class Gate:
         return Admission(goes_on) if edit is None else Admission(goes_on, edits={request.id: edit})
 
     async def _request(self, request: Request, asked: Call) -> Admission:
-        """Decide a request (3 to 6). Raises `ProofRefused`, `RequestError`, and the caller's own error, if any."""
+        """Decide a request ([decision] to [edits]). Raises `ProofRefused`, `RequestError`, and the caller's own
+        error, if any."""
         case, leg = Judgement(asked.token), CallRound(request)
         edit: Edit | None = None
         refused: AccreditError | None = None

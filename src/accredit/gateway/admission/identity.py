@@ -3,12 +3,12 @@
 So it need not trust the network: whoever reaches it around the gateway has no such token. Reads the clock and
 randomness.
 
-1. A request has one if it comes on somebody's authority (`policy.passing.CallerIdentity`), and only then: none has the
-   gateway's own request, the opening or resuming of a stream, or a notification.
-2. It is made when the request is sent, for this one server (`aud`: the URL without its query, which may hold a key),
-   and is valid for `IDENTITY_SECONDS`.
-3. `call_id` is that of the call's records; without records it is random.
-4. A header names one caller, so a batch with requests in it is refused.
+- [whose] A request has one if it comes on somebody's authority (`policy.passing.CallerIdentity`), and only then: none
+  has the gateway's own request, the opening or resuming of a stream, or a notification.
+- [fresh] It is made when the request is sent, for this one server (`aud`: the URL without its query, which may hold a
+  key), and is valid for `IDENTITY_SECONDS`.
+- [call-id] `call_id` is that of the call's records; without records it is random.
+- [one-caller] A header names one caller, so a batch with requests in it is refused.
 
 A client's own header of that name is never forwarded (`forwarding`).
 """
@@ -76,7 +76,7 @@ class Identity:
 
 
 def check_single(message: Frame | Batch) -> None:
-    """Refuse a batch with requests in it (rule 4). Raises `RequestError`."""
+    """Refuse a batch with requests in it ([one-caller]). Raises `RequestError`."""
     if isinstance(message, Batch) and any(isinstance(frame, Request) for frame in message.frames):
         detail = "Invalid Request: no batches here: each request goes on with a head of its own"
         raise RequestError(INVALID_REQUEST, detail, word="batch")

@@ -1,17 +1,19 @@
 """Checks the server's tools against their pinned definitions. Asks the server, as the current caller; logs.
 
-1. Before a call the gateway lists the tools itself: a client's list may be older, or shown to it alone. It asks where
-   the call goes, with the same query, credentials, session and capabilities: what this caller would see counts.
-2. A look is valid for `fresh_seconds`, for all calls whose look would be the same request: same query, same headers but
-   for tracing, same `_meta` and, where the server is told in a header who calls, same caller. Callers whose look is the
-   same share one.
-3. It ends early once the server reports changed tools (`notifications/tools/list_changed`, on any stream), or a list in
-   an answer to this caller has shown another definition.
-4. A list that can't be read to its end in `LOOK_SECONDS`, or is ambiguous, is no look: nothing is known then. Nor can
-   HTTP+SSE of 2024-11-05 be asked.
-5. Bounded are the looks at one time, the callers whose look is remembered, and the bytes of what they found; a
-   forgotten caller is looked up anew.
-6. Instructions other than the pinned ones (of `initialize`, `server/discover`) are logged and reported by `/readyz`.
+- [own-look] Before a call the gateway lists the tools itself: a client's list may be older, or shown to it alone. It
+  asks where the call goes, with the same query, credentials, session and capabilities: what this caller would see
+  counts.
+- [fresh] A look is valid for `fresh_seconds`, for all calls whose look would be the same request: same query, same
+  headers but for tracing, same `_meta` and, where the server is told in a header who calls, same caller. Callers whose
+  look is the same share one.
+- [changed] It ends early once the server reports changed tools (`notifications/tools/list_changed`, on any stream), or
+  a list in an answer to this caller has shown another definition.
+- [unread] A list that can't be read to its end in `LOOK_SECONDS`, or is ambiguous, is no look: nothing is known then.
+  Nor can HTTP+SSE of 2024-11-05 be asked.
+- [bounds] Bounded are the looks at one time, the callers whose look is remembered, and the bytes of what they found; a
+  forgotten caller is looked up anew.
+- [instructions] Instructions other than the pinned ones (of `initialize`, `server/discover`) are logged and reported by
+  `/readyz`.
 
 Not covered: a server that tells the gateway's list from a client's, and answers each as it likes: the client's list is
 filtered (`policy.lists`), so it still shows nothing that is not pinned. Nor a change between the look and the call,
@@ -121,7 +123,8 @@ class PinnedTools:
     async def find(
         self, call: Request, way: UpstreamAccess | None, name: str, speaker: CallerIdentity | None = None
     ) -> str | None:
-        """Return the digest of the definition that this caller is shown for a tool, or None (rules 1 to 5)."""
+        """Return the digest of the definition that this caller is shown for a tool, or None ([own-look] to
+        [bounds])."""
         if way is None:
             return None
         key = _key(call, way, speaker)
@@ -157,7 +160,7 @@ class PinnedTools:
     def on_other(
         self, request: Request, way: UpstreamAccess | None, authority: Authority | None, token: VerifiedToken | None
     ) -> Callable[[], None]:
-        """Return what to call if a list for this caller shows another definition (rule 3)."""
+        """Return what to call if a list for this caller shows another definition ([changed])."""
 
         def forget() -> None:
             if way is not None:
@@ -166,8 +169,8 @@ class PinnedTools:
         return forget
 
     def hello(self, response: Success) -> Steps[bytes]:
-        """Compare the instructions in an answer to `initialize` or `server/discover` (rule 6); the answer stays as it
-        is."""
+        """Compare the instructions in an answer to `initialize` or `server/discover` ([instructions]); the answer stays
+        as it is."""
         yield
         try:
             said = as_string((yield from response.members()).get("instructions"))
@@ -239,7 +242,7 @@ def _speaker(authority: Authority | None, token: VerifiedToken | None) -> Caller
 
 
 def _key(call: Request, way: UpstreamAccess, speaker: CallerIdentity | None) -> bytes:
-    """Return a digest of all that makes a look the same as another (rule 2)."""
+    """Return a digest of all that makes a look the same as another ([fresh])."""
     parts = [way.query, *(bytes(call.in_meta(name) or b"") for name in CARRIED)]
     if way.speak is not None and speaker is not None:
         principal = speaker.authority.principal_id if speaker.authority is not None else ""

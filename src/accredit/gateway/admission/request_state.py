@@ -3,13 +3,13 @@
 So a server that trusts its state is not deceived (2026-07-28, basic/patterns/mrtr, "Server Requirements"). Reads the
 clock and randomness; logs.
 
-1. A request of a guarded method that returns a state is forwarded with the upstream's own in its place, byte for byte,
-   or without one if the upstream gave none. A state that does not open is refused, with one text for all causes.
-2. An `input_required` answer to a modern request gets a sealed state even if the upstream gave none: it holds the
-   flow's name and the round's number, and binds the answers to whoever was asked.
+- [round] A request of a guarded method that returns a state is forwarded with the upstream's own in its place, byte for
+  byte, or without one if the upstream gave none. A state that does not open is refused, with one text for all causes.
+- [always-sealed] An `input_required` answer to a modern request gets a sealed state even if the upstream gave none: it
+  holds the flow's name and the round's number, and binds the answers to whoever was asked.
 
-3. A state that comes with a task, or in an answer about one, is sealed for that task: it opens in requests about it,
-   for as long as a task without a `ttl` is remembered.
+- [task-state] A state that comes with a task, or in an answer about one, is sealed for that task: it opens in requests
+  about it, for as long as a task without a `ttl` is remembered.
 
 A state is bound to the server (one of several), the principal, the method, the target and the other params. In the
 legacy era nothing is sealed, so nothing opens: a server that reads a state there all the same would otherwise get a
@@ -82,7 +82,7 @@ class RequestStateSealer:
         self._flows = RandomIds()
 
     def leg(self, request: Request, principal: Sequence[str] = ()) -> CallRound:
-        """Open the state in a client's request for `principal` (`principal_of`); return the round to forward (rule 1).
+        """Open the state in a client's request for `principal` (`principal_of`); return the round to forward ([round]).
 
         Raises `RequestError` (-32602) for a state that does not open.
         """
@@ -124,7 +124,8 @@ class RequestStateSealer:
     def _sealed(
         self, response: Success, *, request: Request, principal: Sequence[str], flow: str, round: int
     ) -> Steps[bytes]:
-        """Seal the state in the response to `request` (rules 2 and 3). Raises `FrameError` if it can't be sealed."""
+        """Seal the state in the response to `request` ([always-sealed] and [task-state]). Raises `FrameError` if it
+        can't be sealed."""
         of_task = request.method in TASK_METHODS
         if not of_task and (response.is_complete or not (yield from _may_be_sealed(response))):
             return response.text

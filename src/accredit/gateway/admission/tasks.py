@@ -1,15 +1,15 @@
 """Tasks at the gateway: their owners are stored when a server announces them, and checked when they are named. Asks the
 store.
 
-1. A call that may be answered with a task is settled only once the task's owner is stored; until then its client does
-   not see the answer. If it can't be stored, the client gets a refusal instead.
-2. A known id is accepted only in answer to the same call of the same owner (same tool, same params): else a task could
-   be given another's scope. Any other use of it is an invalid answer.
-3. An id is scoped, with the name of the one of several servers: behind a URL to that server; behind a command to one
-   session, whose child nobody else talks to, or to the one process that serves it.
-4. A notification about a task goes only to the session that made or named the task, and to the subscription or request
-   that names it. Any other is dropped. The known tasks of a session, and of all sessions, are bounded: once used up, a
-   session above its share starts anew, else the least recently used one is forgotten.
+- [owner-first] A call that may be answered with a task is settled only once the task's owner is stored; until then its
+  client does not see the answer. If it can't be stored, the client gets a refusal instead.
+- [known-id] A known id is accepted only in answer to the same call of the same owner (same tool, same params): else a
+  task could be given another's scope. Any other use of it is an invalid answer.
+- [scope] An id is scoped, with the name of the one of several servers: behind a URL to that server; behind a command to
+  one session, whose child nobody else talks to, or to the one process that serves it.
+- [notifications] A notification about a task goes only to the session that made or named the task, and to the
+  subscription or request that names it. Any other is dropped. The known tasks of a session, and of all sessions, are
+  bounded: once used up, a session above its share starts anew, else the least recently used one is forgotten.
 """
 
 import hashlib
@@ -90,7 +90,7 @@ class Tasks:
         self._by_token = settings.observes and settings.guards
 
     def place(self, session_id: str) -> TaskScope:
-        """Return the scope of the task ids of a client in this session (rule 3), and who can own them."""
+        """Return the scope of the task ids of a client in this session ([scope]), and who can own them."""
         server = f"{self._server}|" if self._server else ""
         name = server + (f"{self._apart}/{session_id}" if self._apart else "")
         return TaskScope(name, self._server, self._merged, self._by_token)
@@ -163,7 +163,8 @@ class Tasks:
             self._told.put(session_id, known, len(known))
 
     def hears(self, session_id: str, ids: Collection[str] = ()) -> Hears:
-        """Return the filter of one stream's notifications (rule 4); `ids` are the tasks that its requests name."""
+        """Return the filter of one stream's notifications ([notifications]); `ids` are the tasks that its requests
+        name."""
 
         def hears(notification: Notification) -> Notification | None:
             subject = subject_of(notification)
@@ -177,7 +178,8 @@ class Tasks:
     async def _keep(
         self, id: MessageId, announcement: Announced, task: Task, session_id: str, outcome: Outcome
     ) -> tuple[Outcome, bytes | None]:
-        """Store an announced task (rules 1 and 2). Return the call's outcome, and what replaces the answer, or None."""
+        """Store an announced task ([owner-first] and [known-id]). Return the call's outcome, and what replaces the
+        answer, or None."""
         if outcome.status not in ("ok", "tool_error"):
             return outcome, None  # the answer was refused, or too late
         now = unix_seconds()

@@ -4,12 +4,12 @@ It knows of each tool whether `_token` is an argument of its own, and which `Mcp
 The latest list counts, whoever asked for it. The gateway asks on behalf of the current caller, so that the list shows
 what this caller may see:
 
-1. A call with a `_token` for an unknown tool makes the gateway ask first, if its backend can. A `_token` that stays
-   unknown is taken for a credential: it is not forwarded.
-2. So does a call with `Mcp-Param-*` headers. One that disagrees with an older list is checked against a fresh one.
-   Without a list nothing is checked.
-3. It asks at most once in `TOOL_LIST_FRESH_SECONDS` for admitted callers, and as often for those not yet authenticated,
-   who so can't keep the others from a fresh list.
+- [token-argument] A call with a `_token` for an unknown tool makes the gateway ask first, if its backend can. A
+  `_token` that stays unknown is taken for a credential: it is not forwarded.
+- [headers] So does a call with `Mcp-Param-*` headers. One that disagrees with an older list is checked against a fresh
+  one. Without a list nothing is checked.
+- [rate] It asks at most once in `TOOL_LIST_FRESH_SECONDS` for admitted callers, and as often for those not yet
+  authenticated, who so can't keep the others from a fresh list.
 """
 
 import asyncio
@@ -101,12 +101,12 @@ class ToolDirectory:
         return tool is not None and tool.takes_token
 
     async def look_up(self, name: str, call: Request, ask: Ask) -> None:
-        """Request the list if the tool is unknown (rule 1). The caller is not yet authenticated."""
+        """Request the list if the tool is unknown ([token-argument]). The caller is not yet authenticated."""
         if self._tools.peek(name) is None and self._for_others.admits():
             await self._ask_for_list(call, ask)
 
     async def check_headers(self, call: Request, headers: Headers, ask: Ask) -> None:
-        """Raise `RequestError` for a `tools/call` whose headers and arguments disagree (rule 2)."""
+        """Raise `RequestError` for a `tools/call` whose headers and arguments disagree ([headers])."""
         name = call.target
         if name is None:
             return

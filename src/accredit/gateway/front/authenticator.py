@@ -1,11 +1,11 @@
 """Authenticates HTTP requests: the token, and the session that it names. Changes the exchange's headers.
 
-1. The Authorization header is verified before the body is read; no code after this sees it.
-2. All messages of a batch have the same subject.
-3. A named session must belong to that subject (`session_binding`), also in the era without sessions, where the name is
-   not forwarded.
-4. A token that names a session is valid only in that one, by its id towards the client, and so never where rule 3 has
-   no session: in a modern request, on HTTP+SSE, for an `initialize`.
+- [header-first] The Authorization header is verified before the body is read; no code after this sees it.
+- [one-subject] All messages of a batch have the same subject.
+- [session-owner] A named session must belong to that subject (`session_binding`), also in the era without sessions,
+  where the name is not forwarded.
+- [session-token] A token that names a session is valid only in that one, by its id towards the client, and so never
+  where [session-owner] has no session: in a modern request, on HTTP+SSE, for an `initialize`.
 """
 
 from accredit.errors import RequestError
@@ -32,7 +32,7 @@ class HttpAuthenticator:
     async def of_header(self, exchange: Exchange, *, sessions: bool = False) -> VerifiedToken | None:
         """Return the token in the header. Raises `TokenError` and `KeysUnavailable`.
 
-        `sessions` says that the request's session will be checked (rule 3).
+        `sessions` says that the request's session will be checked ([session-owner]).
         """
         token = await self._bearer.of_header(exchange.credentials, exchange.head.in_era.session if sessions else "")
         exchange.vouched = token is not None
@@ -65,7 +65,7 @@ class HttpAuthenticator:
         self._enter(exchange, each[0].token, named)
 
     def _enter(self, exchange: Exchange, token: VerifiedToken | None, named: RequestHead) -> None:
-        """Check the owner of the named session (rule 3)."""
+        """Check the owner of the named session ([session-owner])."""
         self._sessions.enter(exchange, named, principal_of(token))
         exchange.head = exchange.head.in_era
         _carry(exchange, token)

@@ -2,11 +2,11 @@
 
 In this order; the first that fails decides:
 
-1. the peer is on loopback, by the connection and not by any header: 403;
-2. the body is one JSON object of `secret` and `agent`, within `MAX_BOOTSTRAP_BYTES`: 400, 413;
-3. the secret is unused, with fewer than `MAX_BOOTSTRAP_ATTEMPTS` wrong ones before: 410;
-4. the secret is right, compared in constant time: 403;
-5. the agent's name can go into a token: 400.
+- [loopback] the peer is on loopback, by the connection and not by any header: 403;
+- [body] the body is one JSON object of `secret` and `agent`, within `MAX_BOOTSTRAP_BYTES`: 400, 413;
+- [attempts] the secret is unused, with fewer than `MAX_BOOTSTRAP_ATTEMPTS` wrong ones before: 410;
+- [secret] the secret is right, compared in constant time: 403;
+- [name] the agent's name can go into a token: 400.
 
 Only an answer with a token uses the secret up. Not checked: that the agent has a key of that id. Behind a proxy on the
 same machine every peer is on loopback: then only the secret protects.
@@ -91,7 +91,7 @@ class Bootstrap:
         await exchange.reply(200, to_json(answer), [JSON, (b"cache-control", b"no-store")])
 
     def _issue(self, agent: str) -> str:
-        """Issue a token for an agent. Raises `RequestError` for an invalid name (rule 5)."""
+        """Issue a token for an agent. Raises `RequestError` for an invalid name ([name])."""
         settings, now = self._settings, unix_seconds()
         if not agent or len(agent) > MAX_BOOTSTRAP_AGENT_CHARS or not agent.isprintable():
             raise RequestError(INVALID_REQUEST, "Invalid Request: the agent has no name that can be printed")

@@ -1,7 +1,7 @@
 """The MCP endpoint over HTTP. The steps are those of `intake`.
 
 Messages come by POST, and are answered there. GET opens a session's standing stream or resumes one, DELETE ends a
-session: neither carries a message, and both end with step 3.
+session: neither carries a message, and both end with [media-type].
 """
 
 from collections.abc import Coroutine
@@ -86,7 +86,7 @@ class Endpoint(Intake[Exchange]):
         return origin_listed(exchange.head.headers.get(b"origin", b""), self._settings.allowed_origins)
 
     def check_source(self, exchange: Exchange) -> None:
-        """Check `Host` and `Origin` (step 1). Raises `RequestError` (403)."""
+        """Check `Host` and `Origin` ([source]). Raises `RequestError` (403)."""
         headers = exchange.head.headers
         host, origin = headers.get(b"host"), headers.get(b"origin")
         if not host_allowed(host, self._settings.allowed_hosts):
@@ -109,14 +109,14 @@ class Endpoint(Intake[Exchange]):
             await self._backend.delete(exchange)
 
     async def _enter(self, exchange: Exchange) -> VerifiedToken | None:
-        """Authenticate a request without a message (step 6); return its token, if it has one."""
+        """Authenticate a request without a message ([token]); return its token, if it has one."""
         if self._authenticator is not None:
             return await self._authenticator.of_request(exchange, sessions=True)
         self._sessions.enter(exchange, exchange.head, NOBODY)
         return None
 
     async def _arrive(self, client: Exchange, call: Call) -> None:
-        """Read, decode and authenticate the message (steps 2 to 6)."""
+        """Read, decode and authenticate the message ([method] to [token])."""
         head, authenticator = client.head, self._authenticator
         if authenticator is not None:
             call.token = await authenticator.of_header(client, sessions=True)  # 2

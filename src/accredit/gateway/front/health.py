@@ -1,12 +1,12 @@
 """`/healthz` and `/readyz`: whether the process is alive, and which of its parts answer. First failure wins.
 
-1. `Host` and `Origin` are allowed, as at the endpoint (`Endpoint.check_source`): 403.
-2. The method is GET or HEAD: 405.
-3. An unauthenticated caller gets the names of parts (and in `servers` those of the configuration) with true or false,
-   and nothing more: no path, text or count. With `?list=SHA-256` (up to `MAX_ASKED_LISTS`), also whether one of these
-   revocation lists is in force: only who has a signed list can know its digest.
-4. A caller with a valid token in the header, where tokens are on, also gets the reasons, the counts of refusals, and
-   whether proofs are not required (`proofs`).
+- [source] `Host` and `Origin` are allowed, as at the endpoint (`Endpoint.check_source`): 403.
+- [method] The method is GET or HEAD: 405.
+- [names] An unauthenticated caller gets the names of parts (and in `servers` those of the configuration) with true or
+  false, and nothing more: no path, text or count. With `?list=SHA-256` (up to `MAX_ASKED_LISTS`), also whether one of
+  these revocation lists is in force: only who has a signed list can know its digest.
+- [details] A caller with a valid token in the header, where tokens are on, also gets the reasons, the counts of
+  refusals, and whether proofs are not required (`proofs`).
 
 The status is 503 if `upstream`, `store` or `records` don't answer, or one of several servers (each is named in
 `servers`), and while the gateway drains. With `?scope=gateway` servers are left out: one that is down must not take the
@@ -157,7 +157,7 @@ class Health:
         return problems
 
     def _lists(self, asked: Sequence[bytes]) -> dict[str, bool]:
-        """Return whether one of the lists asked about is in force; nothing if none was asked about (rule 3)."""
+        """Return whether one of the lists asked about is in force; nothing if none was asked about ([names])."""
         found = [match[1].decode() for each in asked if (match := _ASKED_LIST.fullmatch(each))][:MAX_ASKED_LISTS]
         if self._revocations is None or not found:
             return {}

@@ -1,19 +1,19 @@
 """The steps from a client's message to the backend, in one order for all ways in. First failure wins.
 
-1. Over HTTP: `Host` and `Origin` are allowed (DNS rebinding): 403.
-2. Over HTTP, the method is one that MCP uses (405), and the session's id is not too long (400). Where tokens are on, a
-   token in the header is valid (401, 403, 503). The session of HTTP+SSE exists (404).
-3. Over HTTP, a POST is JSON in UTF-8, without a coding (415), and repeats no header that routes it (400).
-4. It is within bounds (413, or the error of a line), and one valid message, or a batch where its revision allows one
-   (400).
-5. Over HTTP in the modern era: the headers agree with the body (400, -32020; missing metadata -32602). Routing headers
-   that mirror nothing in it are dropped.
-6. Where tokens are on, each message has a valid one with the needed rights, and the session is its subject's (404): see
-   `authenticator`; over stdio, calls and lists have one (`bearer`).
-7. The gate lets it through (`gate`). The gate itself answers what it refuses; a notification that it drops has no
-   answer. The decision on a call is on record before the gate is left.
-8. There is room for it, and it goes to the backend.
-9. However this ends, each call is settled, unless another part has taken that over.
+- [source] Over HTTP: `Host` and `Origin` are allowed (DNS rebinding): 403.
+- [method] Over HTTP, the method is one that MCP uses (405), and the session's id is not too long (400). Where tokens
+  are on, a token in the header is valid (401, 403, 503). The session of HTTP+SSE exists (404).
+- [media-type] Over HTTP, a POST is JSON in UTF-8, without a coding (415), and repeats no header that routes it (400).
+- [message] It is within bounds (413, or the error of a line), and one valid message, or a batch where its revision
+  allows one (400).
+- [era] Over HTTP in the modern era: the headers agree with the body (400, -32020; missing metadata -32602). Routing
+  headers that mirror nothing in it are dropped.
+- [token] Where tokens are on, each message has a valid one with the needed rights, and the session is its subject's
+  (404): see `authenticator`; over stdio, calls and lists have one (`bearer`).
+- [gate] The gate lets it through (`gate`). The gate itself answers what it refuses; a notification that it drops has no
+  answer. The decision on a call is on record before the gate is left.
+- [room] There is room for it, and it goes to the backend.
+- [settled] However this ends, each call is settled, unless another part has taken that over.
 
 A call that is refused before the gate is recorded as well (`early_refusals`). Not checked: whether the upstream knows
 the version or the session, which it checks itself.
@@ -57,7 +57,7 @@ class Intake(ABC, Generic[_C]):
         self._traces = meter is not None and meter.tracer is not None
 
     async def take(self, client: _C, unread: Unread | None = None) -> None:
-        """Take a message from step 2 on. Raises the `AccreditError` that becomes its answer.
+        """Take a message from [method] on. Raises the `AccreditError` that becomes its answer.
 
         `unread` holds the message's text if it is refused before it was read.
         """
@@ -104,7 +104,7 @@ class Intake(ABC, Generic[_C]):
             self._meter.unread(problem, call.began)
 
     async def _read(self, text: bytes, call: Call, *, batches: bool) -> Frame | Batch:
-        """Decode a message's bytes (step 4). Raises `RequestError`."""
+        """Decode a message's bytes ([message]). Raises `RequestError`."""
         if len(text) > SHORT_MESSAGE_BYTES:
             message = call.message = await in_turns(read_request(text, batch_allowed=batches))
         else:
@@ -124,7 +124,7 @@ class Intake(ABC, Generic[_C]):
 
     @abstractmethod
     async def _arrive(self, client: _C, call: Call) -> None:
-        """Take steps 2 to 6, and store what they find in `call`. Raises one of `REFUSALS`."""
+        """Take [method] to [token], and store what they find in `call`. Raises one of `REFUSALS`."""
 
     def _traceparent(self, client: _C) -> bytes | None:
         """Return the HTTP request's trace context, if it has one."""
@@ -136,4 +136,4 @@ class Intake(ABC, Generic[_C]):
 
     @abstractmethod
     async def _go_on(self, client: _C, call: Call, admission: Admission) -> None:
-        """Send the gate's own answers, and forward the rest (step 8). Raises `AccreditError`."""
+        """Send the gate's own answers, and forward the rest ([room]). Raises `AccreditError`."""

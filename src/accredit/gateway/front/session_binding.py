@@ -5,11 +5,11 @@ Where tokens are on, or the keys of a cluster are set, clients get sealed ids (`
 holds the whole state, so any worker, and any gateway with the same keys, serves a session without remembering it.
 Elsewhere a session keeps the server's id (`PlainSessions`).
 
-1. A session belongs to an issuer's subject, with any of its tokens (2025-11-25, basic/security_best_practices, "Session
-   Hijacking"). Callers without a token count as one anonymous subject with sessions of its own.
-2. An id that is forged, somebody else's or expired gets the answer of an unknown one, after the caller's token was
-   verified: 404, the same for every cause.
-3. A session keeps one id towards its client for as long as it lives.
+- [owner] A session belongs to an issuer's subject, with any of its tokens (2025-11-25, basic/security_best_practices,
+  "Session Hijacking"). Callers without a token count as one anonymous subject with sessions of its own.
+- [unknown-session] An id that is forged, somebody else's or expired gets the answer of an unknown one, after the
+  caller's token was verified: 404, the same for every cause.
+- [stable-id] A session keeps one id towards its client for as long as it lives.
 
 An id is opened before the caller is known, to learn the session's revision, and to look up, in that session, the tool
 whose argument may be a token. It is opened once for each head that a connection remembers.
@@ -72,7 +72,7 @@ class Sessions(ABC):
     @abstractmethod
     def enter(self, exchange: Exchange, named: RequestHead, principal: Principal) -> None:
         """Check the owner of the session in `named`, the head as it came; from here on the request has the server's own
-        id, and its answer the client's. Raises `RequestError` (404) by rules 1 and 2."""
+        id, and its answer the client's. Raises `RequestError` (404) by [owner] and [unknown-session]."""
 
 
 class PlainSessions(Sessions):
@@ -206,7 +206,7 @@ class _Naming:
         self._named, self._own = self._sessions.seal(id, revision, self._subject, replica), id
 
     def shown(self, id: bytes, replica: str) -> bytes | None:
-        """Return the client's id (rule 3); None if it would be too long to be sent back."""
+        """Return the client's id ([stable-id]); None if it would be too long to be sent back."""
         if id != self._own:
             try:
                 self.learn(id, "", replica)

@@ -7,10 +7,10 @@ reads an id. No I/O: time and randomness are arguments.
 The second form is of a session that lives in one process: `node` names that process, in 16 hex characters that were
 drawn at its start, for a balancer to read. The text before the base64url is associated data. An id opens where:
 
-1. its prefix is that of this process's ids;
-2. its base64url is the one spelling of its bytes, without padding;
-3. a key of the ring made it (`rounds.sealing`; these keys are derived for it, by HKDF);
-4. it was made for the same server and one of its replicas, less than `SESSION_ID_SECONDS` ago.
+- [prefix] its prefix is that of this process's ids;
+- [spelling] its base64url is the one spelling of its bytes, without padding;
+- [key] a key of the ring made it (`rounds.sealing`; these keys are derived for it, by HKDF);
+- [server] it was made for the same server and one of its replicas, less than `SESSION_ID_SECONDS` ago.
 
 Every failure is a `SealError`, whose reason is shown nowhere. The state names the owner (`subject`), which
 `session_binding` compares. The length was checked before (`MAX_SEALED_SESSION_ID_BYTES`).
@@ -75,7 +75,7 @@ class SessionIds:
         return self._ring.lock(self._version, msgspec.msgpack.encode(state), b"", nonce).encode("ascii")
 
     def open(self, value: bytes) -> SessionState:
-        """Open an id by rules 1 to 4, except for its age. Raises `SealError`."""
+        """Open an id by [prefix] to [server], except for its age. Raises `SealError`."""
         data = self._ring.unlock(self._version, value.decode("latin-1"), b"")
         try:
             state = msgspec.msgpack.decode(data, type=SessionState)
@@ -87,7 +87,7 @@ class SessionIds:
 
 
 def is_current(state: SessionState, now: int) -> bool:
-    """Return whether an id has not expired (rule 4)."""
+    """Return whether an id has not expired ([server])."""
     return now - state.issued_at < SESSION_ID_SECONDS
 
 

@@ -1,11 +1,11 @@
 """`accredit wrap`: the gate as a stdio server around a stdio server. One host, one child, lines both ways.
 
-1. A host's line takes the steps of `intake`; an invalid one gets an error line, as does a refused call. Where tokens
-   are on, calls and lists need one: their own, or the environment's.
-2. A child's line is routed by `dedicated`, at the pace of the host.
-3. When the host closes its side, the child's stdin is closed, and open calls may finish: the host still gets the
-   child's lines, and none of ours. When the child ends first, each open request gets an error line, and the exit code
-   is 1.
+- [host-lines] A host's line takes the steps of `intake`; an invalid one gets an error line, as does a refused call.
+  Where tokens are on, calls and lists need one: their own, or the environment's.
+- [child-lines] A child's line is routed by `dedicated`, at the pace of the host.
+- [end] When the host closes its side, the child's stdin is closed, and open calls may finish: the host still gets the
+  child's lines, and none of ours. When the child ends first, each open request gets an error line, and the exit code is
+  1.
 
 A valid line is forwarded as it is, byte for byte, except for what the gate removes or adds. Only messages are ever
 written to stdout.
@@ -161,7 +161,7 @@ class Wrap(Intake[bytes]):
         self._closing = False
 
     async def serve(self, stopping: asyncio.Event) -> int:
-        """Pass lines both ways until either side ends (rule 3)."""
+        """Pass lines both ways until either side ends ([end])."""
         from_host = asyncio.create_task(self._from_host())
         from_child = asyncio.create_task(self._from_child())
         ends = {from_child, asyncio.create_task(stopping.wait()), asyncio.create_task(self._host.gone.wait())}
@@ -179,7 +179,7 @@ class Wrap(Intake[bytes]):
             await asyncio.wait({from_host, *ends})
 
     async def _from_host(self) -> None:
-        """Read and admit the host's lines (rule 1)."""
+        """Read and admit the host's lines ([host-lines])."""
         splitter = LineSplitter(self._settings.max_request_bytes)
         while not self._closing:
             chunk = await self._host.read()
@@ -194,7 +194,8 @@ class Wrap(Intake[bytes]):
         self._child.close_input()
 
     async def _from_child(self) -> None:
-        """Pass on the child's lines (rule 2) until it ends, or the host has closed its side and no request is open."""
+        """Pass on the child's lines ([child-lines]) until it ends, or the host has closed its side and no request is
+        open."""
         while (lines := await self._child.lines()) is not None:
             for line in lines:
                 await self._backend.take(line)

@@ -2,12 +2,13 @@
 
 A refused request is recorded if its body is a valid message that holds a call, or a batch that holds several.
 
-1. If the Authorization header is refused, or the session of HTTP+SSE, the body is still unread. It is read for the
-   record alone, if it is short and comes at once, and never if the client waits to be asked for it (`Expect`).
-2. The client's answer is the same as without a record, and waits for it. If the log fails, the call stays refused.
-3. Callers without a valid token are anonymous, and what they can write to the log is bounded: the rate of records, and
-   the length of a message; arguments are left out. Calls left out are counted (`/readyz`) and logged, and the next such
-   record tells their number.
+- [cases] If the Authorization header is refused, or the session of HTTP+SSE, the body is still unread. It is read for
+  the record alone, if it is short and comes at once, and never if the client waits to be asked for it (`Expect`).
+- [same-answer] The client's answer is the same as without a record, and waits for it. If the log fails, the call stays
+  refused.
+- [anonymous-budget] Callers without a valid token are anonymous, and what they can write to the log is bounded: the
+  rate of records, and the length of a message; arguments are left out. Calls left out are counted (`/readyz`) and
+  logged, and the next such record tells their number.
 
 Not recorded, as they hold no call: GET and DELETE, another Content-Type, two session ids, an invalid message, a
 disallowed `Host` or `Origin`.
@@ -56,7 +57,7 @@ class Unread(Protocol):
 
 
 class AnonymousRecordBudget:
-    """How many records anonymous callers may cause in a process (rule 3), at all servers together."""
+    """How many records anonymous callers may cause in a process ([anonymous-budget]), at all servers together."""
 
     def __init__(self) -> None:
         self.left_out = 0
@@ -132,7 +133,8 @@ class EarlyRefusals:
             self._leave_out()
 
     async def _unread(self, unread: Unread, call: Call) -> Frame | Batch | None:
-        """Read the body for the record, within the bounds of rules 1 and 3. Return None if it does not fit."""
+        """Read the body for the record, within the bounds of [cases] and [anonymous-budget]. Return None if it does not
+        fit."""
         if b"expect" in unread.head.headers:
             return None
         if call.token is None and not self._strangers.has_room():

@@ -2,12 +2,13 @@
 
 Asks the log (`ports.Records`). A call's life, in this order:
 
-1. `Recorder.begin` puts the decision into the log (step 9 of the decision); if that fails, nothing is forwarded;
-2. a forwarded call is open until it is settled: by its response, by an error, or by the end of its exchange, whichever
-   comes first. It is settled once, and that continues if the caller is cancelled;
-3. if the outcome can't be recorded, the client gets a refusal in place of the answer;
-4. where proofs are only observed, each decision says that it was not enforced. A call that is refused all the same (for
-   its token, a pinned definition, a quota, its form) has an outcome at once, which says so.
+- [decision-first] `Recorder.begin` puts the decision into the log ([record] of `policy/decide`); if that fails, nothing
+  is forwarded;
+- [settled] a forwarded call is open until it is settled: by its response, by an error, or by the end of its exchange,
+  whichever comes first. It is settled once, and that continues if the caller is cancelled;
+- [outcome-first] if the outcome can't be recorded, the client gets a refusal in place of the answer;
+- [observed] where proofs are only observed, each decision says that it was not enforced. A call that is refused all the
+  same (for its token, a pinned definition, a quota, its form) has an outcome at once, which says so.
 
 Lists are not recorded. Recorded params have neither `_meta` nor tokens, and, unless records are full, no arguments: so
 a constraint's reason, which quotes them, is cut. The target is recorded as it is, up to a bound.
@@ -115,7 +116,7 @@ class Recorder(Settler):
         observes: bool = False,
     ) -> None:
         """`before` is the server's previous recorder, whose open calls pass to this one. With `observes` no decision is
-        enforced: what is refused all the same says so in its outcome (rule 4)."""
+        enforced: what is refused all the same says so in its outcome ([observed])."""
         super().__init__(before)
         self._server = server
         self._observes = observes
@@ -139,7 +140,7 @@ class Recorder(Settler):
         reason: str | None = None,
         omit_arguments: bool = False,
     ) -> OpenCall | None:
-        """Record the decision (step 9) on a `call`, whose `request` has no token left.
+        """Record the decision on a `call`, whose `request` has no token left.
 
         `decision` is None if no proof was judged. Unless `refused`, the call is open from now on. `reason` is for a
         refusal that has none itself. `omit_arguments` keeps an anonymous caller's arguments out of the log, even of
@@ -295,7 +296,7 @@ class Recorder(Settler):
         self, decision: Decision | None, refused: AccreditError | None, reason: str | None
     ) -> RecordedDecision:
         """Return the verdict: refused or allowed. Where decisions are only observed, it is what would have been
-        enforced (rule 4)."""
+        enforced ([observed])."""
         if refused is not None and self._observes:
             return changed(self._word_on(refused, reason), enforced=False)
         if refused is None and decision is not None and not decision.enforced:

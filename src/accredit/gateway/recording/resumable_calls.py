@@ -3,10 +3,10 @@
 A legacy client may resume a stream that ended after an event with an id, in the same session (2025-11-25,
 basic/transports, "Resumability and Redelivery"). Only the upstream knows which stream that was. So:
 
-1. a call whose stream ends in this way, from either side, stays open;
-2. answers on a resumed stream settle the calls of its session (`Recorder.in_session`);
-3. an unanswered call is settled with the outcome of its own stream: when its session has resumed none for
-   `RESUME_SECONDS`, when the session or the gateway ends, or at once if too many are waiting.
+- [stays-open] a call whose stream ends in this way, from either side, stays open;
+- [resumed] answers on a resumed stream settle the calls of its session (`Recorder.in_session`);
+- [own-outcome] an unanswered call is settled with the outcome of its own stream: when its session has resumed none for
+  `RESUME_SECONDS`, when the session or the gateway ends, or at once if too many are waiting.
 
 Kept only in this process. Where calls are recorded, a client that reconnects to another one gets its answer there, and
 that process claims the call (`ResumedCalls`), which counts as settled here.
@@ -43,7 +43,7 @@ class ResumableCalls:
         self._kept = 0
 
     def keep(self, session_id: str, calls: OpenCalls, outcome: Outcome) -> None:
-        """Take calls over; unless they are answered, this is their outcome (rule 1)."""
+        """Take calls over; unless they are answered, this is their outcome ([stays-open])."""
         session = self._sessions.setdefault(session_id, _Session())
         self._sweep(session)
         for call in calls.take_all():

@@ -1,16 +1,16 @@
 """Room for the large answers of one server: a hundred of 100 MiB would take the memory of all others.
 
-1. An answer, or an event of a stream, needs no room up to `LARGE_ANSWER_BYTES`; beyond, its room is doubled each time
-   that it is outgrown, and given back once the answer was forwarded.
-2. There is `MAX_ANSWERS_BYTES` for all servers, in equal parts; two of the largest answers fit in any part.
-3. An answer without room waits for `BODY_ROOM_SECONDS`, unread, and is then refused as too large. A child's answer has
-   arrived already, with other callers' behind it: it is refused at once. So is a child's unfinished line, whose
-   recipient is not known yet.
-4. What is held more than once counts as often: an event, raw and as its data (`EVENT_TIMES`); a list that the gateway
-   requests itself, until it was read (`ASKED_TIMES`). An edited list counts with its new length, if longer, until its
-   client has read it. What a stream holds beside its event counts once. A Brotli decoder's window counts before
-   anything is fed, as a few bytes can fill it; a body counts at least as much as its window, unless it is decoded in
-   one step. What exceeds all that its caller could ever have takes all of that, alone.
+- [small] An answer, or an event of a stream, needs no room up to `LARGE_ANSWER_BYTES`; beyond, its room is doubled each
+  time that it is outgrown, and given back once the answer was forwarded.
+- [shares] There is `MAX_ANSWERS_BYTES` for all servers, in equal parts; two of the largest answers fit in any part.
+- [wait] An answer without room waits for `BODY_ROOM_SECONDS`, unread, and is then refused as too large. A child's
+  answer has arrived already, with other callers' behind it: it is refused at once. So is a child's unfinished line,
+  whose recipient is not known yet.
+- [copies] What is held more than once counts as often: an event, raw and as its data (`EVENT_TIMES`); a list that the
+  gateway requests itself, until it was read (`ASKED_TIMES`). An edited list counts with its new length, if longer,
+  until its client has read it. What a stream holds beside its event counts once. A Brotli decoder's window counts
+  before anything is fed, as a few bytes can fill it; a body counts at least as much as its window, unless it is decoded
+  in one step. What exceeds all that its caller could ever have takes all of that, alone.
 """
 
 from accredit.errors import AnswerError, RequestError
@@ -50,7 +50,7 @@ class LargeAnswers:
         self.room.fit(most, int(most * RESERVED_SHARE) if settings.proving else 0)
 
     def of(self, holder: Holder, times: int = 1) -> "Held":
-        """Return an empty reservation for one answer, counted so many `times` (rule 4). Call `leave()` when done."""
+        """Return an empty reservation for one answer, counted so many `times` ([copies]). Call `leave()` when done."""
         return Held(self.room, holder, self._largest, times)
 
 
@@ -68,7 +68,7 @@ class Held:
         self._size = LARGE_ANSWER_BYTES
 
     async def grow(self, size: int, beside: int = 0) -> None:
-        """Reserve room for so many bytes, and those `beside` them. Raises `AnswerError` (rule 3)."""
+        """Reserve room for so many bytes, and those `beside` them. Raises `AnswerError` ([wait])."""
         missing = self._missing(size, beside)
         if missing <= 0:
             return
@@ -81,7 +81,7 @@ class Held:
             raise _full() from None
 
     def take(self, size: int) -> None:
-        """Reserve room for so many bytes that have arrived already. Raises `AnswerError` (rule 3)."""
+        """Reserve room for so many bytes that have arrived already. Raises `AnswerError` ([wait])."""
         missing = self._missing(size)
         if missing <= 0:
             return

@@ -9,14 +9,14 @@ answer concerns, and the client's connection state. It answers in one of two way
 An error raised before either becomes the client's answer; after `start` it must be written into the stream. Every
 implementation, over whatever transport, follows these rules:
 
-1. `write` waits while the client is slow to read, and raises `ClientGone` if that lasts too long. The others need not
-   wait: if bytes can be handed over at once, none of them suspends.
-2. Between `watch` and `unwatch` a client that disconnects interrupts the work: it is cancelled, as `asyncio` cancels a
-   task, where it awaits. At other times nothing happens. `watch` makes no timer and no task if the transport reports a
-   lost connection by itself; then watching costs nothing until that happens.
-3. It neither needs nor makes a task of its own. A call reaches its first real wait (for the upstream, a log, or a body)
-   without a task, a timer or anything else that needs the current task: so it may be started by stepping its coroutine
-   once, and get a task only when it has to wait. Long-lived streams do need a task, later.
+- [slow-client] `write` waits while the client is slow to read, and raises `ClientGone` if that lasts too long. The
+  others need not wait: if bytes can be handed over at once, none of them suspends.
+- [disconnect] Between `watch` and `unwatch` a client that disconnects interrupts the work: it is cancelled, as
+  `asyncio` cancels a task, where it awaits. At other times nothing happens. `watch` makes no timer and no task if the
+  transport reports a lost connection by itself; then watching costs nothing until that happens.
+- [no-task] It neither needs nor makes a task of its own. A call reaches its first real wait (for the upstream, a log,
+  or a body) without a task, a timer or anything else that needs the current task: so it may be started by stepping its
+  coroutine once, and get a task only when it has to wait. Long-lived streams do need a task, later.
 """
 
 import asyncio

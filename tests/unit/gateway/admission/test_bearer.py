@@ -18,7 +18,7 @@ from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch, decode_request
 
-pytestmark = pytest.mark.holds("gateway/admission/bearer", 5)
+pytestmark = pytest.mark.holds("gateway/admission/bearer", "removal")
 
 OWN = Raw(json.dumps({"tools": [{"name": "echo", "inputSchema": {"properties": {"_token": {}}}}]}).encode())
 

@@ -69,7 +69,7 @@ def held(counters: Counters | None = None, **changes: Any) -> PinnedTools:
     return PinnedTools(pins(**changes), counters or Counters())
 
 
-@pytest.mark.holds("gateway/admission/pinned_tools", 2)
+@pytest.mark.holds("gateway/admission/pinned_tools", "fresh")
 def test_a_look_counts_for_as_long_as_is_said__for_calls_in_the_same_words() -> None:
     async def main() -> None:
         server, tools = Server(), held(fresh_seconds=60)
@@ -86,7 +86,7 @@ def test_a_look_counts_for_as_long_as_is_said__for_calls_in_the_same_words() -> 
     run_virtually(main())
 
 
-@pytest.mark.holds("gateway/admission/pinned_tools", 2)
+@pytest.mark.holds("gateway/admission/pinned_tools", "fresh")
 @pytest.mark.parametrize(
     ("headers", "capabilities"),
     [
@@ -121,7 +121,7 @@ def test_headers_can_not_be_shifted_into_each_other() -> None:
     run_virtually(main())
 
 
-@pytest.mark.holds("gateway/admission/pinned_tools", 2)
+@pytest.mark.holds("gateway/admission/pinned_tools", "fresh")
 def test_callers_at_the_same_look_wait_for_one_and_the_same__also_if_it_fails() -> None:
     async def main() -> None:
         for tools_listed, expected in ((TOOLS, GOOD), (None, None)):
@@ -135,7 +135,7 @@ def test_callers_at_the_same_look_wait_for_one_and_the_same__also_if_it_fails() 
     run_virtually(main(), within=2.0)
 
 
-@pytest.mark.holds("gateway/admission/pinned_tools", 2)
+@pytest.mark.holds("gateway/admission/pinned_tools", "fresh")
 def test_where_each_call_is_looked_at_a_look_that_began_after_a_call_came_is_its_own() -> None:
     async def main() -> None:
         server, tools = Server(1.0), held(fresh_seconds=0)
@@ -163,7 +163,7 @@ def test_who_goes_away_during_a_look_leaves_the_others_theirs() -> None:
     run_virtually(main())
 
 
-@pytest.mark.holds("gateway/admission/pinned_tools", 3)
+@pytest.mark.holds("gateway/admission/pinned_tools", "changed")
 def test_a_change_that_is_told_during_a_look_is_looked_at_again() -> None:
     async def main() -> None:
         counters = Counters()
@@ -181,7 +181,7 @@ def test_a_change_that_is_told_during_a_look_is_looked_at_again() -> None:
     run_virtually(main())
 
 
-@pytest.mark.holds("gateway/admission/pinned_tools", 3)
+@pytest.mark.holds("gateway/admission/pinned_tools", "changed")
 def test_a_list_that_shows_something_else_ends_the_look_of_that_caller_alone() -> None:
     async def main() -> None:
         server, tools = Server(), held()
@@ -198,7 +198,7 @@ def test_a_list_that_shows_something_else_ends_the_look_of_that_caller_alone() -
     run_virtually(main())
 
 
-@pytest.mark.holds("gateway/admission/pinned_tools", 4)
+@pytest.mark.holds("gateway/admission/pinned_tools", "unread")
 def test_what_can_not_be_had_or_read_to_its_end_is_no_look() -> None:
     def answer(result: object) -> bytes:
         return compact({"jsonrpc": "2.0", "id": 1, "result": result})
@@ -223,7 +223,7 @@ def test_what_can_not_be_had_or_read_to_its_end_is_no_look() -> None:
     run_virtually(main())
 
 
-@pytest.mark.holds("gateway/admission/pinned_tools", 4)
+@pytest.mark.holds("gateway/admission/pinned_tools", "unread")
 def test_a_server_that_is_silent_holds_a_call_up_for_so_long_and_not_longer() -> None:
     async def main() -> None:
         server, tools = Server(3600.0), held()
@@ -235,7 +235,7 @@ def test_a_server_that_is_silent_holds_a_call_up_for_so_long_and_not_longer() ->
 
 
 @pytest.mark.slow
-@pytest.mark.holds("gateway/admission/pinned_tools", 5)
+@pytest.mark.holds("gateway/admission/pinned_tools", "bounds")
 def test_looks_at_once_and_callers_that_are_remembered_are_bounded() -> None:
     async def main() -> None:
         server, tools = Server(1.0), held()
@@ -255,7 +255,7 @@ def test_looks_at_once_and_callers_that_are_remembered_are_bounded() -> None:
     run_virtually(main())
 
 
-@pytest.mark.holds("gateway/admission/pinned_tools", 5)
+@pytest.mark.holds("gateway/admission/pinned_tools", "bounds")
 def test_a_server_can_not_fill_the_memory_with_tools_that_nobody_pinned() -> None:
     async def main() -> None:
         server, tools = Server(), held()
@@ -285,7 +285,7 @@ def test_callers_who_make_the_gateway_look_do_not_fill_the_log(caplog: pytest.Lo
     assert len(caplog.text) < 10_000
 
 
-@pytest.mark.holds("gateway/admission/pinned_tools", 1)
+@pytest.mark.holds("gateway/admission/pinned_tools", "own-look")
 @pytest.mark.parametrize("changed", [described("pay", "changed"), TOOLS[:2], None])
 def test_a_call_is_refused_by_what_this_caller_is_listed(changed: list[dict[str, Any]] | None) -> None:
     async def main() -> None:
@@ -301,7 +301,7 @@ def test_a_call_is_refused_by_what_this_caller_is_listed(changed: list[dict[str,
     run_virtually(main())
 
 
-@pytest.mark.holds("gateway/admission/pinned_tools", 5)
+@pytest.mark.holds("gateway/admission/pinned_tools", "bounds")
 def test_a_server_that_shows_each_caller_all_tools_otherwise_fills_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pinned_tools, "MAX_DIFFERENCES_BYTES", 20_000)
 

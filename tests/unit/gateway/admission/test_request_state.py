@@ -59,7 +59,7 @@ def params_of(leg: CallRound) -> dict[str, Any]:
     return params
 
 
-@pytest.mark.holds("gateway/admission/request_state", 1, 2)
+@pytest.mark.holds("gateway/admission/request_state", "round", "always-sealed")
 @given(TEXTS, TEXTS, TEXTS)
 def test_any_state_comes_back_as_it_was_given__and_stays_with_who_was_asked(state: str, agent: str, other: str) -> None:
     sealed = edited(SEALS.leg(request(CALL), ("proof", "owner", agent)), asks(requestState=state))
@@ -73,7 +73,7 @@ def test_any_state_comes_back_as_it_was_given__and_stays_with_who_was_asked(stat
         assert (refused.value.code, refused.value.status, refused.value.id) == (-32602, 200, 7)
 
 
-@pytest.mark.holds("gateway/admission/request_state", 1, 2)
+@pytest.mark.holds("gateway/admission/request_state", "round", "always-sealed")
 def test_a_flow_keeps_its_name_and_counts_its_rounds__with_a_state_or_without() -> None:
     leg, flows = SEALS.leg(request(CALL), AGENT), list[tuple[str, int]]()
     for given_state in ("one", None, None, "two"):
@@ -204,7 +204,7 @@ def test_settings_are_alike_whatever_key_they_drew__and_each_draws_its_own() -> 
         RequestStateSealer(two.rounds).leg(request(again(CALL, state)))
 
 
-@pytest.mark.holds("gateway/admission/gate", 4)
+@pytest.mark.holds("gateway/admission/gate", "state")
 def test_a_refused_state_is_answered_like_a_call_without_a_proof__so_where_its_transport_reads_answers() -> None:
     """Over HTTP+SSE of 2024-11-05 that is the stream, and not the POST."""
     counters = Counters()

@@ -8,7 +8,7 @@ from accredit.gateway.counters import Counters
 from accredit.jsonrpc.frames import Notification, decode_frame
 from accredit.jsonrpc.tasks import MAX_TASK_ID_CHARS
 
-pytestmark = pytest.mark.holds("gateway/admission/tasks", 4)
+pytestmark = pytest.mark.holds("gateway/admission/tasks", "notifications")
 
 
 def known() -> tasks.Tasks:

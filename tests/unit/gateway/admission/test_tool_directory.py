@@ -86,7 +86,7 @@ def call(**arguments: object) -> Request:
     return request
 
 
-@pytest.mark.holds("gateway/admission/tool_directory", 3)
+@pytest.mark.holds("gateway/admission/tool_directory", "rate")
 def test_who_is_not_known_yet_can_t_keep_callers_from_a_fresh_list() -> None:
     """A stranger makes the gateway ask; a header that lies is found all the same, by a list that is asked for then."""
     upstream, tools = Upstream({}, MIRRORED), ToolDirectory()
@@ -116,7 +116,7 @@ def test_one_list_says_both_whose_token_it_is_and_which_headers_mirror_arguments
     asyncio.run(main())
 
 
-@pytest.mark.holds("gateway/admission/tool_directory", 2)
+@pytest.mark.holds("gateway/admission/tool_directory", "headers")
 def test_an_older_list_does_not_refuse_what_a_fresh_one_allows() -> None:
     upstream, tools = Upstream({}), ToolDirectory()
     at_one_go(tools.learn(Raw(b'{"tools":[{"name":"echo","inputSchema":%s}]}' % json.dumps(MIRRORED).encode())))

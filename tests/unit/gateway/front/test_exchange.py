@@ -107,7 +107,7 @@ async def forever(told: Told) -> None:
     await asyncio.Event().wait()
 
 
-@pytest.mark.holds("gateway/upstream/reply", 2)
+@pytest.mark.holds("gateway/upstream/reply", "disconnect")
 def test_it_cancels_the_work() -> None:
     with pytest.raises(ClientGone):
         during(forever)

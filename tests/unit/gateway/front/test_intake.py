@@ -64,8 +64,8 @@ class SlowClient(MemoryClient):
         return await super().send(method, headers, body, target=target, route=route)
 
 
-@pytest.mark.holds("gateway/upstream/reply", 3)
-@pytest.mark.holds("gateway/front/intake", 8)
+@pytest.mark.holds("gateway/upstream/reply", "no-task")
+@pytest.mark.holds("gateway/front/intake", "room")
 @pytest.mark.parametrize("era", ERAS)
 def test_a_call_comes_to_its_wait_for_the_upstream_without_a_task_and_ends_in_the_next_step(era: Era) -> None:
     async def main() -> None:

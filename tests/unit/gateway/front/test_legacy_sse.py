@@ -132,7 +132,7 @@ def test_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert client.sent == []
 
 
-@pytest.mark.holds("gateway/front/intake", 9)
+@pytest.mark.holds("gateway/front/intake", "settled")
 def test_a_call_whose_stream_ends_while_it_is_decided_is_not_forwarded_and_not_left_open() -> None:
     class Slow(FailingRecords):
         async def begin(self, decided: CallDecision) -> None:

@@ -57,7 +57,7 @@ def refusal(sessions: Sessions, named: bytes, principal: Principal = ALICE) -> t
     return error.status, error.code, str(error), error.data, error.word, error.id
 
 
-@pytest.mark.holds("gateway/front/session_binding", 1, 3)
+@pytest.mark.holds("gateway/front/session_binding", "owner", "stable-id")
 def test_a_session_goes_on_at_any_gateway_with_the_keys__under_one_name() -> None:
     id = begun(sealing())
     other = sealing(KeyRing([b"new" * 10 + b"er", b"k" * 32]))
@@ -69,7 +69,7 @@ def test_a_session_goes_on_at_any_gateway_with_the_keys__under_one_name() -> Non
         assert answered(told, b"another") not in (id, b"another")
 
 
-@pytest.mark.holds("gateway/front/session_binding", 2)
+@pytest.mark.holds("gateway/front/session_binding", "unknown-session")
 def test_a_session_that_is_not_ones_own_is_one_that_never_was__whatever_the_cause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

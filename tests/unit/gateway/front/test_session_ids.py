@@ -75,7 +75,7 @@ def test_not_even_what_the_keys_have_sealed_can_break_it__as_a_newer_gateway_may
         refusal(ring.lock("a1.", content, b"", NONCE).encode())
 
 
-@pytest.mark.holds("gateway/front/session_ids", 2, 3)
+@pytest.mark.holds("gateway/front/session_ids", "spelling", "key")
 @pytest.mark.parametrize("ids", [ANYWHERE, HERE])
 def test_every_single_flipped_bit_is_refused(ids: SessionIds) -> None:
     value = sealed(ids)
@@ -84,7 +84,7 @@ def test_every_single_flipped_bit_is_refused(ids: SessionIds) -> None:
             refusal(value[:place] + bytes([value[place] ^ (1 << bit)]) + value[place + 1 :], ids)
 
 
-@pytest.mark.holds("gateway/front/session_ids", 2)
+@pytest.mark.holds("gateway/front/session_ids", "spelling")
 def test_a_session_has_one_spelling__else_what_is_counted_by_the_id_is_counted_twice() -> None:
     value = next(text for text in (sealed(id=b"x" * size) for size in range(3)) if (len(text) - 3) % 4)
     last = value.decode()[-1]
@@ -104,7 +104,7 @@ def test_a_cut_id_is_refused() -> None:
         refusal(value[:length])
 
 
-@pytest.mark.holds("gateway/front/session_ids", 1)
+@pytest.mark.holds("gateway/front/session_ids", "prefix")
 def test_an_id_of_one_process_opens_in_no_other_nor_does_the_readable_part_move_it_there() -> None:
     value = sealed(HERE)
     assert HERE.open(value).id == b"the server's own"
@@ -116,7 +116,7 @@ def test_an_id_of_one_process_opens_in_no_other_nor_does_the_readable_part_move_
     refusal(b"a1." + NODE.encode() + b"." + sealed()[3:], HERE)
 
 
-@pytest.mark.holds("gateway/front/session_ids", 3)
+@pytest.mark.holds("gateway/front/session_ids", "key")
 def test_the_first_key_seals_and_all_open__so_keys_can_be_changed_under_open_sessions() -> None:
     before = SessionIds(KeyRing([OLD]))
     told, changed, after = SessionIds(KeyRing([OLD, NEW])), SessionIds(KeyRing([NEW, OLD])), SessionIds(KeyRing([NEW]))
@@ -139,7 +139,7 @@ def test_the_keys_of_sessions_open_no_state_nor_the_other_way_round() -> None:
             RING.unlock("a1.", f"a1.{text[3:]}", b"")
 
 
-@pytest.mark.holds("gateway/front/session_ids", 4)
+@pytest.mark.holds("gateway/front/session_ids", "server")
 @pytest.mark.parametrize("changed", [{"server": "mail"}, {"replica": "2"}])
 def test_a_session_of_another_server_behind_the_same_keys_is_none_of_this_one(changed: dict[str, Any]) -> None:
     state = msgspec.structs.replace(SessionState("", "", b"id", "", OWNER, NOW), **changed)
@@ -147,7 +147,7 @@ def test_a_session_of_another_server_behind_the_same_keys_is_none_of_this_one(ch
     assert refusal(ring.lock("a1.", msgspec.msgpack.encode(state), b"", NONCE).encode()) == "for another server"
 
 
-@pytest.mark.holds("gateway/front/session_ids", 4)
+@pytest.mark.holds("gateway/front/session_ids", "server")
 def test_of_several_replicas_a_session_is_found_at_its_own_and_at_no_other_server_s() -> None:
     of_two = SessionIds(RING, replicas=("1", "2"))
     value = of_two.seal(b"id", "", OWNER, NOW, NONCE, "2")
@@ -159,7 +159,7 @@ def test_of_several_replicas_a_session_is_found_at_its_own_and_at_no_other_serve
         of_two.open(SessionIds(RING).seal(b"id", "", OWNER, NOW, NONCE))
 
 
-@pytest.mark.holds("gateway/front/session_ids", 4)
+@pytest.mark.holds("gateway/front/session_ids", "server")
 def test_an_id_is_good_for_thirty_days_and_not_a_second_more() -> None:
     state = ANYWHERE.open(sealed())
     for age in (-60, 0, SESSION_ID_SECONDS - 1):

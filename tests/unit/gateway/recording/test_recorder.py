@@ -128,7 +128,7 @@ def test_an_end_without_an_answer_says_why(error: BaseException | None, status: 
     assert "secret" not in (found.detail or "")
 
 
-@pytest.mark.holds("gateway/recording/recorder", 2)
+@pytest.mark.holds("gateway/recording/recorder", "settled")
 def test_what_is_settled_once_is_not_settled_again__and_a_cancelled_client_changes_nothing() -> None:
     async def main() -> None:
         records = SlowRecords()
@@ -145,7 +145,7 @@ def test_what_is_settled_once_is_not_settled_again__and_a_cancelled_client_chang
     run(main())
 
 
-@pytest.mark.holds("gateway/recording/recorder", 2)
+@pytest.mark.holds("gateway/recording/recorder", "settled")
 def test_an_exchange_that_ends_settles_what_is_left__and_nothing_twice() -> None:
     async def main() -> None:
         records = SlowRecords()
@@ -176,7 +176,7 @@ def test_an_error_whose_outcome_is_not_on_record_becomes_another() -> None:
     run(main())
 
 
-@pytest.mark.holds("gateway/recording/recorder", 3)
+@pytest.mark.holds("gateway/recording/recorder", "outcome-first")
 def test_an_answer_whose_outcome_is_not_on_record_is_withheld() -> None:
     async def main() -> None:
         records = FailingRecords()
@@ -189,7 +189,7 @@ def test_an_answer_whose_outcome_is_not_on_record_is_withheld() -> None:
     run(main())
 
 
-@pytest.mark.holds("gateway/recording/recorder", 1)
+@pytest.mark.holds("gateway/recording/recorder", "decision-first")
 def test_a_refusal_is_not_open_and_without_a_record_there_is_no_call() -> None:
     async def main() -> None:
         recorder = Recorder(FailingRecords(decisions=False), RecordSettings("gate"), Counters())

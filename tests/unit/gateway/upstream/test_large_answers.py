@@ -71,7 +71,7 @@ def settings(upstream: HttpUpstream = UPSTREAM) -> GatewaySettings:
     return GatewaySettings(upstream, max_response_bytes=LIMIT, max_event_bytes=LIMIT)
 
 
-@pytest.mark.holds("gateway/upstream/large_answers", 1)
+@pytest.mark.holds("gateway/upstream/large_answers", "small")
 def test_what_is_not_large_takes_no_room__and_what_is_gives_all_back() -> None:
     async def main() -> None:
         large = LargeAnswers(settings(), Parts())
@@ -86,7 +86,7 @@ def test_what_is_not_large_takes_no_room__and_what_is_gives_all_back() -> None:
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/large_answers", 2)
+@pytest.mark.holds("gateway/upstream/large_answers", "shares")
 def test_each_of_many_servers_has_room_for_two_of_the_largest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accredit.gateway.upstream.large_answers.MAX_ANSWERS_BYTES", MAX_ANSWERS_BYTES)
 
@@ -102,7 +102,7 @@ def test_each_of_many_servers_has_room_for_two_of_the_largest(monkeypatch: pytes
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/large_answers", 4)
+@pytest.mark.holds("gateway/upstream/large_answers", "copies")
 def test_what_is_held_more_than_once_counts_as_often__and_takes_all_there_is_rather_than_wait_for_more() -> None:
     async def main() -> None:
         large = LargeAnswers(settings(), Parts())
@@ -124,7 +124,7 @@ def test_what_is_held_more_than_once_counts_as_often__and_takes_all_there_is_rat
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/large_answers", 3)
+@pytest.mark.holds("gateway/upstream/large_answers", "wait")
 @pytest.mark.parametrize("kind", LARGE_KINDS)
 def test_answers_that_never_end_take_the_room_of_their_server_and_no_more__the_next_one_is_refused(kind: str) -> None:
     head, half = LARGE_KINDS[kind]
@@ -158,7 +158,7 @@ def test_answers_that_never_end_take_the_room_of_their_server_and_no_more__the_n
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/large_answers", 4)
+@pytest.mark.holds("gateway/upstream/large_answers", "copies")
 @pytest.mark.parametrize("kind", BESIDE_KINDS)
 def test_what_streams_hold_beside_an_event_takes_room__twenty_strangers_took_320_mib_by_it(kind: str) -> None:
     method, sent = BESIDE_KINDS[kind]
@@ -189,7 +189,7 @@ def test_what_streams_hold_beside_an_event_takes_room__twenty_strangers_took_320
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/large_answers", 4)
+@pytest.mark.holds("gateway/upstream/large_answers", "copies")
 @pytest.mark.parametrize("kind", PACKED_KINDS)
 def test_a_hundred_short_answers_in_brotli_at_once_are_answered__none_waits_for_the_room_of_anothers_window(
     kind: str, monkeypatch: pytest.MonkeyPatch
@@ -226,7 +226,7 @@ def test_a_hundred_short_answers_in_brotli_at_once_are_answered__none_waits_for_
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/large_answers", 4)
+@pytest.mark.holds("gateway/upstream/large_answers", "copies")
 @pytest.mark.parametrize(("kind", "long", "status"), [("a body", 1, 200), ("a body", 3, 502), ("a stream", 1, 502)])
 def test_a_short_body_alone_is_decoded_without_room_for_the_window__a_stream_is_not(
     kind: str, long: int, status: int
@@ -254,7 +254,7 @@ def test_a_short_body_alone_is_decoded_without_room_for_the_window__a_stream_is_
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/large_answers", 4)
+@pytest.mark.holds("gateway/upstream/large_answers", "copies")
 def test_nothing_of_a_stream_in_brotli_is_decoded_while_its_window_has_no_room__a_few_bytes_would_fill_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -320,7 +320,7 @@ EDITED_KINDS = {
 }
 
 
-@pytest.mark.holds("gateway/upstream/large_answers", 4)
+@pytest.mark.holds("gateway/upstream/large_answers", "copies")
 @pytest.mark.parametrize("kind", EDITED_KINDS)
 def test_a_list_that_is_edited_takes_the_room_of_what_it_becomes__until_a_slow_client_has_read_it(kind: str) -> None:
     async def answers(connection: Connection) -> None:

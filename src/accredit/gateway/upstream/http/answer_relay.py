@@ -1,15 +1,15 @@
 """Judges and forwards the answer of a server behind HTTP, whole or as a stream.
 
-1. A status of 400 and above is forwarded with its body; one that claims to be JSON and is no JSON-RPC error of this
-   exchange is replaced, with the same status, and `WWW-Authenticate` stays.
-2. A redirect is neither followed nor forwarded, but described (`redirects`). A request is answered with 200, 201 or 203
-   (`WITH_RESULT`): no other status below 400 has a meaning here.
-3. A notification or a response is answered with 202 and no body as soon as the head of any good status has come. The
-   body is dropped (`unasked`), and so are the answer's headers unless the body is known to be empty.
-4. A request is answered with JSON, one frame, or with an event stream, each event a frame.
-5. Where the gateway manages the replicas itself (`HttpUpstream.looked_after`), or takes tokens off requests to one of
-   several servers, a 401 is an unavailable server: it is about the gateway's credentials, and the client has none for
-   it.
+- [errors] A status of 400 and above is forwarded with its body; one that claims to be JSON and is no JSON-RPC error of
+  this exchange is replaced, with the same status, and `WWW-Authenticate` stays.
+- [redirects] A redirect is neither followed nor forwarded, but described (`redirects`). A request is answered with 200,
+  201 or 203 (`WITH_RESULT`): no other status below 400 has a meaning here.
+- [accepted] A notification or a response is answered with 202 and no body as soon as the head of any good status has
+  come. The body is dropped (`unasked`), and so are the answer's headers unless the body is known to be empty.
+- [answers] A request is answered with JSON, one frame, or with an event stream, each event a frame.
+- [hidden-headers] Where the gateway manages the replicas itself (`HttpUpstream.looked_after`), or takes tokens off
+  requests to one of several servers, a 401 is an unavailable server: it is about the gateway's credentials, and the
+  client has none for it.
 
 A refused answer loses all its headers; a session that it announced is ended upstream.
 """
@@ -88,12 +88,12 @@ class AnswerRelay:
         return self._growing(reply, answer, expected, requests)
 
     async def _accepted(self, reply: Reply, answer: Answer) -> None:
-        """Answer 202, and drop the body (rule 3)."""
+        """Answer 202, and drop the body ([accepted])."""
         is_plain = self.unasked.drop(answer) and answer.head.names_once and answer.head.session_fits
         await reply.reply(202, b"", answer.head.passed_on(self._forwarding) if is_plain else [])
 
     async def error(self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request]) -> None:
-        """Forward an answer of status 400 and above (rules 1 and 5)."""
+        """Forward an answer of status 400 and above ([errors] and [hidden-headers])."""
         held = self.large.of(reply)
         try:
             await self._error(reply, answer, expected, requests, held.grow)
@@ -132,7 +132,7 @@ class AnswerRelay:
         await reply.reply(answer.status, text, headers)
 
     async def stream(self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request]) -> None:
-        """Judge and forward an event stream, also a standing one (rule 4)."""
+        """Judge and forward an event stream, also a standing one ([answers])."""
         held = self.large.of(reply, times=EVENT_TIMES)
         stands = not requests or any(request.method == LISTEN for request in requests)
         relay = EventRelay(
@@ -158,7 +158,7 @@ class AnswerRelay:
         """Return the head of an event stream.
 
         Events are forwarded decoded, since a compressed stream can't be cut where an event ends. Raises `AnswerError`
-        for an invalid head (rule 2); in observe mode that is counted and passes.
+        for an invalid head ([redirects]); in observe mode that is counted and passes.
         """
         problem = _status_problem(answer) or head_problem(answer)
         if problem is None:
@@ -177,7 +177,7 @@ class AnswerRelay:
     async def _whole(
         self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request], grow: Grow | None
     ) -> None:
-        """Judge and forward an answer with one body (rules 2 and 4)."""
+        """Judge and forward an answer with one body ([redirects] and [answers])."""
         problem = self._head_problem(answer, expected)
         if problem is not None and self._settings.enforce:
             raise problem
@@ -234,7 +234,7 @@ class AnswerRelay:
         self._counters.refused(error, observed=True)
 
     def unusable(self, answer: Answer) -> AnswerError:
-        """Return the error for a status that answers nothing; for a redirect it names the target (rule 2)."""
+        """Return the error for a status that answers nothing; for a redirect it names the target ([redirects])."""
         if answer.status not in REDIRECTS:
             return AnswerError(f"status {answer.status}")
         url, location = self._sender.client.url_of(answer.replica), answer.header(b"location")
@@ -253,7 +253,7 @@ class AnswerRelay:
                     reply.negotiated(session, revision)
 
     def _head_problem(self, answer: Answer, expected: Expected) -> AnswerError | None:
-        """Return what is wrong with an answer's head (rules 2 and 4), or None."""
+        """Return what is wrong with an answer's head ([redirects] and [answers]), or None."""
         head = answer.head
         if answer.status == 200 and head.is_json and head.names_once and head.session_fits:
             return None
@@ -265,7 +265,7 @@ class AnswerRelay:
 
 
 def _status_problem(answer: Answer) -> AnswerError | None:
-    """Return what is wrong with a status below 400 (rule 2), or None."""
+    """Return what is wrong with a status below 400 ([redirects]), or None."""
     if answer.status in WITH_RESULT:
         return None
     return AnswerError(f"status {answer.status} in answer to a request")

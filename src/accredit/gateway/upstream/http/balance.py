@@ -1,13 +1,14 @@
 """Which replica of a server gets a request, and which are ejected for a while. No I/O: time and randomness are given.
 
-1. Among the replicas that are not ejected, one with the fewest requests in progress gets the next, at random if tied.
-2. A replica is ejected once `BREAKER_FAILURES` of its requests in a row have failed: no connection, none in time, no
-   answer in time, or an end before the head of an answer. Any answer that begins ends the row, errors included. A
-   failure does not count if the replica has begun another answer since that request began: one slow tool does not speak
-   for the whole replica. Nor does one for lack of a connection in the gateway.
-3. It is ejected for `BREAKER_SECONDS`, plus or minus `BREAKER_JITTER`. Then one trial request is let through: if its
-   answer begins, the replica is back; if it fails, the time restarts; if it is abandoned, the next request is the
-   trial.
+- [fewest] Among the replicas that are not ejected, one with the fewest requests in progress gets the next, at random if
+  tied.
+- [ejection] A replica is ejected once `BREAKER_FAILURES` of its requests in a row have failed: no connection, none in
+  time, no answer in time, or an end before the head of an answer. Any answer that begins ends the row, errors included.
+  A failure does not count if the replica has begun another answer since that request began: one slow tool does not
+  speak for the whole replica. Nor does one for lack of a connection in the gateway.
+- [trial] It is ejected for `BREAKER_SECONDS`, plus or minus `BREAKER_JITTER`. Then one trial request is let through: if
+  its answer begins, the replica is back; if it fails, the time restarts; if it is abandoned, the next request is the
+  trial.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -33,7 +34,7 @@ class Replica:
         self.last_answer = float("-inf")
         self.left_out_until: float | None = None
         self.tried = False
-        """Whether the trial request of rule 3 is in progress."""
+        """Whether the trial request of [trial] is in progress."""
 
     def takes(self, now: float) -> bool:
         """Return whether it may get a request."""
@@ -93,7 +94,7 @@ class Balance:
         self._lot = lot
 
     def begin(self, now: float, *, at: str | None = None, besides: Collection[str] = ()) -> Turn | None:
-        """Begin a request: at one replica, or at any but `besides` (rule 1). Return None if none is available."""
+        """Begin a request: at one replica, or at any but `besides` ([fewest]). Return None if none is available."""
         if at is not None:
             replica = self._replicas[at]
             return Turn(self, replica, now) if replica.takes(now) else None
@@ -114,6 +115,6 @@ class Balance:
         return sum(not replica.takes(now) for replica in self._replicas.values())
 
     def leave_out(self, replica: Replica, now: float) -> None:
-        """Eject a replica for a while (rule 3)."""
+        """Eject a replica for a while ([trial])."""
         jitter = (2 * self._lot() - 1) * BREAKER_JITTER
         replica.left_out_until = now + BREAKER_SECONDS * (1 + jitter)

@@ -1,9 +1,10 @@
 """The gateway's own token for the server, sent with each request on a caller's behalf. Waits for tokens.
 
-1. Nothing is sent without one; with `token_exchange` it is the caller's, so nothing is sent for an unknown caller.
-2. It is put into each request as it is sent, and into no cached head: a renewed one takes effect at once.
-3. An answer of 401 is about the gateway, not about the client: the token is dropped, and the client is told that the
-   upstream is unavailable. The request is not sent again: the server may have acted on it.
+- [required] Nothing is sent without one; with `token_exchange` it is the caller's, so nothing is sent for an unknown
+  caller.
+- [each-request] It is put into each request as it is sent, and into no cached head: a renewed one takes effect at once.
+- [rejected] An answer of 401 is about the gateway, not about the client: the token is dropped, and the client is told
+  that the upstream is unavailable. The request is not sent again: the server may have acted on it.
 
 A client's own `Authorization` is not forwarded, nor is `Authorization` or `WWW-Authenticate` of the server
 (`TAKEN_OFF`). On unread paths (`passthrough`) the token is not sent: anybody may ask there.
@@ -36,7 +37,7 @@ class OwnToken:
         self, client: UpstreamClient, reply: Reply, prepared: Prepared, body: bytes, headers: RawHeaders, route: Route
     ) -> Answer:
         """Send a prepared head, and more `headers`, with a token for the current caller. Raises like `client.exchange`,
-        `UpstreamLeftOut` by rule 1 and `UpstreamRefuses` by rule 3."""
+        `UpstreamLeftOut` by [required] and `UpstreamRefuses` by [rejected]."""
         subject = reply.carried if self._exchanges else None
         if self._exchanges and subject is None:
             raise UpstreamLeftOut("no token of a caller that could be exchanged for one for the upstream")

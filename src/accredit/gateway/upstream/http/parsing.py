@@ -1,13 +1,13 @@
 """Parses a connection's answers: httptools with bounds and without its leniencies. No I/O.
 
-However the bytes are split, the answer is the same (except for where exactly a bound of rule 2 takes effect). Refused
+However the bytes are split, the answer is the same (except for where exactly a bound of [bounds] takes effect). Refused
 with `AnswerError`, in this order:
 
-1. What llhttp refuses: bare LF, folded lines, control characters, both Content-Length and Transfer-Encoding, two
-   Content-Lengths, invalid chunk sizes (RFC 9112 sections 5, 6, 7).
-2. More headers, bytes of head, interim answers, or bytes without content between pieces of a body than allowed.
-3. A version other than 1.0 and 1.1, a status outside of 100 to 599, and 101: nobody asked to switch protocols.
-4. A transfer coding other than `chunked`, and any in HTTP/1.0 (section 6.1).
+- [syntax] What llhttp refuses: bare LF, folded lines, control characters, both Content-Length and Transfer-Encoding,
+  two Content-Lengths, invalid chunk sizes (RFC 9112 sections 5, 6, 7).
+- [bounds] More headers, bytes of head, interim answers, or bytes without content between pieces of a body than allowed.
+- [version] A version other than 1.0 and 1.1, a status outside of 100 to 599, and 101: nobody asked to switch protocols.
+- [coding] A transfer coding other than `chunked`, and any in HTTP/1.0 (section 6.1).
 
 Blank lines before a status line are ignored, as in llhttp.
 

@@ -2,8 +2,9 @@
 
 A failed request is repeated in two cases, within the time of one request:
 
-1. if no byte of it was written: at another replica, each at most once;
-2. if its `Route` allows it (a list, `ping`), and its connection ended before the head of an answer: once more.
+- [unwritten] if no byte of it was written: at another replica, each at most once;
+- [repeatable] if its `Route` allows it (a list, `ping`), and its connection ended before the head of an answer: once
+  more.
 
 Any other request whose bytes were sent is never repeated: the server may have acted on it. A session's requests are
 sent only to its replica. If that is ejected and another replica is available, the session is over (404), so that the
@@ -147,7 +148,7 @@ class ReplicatedClient(UpstreamClient):
         return turn
 
     def _repeated(self, now: float, route: Route, name: str) -> Turn | None:
-        """Begin the repetition of rule 2: at another replica, or else at the same."""
+        """Begin the repetition of [repeatable]: at another replica, or else at the same."""
         other = self._balance.begin(now, besides={name}) if route.at is None else None
         return other or self._balance.begin(now, at=name)
 

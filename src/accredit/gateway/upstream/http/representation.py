@@ -2,11 +2,11 @@
 
 An answer is invalid unless:
 
-1. it names no charset but UTF-8, at most one session and one revision, and no session id of more than
-   `MAX_SESSION_ID_BYTES`;
-2. an encoded body is forwarded as it came only if its client decodes this coding and all decoders read it alike;
-   otherwise it is decoded;
-3. the body of an error is a JSON-RPC error of this exchange if it claims to be JSON; otherwise it is text.
+- [headers] it names no charset but UTF-8, at most one session and one revision, and no session id of more than
+  `MAX_SESSION_ID_BYTES`;
+- [encoding] an encoded body is forwarded as it came only if its client decodes this coding and all decoders read it
+  alike; otherwise it is decoded;
+- [error-body] the body of an error is a JSON-RPC error of this exchange if it claims to be JSON; otherwise it is text.
 """
 
 import codecs
@@ -27,7 +27,7 @@ LEADING_BLANK_BYTES = 65_536
 
 
 def head_problem(answer: Answer) -> AnswerError | None:
-    """Return what is wrong with an answer's head (rule 1), or None."""
+    """Return what is wrong with an answer's head ([headers]), or None."""
     if not answer.head.names_once:
         return AnswerError("more than one Mcp-Session-Id or MCP-Protocol-Version, or one that is none")
     if not answer.head.session_fits:

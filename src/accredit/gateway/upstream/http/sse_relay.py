@@ -1,14 +1,14 @@
 """Relays a stream of events from the upstream to one client: each is judged, then forwarded, as it arrives.
 
-1. All of a stream is UTF-8. An event without data (a comment, `retry`, a lone `id` in the legacy era) passes. So does
-   the legacy era's priming event, whose data is empty (2025-11-25, basic/transports, "Sending messages").
-2. Any other event is one frame, judged by `Expected.event`. In place of an invalid one, each open request gets an error
-   response, the stream ends, and the upstream connection is closed.
-3. The response ends a request's stream; anything after it is dropped.
-4. The response to a recorded call waits until the call's outcome is on record; other events do not. If the outcome
-   can't be recorded, an error takes the response's place (`recorder`).
-5. A stream that ends without the response gets an error response, except in the legacy era after an event with an id:
-   the client may resume with `Last-Event-ID`.
+- [utf-8] All of a stream is UTF-8. An event without data (a comment, `retry`, a lone `id` in the legacy era) passes. So
+  does the legacy era's priming event, whose data is empty (2025-11-25, basic/transports, "Sending messages").
+- [frames] Any other event is one frame, judged by `Expected.event`. In place of an invalid one, each open request gets
+  an error response, the stream ends, and the upstream connection is closed.
+- [response] The response ends a request's stream; anything after it is dropped.
+- [recorded] The response to a recorded call waits until the call's outcome is on record; other events do not. If the
+  outcome can't be recorded, an error takes the response's place (`recorder`).
+- [broken] A stream that ends without the response gets an error response, except in the legacy era after an event with
+  an id: the client may resume with `Last-Event-ID`.
 
 The stream's head waits for the first event with data to be judged, so that an invalid one gets a clean error, with a
 status and none of the upstream's headers, as a JSON body does. It waits at most `UNJUDGED_HEAD_SECONDS` (but see
@@ -114,7 +114,7 @@ class EventRelay:
             problem, self.late = error, isinstance(error, UpstreamTimeout)
         except AnswerError as error:
             problem, broken_off = error, False
-        resumes = broken_off and self._has_ids and not self._hold  # the client can resume by rule 5
+        resumes = broken_off and self._has_ids and not self._hold  # the client can resume by [broken]
         if problem is not None and self._held is not None and not resumes:
             raise problem
         await self._release()
@@ -252,7 +252,7 @@ class EventRelay:
                 await self._write(b"".join(judged))
 
     async def _recorded(self, event: Event, text: bytes) -> bytes:
-        """Return the event, or its replacement, once its outcome is on record (rule 4)."""
+        """Return the event, or its replacement, once its outcome is on record ([recorded])."""
         if self._observed is not None:
             instead = await self._reply.calls.end(outcome_of_end(self._observed))
             return b"".join(map(encode_event, instead.values())) or text
@@ -326,7 +326,7 @@ class EventRelay:
 
 
 def frame_in(event: Event, era: Era) -> bytes | None:
-    """Return the text of an event's frame, or None if it has none (rule 1). Raises `AnswerError`."""
+    """Return the text of an event's frame, or None if it has none ([utf-8]). Raises `AnswerError`."""
     if not event.in_utf8:  # a strict reader would fail at any other byte, even of a comment or a name
         raise AnswerError("the body is not UTF-8")
     if event.raw.startswith(codecs.BOM_UTF8):

@@ -3,11 +3,11 @@
 MCP requires 202 and no body; servers send `{}`, JSON-RPC without an id, `Accepted`, a page, a stream. Clients that talk
 to them directly look at the status alone, so nothing waits for these bytes here:
 
-1. a body is read for `ANSWER_TO_NOTHING_SECONDS`, and up to `MAX_ANSWER_TO_NOTHING` bytes: then the connection is
-   reused. If it is longer, or takes longer, the connection is closed;
-2. it is read in the background, at most `MAX_UNASKED_BODIES` of one server at once; beyond, its connection is closed at
-   once;
-3. its bytes are dropped, unread; that is counted, and logged once a minute.
+- [bounds] a body is read for `ANSWER_TO_NOTHING_SECONDS`, and up to `MAX_ANSWER_TO_NOTHING` bytes: then the connection
+  is reused. If it is longer, or takes longer, the connection is closed;
+- [background] it is read in the background, at most `MAX_UNASKED_BODIES` of one server at once; beyond, its connection
+  is closed at once;
+- [dropped] its bytes are dropped, unread; that is counted, and logged once a minute.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class UnaskedBodies:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _read(self, answer: Answer) -> None:
-        """Read and drop a body, within the bounds (rule 1)."""
+        """Read and drop a body, within the bounds ([bounds])."""
         clock = asyncio.get_running_loop().time
         due, size = clock() + ANSWER_TO_NOTHING_SECONDS, 0
         try:

@@ -2,27 +2,27 @@
 
 Of lists:
 
-1. Each server has `MERGED_ASK_SECONDS` for its whole list. Its pages are followed, up to `MAX_LIST_PAGES`: the merged
-   list has one page, so no server ever gets another's cursor.
-2. A server that does not answer in time, or not with a readable list, is left out, and named in the result's `_meta`.
-   One that has no such method (-32601) has an empty list.
-3. No server takes the others' room: each has an equal part of the bytes of a list that the gateway edits, and at most
-   `MAX_MERGED_ITEMS` items.
-4. In 2026-07-28 the merged list is cacheable for the shortest time of all, for none while a server is left out, and
-   `public` only if all are.
-5. More than `MANY_TOOLS` are logged, once: models choose badly among so many.
-6. The page that a tool is shown with (`_meta.ui.resourceUri`) gets the merged URI, by which a host can read it.
+- [time] Each server has `MERGED_ASK_SECONDS` for its whole list. Its pages are followed, up to `MAX_LIST_PAGES`: the
+  merged list has one page, so no server ever gets another's cursor.
+- [left-out] A server that does not answer in time, or not with a readable list, is left out, and named in the result's
+  `_meta`. One that has no such method (-32601) has an empty list.
+- [shares] No server takes the others' room: each has an equal part of the bytes of a list that the gateway edits, and
+  at most `MAX_MERGED_ITEMS` items.
+- [cache] In 2026-07-28 the merged list is cacheable for the shortest time of all, for none while a server is left out,
+  and `public` only if all are.
+- [many-tools] More than `MANY_TOOLS` are logged, once: models choose badly among so many.
+- [pages] The page that a tool is shown with (`_meta.ui.resourceUri`) gets the merged URI, by which a host can read it.
 
 Of `server/discover` and `initialize`:
 
-7. A capability is stated if any server has it and the merged endpoint serves it: experimental ones and unknown
-   extensions may use names that would have to be mapped.
-8. Instructions are each server's, under its name, up to an equal part of `MAX_MERGED_INSTRUCTIONS_CHARS`.
-9. A version is supported if all that answered support it; the request's own always is.
-10. A session's revision is the oldest that any server answers, which all understand. Each keeps its own, and gets that
-    in its `MCP-Protocol-Version`. A server that answers with no legacy revision is left out.
-11. The servers left out are named. If some of these are still starting, lists of each kind and their changes are
-    announced: that is how a client learns of late servers.
+- [capabilities] A capability is stated if any server has it and the merged endpoint serves it: experimental ones and
+  unknown extensions may use names that would have to be mapped.
+- [instructions] Instructions are each server's, under its name, up to an equal part of `MAX_MERGED_INSTRUCTIONS_CHARS`.
+- [versions] A version is supported if all that answered support it; the request's own always is.
+- [revision] A session's revision is the oldest that any server answers, which all understand. Each keeps its own, and
+  gets that in its `MCP-Protocol-Version`. A server that answers with no legacy revision is left out.
+- [starting] The servers left out are named. If some of these are still starting, lists of each kind and their changes
+  are announced: that is how a client learns of late servers.
 """
 
 import asyncio
@@ -176,7 +176,7 @@ class MergedLists:
             log_event(_log, logging.WARNING, "many_tools", tools=items, remedy=remedy)
 
     async def _list_of(self, server: str, kind: Kind, request: Request, ask: Asked) -> ListOfOne | None:
-        """Return one server's list, or None if it is left out (rule 2). Raises `FrameError`."""
+        """Return one server's list, or None if it is left out ([left-out]). Raises `FrameError`."""
         items: list[Raw] = []
         kept: list[CacheTerms] = []
         size, cursor = 0, None
@@ -257,7 +257,7 @@ def _page_of(request: Request, cursor: Raw | None) -> Request:
 
 
 def merged_capabilities(results: Results) -> dict[str, dict[str, object]]:
-    """Return the union of the capabilities (rule 7)."""
+    """Return the union of the capabilities ([capabilities])."""
     merged: dict[str, dict[str, object]] = {}
     for result in results.values():
         said = _object(result.get("capabilities"))
@@ -283,7 +283,7 @@ def _add_tasks(merged: dict[str, dict[str, object]], said: Mapping[str, Raw]) ->
 
 
 def merged_instructions(results: Results) -> str | None:
-    """Return all instructions joined (rule 8), or None if there are none."""
+    """Return all instructions joined ([instructions]), or None if there are none."""
     said = {server: as_string(result.get("instructions")) for server, result in results.items()}
     most = MAX_MERGED_INSTRUCTIONS_CHARS // max(len(said), 1)
     parts = [
@@ -295,7 +295,7 @@ def merged_instructions(results: Results) -> str | None:
 
 
 def merged_versions(results: Results, asked: str | None) -> list[str]:
-    """Return the versions that all support, in the order of the first (rule 9)."""
+    """Return the versions that all support, in the order of the first ([versions])."""
     listed = [_texts(result.get("supportedVersions")) for result in results.values()]
     common = [each for each in listed[0] if all(each in others for others in listed)] if listed else []
     return common if asked is None or asked in common else [*common, asked]

@@ -2,17 +2,17 @@
 
 A request's target names its server, so a call needs no list, and waits for no other server:
 
-1. lists and `server/discover` are requested from all at once (`lists`); their answer is made here;
-2. a request with a target (`policy.merging`), and `completion/complete` by its `ref`, goes to the server in the
-   target's name, under that server's own name for it; names in the answer are mapped back (`results`);
-3. a target of no server here is the client's error (-32602), and nothing is forwarded;
-4. any other method is unknown here (-32601), as nothing tells its server. So is one that the request's revision lacks;
-   an unknown stateless revision is refused (-32022), as its methods are unknown;
-5. if a server speaks only legacy revisions (it does not answer `server/discover`, but starts a session), so does
-   `server/discover` (-32022): clients of both eras then use `initialize`, and reach all servers;
-6. a call's tool is compared with its pinned definition as at the server's own endpoint (`pinned_tools`), with the same
-   bounds: the server in the tool's name is asked for its list, as the current caller, and no other server delays that.
-   The two endpoints share no looks: from here fewer of the caller's headers are sent, and no query.
+- [to-all] lists and `server/discover` are requested from all at once (`lists`); their answer is made here;
+- [to-one] a request with a target (`policy.merging`), and `completion/complete` by its `ref`, goes to the server in the
+  target's name, under that server's own name for it; names in the answer are mapped back (`results`);
+- [unknown-target] a target of no server here is the client's error (-32602), and nothing is forwarded;
+- [unknown-method] any other method is unknown here (-32601), as nothing tells its server. So is one that the request's
+  revision lacks; an unknown stateless revision is refused (-32022), as its methods are unknown;
+- [legacy-server] if a server speaks only legacy revisions (it does not answer `server/discover`, but starts a session),
+  so does `server/discover` (-32022): clients of both eras then use `initialize`, and reach all servers;
+- [pins] a call's tool is compared with its pinned definition as at the server's own endpoint (`pinned_tools`), with the
+  same bounds: the server in the tool's name is asked for its list, as the current caller, and no other server delays
+  that. The two endpoints share no looks: from here fewer of the caller's headers are sent, and no query.
 """
 
 import asyncio
@@ -188,7 +188,7 @@ class MergedBackend:
         return result
 
     async def _discovered(self, reply: Reply, request: Request, era: Era) -> bytes:
-        """Return the result of `server/discover`. Raises `RequestError` by rule 5."""
+        """Return the result of `server/discover`. Raises `RequestError` by [legacy-server]."""
 
         async def one(name: str) -> dict[str, Raw] | None:
             text = await self._ask(reply, era, name, request, LONG_ANSWER_BYTES)
@@ -261,7 +261,7 @@ class MergedBackend:
 
     def _toward(self, request: Request, era: Era) -> tuple[Member, Request]:
         """Return a request's server, and the request under that server's own name for the target. Raises `RequestError`
-        by rules 3 and 4."""
+        by [unknown-target] and [unknown-method]."""
         if request.method == _COMPLETE:
             found, toward = _completion(request)
         elif request.method in _RESOURCES:
@@ -318,7 +318,7 @@ class MergedPins(PinnedTools):
 
 
 def _check_modern(request: Request) -> None:
-    """Refuse an unknown stateless revision or method (rule 4). Raises `RequestError`."""
+    """Refuse an unknown stateless revision or method ([unknown-method]). Raises `RequestError`."""
     version = as_string(request.in_meta(META_VERSION)) or ""
     if version not in MODERN_REVISIONS:
         raise _unsupported_version(request, MODERN_REVISIONS)

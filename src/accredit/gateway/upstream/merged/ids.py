@@ -1,17 +1,18 @@
 """The ids under which one client sees what several servers have, reversibly and without collisions. No I/O.
 
-1. An id of a server (of its requests, their progress tokens) becomes `NAME:` and the JSON of the server's id. So 7 and
-   "7" stay two ids, and the server gets its own back, type and all. Such an id is not secret: it is valid only within
-   sessions that its bearer has.
-2. A progress token of the client is sent with a tag, an HMAC over the server, the session and the token. Only with that
-   tag, from that server in that session, is it mapped back: no server reports the progress of another's call.
-3. An event's id becomes `m1.` and the base64url of the last id of each server whose events are on the stream. So a
-   client that resumes gets the later events of each. On a stream that answers a request, it names that request: no
-   server answers another's. A tag over the session keeps others from making one.
-4. A session's id is sealed (`front.session_ids`), and holds what is packed here: for each server that has answered
-   `initialize` its name, its own session id, its replica and its revision. So nothing is remembered, and whoever can
-   open the id can use all of the sessions. Its size is bounded (`MAX_SESSION_ID_BYTES`): each server has an equal
-   share, and one whose id is longer is left out of the session, so that it takes nothing from the others.
+- [server-ids] An id of a server (of its requests, their progress tokens) becomes `NAME:` and the JSON of the server's
+  id. So 7 and "7" stay two ids, and the server gets its own back, type and all. Such an id is not secret: it is valid
+  only within sessions that its bearer has.
+- [progress-tokens] A progress token of the client is sent with a tag, an HMAC over the server, the session and the
+  token. Only with that tag, from that server in that session, is it mapped back: no server reports the progress of
+  another's call.
+- [event-ids] An event's id becomes `m1.` and the base64url of the last id of each server whose events are on the
+  stream. So a client that resumes gets the later events of each. On a stream that answers a request, it names that
+  request: no server answers another's. A tag over the session keeps others from making one.
+- [session-ids] A session's id is sealed (`front.session_ids`), and holds what is packed here: for each server that has
+  answered `initialize` its name, its own session id, its replica and its revision. So nothing is remembered, and
+  whoever can open the id can use all of the sessions. Its size is bounded (`MAX_SESSION_ID_BYTES`): each server has an
+  equal share, and one whose id is longer is left out of the session, so that it takes nothing from the others.
 
 Ids that can't be mapped back belong to no server.
 """
@@ -54,7 +55,7 @@ _EVENT_ID = re.compile(rb"[\x20-\x7e\x80-\xff]*")  # what a header may hold
 
 
 def outer_id(name: str, id: MessageId) -> str:
-    """Return the client's id for a server's (rule 1)."""
+    """Return the client's id for a server's ([server-ids])."""
     return f"{name}:{to_json(id).decode()}"
 
 
@@ -71,7 +72,7 @@ def inner_id(id: MessageId | None) -> tuple[str, MessageId] | None:
 
 
 class ProgressTokens:
-    """Maps clients' progress tokens for one server in one merged session (b"" for none): rule 2."""
+    """Maps clients' progress tokens for one server in one merged session (b"" for none): [progress-tokens]."""
 
     def __init__(self, ring: KeyRing, name: str, session: bytes = b"") -> None:
         """`ring` is the result of `merged_ring`."""

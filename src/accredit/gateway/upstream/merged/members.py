@@ -1,19 +1,19 @@
 """The servers of a merged endpoint, each reached on behalf of one client: in the client's own session there, and with
 reversible ids. I/O through the servers' backends.
 
-1. Of the client's headers a server gets only those that MCP needs, and those in `[gateway] forward_headers`: else a key
-   or cookie meant for one would be sent to all. `Authorization` and the query of the client's URL are sent to none,
-   whether or not proofs or tokens are required.
-2. `Mcp-Name` is the server's own name for the target. A server gets its own session, replica and revision.
-3. Each has its own part of the gateway's room: if it hangs, the others' callers keep theirs.
-4. Its event streams are mapped for the client (`messages`).
-5. All servers are asked at once; each has `MERGED_ASK_SECONDS`, and needs a place in its room for calls. An error at
-   one stays between it and the gateway, and affects no other.
-6. A session is at the server, or the replica, where it began. If a reload gave that name to another one, it is over
-   there (404): the id of a session gives access to it.
-7. Of a session that began in this process the client's `initialize`, its log level and its subscriptions are
-   remembered, so that a server's part can be restarted (`session_starts`): in few bytes, of few sessions, and until the
-   client ends its own.
+- [headers] Of the client's headers a server gets only those that MCP needs, and those in `[gateway] forward_headers`:
+  else a key or cookie meant for one would be sent to all. `Authorization` and the query of the client's URL are sent to
+  none, whether or not proofs or tokens are required.
+- [names] `Mcp-Name` is the server's own name for the target. A server gets its own session, replica and revision.
+- [room] Each has its own part of the gateway's room: if it hangs, the others' callers keep theirs.
+- [streams] Its event streams are mapped for the client (`messages`).
+- [at-once] All servers are asked at once; each has `MERGED_ASK_SECONDS`, and needs a place in its room for calls. An
+  error at one stays between it and the gateway, and affects no other.
+- [same-place] A session is at the server, or the replica, where it began. If a reload gave that name to another one, it
+  is over there (404): the id of a session gives access to it.
+- [history] Of a session that began in this process the client's `initialize`, its log level and its subscriptions are
+  remembered, so that a server's part can be restarted (`session_starts`): in few bytes, of few sessions, and until the
+  client ends its own.
 """
 
 import asyncio
@@ -114,7 +114,7 @@ class SessionHistory(Struct, eq=False):
 
 
 class SessionHistories:
-    """The histories of clients' sessions, by the gateway's own id (rule 7)."""
+    """The histories of clients' sessions, by the gateway's own id ([history])."""
 
     def __init__(self) -> None:
         self._all = RecentlyUsed[bytes, SessionHistory](MAX_RENEWABLE_SESSIONS)
@@ -223,7 +223,7 @@ class MemberAccess:
         return {**sessions, **renewed} if renewed else sessions
 
     def _living(self, sessions: MemberSessions) -> dict[str, MemberSession]:
-        """Return the sessions whose servers are where they were (rule 6)."""
+        """Return the sessions whose servers are where they were ([same-place])."""
         return {
             name: structs.replace(session, replica=self.members[name].homes[session.replica])
             for name, session in sessions.items()
@@ -299,13 +299,13 @@ class MemberAccess:
         return {name: self.capture(reply, name) for name in self.sessions_of(reply)}
 
     async def ask(self, replies: Mapping[str, CapturedReply], message: Message) -> None:
-        """Send a message to several servers at once (rule 5)."""
+        """Send a message to several servers at once ([at-once])."""
         await self.each(replies, lambda name, reply: self.members[name].post(reply, message))
 
     async def each(
         self, replies: Mapping[str, CapturedReply], work: Callable[[str, CapturedReply], Coroutine[Any, Any, None]]
     ) -> None:
-        """Run `work` at several servers at once (rule 5)."""
+        """Run `work` at several servers at once ([at-once])."""
 
         async def one(name: str, reply: CapturedReply) -> None:
             set_current_server(name)
@@ -335,7 +335,8 @@ class MemberAccess:
 
 
 def _member_head(head: RequestHead, added: frozenset[bytes], own: str | None = None) -> RequestHead:
-    """Return a client's head in the form for one server (rules 1 and 2). `added` are the names in `forward_headers`."""
+    """Return a client's head in the form for one server ([headers] and [names]). `added` are the names in
+    `forward_headers`."""
     goes = [pair for pair in head.raw_headers if _goes_on(pair[0], added)]
     if own is not None and NAME_HEADER in head.headers:
         mirrored = NAME_HEADER, encode_header(own)

@@ -3,20 +3,22 @@
 
 Of a server's message:
 
-1. a request's id and a progress token in it are mapped (`ids`), and so is the id of the request that it cancels. The id
-   of an elicitation stays: errors name it too, and it opens nothing;
-2. progress passes if it is of a call that this server was given, with the client's token;
-3. the URI of a resource, the id of a task and the name of a logger are mapped, with the server's name;
-4. so are those in the acknowledgement of a subscription.
+- [requests] a request's id and a progress token in it are mapped (`ids`), and so is the id of the request that it
+  cancels. The id of an elicitation stays: errors name it too, and it opens nothing;
+- [progress] progress passes if it is of a call that this server was given, with the client's token;
+- [values] the URI of a resource, the id of a task and the name of a logger are mapped, with the server's name;
+- [acknowledgement] so are those in the acknowledgement of a subscription.
 
 Of an event of a server's stream:
 
-5. An answer's text stays: it was mapped where it was judged (`results`). On a resumed stream it passes if it answers
-   the stream's own request. Other messages are mapped, or dropped, including a request whose id could not be kept
-   apart: its server waits in vain.
-6. The id becomes one of the merged endpoint, or is left out if that would be too long.
-7. Notifications that `hears` refuses (others' tasks), or that name another subscription than the stream's, are dropped.
-8. On a stream shared by several servers, answers end nothing and comments are the gateway's: neither passes.
+- [answers] An answer's text stays: it was mapped where it was judged (`results`). On a resumed stream it passes if it
+  answers the stream's own request. Other messages are mapped, or dropped, including a request whose id could not be
+  kept apart: its server waits in vain.
+- [event-ids] The id becomes one of the merged endpoint, or is left out if that would be too long.
+- [dropped] Notifications that `hears` refuses (others' tasks), or that name another subscription than the stream's, are
+  dropped.
+- [shared-stream] On a stream shared by several servers, answers end nothing and comments are the gateway's: neither
+  passes.
 
 A client's answer goes back under the server's own names, and to no server with another's task in it.
 
@@ -146,8 +148,8 @@ class EventMapper:
     """Bytes of a server's stream in, bytes for the client out. `id_outside` maps an event's id.
 
     `subscription` is the id of the request that opened the stream, if that is a subscription; `may_answer` returns
-    whether the stream may answer a request's id. On a shared stream `answered` gets the text of each answer (rule 8).
-    `seen` gets each notification for the client, and returns whether it passes.
+    whether the stream may answer a request's id. On a shared stream `answered` gets the text of each answer
+    ([shared-stream]). `seen` gets each notification for the client, and returns whether it passes.
     """
 
     def __init__(

@@ -1,11 +1,11 @@
 """The replies that one server answers into, on behalf of the client of several. No own I/O.
 
-1. Of an answer's headers only those that say how it is carried come back, no server's cookie or session. A server's 401
-   is about the gateway, as a client has no credentials for it.
-2. Where answers are only observed, one that can't be read, or answers another request, is refused all the same: a
-   client could take it for another server's.
-3. A captured answer, to a message that goes to several servers, has `LONG_ANSWER_BYTES` at most, as it is read in one
-   step.
+- [headers] Of an answer's headers only those that say how it is carried come back, no server's cookie or session. A
+  server's 401 is about the gateway, as a client has no credentials for it.
+- [observed] Where answers are only observed, one that can't be read, or answers another request, is refused all the
+  same: a client could take it for another server's.
+- [captured] A captured answer, to a message that goes to several servers, has `LONG_ANSWER_BYTES` at most, as it is
+  read in one step.
 """
 
 from collections.abc import Awaitable, Callable
@@ -72,11 +72,12 @@ class InnerReply:
 
 
 class MemberReply(InnerReply):
-    """The reply for the one server that a client's message goes to: what it sends, the client gets (rules 1 and 2).
+    """The reply for the one server that a client's message goes to: what it sends, the client gets ([headers] and
+    [observed]).
 
     `mapped`, if given, maps the bytes of an event stream for the client, and `failed`, if set, the body of a whole
-    answer that may be an error. `answers`, if set, is the id of the request that a whole answer must be about (rule 2).
-    `renewable` says that a new session can be started if the server does not know this one.
+    answer that may be an error. `answers`, if set, is the id of the request that a whole answer must be about
+    ([observed]). `renewable` says that a new session can be started if the server does not know this one.
     """
 
     def __init__(
@@ -92,8 +93,8 @@ class MemberReply(InnerReply):
         self.started = reply.started
 
     async def reply(self, status: int, body: bytes = b"", headers: RawHeaders | None = None) -> None:
-        """Send a whole answer. Raises `UpstreamRefuses` by rule 1, `AnswerError` by rule 2, and `RequestError` (404)
-        for a lost session that is renewable."""
+        """Send a whole answer. Raises `UpstreamRefuses` by [headers], `AnswerError` by [observed], and `RequestError`
+        (404) for a lost session that is renewable."""
         if status == 401:
             raise UpstreamRefuses
         if status == 404 and self.renewable and await _may_be_of_session(body):
@@ -144,7 +145,7 @@ class MemberReply(InnerReply):
 
 
 class CapturedReply(InnerReply):
-    """The reply for one of several servers that get a message: what it sends is kept, and read here (rule 3).
+    """The reply for one of several servers that get a message: what it sends is kept, and read here ([captured]).
 
     `status` is the answer's, 0 before it; `session` is the id in an answer to `initialize`.
     """

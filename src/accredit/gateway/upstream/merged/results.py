@@ -1,13 +1,13 @@
 """Maps the URIs and the ids of tasks in one server's results for the client of several. No I/O.
 
-1. Mapped are the URIs of embedded resources and resource links, in the `content` of a tool's result and in the messages
-   of a prompt, and those of `contents` that were read: clients may use them in requests. So is the URI in the error
-   that answers a read.
-2. Nothing else is: neither `structuredContent`, nor what a text says, nor the address of an icon.
-3. A result without such a URI stays byte for byte. One with such a URI and more than `MAX_SPLIT_BYTES`, or
-   `MAX_LISTED_ITEMS` blocks, is invalid.
-4. A task's id is mapped wherever one is named: `task.taskId` (2025-11-25), `taskId` (SEP-2663) and `_meta`'s
-   `related-task`. Lists of tasks are merged like all lists.
+- [uris] Mapped are the URIs of embedded resources and resource links, in the `content` of a tool's result and in the
+  messages of a prompt, and those of `contents` that were read: clients may use them in requests. So is the URI in the
+  error that answers a read.
+- [nothing-else] Nothing else is: neither `structuredContent`, nor what a text says, nor the address of an icon.
+- [size] A result without such a URI stays byte for byte. One with such a URI and more than `MAX_SPLIT_BYTES`, or
+  `MAX_LISTED_ITEMS` blocks, is invalid.
+- [task-ids] A task's id is mapped wherever one is named: `task.taskId` (2025-11-25), `taskId` (SEP-2663) and `_meta`'s
+  `related-task`. Lists of tasks are merged like all lists.
 
 So a server can't name another's resource: each URI is taken for its own.
 """
@@ -86,7 +86,7 @@ def _edit(server: str, places: Mapping[str, _Mapped], outer: Edit | None, *, tas
 
 
 def _map_uris(server: str, places: Mapping[str, _Mapped], response: Success) -> Steps[Success]:
-    """Return the response with its URIs mapped. Raises `FrameError` by rule 3."""
+    """Return the response with its URIs mapped. Raises `FrameError` by [size]."""
     yield
     for name, mapped in places.items():
         result = yield from response.members()

@@ -1,24 +1,25 @@
 """Starts sessions at servers: at all of them for a client's `initialize`, and anew at one that has lost its part. I/O
 through the servers' backends; tasks.
 
-1. The client waits `MERGED_ASK_SECONDS` for them; if none has answered and a command is still starting, it waits for
-   the first.
-2. A command that has not answered by then continues to start, within its own `timeout_seconds`: its session has an id
-   already, so it can be part of the client's. The gateway tells it that it is initialized as soon as it has answered,
-   before anything that waits for it.
-3. Any other server that has not answered is not in the session. The other attempts leave nothing behind.
+- [wait] The client waits `MERGED_ASK_SECONDS` for them; if none has answered and a command is still starting, it waits
+  for the first.
+- [late-command] A command that has not answered by then continues to start, within its own `timeout_seconds`: its
+  session has an id already, so it can be part of the client's. The gateway tells it that it is initialized as soon as
+  it has answered, before anything that waits for it.
+- [others] Any other server that has not answered is not in the session. The other attempts leave nothing behind.
 
 A client has one session with all of them, and can't restart one part. So the gateway does, where it can:
 
-4. Of a server over HTTP (a command's session lives as long as its child), the gateway remembers what a client has told
-   in sessions that began in this process (`SessionHistories`). Otherwise the server's 404 is forwarded, and its client
-   starts anew.
-5. The new session gets the client's own `initialize`, in the revision of the lost one, and the same messages:
-   initialized, the log level, the subscriptions. Pinned definitions are compared as at any start.
-6. A restarted session is restarted again only if its server has answered in it: a server that knows none of its own
-   sessions costs one `initialize`, and not one for each call.
-7. The call that found its session gone fails, and so does each that was in progress: none is sent again. Lists, `ping`
-   and the log level are sent once more, and the standing stream continues, with the notice that lists have changed.
+- [memory] Of a server over HTTP (a command's session lives as long as its child), the gateway remembers what a client
+  has told in sessions that began in this process (`SessionHistories`). Otherwise the server's 404 is forwarded, and its
+  client starts anew.
+- [renewal] The new session gets the client's own `initialize`, in the revision of the lost one, and the same messages:
+  initialized, the log level, the subscriptions. Pinned definitions are compared as at any start.
+- [once] A restarted session is restarted again only if its server has answered in it: a server that knows none of its
+  own sessions costs one `initialize`, and not one for each call.
+- [failed-call] The call that found its session gone fails, and so does each that was in progress: none is sent again.
+  Lists, `ping` and the log level are sent once more, and the standing stream continues, with the notice that lists have
+  changed.
 """
 
 import asyncio
@@ -69,8 +70,8 @@ class Starts:
         self.tasks = {name: asyncio.create_task(self._begin(name, request)) for name in replies}
 
     async def answered(self) -> tuple[dict[str, Hello], dict[str, bytes]]:
-        """Wait for answers (rule 1). Return the results so far, and the session ids of the servers that are still
-        starting (rule 2)."""
+        """Wait for answers ([wait]). Return the results so far, and the session ids of the servers that are still
+        starting ([late-command])."""
         await asyncio.wait(self.tasks.values(), timeout=MERGED_ASK_SECONDS)
         while not (hellos := self._hellos()) and self._starting():
             left = [task for task in self.tasks.values() if not task.done()]

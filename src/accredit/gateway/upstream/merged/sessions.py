@@ -1,16 +1,16 @@
 """The merged endpoint's sessions and streams, and messages that go to all servers or answer one of them. I/O through
 the servers' backends.
 
-1. `initialize` asks all servers at once; each has `MERGED_ASK_SECONDS`. The session is with those that have answered
-   (`ids`), at least one; and with the commands that are still starting (`session_starts`).
-2. `ping`, `logging/setLevel` and notifications go to all servers of the session. A server without that method has
-   nothing to do; one that did not answer is named. `DELETE` ends all sessions.
-3. A response goes to the server whose request it answers, with that server's own id, and progress likewise. A
-   cancellation goes to the server that has the request; if another process forwarded it, to all: a server ignores
-   unknown ids.
-4. A message for no server of the session is dropped and logged, like any response that answers nothing.
-5. A session that one of the servers has lost is restarted there (`session_starts`). If that can't be, it is over at
-   that server: messages to it get its 404, as with a single server. Messages to the others pass.
+- [initialize] `initialize` asks all servers at once; each has `MERGED_ASK_SECONDS`. The session is with those that have
+  answered (`ids`), at least one; and with the commands that are still starting (`session_starts`).
+- [to-all] `ping`, `logging/setLevel` and notifications go to all servers of the session. A server without that method
+  has nothing to do; one that did not answer is named. `DELETE` ends all sessions.
+- [responses] A response goes to the server whose request it answers, with that server's own id, and progress likewise.
+  A cancellation goes to the server that has the request; if another process forwarded it, to all: a server ignores
+  unknown ids.
+- [no-server] A message for no server of the session is dropped and logged, like any response that answers nothing.
+- [restart] A session that one of the servers has lost is restarted there (`session_starts`). If that can't be, it is
+  over at that server: messages to it get its 404, as with a single server. Messages to the others pass.
 """
 
 import asyncio
@@ -243,7 +243,7 @@ class MergedSessions:
         await reply.reply(200, response.text, [JSON])
 
     async def _forward(self, reply: Reply, message: Notification | Success | Failure) -> None:
-        """Forward a message that needs no answer (rules 2 to 4)."""
+        """Forward a message that needs no answer ([to-all] to [no-server])."""
         sessions = self._access.sessions_of(reply)
         try:
             found = addressee(message)

@@ -1,14 +1,14 @@
 """One long-lived stream to a client, from the streams of several servers. I/O through their backends; timers.
 
-1. Each server's stream is followed separately. Its events are forwarded at once, one at a time; a client that reads
-   slowly slows all of them, so nothing piles up here.
-2. One that ends, or could not be opened, is opened again after a growing pause, while the others continue: the client
-   knows one stream only, and can't do it. One whose server does not offer it is left out. Each takes a place in its
-   server's room for streams: a server whose room is full delays no other.
-3. The client's stream starts when each server has opened its own or refused to, after `MERGED_ASK_SECONDS` at the
-   latest. It is refused if all have refused.
-4. If messages of a server may be lost for good, the client is told that its knowledge may be outdated.
-5. It ends when no server's is left, and when the process is about to stop.
+- [separate] Each server's stream is followed separately. Its events are forwarded at once, one at a time; a client that
+  reads slowly slows all of them, so nothing piles up here.
+- [reopen] One that ends, or could not be opened, is opened again after a growing pause, while the others continue: the
+  client knows one stream only, and can't do it. One whose server does not offer it is left out. Each takes a place in
+  its server's room for streams: a server whose room is full delays no other.
+- [start] The client's stream starts when each server has opened its own or refused to, after `MERGED_ASK_SECONDS` at
+  the latest. It is refused if all have refused.
+- [lost] If messages of a server may be lost for good, the client is told that its knowledge may be outdated.
+- [end] It ends when no server's is left, and when the process is about to stop.
 
 `StandingStream` is that of a legacy session (GET; 2025-11-25, basic/transports), `Subscription` (in `subscription`) the
 answer to `subscriptions/listen`. A client that resumes a session's stream (`Last-Event-ID`) resumes each server's after
@@ -223,7 +223,7 @@ class SharedStream(ABC):
             self._settled.set()
 
     async def _settle(self) -> None:
-        """Wait until each server has opened its stream or refused to (rule 3)."""
+        """Wait until each server has opened its stream or refused to ([start])."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(MERGED_ASK_SECONDS):
                 await self._settled.wait()

@@ -1,12 +1,12 @@
 """`subscriptions/listen` of several servers on one stream (2026-07-28). I/O through their backends.
 
-1. Each server is asked for its share: changes of lists all of them, a resource or a task its own server. One without a
-   share is not asked.
-2. The client gets one acknowledgement, the union of the servers'; servers without one by then are named in it. Of a
-   server's, whatever is much longer than the whole request is left out: it was not requested.
-3. A server whose stream ends is asked again, and then everything that it reports counts as changed, as events may have
-   been missed. One that refuses with an error is left out.
-4. The answer comes when none is left, or the gateway stops.
+- [shares] Each server is asked for its share: changes of lists all of them, a resource or a task its own server. One
+  without a share is not asked.
+- [acknowledgement] The client gets one acknowledgement, the union of the servers'; servers without one by then are
+  named in it. Of a server's, whatever is much longer than the whole request is left out: it was not requested.
+- [changed] A server whose stream ends is asked again, and then everything that it reports counts as changed, as events
+  may have been missed. One that refuses with an error is left out.
+- [end] The answer comes when none is left, or the gateway stops.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ _WHOSE = {_RESOURCES: member_of_uri, _TASKS: member_of_name}
 
 
 def shares(request: Request, names: list[str]) -> dict[str, Request]:
-    """Return the request for each of the servers (rule 1). Raises `FrameError` for an invalid filter."""
+    """Return the request for each of the servers ([shares]). Raises `FrameError` for an invalid filter."""
     filter = request.members.get("notifications")
     wanted = members(filter) if filter is not None and is_object(filter) else {}
     common = {name: value for name, value in wanted.items() if name not in _WHOSE and bytes(value) != b"false"}
@@ -122,7 +122,7 @@ class Subscription(SharedStream):
             raise RequestError(frame.code, frame.message, id=self._request.id, status=part.status or 200, data=data)
 
     def _beginning(self) -> bytes:
-        """Return the acknowledgement (rule 2)."""
+        """Return the acknowledgement ([acknowledgement])."""
         union: dict[str, object] = {}
         for honored in self._honored.values():
             for name, value in honored.items():
@@ -161,7 +161,7 @@ class Subscription(SharedStream):
         return kept
 
     def _changed(self, honored: Mapping[str, Raw]) -> bytes:
-        """Return events for a change of everything that a server reports (rule 3)."""
+        """Return events for a change of everything that a server reports ([changed])."""
         lists = [each for each in LISTED if bytes(honored.get(f"{each}ListChanged", b"")) == b"true"]
         uris = list_of(honored[_RESOURCES]) if _RESOURCES in honored else []
         events = [notification_event(f"{each}/list_changed", {"_meta": self._meta}) for each in lists]

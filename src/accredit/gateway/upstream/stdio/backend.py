@@ -1,10 +1,10 @@
 """The backend for a stdio server: HTTP clients of both eras in front of child processes.
 
-1. Legacy era: `initialize` starts a child and a session; later messages name it. The checks that an HTTP server of that
-   era owes its clients are here: a session that is missing (400) or unknown (404), an unknown revision (400), an
-   `Accept` that does not allow the answer (406).
-2. Modern era: all clients share one child. `initialize` does not exist there, and a client's notification is dropped: a
-   client cancels by closing the answer (2026-07-28, basic/transports).
+- [legacy] Legacy era: `initialize` starts a child and a session; later messages name it. The checks that an HTTP server
+  of that era owes its clients are here: a session that is missing (400) or unknown (404), an unknown revision (400), an
+  `Accept` that does not allow the answer (406).
+- [modern] Modern era: all clients share one child. `initialize` does not exist there, and a client's notification is
+  dropped: a client cancels by closing the answer (2026-07-28, basic/transports).
 """
 
 import asyncio

@@ -2,12 +2,12 @@
 
 Its life:
 
-1. It is spawned as a shell that waits for a line on stdin, in a process group of its own. The group is registered with
-   the reaper; only then is the line written, and the shell becomes the upstream's command. So a gateway that is killed
-   at any moment leaves none behind.
-2. Lines go in and out, both bounded: while the child does not read, the client is not read, and the reverse.
-3. At its end stdin is closed, then its group gets SIGTERM, then SIGKILL, each after a grace. A child that exits by
-   itself takes the rest of its group with it. Nothing remains: no zombie, no pipe, no member of the group.
+- [group] It is spawned as a shell that waits for a line on stdin, in a process group of its own. The group is
+  registered with the reaper; only then is the line written, and the shell becomes the upstream's command. So a gateway
+  that is killed at any moment leaves none behind.
+- [bounds] Lines go in and out, both bounded: while the child does not read, the client is not read, and the reverse.
+- [end] At its end stdin is closed, then its group gets SIGTERM, then SIGKILL, each after a grace. A child that exits by
+  itself takes the rest of its group with it. Nothing remains: no zombie, no pipe, no member of the group.
 """
 
 import asyncio
@@ -141,7 +141,7 @@ class Child:
             self._ending = asyncio.get_running_loop().create_task(self._end())
 
     async def _end(self) -> None:
-        """Close stdin, then send SIGTERM, then SIGKILL, each only if the previous one was not enough (step 3)."""
+        """Close stdin, then send SIGTERM, then SIGKILL, each only if the previous one was not enough ([end])."""
         self._process.input.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_GRACE_SECONDS):

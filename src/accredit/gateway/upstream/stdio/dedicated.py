@@ -2,10 +2,10 @@
 
 All messages of the child are for the one client: `tell` sends it one, and a `Reply` is not needed.
 
-1. A valid message is forwarded as it is, except for edits; an invalid one becomes the error of the request that it
-   answers, or is dropped (`PendingCalls.judge`).
-2. A client's response that the child did not ask for is dropped, or refused within a batch.
-3. A recorded call gets its answer once its outcome is on record; other messages pass meanwhile.
+- [messages] A valid message is forwarded as it is, except for edits; an invalid one becomes the error of the request
+  that it answers, or is dropped (`PendingCalls.judge`).
+- [responses] A client's response that the child did not ask for is dropped, or refused within a batch.
+- [recorded] A recorded call gets its answer once its outcome is on record; other messages pass meanwhile.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
 """The gateway's side of the reaper: the process groups that must not outlive this process. Starts the reaper.
 
-1. The reaper runs before the first child does.
-2. A group is registered before its child may run the upstream's command (`child.Child.start`).
-3. If the reaper dies, all children are ended: without it, a gateway that is killed would leave them behind.
+- [first] The reaper runs before the first child does.
+- [registered] A group is registered before its child may run the upstream's command (`child.Child.start`).
+- [reaper] If the reaper dies, all children are ended: without it, a gateway that is killed would leave them behind.
 """
 
 import asyncio

@@ -2,16 +2,16 @@
 
 A line is judged by `Expected.event`. An invalid one is never forwarded, unless it is only observed:
 
-1. the request that it answers, wholly or in part, fails with the reason. The id is also searched in a line that is no
-   valid frame, and one spelled in another type ("1" for 1) counts if it can mean only one request;
-2. a line too long to be read (or invalid, long, and with too many arrays and objects to search) belongs to the request
-   whose id its ends show; if they show none, to all open requests, as it could answer any. If it does not begin as a
-   message it belongs to the only open request, if there is just one. A server's request of that length is answered with
-   the reason;
-3. the answer to a request that was abandoned is dropped in silence;
-4. an error without an id answers the only open request, unless it may be about a notification or a response: one that
-   was sent since the last request that the child has answered, and for which no such error has come yet;
-5. anything else is dropped and counted: many servers print to their stdout.
+- [fails-request] the request that it answers, wholly or in part, fails with the reason. The id is also searched in a
+  line that is no valid frame, and one spelled in another type ("1" for 1) counts if it can mean only one request;
+- [long-line] a line too long to be read (or invalid, long, and with too many arrays and objects to search) belongs to
+  the request whose id its ends show; if they show none, to all open requests, as it could answer any. If it does not
+  begin as a message it belongs to the only open request, if there is just one. A server's request of that length is
+  answered with the reason;
+- [late] the answer to a request that was abandoned is dropped in silence;
+- [nameless] an error without an id answers the only open request, unless it may be about a notification or a response:
+  one that was sent since the last request that the child has answered, and for which no such error has come yet;
+- [other] anything else is dropped and counted: many servers print to their stdout.
 """
 
 import asyncio
@@ -262,7 +262,7 @@ class PendingCalls(Generic[_C]):
         return other if other in self.calls or other in self._abandoned else id
 
     def _possible(self, line: bytes | FrameError, error: AnswerError) -> list[_C]:
-        """Return the calls that a line without a readable id may answer (rule 2)."""
+        """Return the calls that a line without a readable id may answer ([long-line])."""
         if isinstance(line, LineTooLong) and line.is_message:
             return list(self.calls.values())
         too_long = error.bound or (isinstance(line, bytes) and len(line) > MAX_ENVELOPE_BYTES)

@@ -1,9 +1,9 @@
 """One legacy session over HTTP: one client, one child. The child's messages are routed so:
 
-1. a response to the POST of its request;
-2. a progress notification to the POST that gave its token;
-3. anything else (the child's own requests, log messages, changes of a list) to the newest POST that is being answered,
-   else to the standing GET stream; without one, it waits there, within bounds, for the next.
+- [responses] a response to the POST of its request;
+- [progress] a progress notification to the POST that gave its token;
+- [other] anything else (the child's own requests, log messages, changes of a list) to the newest POST that is being
+  answered, else to the standing GET stream; without one, it waits there, within bounds, for the next.
 
 A client that disconnects before its answer was started cancels its request. Afterwards it may resume, so the request
 continues. A client that ends the session cancels what is open. Any other end of the child ends the session as well:
@@ -245,6 +245,6 @@ class Session(Conversation[_SessionCall]):
             await stream.changed(CLIENT_STALL_SECONDS)
 
     def _elsewhere(self) -> Stream:
-        """Return the stream for a message of rule 3."""
+        """Return the stream for a message of [other]."""
         posts = (stream for stream in reversed(self._posts.values()) if stream.reader is not None)
         return next((stream for stream in posts if not stream.ended), self._standing)

@@ -3,12 +3,13 @@
 Each is a child, so their number is bounded, in equal parts for several servers. If there is no room for a newcomer, the
 least valuable session ends. An anonymous caller is one who has not authenticated (no token, no proof):
 
-1. never one that owes an answer, or is in use by a request;
-2. sessions of authenticated callers only after all others, and for an anonymous caller only while more of them are left
-   than the reserve; where callers can authenticate, anonymous ones hold none of the reserve;
-3. one with an open stream only after those without, and for an anonymous caller only if its address has more than the
-   newcomer's;
-4. of the others, one of the address that has most; then one never used after `initialize`; then the one idle longest.
+- [in-use] never one that owes an answer, or is in use by a request;
+- [authenticated] sessions of authenticated callers only after all others, and for an anonymous caller only while more
+  of them are left than the reserve; where callers can authenticate, anonymous ones hold none of the reserve;
+- [streams] one with an open stream only after those without, and for an anonymous caller only if its address has more
+  than the newcomer's;
+- [fairness] of the others, one of the address that has most; then one never used after `initialize`; then the one idle
+  longest.
 
 A session whose id its client may have before the child has answered (`HeadStart`) counts from then on; its users wait
 until the child has answered, and get an error if it does not.
@@ -85,7 +86,7 @@ class _Entry:
 
     @property
     def busy(self) -> bool:
-        """Whether the session must not be ended (rule 1). An unanswered `initialize` does not count: its client can
+        """Whether the session must not be ended ([in-use]). An unanswered `initialize` does not count: its client can
         start anew."""
         return self.uses > self.streams or (self.session.owes and self.answered.done())
 
@@ -232,7 +233,7 @@ class Sessions:
         return sum(entry.proved for entry in self._entries.values())
 
     def _least_valuable(self, reply: Reply) -> _Entry | None:
-        """Return the session to end by rules 1 to 4."""
+        """Return the session to end by [in-use] to [fairness]."""
         held = Counter(entry.peer for entry in self._entries.values() if not entry.proved)
         spared = not reply.proved and self._proved() <= self._reserved
 

@@ -2,10 +2,11 @@
 
 Its messages are for one client each, and must never reach another:
 
-1. a response is for its requester; so is a progress notification, by its token, and one of a subscription, by the
-   subscription's id; each gets back the id or token that its client gave;
-2. a log message names no request: it is for the one open request that asked for logging, if exactly one did;
-3. anything else is dropped.
+- [request] a response is for its requester; so is a progress notification, by its token, and one of a subscription, by
+  the subscription's id; each gets back the id or token that its client gave;
+- [log-messages] a log message names no request: it is for the one open request that asked for logging, if exactly one
+  did;
+- [other] anything else is dropped.
 
 A client that disconnects cancels its request; nothing is resumed in this era. One that does not read is cut off: the
 others do not wait for it.
@@ -177,7 +178,7 @@ class SharedChild(Conversation[_SharedCall]):
         await self._answered(call, answered, partial(call.stream.answer, restored, status=status))
 
     def _tell(self, notification: Notification, call: _SharedCall | None) -> None:
-        """Route a notification (rules 1 to 3)."""
+        """Route a notification ([request] to [other])."""
         try:
             if call is not None and call.client_token is not None:
                 self._send(call, with_param(notification, "progressToken", call.client_token))

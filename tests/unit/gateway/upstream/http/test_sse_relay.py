@@ -200,7 +200,7 @@ NOT_UTF8 = {
 }
 
 
-@pytest.mark.holds("gateway/upstream/http/sse_relay", 1)
+@pytest.mark.holds("gateway/upstream/http/sse_relay", "utf-8")
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("name", NOT_UTF8)
 def test_no_byte_of_a_stream_is_other_than_utf_8__a_strict_reader_of_it_would_end_there(name: str, era: Era) -> None:
@@ -212,7 +212,7 @@ def test_no_byte_of_a_stream_is_other_than_utf_8__a_strict_reader_of_it_would_en
     assert b"sound" not in after_a_good_one.body
 
 
-@pytest.mark.holds("gateway/upstream/http/sse_relay", 1)
+@pytest.mark.holds("gateway/upstream/http/sse_relay", "utf-8")
 @pytest.mark.parametrize("era", ERAS)
 def test_what_is_utf_8_passes_beside_the_data_too(era: Era) -> None:
     text = ": café\n".encode() + b"data: " + LONG + b"\n\n"

@@ -50,21 +50,21 @@ def dropped(*pieces: bytes | Exception, within: float = 0.0) -> tuple[Kept, dict
     return answer, dict(counters.counts)
 
 
-@pytest.mark.holds("gateway/upstream/http/unasked", 3)
+@pytest.mark.holds("gateway/upstream/http/unasked", "dropped")
 def test_a_body_is_read_to_its_end_and_counted_once() -> None:
     answer, counts = dropped(b"Acc", b"epted")
     assert (answer.left, counts) == (0, {"answer_dropped": 1})
     assert dropped()[1] == {}, "of a body without a byte there is nothing to tell"
 
 
-@pytest.mark.holds("gateway/upstream/http/unasked", 1)
+@pytest.mark.holds("gateway/upstream/http/unasked", "bounds")
 def test_of_a_body_without_an_end_no_more_is_read_than_its_bound() -> None:
     answer, counts = dropped(*[bytes(1_024)] * 1_000)
     assert answer.left == 1_000 - MAX_ANSWER_TO_NOTHING // 1_024 - 1
     assert counts == {"answer_dropped": 1}
 
 
-@pytest.mark.holds("gateway/upstream/http/unasked", 1)
+@pytest.mark.holds("gateway/upstream/http/unasked", "bounds")
 def test_a_body_that_does_not_come_holds_its_connection_for_five_seconds() -> None:
     _, counts = dropped(b"Acc", SILENCE, b"epted", within=ANSWER_TO_NOTHING_SECONDS)
     assert counts == {"answer_dropped": 1}
@@ -76,7 +76,7 @@ def test_a_body_that_breaks_off_is_nobody_s_fault(broken: Exception) -> None:
     assert dropped(b"{", broken)[1] == {"answer_dropped": 1}
 
 
-@pytest.mark.holds("gateway/upstream/http/unasked", 2)
+@pytest.mark.holds("gateway/upstream/http/unasked", "background")
 @pytest.mark.parametrize(("servers", "most"), [(1, MAX_UNASKED_BODIES), (1_000, MIN_UNASKED_BODIES)])
 def test_bodies_that_hang_take_so_many_connections_and_no_more(servers: int, most: int) -> None:
     async def case() -> None:
@@ -95,7 +95,7 @@ def test_bodies_that_hang_take_so_many_connections_and_no_more(servers: int, mos
     run_virtually(case(), within=0.0)
 
 
-@pytest.mark.holds("gateway/upstream/http/unasked", 3)
+@pytest.mark.holds("gateway/upstream/http/unasked", "dropped")
 def test_a_server_that_says_so_each_time_has_one_line_of_the_log_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "accredit.gateway")
     told: list[str] = []

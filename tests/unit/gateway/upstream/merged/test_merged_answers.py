@@ -32,7 +32,7 @@ pytestmark = pytest.mark.holds("gateway/upstream/merged/answers")
 INFO = {"name": "gate", "version": "1"}
 
 
-@pytest.mark.holds("gateway/upstream/merged/answers", 4)
+@pytest.mark.holds("gateway/upstream/merged/answers", "cache")
 @pytest.mark.parametrize(
     ("kept", "complete", "expected"),
     [
@@ -85,7 +85,7 @@ def said(**servers: Any) -> dict[str, dict[str, Raw]]:
     return {name: members(compact(result)) for name, result in servers.items()}
 
 
-@pytest.mark.holds("gateway/upstream/merged/answers", 7)
+@pytest.mark.holds("gateway/upstream/merged/answers", "capabilities")
 def test_a_capability_of_any_is_one_of_all__and_only_of_those_that_are_served() -> None:
     results = said(
         mail={"capabilities": {"tools": {"listChanged": False}, "logging": {}, "experimental": {"x": {}}}},
@@ -101,7 +101,7 @@ def test_a_capability_of_any_is_one_of_all__and_only_of_those_that_are_served() 
     }
 
 
-@pytest.mark.holds("gateway/upstream/merged/answers", 8)
+@pytest.mark.holds("gateway/upstream/merged/answers", "instructions")
 def test_instructions_are_each_servers_under_its_name__and_one_that_talks_much_takes_no_others_part() -> None:
     results = said(mail={"instructions": "x" * 10**6}, files={"instructions": "Be kind."}, other={"instructions": 5})
     text = merged_instructions(results) or ""
@@ -111,7 +111,7 @@ def test_instructions_are_each_servers_under_its_name__and_one_that_talks_much_t
     assert merged_instructions(said(mail={}, files={"instructions": ""})) is None
 
 
-@pytest.mark.holds("gateway/upstream/merged/answers", 9)
+@pytest.mark.holds("gateway/upstream/merged/answers", "versions")
 @pytest.mark.parametrize(
     ("one", "other", "asked", "expected"),
     [
@@ -140,21 +140,21 @@ def hello(revision: str, **more: Any) -> Any:
     return hello_in(Raw(json.dumps({"protocolVersion": revision, "capabilities": {}, **more}).encode()))
 
 
-@pytest.mark.holds("gateway/upstream/merged/answers", 10)
+@pytest.mark.holds("gateway/upstream/merged/answers", "revision")
 def test_a_client_is_told_the_oldest_revision_of_all() -> None:
     hellos = {"new": hello("2025-11-25"), "old": hello("2024-11-05"), "middle": hello("2025-06-18")}
     revision, result = merge_initialize(hellos, [], INFO)
     assert (revision, json.loads(result)["protocolVersion"]) == ("2024-11-05", "2024-11-05")
 
 
-@pytest.mark.holds("gateway/upstream/merged/answers", 10)
+@pytest.mark.holds("gateway/upstream/merged/answers", "revision")
 @pytest.mark.parametrize("result", [b"{}", b"[]", b'{"protocolVersion":7}', b'{"protocolVersion":"1999-01-01"}', b"7"])
 def test_one_odd_server_takes_nothing_from_the_others(result: bytes) -> None:
     assert hello_in(Raw(result)) is None
     assert hello("2026-07-28") is None
 
 
-@pytest.mark.holds("gateway/upstream/merged/answers", 8)
+@pytest.mark.holds("gateway/upstream/merged/answers", "instructions")
 def test_what_any_server_can_do_the_merged_endpoint_can() -> None:
     hellos = {
         "mail": hello(

@@ -52,7 +52,7 @@ STREAM = b"".join(
 )
 
 
-@pytest.mark.holds("gateway/upstream/merged/messages", 5)
+@pytest.mark.holds("gateway/upstream/merged/messages", "answers")
 @given(st.lists(st.integers(0, len(STREAM)), max_size=8))
 def test_however_a_stream_is_cut_its_events_are_the_same(cuts: list[int]) -> None:
     places = sorted({0, len(STREAM), *cuts})
@@ -67,7 +67,7 @@ def test_however_a_stream_is_cut_its_events_are_the_same(cuts: list[int]) -> Non
     assert found[5].data == ANSWER
 
 
-@pytest.mark.holds("gateway/upstream/merged/messages", 6)
+@pytest.mark.holds("gateway/upstream/merged/messages", "event-ids")
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_no_id_of_a_server_reaches_the_client(end: bytes) -> None:
     for id, outer in ((b"1", b"outer-1"), (b"too long an id", None), (b"", None)):
@@ -77,7 +77,7 @@ def test_no_id_of_a_server_reaches_the_client(end: bytes) -> None:
             assert (event.id, event.data) == (outer, data)
 
 
-@pytest.mark.holds("gateway/upstream/merged/messages", 7)
+@pytest.mark.holds("gateway/upstream/merged/messages", "dropped")
 def test_what_is_told_of_another_task_or_to_another_subscription_is_dropped() -> None:
     counters = Counters()
     hears = mapper(hears=about_no_task, counters=counters)
@@ -94,7 +94,7 @@ def test_what_is_told_of_another_task_or_to_another_subscription_is_dropped() ->
     assert counters.counts["notifications_dropped"] == 2
 
 
-@pytest.mark.holds("gateway/upstream/merged/messages", 8)
+@pytest.mark.holds("gateway/upstream/merged/messages", "shared-stream")
 def test_on_a_shared_stream_no_answer_and_no_comment_goes_on() -> None:
     answers: list[bytes] = []
     shared = mapper(answered=answers.append)
@@ -106,7 +106,7 @@ def test_on_a_shared_stream_no_answer_and_no_comment_goes_on() -> None:
     assert events(shared.feed(b"data: " + CHANGED + b"\n\n"))[0].data == CHANGED
 
 
-@pytest.mark.holds("gateway/upstream/merged/messages", 5)
+@pytest.mark.holds("gateway/upstream/merged/messages", "answers")
 def test_a_resumed_stream_answers_its_own_request_and_no_other() -> None:
     resumed = mapper(may_answer=frozenset({7}).__contains__)
     assert events(resumed.feed(b"data: " + ANSWER + b"\n\n"))[0].data == ANSWER

@@ -35,7 +35,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 own_ids: st.SearchStrategy[MessageId] = st.integers(-(10**60), 10**60) | texts | texts.map(lambda text: f"mail:{text}")
 
 
-@pytest.mark.holds("gateway/upstream/merged/ids", 1)
+@pytest.mark.holds("gateway/upstream/merged/ids", "server-ids")
 @given(names, own_ids)
 def test_a_servers_id_comes_back_to_it_type_and_all(name: str, id: MessageId) -> None:
     found = inner_id(outer_id(name, id))
@@ -44,7 +44,7 @@ def test_a_servers_id_comes_back_to_it_type_and_all(name: str, id: MessageId) ->
     assert type(found[1]) is type(id)
 
 
-@pytest.mark.holds("gateway/upstream/merged/ids", 1)
+@pytest.mark.holds("gateway/upstream/merged/ids", "server-ids")
 @given(st.tuples(names, own_ids), st.tuples(names, own_ids))
 def test_two_servers_ids_never_collide__nor_a_number_with_its_text(
     one: tuple[str, MessageId], other: tuple[str, MessageId]
@@ -67,7 +67,7 @@ def test_no_other_spelling_of_an_id_is_taken(id: MessageId | None) -> None:
     assert inner_id(id) is None
 
 
-@pytest.mark.holds("gateway/upstream/merged/ids", 2)
+@pytest.mark.holds("gateway/upstream/merged/ids", "progress-tokens")
 @given(names, st.binary(max_size=40), own_ids)
 def test_the_clients_token_comes_back_from_the_server_that_has_it(name: str, session: bytes, token: MessageId) -> None:
     tokens = ProgressTokens(RING, name, session)
@@ -76,7 +76,7 @@ def test_the_clients_token_comes_back_from_the_server_that_has_it(name: str, ses
     assert type(found) is type(token)
 
 
-@pytest.mark.holds("gateway/upstream/merged/ids", 2)
+@pytest.mark.holds("gateway/upstream/merged/ids", "progress-tokens")
 @given(own_ids, own_ids)
 def test_no_server_speaks_of_a_call_that_another_has_got(token: MessageId, other: MessageId) -> None:
     mail, files = ProgressTokens(RING, "mail", b"1"), ProgressTokens(RING, "files", b"1")
@@ -100,7 +100,7 @@ def test_a_token_is_good_while_its_key_is_kept() -> None:
 header_bytes = st.binary(max_size=60).filter(lambda id: all(32 <= byte != 127 for byte in id))
 
 
-@pytest.mark.holds("gateway/upstream/merged/ids", 3)
+@pytest.mark.holds("gateway/upstream/merged/ids", "event-ids")
 @given(st.dictionaries(names, header_bytes, max_size=5), st.binary(max_size=40), own_ids)
 def test_each_servers_last_event_comes_back(last: dict[str, bytes], session: bytes, request: MessageId) -> None:
     for ids in (EventIds(last), EventIds(last, digest_of(request))):
@@ -134,7 +134,7 @@ def test_the_ids_of_many_servers_fit_in_a_header(servers: int) -> None:
 own_sessions = st.builds(MemberSession, st.binary(max_size=40), st.sampled_from(["", "0" * 16]), st.just("2025-11-25"))
 
 
-@pytest.mark.holds("gateway/upstream/merged/ids", 4)
+@pytest.mark.holds("gateway/upstream/merged/ids", "session-ids")
 @given(st.dictionaries(names, own_sessions, max_size=5))
 def test_each_server_is_asked_in_its_own_session(all_of: dict[str, MemberSession]) -> None:
     head = RequestHead(
@@ -151,7 +151,7 @@ def test_each_server_is_asked_in_its_own_session(all_of: dict[str, MemberSession
     assert b"mcp-session-id" not in in_session(head, None).headers
 
 
-@pytest.mark.holds("gateway/upstream/merged/ids", 4)
+@pytest.mark.holds("gateway/upstream/merged/ids", "session-ids")
 @given(st.binary(max_size=60))
 def test_what_holds_no_sessions_is_none(text: bytes) -> None:
     found = sessions_in(RequestHead("POST", "/mcp", [(b"mcp-session-id", text)]))
@@ -159,7 +159,7 @@ def test_what_holds_no_sessions_is_none(text: bytes) -> None:
     assert sessions_in(RequestHead("POST", "/mcp", [])) == {}
 
 
-@pytest.mark.holds("gateway/upstream/merged/ids", 4)
+@pytest.mark.holds("gateway/upstream/merged/ids", "session-ids")
 @pytest.mark.parametrize("servers", [1, 2, 20, 37])
 def test_the_longest_ids_of_all_servers_have_room_in_one(servers: int) -> None:
     longest = longest_id(servers)

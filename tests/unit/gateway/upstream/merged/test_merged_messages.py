@@ -45,7 +45,7 @@ def asked(method: str, params: Any, id: Any = 7) -> Any:
     return json.loads(MAIL.request(request).text)
 
 
-@pytest.mark.holds("gateway/upstream/merged/messages", 1)
+@pytest.mark.holds("gateway/upstream/merged/messages", "requests")
 def test_a_servers_request_has_no_id_that_another_could_have() -> None:
     params = {"messages": [], "_meta": {"progressToken": 7, "x": 1, RELATED_TASK: {"taskId": "t"}}}
     told = asked("sampling/createMessage", params)
@@ -70,7 +70,7 @@ def test_a_server_names_no_task_by_nothing__it_passed_under_its_own_name_alone()
         addressee(frame)
 
 
-@pytest.mark.holds("gateway/upstream/merged/messages", 2)
+@pytest.mark.holds("gateway/upstream/merged/messages", "progress")
 def test_progress_is_of_a_call_that_this_server_was_given() -> None:
     good = {"progressToken": TOKENS.outside_in(7), "progress": 1}
     assert outside("notifications/progress", good)["params"] == {"progressToken": 7, "progress": 1}
@@ -78,7 +78,7 @@ def test_progress_is_of_a_call_that_this_server_was_given() -> None:
         assert outside("notifications/progress", {**good, "progressToken": token}) is None
 
 
-@pytest.mark.holds("gateway/upstream/merged/messages", 3)
+@pytest.mark.holds("gateway/upstream/merged/messages", "values")
 def test_what_a_server_names_has_its_name() -> None:
     assert (
         outside("notifications/resources/updated", {"uri": "file:///a"})["params"]["uri"] == "accredit+mail:file:///a"
@@ -91,7 +91,7 @@ def test_what_a_server_names_has_its_name() -> None:
     assert outside("vendor/x", {"_meta": related})["params"]["_meta"] == {RELATED_TASK: {"taskId": "mail__1"}}
 
 
-@pytest.mark.holds("gateway/upstream/merged/messages", 4)
+@pytest.mark.holds("gateway/upstream/merged/messages", "acknowledgement")
 def test_a_subscription_is_told_of_its_resources_and_tasks_under_merged_names() -> None:
     notifications = {"toolsListChanged": True, "resourceSubscriptions": ["a:b", 7], "taskIds": ["1"], "x": {"y": 1}}
     assert outside(ACKNOWLEDGED, {"notifications": notifications})["params"]["notifications"] == {

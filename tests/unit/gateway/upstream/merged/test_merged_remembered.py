@@ -47,7 +47,7 @@ def test_the_level_of_a_sessions_log_holds_no_request__a_thousand_sessions_would
     assert told.level == Raw(b'"info"')
 
 
-@pytest.mark.holds("gateway/upstream/merged/subscription", 2)
+@pytest.mark.holds("gateway/upstream/merged/subscription", "acknowledgement")
 def test_what_a_server_acknowledges_holds_no_message_of_its__each_subscription_would_hold_one_of_each_server() -> None:
     async def main() -> None:
         reply = Told().exchange
@@ -69,7 +69,7 @@ def test_what_a_server_acknowledges_holds_no_message_of_its__each_subscription_w
     asyncio.run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/subscription", 2)
+@pytest.mark.holds("gateway/upstream/merged/subscription", "acknowledgement")
 def test_of_what_a_server_acknowledges_as_much_is_kept_as_was_asked__servers_together_would_fill_the_memory() -> None:
     async def main() -> None:
         reply = Told().exchange

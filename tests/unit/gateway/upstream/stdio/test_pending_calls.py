@@ -113,7 +113,7 @@ def test_a_sound_answer_closes_its_call() -> None:
     with_world(check, 1, "1", 5)
 
 
-@pytest.mark.holds("gateway/upstream/stdio/pending_calls", 1)
+@pytest.mark.holds("gateway/upstream/stdio/pending_calls", "fails-request")
 @pytest.mark.parametrize("line", BAD_ANSWERS.values(), ids=BAD_ANSWERS)
 def test_a_bad_answer_fails_its_call__who_asked_must_not_wait_for_ever(line: str) -> None:
     def check(world: World) -> None:
@@ -126,7 +126,7 @@ def test_a_bad_answer_fails_its_call__who_asked_must_not_wait_for_ever(line: str
     with_world(check, 1, 5)
 
 
-@pytest.mark.holds("gateway/upstream/stdio/pending_calls", 1)
+@pytest.mark.holds("gateway/upstream/stdio/pending_calls", "fails-request")
 @pytest.mark.parametrize(("id", "said"), [(1, '"1"'), (1, "1.0"), ("1", "1"), (-7, '"-7"')])
 def test_an_answer_under_an_id_of_another_type_fails_the_one_request_it_could_be(id: int | str, said: str) -> None:
     def check(world: World) -> None:
@@ -146,7 +146,7 @@ def test_an_id_of_another_type_that_is_open_itself_is_that_requests() -> None:
     with_world(check, 1, "1")
 
 
-@pytest.mark.holds("gateway/upstream/stdio/pending_calls", 5)
+@pytest.mark.holds("gateway/upstream/stdio/pending_calls", "other")
 @pytest.mark.parametrize("line", NOBODYS.values(), ids=NOBODYS)
 def test_a_line_that_is_nobodys_is_dropped_and_counted(line: str) -> None:
     def check(world: World) -> None:
@@ -179,7 +179,7 @@ def test_a_second_answer_is_nobodys() -> None:
 NAMELESS = '{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"Method not found"}}'
 
 
-@pytest.mark.holds("gateway/upstream/stdio/pending_calls", 4)
+@pytest.mark.holds("gateway/upstream/stdio/pending_calls", "nameless")
 def test_an_error_about_a_notification_is_no_answer_to_the_call_that_is_open__nor_is_its_own_answer_then_lost() -> None:
     def check(world: World) -> None:
         world.ledger.told()  # notifications/initialized
@@ -192,7 +192,7 @@ def test_an_error_about_a_notification_is_no_answer_to_the_call_that_is_open__no
     with_world(check)
 
 
-@pytest.mark.holds("gateway/upstream/stdio/pending_calls", 4)
+@pytest.mark.holds("gateway/upstream/stdio/pending_calls", "nameless")
 def test_each_notification_is_answered_once__what_comes_after_is_for_the_call() -> None:
     def before(world: World) -> None:
         world.ledger.told(2)
@@ -210,7 +210,7 @@ def test_each_notification_is_answered_once__what_comes_after_is_for_the_call() 
     with_world(meanwhile, 1)
 
 
-@pytest.mark.holds("gateway/upstream/stdio/pending_calls", 4)
+@pytest.mark.holds("gateway/upstream/stdio/pending_calls", "nameless")
 def test_a_server_that_has_answered_a_later_call_says_nothing_more_of_a_notification() -> None:
     def later(world: World) -> None:
         world.ledger.told()
@@ -229,7 +229,7 @@ def test_a_server_that_has_answered_a_later_call_says_nothing_more_of_a_notifica
     with_world(earlier, 1, "a")
 
 
-@pytest.mark.holds("gateway/upstream/stdio/pending_calls", 4)
+@pytest.mark.holds("gateway/upstream/stdio/pending_calls", "nameless")
 def test_what_the_child_asked_for_counts_as_a_notification__servers_answer_that_too() -> None:
     def answered(world: World) -> None:
         world.judge('{"jsonrpc":"2.0","id":"q","method":"roots/list"}')
@@ -268,7 +268,7 @@ def test_an_error_without_an_id_is_for_the_one_call_that_is_open() -> None:
     with_world(among_others, 1, 2)
 
 
-@pytest.mark.holds("gateway/upstream/stdio/pending_calls", 2)
+@pytest.mark.holds("gateway/upstream/stdio/pending_calls", "long-line")
 def test_a_request_that_goes_to_nobody_is_answered__its_server_would_wait_for_ever() -> None:
     world = World()
     line = '{"jsonrpc":"2.0","id":"q","method":"elicitation/create"}'
@@ -300,7 +300,7 @@ def test_a_line_too_long_to_be_read_is_for_the_one_call_that_is_open() -> None:
     with_world(among_others, 1, 2)
 
 
-@pytest.mark.holds("gateway/upstream/stdio/pending_calls", 2)
+@pytest.mark.holds("gateway/upstream/stdio/pending_calls", "long-line")
 def test_a_line_too_long_to_be_read_fails_the_request_that_its_ends_name__or_each_that_it_could_answer() -> None:
     def named(world: World) -> None:
         verdict = world.judge(LineTooLong("too long", id=2, kind="response", is_message=True))
@@ -319,7 +319,7 @@ def test_a_line_too_long_to_be_read_fails_the_request_that_its_ends_name__or_eac
 
 
 @pytest.mark.slow
-@pytest.mark.holds("gateway/upstream/stdio/pending_calls", 2)
+@pytest.mark.holds("gateway/upstream/stdio/pending_calls", "long-line")
 @pytest.mark.parametrize("named", [True, False])
 def test_a_bad_line_of_millions_of_brackets_is_not_opened_for_its_id__which_its_ends_show(named: bool) -> None:
     many = b"[" + b"[]," * (MAX_SPLIT_BRACKETS + 1) + b"0]"
@@ -399,7 +399,7 @@ def test_the_child_can_not_ask_for_more_than_there_is_room_for() -> None:
     with_world(check)
 
 
-@pytest.mark.holds("gateway/upstream/stdio/session", 2)
+@pytest.mark.holds("gateway/upstream/stdio/session", "progress")
 @pytest.mark.parametrize("token", [0, "t", 7])
 def test_progress_belongs_to_the_call_that_gave_its_token(token: int | str) -> None:
     line = json.dumps({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token}})
@@ -444,7 +444,7 @@ def test_too_many_open_calls_are_refused() -> None:
     with_world(check)
 
 
-@pytest.mark.holds("gateway/upstream/stdio/pending_calls", 3)
+@pytest.mark.holds("gateway/upstream/stdio/pending_calls", "late")
 def test_the_late_answer_to_a_call_that_was_given_up_is_dropped_in_silence() -> None:
     def check(world: World) -> None:
         world.ledger.abandon(world.calls[0])

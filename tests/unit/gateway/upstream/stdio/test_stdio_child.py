@@ -127,7 +127,7 @@ def test_the_end_of_its_stdin_is_a_childs_end(loop_factory: LoopFactory) -> None
     check(main, loop_factory)
 
 
-@pytest.mark.holds("gateway/upstream/stdio/child", 3)
+@pytest.mark.holds("gateway/upstream/stdio/child", "end")
 @pytest.mark.usefixtures("short_grace")
 def test_a_child_that_ignores_the_end_and_sigterm_is_killed(loop_factory: LoopFactory) -> None:
     async def main() -> None:
@@ -152,7 +152,7 @@ def test_grandchildren_end_with_a_child(loop_factory: LoopFactory) -> None:
     check(main, loop_factory)
 
 
-@pytest.mark.holds("gateway/upstream/stdio/child", 3)
+@pytest.mark.holds("gateway/upstream/stdio/child", "end")
 @pytest.mark.usefixtures("short_grace")
 def test_grandchildren_end_with_a_child_that_ends_by_itself__they_hold_its_pipes(loop_factory: LoopFactory) -> None:
     async def main() -> None:
@@ -217,7 +217,7 @@ def test_a_line_over_the_bound_is_refused_and_the_next_is_read() -> None:
     check(main)
 
 
-@pytest.mark.holds("gateway/upstream/stdio/child", 2)
+@pytest.mark.holds("gateway/upstream/stdio/child", "bounds")
 def test_a_child_that_is_not_read_waits__our_memory_does_not_grow(loop_factory: LoopFactory) -> None:
     async def main() -> None:
         async with running("yes", "y" * 99) as child:
@@ -232,7 +232,7 @@ def test_a_child_that_is_not_read_waits__our_memory_does_not_grow(loop_factory: 
     check(main, loop_factory)
 
 
-@pytest.mark.holds("gateway/upstream/stdio/child", 2)
+@pytest.mark.holds("gateway/upstream/stdio/child", "bounds")
 def test_a_child_that_does_not_read_is_not_written_to_for_ever(loop_factory: LoopFactory) -> None:
     async def main() -> None:
         async with running("sleep", "300") as child:

@@ -104,7 +104,7 @@ def test_a_guard_starts_its_reaper_once_and_ends_it() -> None:
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/stdio/orphan_guard", 1)
+@pytest.mark.holds("gateway/upstream/stdio/orphan_guard", "first")
 def test_a_guard_without_a_reaper_takes_no_group() -> None:
     async def main() -> None:
         with pytest.raises(UpstreamUnavailable):
@@ -132,7 +132,7 @@ def test_a_group_that_was_not_removed_ends_with_the_guard(monkeypatch: pytest.Mo
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/stdio/orphan_guard", 3)
+@pytest.mark.holds("gateway/upstream/stdio/orphan_guard", "reaper")
 def test_children_do_not_outlive_the_reaper__and_the_next_child_gets_a_new_one() -> None:
     async def main() -> None:
         guard = OrphanGuard()
