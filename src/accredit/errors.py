@@ -377,7 +377,8 @@ class InputHandlerFailed(InputRequestError):
 
 
 class InputRequired(RoundsError):
-    """The server needs input, and the caller neither has it given automatically nor asked to see `result`."""
+    """The server needs input (`result`). The caller neither allowed automatic answers (`auto_fulfil`) nor asked to be
+    given such results (`allow_input_required`)."""
 
     def __init__(self, result: "InputRequiredResult") -> None:
         super().__init__("the server needs input: pass allow_input_required=True to see what it asks")

@@ -22,7 +22,7 @@ REFUSED, GOES_ON, OUTCOME = range(3)
 
 
 class Step(NamedTuple):
-    """What a record says about its call, and the call's time of arrival in the record."""
+    """What a record says about its call, and when the call was received, according to the record."""
 
     call: str
     says: int

@@ -1,19 +1,21 @@
-"""One leg of a call over the official SDK's session, and handlers in the SDK's form. I/O: the session's own.
+"""Sends one leg of a call, a request and its answer, over the official SDK's session. Also has handlers in the SDK's
+form. I/O: the session's own.
 
-- [raw-answer] A server's answer is read from the wire before the SDK's models validate it: an invalid `input_required`,
-  and a result of an unknown kind, are typed errors; a modern server's result without a `resultType` is complete. No
-  extension is negotiated that could add kinds.
-- [missing-header] If a modern server reports a missing header of a tool's arguments, the call is repeated once, after
-  listing the tools.
-- [server-requests] In the legacy era the same handlers answer the server's own requests. A server is never told why one
-  failed.
-- [progress-order] A call's progress is reported one event at a time, in order. Meanwhile a bounded number waits; beyond
-  that the oldest are dropped. The SDK calls for each at once, and keeps as many as a server sends. A callback that
-  fails is logged, and gets the next event.
-- [one-error] A malformed result is one error, in few words: the SDK's has a part for each fault, and once had 177 MiB.
+- [raw-answer] A server's answer is read from the wire before the SDK's models validate it. An invalid `input_required`
+  is a typed error. So is a result of an unknown kind: no extension is negotiated that could add kinds. A modern
+  server's result without a `resultType` is complete.
+- [missing-header] If a modern server reports that a header for a tool's arguments is missing, the tools are listed, and
+  the call is repeated once.
+- [server-requests] In the legacy era the same handlers answer the server's own requests. If a handler fails, the server
+  is not told why.
+- [progress-order] A call's progress is reported one event at a time, in order. Up to `MAX_WAITING_PROGRESS` events wait
+  for the callback; if there are more, the oldest are dropped. The SDK alone would call the callback for all events at
+  once, and keep as many as a server sends. If the callback fails, that is logged, and it still gets the next event.
+- [one-error] A malformed result is one short error. The SDK's error has a part for each fault, and once had 177 MiB.
 
-Not checked: what else a result holds; that is the SDK's part. Nor is structured content validated against the tool's
-`outputSchema`: the server writes both, and one pattern of its own (`^(a+)+$`) would block this process for ever.
+What else a result holds is not checked here: the SDK does that. Nor is structured content validated against the tool's
+`outputSchema`: the server writes both, and a single regular expression in it (`^(a+)+$`) could block this process for
+ever.
 """
 
 import logging

@@ -96,7 +96,8 @@ class Attempt(Struct):
 
 
 class Listed(NamedTuple):
-    """The items of a list. `again` are the params to request it with once more instead, or None."""
+    """A list's items, those that the delegations cover and the others. If `again` is not None, these items are not
+    final: the list is to be requested once more, with these params."""
 
     covered: list[object]
     others: list[object]
@@ -128,7 +129,8 @@ class Prover:
 
     @property
     def refused(self) -> ProofRefused | None:
-        """Why nothing may be sent any more: the server poses as a gateway that is known elsewhere."""
+        """The refusal after which nothing more may be sent, or None. It says that the server claims the id of a gateway
+        that is known under another URL."""
         return self._pin.refused
 
     def attempt(self, method: str, params: Params) -> Attempt | None:
@@ -293,7 +295,7 @@ class Prover:
 
 
 class TokenTakers:
-    """The tools known to declare an argument `_token`, which then is theirs, and not a credential for the gateway."""
+    """The tools known to declare an argument `_token`: in their calls it is not a credential for the gateway."""
 
     def __init__(self) -> None:
         self._names = RecentlyUsed[str, bool](MAX_KNOWN_TARGETS)

@@ -1,15 +1,15 @@
 """A transport of the official SDK that adds proofs to its messages. Awaits the streams it wraps; no I/O of its own.
 
-This is the only place where proofs are added to messages, below the SDK's session: what is signed is what is written.
+Proofs are added to messages only here, below the SDK's session, so that what is signed is what is written.
 
-- [proof] A request that needs a proof gets one (`proving`), and the token if that is sent in messages.
-- [challenge] Its answer is examined: a refusal that a new proof can answer is not passed on. The request is sent again
-  under an id of our own, which is translated back in its answer and in a subscription's notifications.
-- [lists] Of a list only what the delegations cover is passed on.
-- [foreign-gateway] Once the server has claimed the id of a gateway that is known elsewhere, nothing is sent to it: each
-  request is answered here, and everything else is dropped.
-- [dialogs] While `MAX_DIALOGS` answers to the server wait to be written, no request of it is passed on: the host would
-  keep an answer to each, for a server that reads none.
+- [proof] A request that needs a proof gets one (`proving`). It also gets the token, if tokens are sent in messages.
+- [challenge] Each answer is examined. A refusal that a new proof can answer is not passed on: the request is sent again
+  under an id of our own. That id is translated back in the answer, and in a subscription's notifications.
+- [lists] Of a list, only the items that the delegations cover are passed on.
+- [foreign-gateway] A server may claim the id of a gateway that is known under another URL. From then on nothing is sent
+  to that server: each request is answered here, and everything else is dropped.
+- [dialogs] While `MAX_DIALOGS` answers to the server's requests wait to be written, no more of its requests are passed
+  on. Otherwise a server that reads nothing could make the host keep any number of answers.
 
 Everything else passes unchanged, both ways. A request gets `MAX_PROOFS_OF_REQUEST` proofs in all, whatever is answered.
 """

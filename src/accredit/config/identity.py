@@ -1,13 +1,13 @@
-"""From `[upstream] identity = "jwt"` to the key that signs what the server is told. Reads the key, or makes it.
+"""Builds what tells a server in a signed header who calls: `[upstream] identity = "jwt"`. Reads the key, or makes it.
 
-In this order; each failure is a `ConfigurationError` that names its key:
+Checked in this order; each failure is a `ConfigurationError` that names the setting at fault:
 
 - `identity_header` is set only with "jwt", and names no header that something else sets;
-- the server is behind a URL: a command reads no headers;
-- there is a configuration file, with `identity.key` beside it: a key that lives only as long as the process would
-  change with every start;
+- the server is reached by a URL: a command reads no headers;
+- there is a configuration file: the signing key is in `identity.key` beside it. A key kept only in memory would change
+  with every start;
 - the gateway has an id, which the tokens name;
-- the key is P-256 in PEM, for its owner alone. If there is none yet, a gateway that starts makes it.
+- the signing key is P-256 in PEM, and only its owner may read it. If it is missing, a gateway that starts makes it.
 """
 
 from pathlib import Path

@@ -337,7 +337,7 @@ class Servers(Section, frozen=True):
 
 
 class Quota(Section, frozen=True):
-    """A table of `[[quotas]]`: how many calls may be made in a window, or how much by them."""
+    """A table of `[[quotas]]`: how many calls may be made in a window, or what the calls' amounts may add up to."""
 
     by: Annotated[
         Literal["principal", "agent", "subject", "server"],

@@ -26,7 +26,7 @@ class Prompt(Protocol):
 
     @property
     def place(self) -> str:
-        """Where the person is asked, in words for those who look elsewhere."""
+        """Where the prompt appears ("in the terminal of the desk"), to tell a person who is looking elsewhere."""
         ...
 
     async def ask(self, text: str) -> str | None:

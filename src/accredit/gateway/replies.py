@@ -41,9 +41,9 @@ def too_little_memory() -> RequestError:
 
 
 def refusal(error: AccreditError, metadata_url: str = "") -> Refusal:
-    """Return the client's reply to one of our errors; all replies are made here.
+    """Return the reply that reports one of our errors to the client. All such replies are made here.
 
-    `metadata_url` is the resource's metadata, for clients that lack a token.
+    `metadata_url` is the URL of the resource's metadata, for clients that lack a token.
     """
     match error:
         case RequestError():

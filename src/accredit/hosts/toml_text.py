@@ -1,8 +1,10 @@
 """Changes one table of a TOML text, and keeps every other byte. No I/O.
 
-Libraries that keep comments attach those after a table to it, although they belong to the next one. So tables are
-found line by line, by their headers. Callers compare the meaning of the new text, and so refuse texts that hide tables
-from this (inline, or in strings).
+Comments above a table's header belong to that table. Libraries that keep comments attach them to the table before it
+instead, so no library is used: tables are found line by line, by their headers.
+
+This search overlooks inline tables, and takes a line within a string for a header. So callers compare the meaning of
+the new text with the intended one, and refuse the change if they differ.
 """
 
 import json

@@ -1,15 +1,18 @@
 """Whether an upstream's answer answers *this* request. No I/O.
 
-`Expected` is made from what the client sent and judges each frame that comes back. It refuses, in this order
+`Expected` is made from what the client sent, and judges each frame that comes back. These are refused, in this order
 (docs/reference/validation.md):
 
-- [frame] what is no valid frame at all (`frames.decode_frame`);
-- [batch] a batch where none was sent, an empty one, or one with a member that is no response or that [unasked] refuses;
+- [frame] anything that is not a valid frame (`frames.decode_frame`);
+- [batch] a batch where none was sent, an empty batch, and a batch with a member that is no response or that
+  [unasked] refuses;
 - [unasked] a response to an id that was not asked for (7 is not "7"), or that was answered already;
 - [request-here] a request from the upstream where none may come: in the modern era, or in a plain JSON body;
-- [modern-result] in the modern era: a `result` that is no object, a `resultType` that is no string or may not answer
-  this request (`result_types`), an `input_required` that breaks its rules, a task, in a result or a notification, that
-  waits for what the client did not declare.
+- [modern-result] in the modern era, any of these:
+  - a `result` that is not an object;
+  - a `resultType` that is not a string, or that may not answer this request (`result_types`);
+  - an `input_required` that breaks its rules;
+  - a result or notification in which a task asks for a kind of input that the client did not declare.
 
 It does not check whether a result has the shape that its method defines.
 """

@@ -83,8 +83,8 @@ def _reread(text: bytes) -> bytes:
 
 
 def _fold(text: bytes) -> Steps[bytes]:
-    """Return JSON text with all strings folded as the most lenient reader of names would, in steps. It stays valid
-    JSON."""
+    """Return JSON text, still valid, in which names are equal if the most lenient reader takes them for the same. All
+    strings are folded, in steps."""
     if not text.isascii():
         whole, parts = str(text, "utf-8"), list[str]()
         for start in range(0, len(whole), SHORT_MESSAGE_BYTES):

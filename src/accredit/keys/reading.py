@@ -119,7 +119,7 @@ def reading(files: ReadFiles) -> Generator[None]:
 
 @contextmanager
 def reading_alike() -> Generator[None]:
-    """Read each file only once within this; joins a `reading` that is going on."""
+    """Read each file only once within this block. Inside a `reading`, use the files of that one."""
     with reading(_reading.get() or ReadFiles()):
         yield
 

@@ -63,7 +63,7 @@ def load_peer_key(path: Path) -> Key:
 
 
 def keeps_members(key: Key) -> bool:
-    """Return whether a key verifies a signature's extra members."""
+    """Return whether a key also verifies a signature's extra members. Ordinary keys verify only the bytes."""
     return type(key) is not SSlibKey
 
 

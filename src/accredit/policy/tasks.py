@@ -44,9 +44,9 @@ _decode = msgspec.json.Decoder(MadeBy).decode
 
 
 class TaskScope(NamedTuple):
-    """The scope of task ids. `name` distinguishes servers and sessions; `server` is the one of several, "" for a single
-    one. At the merged endpoint (`merged`), the names of tools and tasks tell it. `by_token` says that tasks belong to
-    tokens' subjects here, whatever proof comes with them."""
+    """The scope of task ids. `name` distinguishes servers and sessions. `server` is the server's name if there are
+    several, else "". At the merged endpoint (`merged`), the name of a tool or task tells its server instead. With
+    `by_token`, tasks belong to tokens' subjects, whatever proof comes with them."""
 
     name: str = ""
     server: str = ""

@@ -170,7 +170,8 @@ def verify_bundle(
 
 
 def verification(bundle: ProofBundle, terms: Terms) -> Steps:
-    """Return the steps above as a generator of needs. They raise nothing that depends on the bundle."""
+    """Return a generator that runs the steps above: it yields each `Need` and is sent the answer. No bundle, however
+    invalid, makes it raise."""
     return run_to_result(_steps(bundle, terms))
 
 

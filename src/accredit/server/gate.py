@@ -61,7 +61,7 @@ _log = logging.getLogger("accredit.server")
 
 
 class Gate:
-    """Decides the messages to one server; `among` returns that server's middleware, the outermost first."""
+    """Decides on each message to one server. `among` returns all middleware of that server, the outermost first."""
 
     def __init__(self, judge: Judge, find: Find, among: Callable[[], Iterable[object]]) -> None:
         self.judge = judge

@@ -138,7 +138,7 @@ class Judge:
         return True
 
     def check_within(self, allowed: Allowed, method: str, target: str, arguments: object, found: TargetInfo) -> None:
-        """Check that an allowed call may make another one by itself, on the same authority (`policy.within`).
+        """Check that an allowed call, while it runs, may make this other call on the same authority (`policy.within`).
 
         Raises `ProofRefused` and `TokenError`.
         """

@@ -172,7 +172,7 @@ def _unknown(name: str, tools: Iterable[str]) -> _Trouble:
 
 
 def _trouble(error: BaseException, request: CallOptions, presenter: ProofPresenter | None) -> _Trouble:
-    """Return what went wrong, in words. Raises `ConfigurationError` as it is: the command line is wrong then."""
+    """Return what went wrong, in words. A `ConfigurationError` is raised again: then the command line is wrong."""
     match error:
         case ConfigurationError():
             raise error

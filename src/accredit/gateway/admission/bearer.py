@@ -159,7 +159,8 @@ class Bearer:
         return frame.with_meta({}, without=(META,)) if in_meta else frame
 
     async def _verified(self, text: str, session: str) -> VerifiedToken:
-        """Verify a token, its configuration and its session ([verification])."""
+        """Verify a token. If it names a configuration or a session, that must be the current one
+        ([verification])."""
         presented = self._verifier.read(text)
         keys = await self._keys.keys(presented.issuer.issuer, presented.kid)
         token = self._verifier.verify(presented, keys, unix_seconds())

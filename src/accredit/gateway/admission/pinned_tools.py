@@ -169,8 +169,8 @@ class PinnedTools:
         return forget
 
     def hello(self, response: Success) -> Steps[bytes]:
-        """Compare the instructions in an answer to `initialize` or `server/discover` ([instructions]); the answer stays
-        as it is."""
+        """Compare the server's instructions with the pinned ones ([instructions]). `response` answers `initialize` or
+        `server/discover`; its text is returned unchanged."""
         yield
         try:
             said = as_string((yield from response.members()).get("instructions"))
@@ -229,7 +229,7 @@ class PinnedTools:
         return differing
 
     def _log_once(self, name: str, found: str | None) -> None:
-        """Log a new difference once: callers must not fill a disk with looks."""
+        """Log a difference, but only the first time: callers, who cause the comparisons, must not fill a disk."""
         key = hashlib.sha256(f"{found} {name}".encode("utf-8", "surrogatepass")).digest()
         if key not in self._logged:
             self._logged.put(key, True)

@@ -1,20 +1,31 @@
-"""`/healthz` and `/readyz`: whether the process is alive, and which of its parts answer. First failure wins.
+"""`/healthz` and `/readyz`: whether the process is alive, and which of its parts answer.
 
-- [source] `Host` and `Origin` are allowed, as at the endpoint (`Endpoint.check_source`): 403.
-- [method] The method is GET or HEAD: 405.
-- [names] An unauthenticated caller gets the names of parts (and in `servers` those of the configuration) with true or
-  false, and nothing more: no path, text or count. With `?list=SHA-256` (up to `MAX_ASKED_LISTS`), also whether one of
-  these revocation lists is in force: only who has a signed list can know its digest.
+A request is refused by the first of these rules that it breaks:
+
+- [source] `Host` and `Origin` are allowed, as at the endpoint (`Endpoint.check_source`); otherwise 403.
+- [method] The method is GET or HEAD; otherwise 405.
+
+What a caller gets from `/readyz` depends on its token:
+
+- [names] An unauthenticated caller gets the names of parts, each with true or false; in `servers` they are the names
+  from the configuration. It gets no path, text or count. With `?list=SHA-256` (up to `MAX_ASKED_LISTS` times) it also
+  learns whether one of these revocation lists is in force: only those who have a signed list can know its digest.
 - [details] A caller with a valid token in the header, where tokens are on, also gets the reasons, the counts of
   refusals, and whether proofs are not required (`proofs`).
 
-The status is 503 if `upstream`, `store` or `records` don't answer, or one of several servers (each is named in
-`servers`), and while the gateway drains. With `?scope=gateway` servers are left out: one that is down must not take the
-gateway from the others' clients. These don't change it: `revocations` and `key_sets`, as what was last known stays in
-force; `reload`, present after a reload and false if the old configuration stays in force; `schema`, false if the
-store's tables are those of the previous version, else absent; `log`, false if other writers' records don't verify, and
-so were left open and unsigned, else absent; and `instructions`, false if the server's, as last seen by this process,
-differ from the pinned ones. Each answer has the time (`Date`), so that clocks can be compared.
+The status is 503 while the gateway drains, and if `upstream`, `store` or `records` don't answer. Of several servers,
+each is named in `servers`, and one that does not answer is enough. With `?scope=gateway` servers are left out: one that
+is down must not take the gateway from the clients of the others.
+
+These are reported, but do not change the status:
+
+- `revocations` and `key_sets`: what was last known stays in force;
+- `reload`, present after a reload: false if the old configuration stays in force;
+- `schema`, present only if false: the store's tables are those of the previous version;
+- `log`, present only if false: other writers' records don't verify, and so were left open and unsigned;
+- `instructions`: false if the server's, as last seen by this process, differ from the pinned ones.
+
+Each answer has the time (`Date`), so that clocks can be compared.
 """
 
 import asyncio
@@ -61,8 +72,8 @@ class HealthTarget(Protocol):
 
 
 class Condition:
-    """What is reported of a gateway beside its parts. `reload_problem` is why its last reload was refused; before the
-    first one `reloaded` is false."""
+    """What is reported of the gateway itself, beside its parts. `reloaded` is false until its first reload.
+    `reload_problem` is why its last reload was refused, or None."""
 
     def __init__(self) -> None:
         self.draining = False

@@ -22,8 +22,11 @@ from accredit.setup.up_place import known_files
 
 
 class Surroundings(NamedTuple):
-    """The environment, the current and the person's folder, and the configuration: its file, content or problem, and
-    whether it is the person's own. `known` lists all that `accredit up` knows."""
+    """The environment, the current folder (`here`), the person's `folder`, and the configuration.
+
+    `file` is the configuration's file, if one was found. `loaded` is its content, or `problem` says why it could not be
+    read. `is_own` says whether it is the person's own. `known` are all configurations that `accredit up` knows.
+    """
 
     environ: Mapping[str, str]
     here: Path

@@ -137,7 +137,7 @@ class FileTables:
         )
 
     async def write(self, change: ChainChange) -> None:
-        """Write a change; with the file's lock held nobody else has written since it was read."""
+        """Write a change. The transaction holds the file's lock: nobody has written since it read the chain's end."""
         after = change.after
         (last,) = self._connection.execute(_LAST_ENTRY).fetchone()
         rows = [self._row(last + place, after.writer, each) for place, each in enumerate(change.entries, 1)]

@@ -51,8 +51,9 @@ class LogAway(StoreUnavailable):
 
 
 class Numbered(NamedTuple):
-    """An entry of the log, and a number that orders it for people: later ones have a greater one. A digest may have 0.
-    `proof` is the packed one kept with it, if requested; b"" for one that can't be valid."""
+    """An entry of the log, with a number that orders entries for people: later entries have greater numbers. The digest
+    of a pruned record may have 0. `proof` is the packed proof kept with the entry, if requested; b"" if what is kept
+    can't be valid."""
 
     number: int
     entry: Entry

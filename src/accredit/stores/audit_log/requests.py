@@ -71,7 +71,8 @@ class DatabaseLog(Struct, frozen=True, tag=True):
         return self.database.name
 
     async def lock_writer(self, writer: str) -> WriterLock | None:
-        """Do nothing: only a writer whose session has ended is found to be dead (`find_others`)."""
+        """Return a lock that does nothing. The writer's session is what shows that it lives: only a writer whose
+        session has ended can be found dead (`find_others`)."""
         return SessionLock()
 
 

@@ -157,7 +157,7 @@ class LogDatabase(LogReader):
     """The log in a database. It needs a user who may read it."""
 
     def __init__(self, database: DatabaseAddress, *, patience: float | None = None) -> None:
-        """With `patience` no statement takes longer, in seconds."""
+        """`patience` is how many seconds a statement may take at most; None sets no limit."""
         self.name = database.name
         self._snapshot = Snapshot(database, patience)
         self._read_all = _READ

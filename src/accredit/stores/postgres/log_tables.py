@@ -248,7 +248,8 @@ class DatabaseTables:
             await self._check_not_over(name)
 
     async def end(self, name: str) -> bool:
-        """End a writer; both opening and claiming a call would lock its row."""
+        """End a writer without open calls. Its row is locked first, as for opening or claiming a call, so that neither
+        can happen meanwhile."""
         self._ends.pop(name, None)
         self._open.pop(name, None)
         async with self.connection.transaction():

@@ -1,9 +1,10 @@
 """Creates a database's tables and roles, and reads its version. Blocking, except for coroutines.
 
-- [transaction] Steps run in one transaction. Concurrent migrations wait for each other, from the first step to the last
-  right.
+- [transaction] The steps of the schema run in one transaction. A migration waits until any concurrent one is finished,
+  including its roles and rights.
 - [newer-version] A database of a newer version is left as it is.
-- [roles] Roles are created only if this user may; else their statements are returned, for an administrator.
+- [roles] Roles are created only if this user has the right to. Otherwise the statements for them are returned, for an
+  administrator.
 """
 
 import secrets

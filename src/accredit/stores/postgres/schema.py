@@ -1,11 +1,11 @@
 """The tables and roles in a database. No I/O.
 
-`SCHEMA` has one step per version: a database of version n has had the first n. Steps are only ever appended. Bytes of
-unknown length are never keys: an index entry takes 2,700 bytes at most.
+`SCHEMA` has one step per version: a database of version n has had the first n steps. New steps are only ever appended.
+No key contains bytes of unknown length: an index entry takes 2,700 bytes at most.
 
-Entries of the log are only ever added. They lie in a table for each day (UTC, by the database's clock), so that a day
-can be dropped whole. A gateway's role has no right to one of these tables by itself, and creates those of the next days
-by a function that can remove nothing (log_make_days).
+Entries of the log are only ever added. Each day has its own table (UTC, by the database's clock), so that a day can be
+dropped whole. A gateway's role has no rights to the table of a day, only to the log as a whole. It creates the tables
+of the next days by calling `log_make_days`, which can remove nothing.
 """
 
 from accredit.limits import MAX_ATTESTATION_BYTES, MAX_PROOF_BUNDLE_BYTES, MAX_STATEMENT_BYTES

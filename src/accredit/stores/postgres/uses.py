@@ -1,9 +1,9 @@
 """Counts uses of certificates, many in one transaction.
 
-- [locks] A batch locks its series, in their order, before it reads the counts: batches of other gateways wait, and no
-  two take the same last use.
-- [snapshot] A later batch sees everything committed before, as each statement has a snapshot of its own.
-- [repetition] It is never repeated: an attempt whose answer was lost may have been counted.
+- [locks] A series is one certificate's uses in windows of one length. A batch of uses locks all its series, in sorted
+  order, before it reads their counts. So batches of other gateways wait, and no two batches take the same last use.
+- [snapshot] Each statement has a snapshot of its own, so a later batch sees everything committed before.
+- [repetition] A failed batch is never repeated: perhaps only its answer was lost, and its uses were counted.
 """
 
 from collections.abc import Sequence

@@ -38,7 +38,8 @@ class Worker:
     """Runs jobs on the file at `path`, one after the other, in a thread of its own."""
 
     def __init__(self, path: Path, synchronous: Synchronous = "NORMAL", *, awaited: bool = True) -> None:
-        """`awaited` says that calls wait for the answers; otherwise the thread may run beside the event loop."""
+        """If `awaited`, callers wait for the answers, and the thread stays on the event loop's core. Otherwise it may
+        run on another core."""
         self._path = path
         self._awaited = awaited
         self._database = Database(path, synchronous)

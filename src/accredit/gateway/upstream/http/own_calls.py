@@ -40,8 +40,9 @@ async def whole_response(
     most: int | None = None,
     grow: Grow | None = None,
 ) -> bytes:
-    """Return the response to `request`, from JSON or from a stream, of at most `most` bytes, and at most as long as any
-    list that the gateway requests. `grow` reserves memory for it. Raises `AnswerError` or `UpstreamError`."""
+    """Return the response to `request`, from JSON or from a stream. It may have `most` bytes, within the
+    general bounds (`MAX_LISTED_BYTES`, `max_response_bytes`). `grow` reserves memory for it. Raises `AnswerError` or
+    `UpstreamError`."""
     expected = Expected(era, [request])
     most = min(MAX_LISTED_BYTES if most is None else most, MAX_LISTED_BYTES, settings.max_response_bytes)
     if answer.header(b"content-encoding") is not None:

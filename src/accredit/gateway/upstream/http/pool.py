@@ -61,8 +61,8 @@ class Pool:
         return None
 
     async def dial(self, deadline: float) -> Connection:
-        """Open a connection. `deadline` is in the loop's time. Raises `UpstreamLeftOut` if the share is used up, and
-        `UpstreamUnavailable` or `UpstreamTimeout`, marked as `unsent`."""
+        """Open a connection. `deadline` is in the loop's time. Raises `UpstreamLeftOut` if the server has used up its
+        share of connections, and `UpstreamUnavailable` or `UpstreamTimeout`, marked as `unsent`."""
         if self._closed:
             raise UpstreamUnavailable("the gateway is stopping")
         if self._share.used_up():

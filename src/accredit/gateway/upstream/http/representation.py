@@ -66,7 +66,8 @@ def as_it_came(raw: bytes, body: Decoded, accepted: bytes | None) -> tuple[bytes
 
 
 async def error_type(answer: Answer, raw: bytes, body: bytes, expected: Expected) -> RawHeaders:
-    """Check an error's body, `raw` as it came, and return its content type as a header. Raises `AnswerError`."""
+    """Check an error's body, and return its content type as a header. `raw` is the body as it came, `body` the decoded
+    one. Raises `AnswerError`."""
     claimed = answer.head.media_type.name
     try:
         if claimed == JSON_TYPE and raw:

@@ -1,16 +1,19 @@
 """The merged endpoint's sessions and streams, and messages that go to all servers or answer one of them. I/O through
 the servers' backends.
 
-- [initialize] `initialize` asks all servers at once; each has `MERGED_ASK_SECONDS`. The session is with those that have
-  answered (`ids`), at least one; and with the commands that are still starting (`session_starts`).
-- [to-all] `ping`, `logging/setLevel` and notifications go to all servers of the session. A server without that method
-  has nothing to do; one that did not answer is named. `DELETE` ends all sessions.
-- [responses] A response goes to the server whose request it answers, with that server's own id, and progress likewise.
-  A cancellation goes to the server that has the request; if another process forwarded it, to all: a server ignores
-  unknown ids.
-- [no-server] A message for no server of the session is dropped and logged, like any response that answers nothing.
-- [restart] A session that one of the servers has lost is restarted there (`session_starts`). If that can't be, it is
-  over at that server: messages to it get its 404, as with a single server. Messages to the others pass.
+- [initialize] `initialize` asks all servers at once, and gives each `MERGED_ASK_SECONDS`. The session includes the
+  servers that have answered (`ids`), at least one, and the commands that are still starting (`session_starts`).
+- [to-all] `ping`, `logging/setLevel` and notifications go to all servers of the session. A server that does not know
+  the method counts as having answered; the result names those that have not answered. `DELETE` ends the session at all
+  servers.
+- [responses] A response goes to the server whose request it answers, under the id that this server gave the request. So
+  does progress. A cancellation goes to the server that has the request. If another process forwarded that request, the
+  cancellation goes to all servers: a server ignores unknown ids.
+- [no-server] A message for a server that is not in the session is dropped and logged, like any response that answers
+  nothing.
+- [restart] If a server has lost its part of a session, that part is restarted there (`session_starts`). If that is
+  impossible, the session is over at that server only: messages to it get its 404, as with a single server. Messages to
+  the others pass.
 """
 
 import asyncio

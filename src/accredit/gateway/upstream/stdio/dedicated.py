@@ -1,11 +1,12 @@
-"""A child with one client: their open requests, and the routing of the child's messages. Timers and the log.
+"""A child with one client: keeps the client's open requests, and routes the child's messages. Uses timers; logs.
 
-All messages of the child are for the one client: `tell` sends it one, and a `Reply` is not needed.
+All messages of the child go to the one client, through `tell`. So no request needs a `Reply` of its own.
 
-- [messages] A valid message is forwarded as it is, except for edits; an invalid one becomes the error of the request
-  that it answers, or is dropped (`PendingCalls.judge`).
-- [responses] A client's response that the child did not ask for is dropped, or refused within a batch.
-- [recorded] A recorded call gets its answer once its outcome is on record; other messages pass meanwhile.
+- [messages] A valid message is forwarded as it is, except for edits. An invalid one that answers a request becomes that
+  request's error; any other invalid one is dropped (`PendingCalls.judge`).
+- [responses] A client's response that the child did not ask for is dropped. A batch with such a response is refused.
+- [recorded] The answer to a recorded call is sent once the call's outcome is on record. Other messages do not wait for
+  that.
 """
 
 import contextlib

@@ -320,8 +320,9 @@ def number_request(request: Request, number: int, *, token: bool) -> bytes:
 
 
 def restore_client_id(text: bytes, id: MessageId, *, subscription: bool, observed: bool = False) -> Steps[bytes]:
-    """Return a response under the client's id, in steps. `subscription` says that it may end one, which it names. If it
-    is only `observed` it may be invalid: it is read leniently, in one step."""
+    """Return a response with the client's id put back, in steps. `subscription` says that the response may end a
+    subscription; the id by which it names that is put back too. An `observed` response may be invalid: it is read
+    leniently, in one step."""
     if observed:
         yield from check_brackets(text, "an answer")
         found = members(text)

@@ -159,7 +159,7 @@ def ready(facts: Facts) -> Result:
 
 
 def user(facts: Facts) -> Result:
-    """It runs as a user of its own, not as root."""
+    """The gateway runs as a user of its own, not as root."""
     if isinstance(facts.processes, Unknown):
         return unknown(facts.processes)
     if any(each.user == 0 for each in facts.processes):
