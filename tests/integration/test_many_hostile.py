@@ -14,7 +14,7 @@ import pytest
 from tests.world.authorization import GATEWAY, Signed, Trust
 from tests.world.calls import initialize, post
 from tests.world.raw_client import RawClient
-from tests.world.raw_server import until
+from tests.world.raw_server import PATIENCE, until
 from tests.world.recorded import calls_of, records_at, verified
 from tests.world.routes import messages_of
 from tests.world.running import RunningGateway, run
@@ -112,10 +112,11 @@ class Besieged:
                 await self._listen(client)
 
     async def _listen(self, client: RawClient) -> None:
-        """Look through what comes within a second, or up to 4 MiB of it."""
+        """Look through what comes within a second, or up to 4 MiB of it; wait longer as long as nobody was told
+        anything."""
         came = b""
         with contextlib.suppress(TimeoutError, ConnectionError):
-            async with asyncio.timeout(1):
+            async with asyncio.timeout(1 if self.told else PATIENCE):
                 while len(came) < 4 << 20 and (piece := await client.reader.read(1 << 16)):
                     came += piece
                     self.told += len(piece)
