@@ -1,8 +1,8 @@
 """Counts the elements of an upstream's arrays before splitting them, and rewrites an array element by element. No I/O.
 
 Splitting costs some 80 bytes per element, whatever its size, and 16 MiB of text can hold eight million elements. So
-commas are counted first: all of them, which is fast and usually settles it, and only if there are too many, those
-between the array's own elements.
+commas are counted first: all of them, which is fast and usually shows that there are few enough elements. Only if there
+are too many commas, those between the array's own elements are counted.
 
 A rewritten array is written straight into the new text, whose length is bounded while it grows. Beside the text that
 arrived, memory never holds more than that one copy.
@@ -24,8 +24,8 @@ from accredit.jsonrpc.objects import is_array, parts_of
 from accredit.jsonrpc.text import LIST_STRUCTURE, STEPS
 
 MAX_LISTED_ITEMS = 65_536
-"""Items of a list that is split: tools, tasks, blocks of content. Each takes some 80 bytes, and some 25 microseconds
-on its way to a client; in 16 MiB there is room for eight million."""
+"""The most elements of a list (tools, tasks, blocks of content) that is split. Each takes some 80 bytes, and some 25
+microseconds on its way to a client. In 16 MiB there is room for eight million."""
 
 
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
@@ -76,8 +76,8 @@ def check_values(text: bytes, what: str, most: int) -> Steps[None]:
 
 
 class RewrittenArray:
-    """A response whose result gets a new array under `name`, written element by element. `message` and `result` are the
-    members of both; `most` bounds the bytes of the new response."""
+    """Writes a response again, with a new array as the member `name` of its result, one element at a time. `message`
+    holds the response's members, `result` those of its result. `most` bounds the bytes of the new response."""
 
     def __init__(
         self, name: str, message: Mapping[str, Raw], result: Mapping[str, object], id: MessageId, most: int

@@ -12,8 +12,8 @@ from accredit.jsonrpc.objects import parts_of
 from accredit.jsonrpc.text import BRACKETS
 
 MAX_SPLIT_BRACKETS = 1_048_576
-"""Arrays and objects in such a part, at every depth. Skipping one takes as long as ten other bytes. Tool definitions
-that consist only of schemas have one per 22 bytes."""
+"""The most arrays and objects in a part that is split in one call, at every depth. Skipping one takes as long as ten
+other bytes. Tool definitions that consist only of schemas have one per 22 bytes."""
 
 
 def check_brackets(value: bytes | Raw, what: str) -> Steps[None]:

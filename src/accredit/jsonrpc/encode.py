@@ -13,12 +13,12 @@ METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 UPSTREAM_ERROR = -32000
-"""The upstream's answer was invalid or missing."""
+"""The error code that says: the upstream's answer was invalid or missing."""
 HEADER_MISMATCH = -32020
-"""HTTP headers and body disagree (2026-07-28, basic/transports)."""
+"""The error code that says: HTTP headers and body disagree (2026-07-28, basic/transports)."""
 
 UNSUPPORTED_VERSION = -32022
-"""The receiver does not support this revision (2026-07-28, basic/transports)."""
+"""The error code that says: the receiver does not support this revision (2026-07-28, basic/transports)."""
 
 INVALID_ANSWER = "Invalid upstream JSON-RPC response"
 UNAVAILABLE = "Upstream unavailable"
@@ -35,7 +35,8 @@ def error_frame(id: MessageId | None, code: int, message: str, data: object = No
 
 
 def around(name: str, own: Mapping[str, object]) -> tuple[bytes, bytes]:
-    """Return an object's text before and after the value of one of its members."""
+    """Return two parts of the text of the object `own`: what precedes the value of its member `name`, and what follows
+    it."""
     names = list(own)
     at = names.index(name)
     before = to_json({**{each: own[each] for each in names[:at]}, name: 0})[: -len(b"0}")]

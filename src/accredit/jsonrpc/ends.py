@@ -1,9 +1,9 @@
 """Reads what it can from the two ends of an overlong line. No I/O.
 
-Programs write a message's id before or after its long members, among short ones. Those are read here by JSON's own
-rules: forward from the start to the first object or array, and backward from the last brace to the last object or
-array. Read backward, text inside a string could look like members, but then its quotes would not pair up. The middle is
-not examined: a message that repeats a member is invalid anyway.
+Programs write a message's id before or after its long members, among short ones. Those short members are read here by
+JSON's own rules: forward from the start to the first object or array, and backward from the last brace to the last
+object or array. Read backward, text inside a string could look like members, but then its quotes would not pair up. The
+middle is not examined: a message that repeats a member is invalid anyway.
 
 An id counts only if no reader could find another one at these ends: it occurs once, in one spelling.
 """
@@ -26,7 +26,8 @@ _REQUESTS, _RESPONSES = frozenset({"method", "params"}), frozenset({"result", "e
 
 
 def line_too_long(detail: str, head: bytes, tail: bytes) -> LineTooLong:
-    """Return the error for an overlong line, of which only its ends are kept; `tail` is b"" if it has not ended."""
+    """Return the error for an overlong line of which only the two ends are kept. `detail` is its text. `tail` is b"" if
+    the line has not ended yet."""
     head, tail = head.lstrip(b" \t\r"), tail.rstrip(b" \t\r")
     if not head.startswith(b"{"):
         return LineTooLong(detail, is_message=head.startswith(b"["))

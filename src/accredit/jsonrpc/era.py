@@ -7,11 +7,11 @@ fields"). A modern request is refused, in this order:
 - [headers] a routing header occurs twice, is missing, or differs from the body: -32020. The headers are
   `MCP-Protocol-Version`, `Mcp-Method` and, for calls with a target, `Mcp-Name`.
 
-Intermediaries route by headers and servers act on bodies, so a message whose two halves disagree is refused before
-either is trusted. Whether the version is supported is for the upstream to decide.
+Intermediaries route by headers and servers act on bodies. So a message whose headers and body disagree is refused
+before either is trusted. Whether the version is supported is for the upstream to decide.
 
-A routing header that mirrors nothing in its message (any in the legacy era, or `Mcp-Name` on a list request) could not
-be compared, so it is not forwarded (`unmirrored_headers`).
+Some routing headers have no counterpart in the message's body: any in the legacy era, or `Mcp-Name` on a list request.
+They can't be compared, so they are not forwarded (`unmirrored_headers`).
 """
 
 from collections.abc import Collection
@@ -33,7 +33,8 @@ _SHOWN = {VERSION_HEADER: "MCP-Protocol-Version", METHOD_HEADER: "Mcp-Method", N
 
 
 def era_of(frame: Frame | Batch, headers: Headers) -> Era:
-    """Return the era of a client's message: modern if its header names a modern version, else that of its body."""
+    """Return the era of a client's message: modern if its version header names a modern version, else the era of its
+    body."""
     return Era.MODERN if names_modern(headers) else era_of_body(frame)
 
 
@@ -63,11 +64,11 @@ def check_agreement(frame: Request | Notification, headers: Headers) -> None:
 def unmirrored_headers(
     frame: Frame | Batch | None, era: Era, headers: Headers, routing: Collection[bytes] | None = None
 ) -> frozenset[bytes]:
-    """Return the routing headers that mirror nothing in a message (None: an HTTP request without a body). They were not
-    compared with anything, so whoever routes by them could take the message for another.
+    """Return the routing headers that mirror nothing in the body of a message (None: an HTTP request without a body).
+    They were not compared with anything, so whoever routes by them could take the message for another one.
 
-    For a method that MCP does not define, `Mcp-Name` and `Mcp-Param-*` mean what its author says: they stay. `routing`
-    holds the names of all routing headers, if already known.
+    For a method that MCP does not define, `Mcp-Name` and `Mcp-Param-*` mean what the method's author says: they are not
+    returned. `routing` holds the names of all routing headers, if already known.
     """
     if routing is None:
         routing = routing_headers(headers)
@@ -88,10 +89,10 @@ def routing_headers(headers: Headers) -> tuple[bytes, ...]:
 
 
 def _target(frame: Request | Notification, headers: Headers) -> str | None:
-    """Return what `Mcp-Name` mirrors, or None.
+    """Return what `Mcp-Name` has to mirror, or None.
 
-    A method that the message's revision lacks (`tasks/result`) has no target: the answer is "method not found",
-    whatever its headers say (SEP-2663).
+    A method that does not exist in the message's revision (such as `tasks/result`) has no target: the answer is "method
+    not found", whatever its headers say (SEP-2663).
     """
     known = frame.method in TARGET_MEMBER and is_known(frame.method, _version_header(headers) or None)
     return frame.target if known else None

@@ -1,13 +1,13 @@
 """Frames: one JSON-RPC message each, classified and checked. No I/O.
 
-A frame is the bytes as they arrived and what they mean, so an unchanged message is forwarded byte for byte.
+A frame holds the bytes as they arrived and what they mean, so an unchanged message is forwarded byte for byte.
 `decode_frame` applies, in this order (docs/reference/validation.md):
 
-- [text] the text is strict JSON (`text.check_text`), one object, no duplicate or misspelt member in it;
+- [text] the text is strict JSON (`text.check_text`) and one object, without duplicate or misspelt members;
 - [version] `jsonrpc` is exactly "2.0";
 - [call] a message with `method` is a request (with an id) or a notification (without), and has no result or error;
-- [response] a message without is a response: exactly one of `result` and `error`, an id that is a string or an integer,
-  or, for an error only, null;
+- [response] a message without `method` is a response. It has exactly one of `result` and `error`. Its id is a string or
+  an integer; an error's may be null;
 - [error] `error.code` is an integer, `error.message` a string, and `error` has no duplicate or misspelt member.
 """
 
@@ -36,8 +36,8 @@ _VERSION = b'"2.0"'
 class _Call:
     """A request or notification. Its `params` are parsed once, when first needed.
 
-    The text is never parsed again: a change makes an edited call, whose text is encoded when it is sent. So what was
-    judged is what is forwarded, and a call that is not edited keeps its bytes.
+    Nothing is parsed twice: a change makes an edited copy of the call, whose text is encoded when it is sent. So what
+    was judged is what is forwarded, and a call that is not edited keeps its bytes.
     """
 
     def __init__(self, method: str, params: Raw | None, text: bytes, envelope: Mapping[str, Raw] | None) -> None:
@@ -106,12 +106,14 @@ class _Call:
         return as_string(value) if isinstance(value, Raw) else None
 
     def with_params(self, changes: Mapping[str, Raw], *, without: Collection[str] = ()) -> Self:
-        """Return the call with other members of `params`, except `_meta`. Raises `FrameError`."""
+        """Return a copy of the call with some members of `params` replaced, added or, by `without`, removed. `_meta` is
+        changed by `with_meta` only. Raises `FrameError`."""
         kept = {name: value for name, value in self.parts.items() if name not in without}
         return self._edited({"params": {**kept, **changes}})
 
     def with_meta(self, changes: Mapping[str, Raw], *, without: Collection[str] = ()) -> Self:
-        """Return the call with other members of `params._meta`. Raises `FrameError`."""
+        """Return a copy of the call with some members of `params._meta` replaced, added or, by `without`, removed.
+        Raises `FrameError`."""
         kept = {name: value for name, value in self.meta.items() if name not in without}
         edited = self._edited({"params": {**self.parts, "_meta": {**kept, **changes}}})
         edited.__dict__["target"] = self.target  # `_meta` does not contain the target
@@ -119,7 +121,8 @@ class _Call:
 
     @CachedProperty
     def parts(self) -> Mapping[str, Raw | Mapping[str, Raw]]:
-        """The members of `params`; an edited call's `_meta` may be parsed already. Raises `FrameError`."""
+        """The members of `params`. In an edited call, `_meta` may be a parsed mapping instead of text. Raises
+        `FrameError`."""
         if "params" in self._changes:
             return cast("Mapping[str, Raw | Mapping[str, Raw]]", self._changes["params"])
         return members(self._given) if self._given is not None else {}
@@ -137,11 +140,11 @@ class _Call:
 
 
 _OF_AN_EDITED_CALL = frozenset({"id", "method", "size", "watcher", "_given", "_came", "_envelope"})
-"""What an edited call takes from its original; everything else is computed from its own members."""
+"""The attributes that an edited call takes from its original. All others are computed from its own members."""
 
 
 class Watcher(Protocol):
-    """An observer of a request's outcome, which changes nothing. `trace_id` is the trace that the request belongs to,
+    """Observes the outcome of a request, and changes nothing. `trace_id` names the trace that the request belongs to,
     if one was started."""
 
     trace_id: str | None
@@ -168,7 +171,7 @@ class Request(_Call):
 
     @CachedProperty
     def era(self) -> Era:
-        """The era that its own metadata names."""
+        """The era that the request's own metadata names."""
         return Era.LEGACY if self.in_meta(META_VERSION) is None else Era.MODERN
 
     def failed(self, error: AccreditError) -> None:
@@ -193,8 +196,8 @@ class Notification(_Call):
 class Success(Struct, frozen=True):
     """A response with a `result` (null counts as a result).
 
-    `is_complete` says that the result was found to be an object of the type `complete` or without a `resultType`.
-    `listed` holds the members of a long result, if already read.
+    If `is_complete`, the result is known to be an object whose `resultType` is `complete` or missing. `listed` holds
+    the members of a long result, if already read.
     """
 
     id: MessageId
@@ -213,7 +216,8 @@ class Success(Struct, frozen=True):
         return (yield from object_in_steps(Raw(self.text.lstrip())))
 
     def with_result(self, members: Mapping[str, Raw], changes: Mapping[str, object]) -> Steps["Success"]:
-        """Return the response with a result of these members, some replaced or added, in steps."""
+        """Return the response with a new result, in steps: `members`, of which `changes` replaces some or adds
+        others."""
         message = yield from self.message()
         yield
         before, after = around("result", message)
@@ -255,7 +259,7 @@ def decode_frame_in_steps(text: bytes) -> Steps[Frame]:
 def decode_error(text: bytes) -> Failure:
     """Read the body of an HTTP error status: an error response. Raises `FrameError`.
 
-    There it may lack its id (2025-11-25, basic/transports, "Sending Messages to the Server").
+    Such an error response may lack its id (2025-11-25, basic/transports, "Sending Messages to the Server").
     """
     check_text(text)
     return _error_in(unambiguous_members(text, MESSAGE), text)
@@ -270,8 +274,8 @@ def decode_error_in_steps(text: bytes) -> Steps[Failure]:
 
 
 def message_in_steps(text: bytes) -> Steps[dict[str, Raw]]:
-    """Return the members of a long message, in steps. Raises `FrameError`, also if a part that is split in one call has
-    too many arrays and objects."""
+    """Return the members of a long message, in steps. Raises `FrameError`, also if `error` or `params` has too many
+    arrays and objects to be split in one call."""
     found = yield from members_in_steps(text, MESSAGE)
     for name in ("error", "params"):
         if name in found:

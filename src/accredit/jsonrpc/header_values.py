@@ -12,7 +12,8 @@ Headers = Mapping[bytes, bytes]
 """Header values by lower-case name; a repeated header has all its values, joined by `DUPLICATED`."""
 
 DUPLICATED = b"\0"
-"""Joins the values of a repeated header. No valid value contains it, so the result never equals anything in a body."""
+"""Joins the values of a repeated header. No valid value contains this byte, so the joined value never equals anything
+in a body."""
 
 
 def plain_header(value: bytes) -> str | None:

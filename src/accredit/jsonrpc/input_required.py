@@ -4,10 +4,10 @@ Source: basic/patterns/mrtr (SEP-2322). In this order:
 
 - [methods] only `tools/call`, `prompts/get` and `resources/read` may be answered so;
 - [members] it holds `inputRequests` (an object, not empty), or `requestState` (a string), or both;
-- [entries] every entry is an object with one of three methods, and `params` that is an object where present, under
-  names that all readers take alike;
-- [declared-kinds] the client declared that kind of input in this request. `elicitation: {}` declares forms only; an
-  elicitation that readers could take for either kind needs both.
+- [entries] every entry of `inputRequests` is an object with one of three methods. If it has `params`, they are an
+  object. Members are named so that all readers take them alike;
+- [declared-kinds] the client declared that kind of input in this request. `elicitation: {}` declares forms only. If
+  readers could take an elicitation for either kind, the client must have declared both.
 """
 
 from collections.abc import Mapping
@@ -52,8 +52,9 @@ def check_input_required(request: Request, result: dict[str, Raw]) -> Steps[None
 
 
 def check_told_of_task(notification: Notification, open_requests: Mapping[MessageId, Request]) -> Steps[None]:
-    """Check the `inputRequests` of a `notifications/tasks`, in steps, like those of a result: against what its
-    subscription declared, or else the only open request. Raises `FrameError`."""
+    """Check the `inputRequests` of a `notifications/tasks`, in steps, by the same rules as those of a result. They may
+    ask only for what was declared by the subscription that the notification names; if it names none, by the only open
+    request. Raises `FrameError`."""
     if notification.params is None or not may_name(notification.params, b"inputRequests"):
         return
     found = unambiguous_members(notification.params, _TOLD)
@@ -68,8 +69,8 @@ def check_told_of_task(notification: Notification, open_requests: Mapping[Messag
 
 
 def check_input_requests(request: Request | None, asked: Raw) -> Steps[None]:
-    """Check a task's `inputRequests` in the result that answers `request` ([entries] and [declared-kinds]), in steps.
-    `request` is None if unknown: it declared nothing. Raises `FrameError`."""
+    """Check the `inputRequests` of a task, in steps ([entries] and [declared-kinds]). `request` is the one whose client
+    declared what it can answer; None, if it is unknown, counts as having declared nothing. Raises `FrameError`."""
     if not is_object(asked):
         raise FrameError('"inputRequests" is not an object')
     yield from check_brackets(asked, '"inputRequests"')

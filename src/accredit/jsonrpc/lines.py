@@ -8,11 +8,12 @@ _ON_ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
 
 
 class LineSplitter:
-    """Bytes in, lines out, without their line ends; blank lines are skipped.
+    """Splits bytes into lines without their line ends. Blank lines are skipped.
 
-    A line longer than `limit` bytes is not kept: it becomes a `LineTooLong` with what its two ends say. That happens
-    when it ends or exceeds twice the limit, since its end may never come; at the limit already if it does not begin
-    like a message; and on `give_up`.
+    A line longer than `limit` bytes is not kept: it is returned as a `LineTooLong`, with what its two ends say. It is
+    returned when it ends. If it exceeds twice the limit, it is returned at once, since its end may never come. A line
+    that does not begin like a message is returned as soon as it exceeds the limit. After `give_up` a line counts as
+    overlong, whatever its length.
     """
 
     __slots__ = ("_buffer", "_detail", "_dropped", "_end", "_head", "_limit", "_told")
@@ -22,7 +23,8 @@ class LineSplitter:
         self._limit = limit
         self._end = min(LINE_END_BYTES, limit // 2)  # so that the two ends don't overlap
         self._head: bytes | None = None
-        """The beginning of an overlong line; the buffer then holds its most recent bytes."""
+        """The beginning of an overlong line, else None. While it is set, `_buffer` holds the line's most recent
+        bytes."""
         self._detail = f"a line longer than {limit} bytes"
         self._dropped = 0
         self._told = False
@@ -33,7 +35,7 @@ class LineSplitter:
         return len(self._buffer)
 
     def give_up(self, detail: str) -> None:
-        """Keep only the two ends of the current line; `detail` is the reason."""
+        """Treat the current line as overlong: keep only its two ends. `detail` is the reason."""
         self._detail = detail
         self._drop()
 
@@ -64,7 +66,7 @@ class LineSplitter:
             self._tell(b"", lines)
 
     def _drop(self) -> bytes:
-        """Drop all of the line but its two ends; return its beginning."""
+        """Drop everything of the line but its two ends. Return its beginning."""
         if self._head is None:
             self._head = bytes(self._buffer[: self._end])
         beyond = len(self._buffer) - self._end

@@ -1,9 +1,10 @@
-"""Reads long answers in steps, between which others are served: `text` and `objects`, one piece at a time. No I/O.
+"""Reads long answers in steps, between which others are served: does what `text` and `objects` do, one piece at a time.
+No I/O.
 
 C code that reads 100 MiB in one call blocks everybody, in whatever thread it runs. So a text is cut after commas that
-stand outside strings. The brackets open at each cut are known; written before and after a piece, they make it a JSON
-text of its own, and if all pieces are valid, so is the whole. Whatever is nested deeper than the requested members is
-then left out, which gives a short text with the same members. Their values are views of the whole text.
+stand outside strings. The brackets open at each cut are known. Written before and after a piece, they make it a JSON
+text of its own; if all pieces are valid, so is the whole. Then whatever is nested deeper than the requested members is
+left out, which gives a short text with the same members. Their values are views of the whole text.
 
 Verdicts and reasons are those for short texts, in the same order (`tests/property/test_long_text.py`).
 """
@@ -63,14 +64,14 @@ _FIRST = re.compile(rb"[ \t\r\n]*+(?!\{)")
 
 
 def members_in_steps(text: bytes | memoryview, names: Names) -> Steps[dict[str, Raw]]:
-    """`check_text` and `unambiguous_members`, in steps. Raises `FrameError`."""
+    """Do what `check_text` and `unambiguous_members` do, in steps. Raises `FrameError`."""
     listed = yield from pairs_in_steps(text)
     check_names([name for name, _ in listed], names)
     return dict(listed)
 
 
 def pairs_in_steps(text: bytes | memoryview) -> Steps[list[tuple[str, Raw]]]:
-    """`check_text` and `pairs`, in steps. Raises `FrameError`."""
+    """Do what `check_text` and `pairs` do, in steps. Raises `FrameError`."""
     if _FIRST.match(text):  # the first byte shows that it is no object
         yield from check_in_steps(text)
         return pairs(bytes(text))
@@ -86,7 +87,7 @@ def pairs_in_steps(text: bytes | memoryview) -> Steps[list[tuple[str, Raw]]]:
 
 
 def check_in_steps(text: bytes | memoryview) -> Steps[None]:
-    """`check_text`, in steps. Raises `JsonError`."""
+    """Do what `check_text` does, in steps. Raises `JsonError`."""
     if text[:3] == codecs.BOM_UTF8:
         raise JsonError("the body starts with a byte order mark")
     decoder = codecs.getincrementaldecoder("utf-8")()
@@ -154,14 +155,16 @@ def object_in_steps(value: Raw) -> Steps[dict[str, Raw]]:
 
 
 def unambiguous_in_steps(value: bytes | Raw, names: Names) -> Steps[dict[str, Raw]]:
-    """`unambiguous_members` for an object that `text` has checked, in steps if it is long. Raises `FrameError`."""
+    """Do what `unambiguous_members` does, for an object that `text` has checked; in steps if it is long. Raises
+    `FrameError`."""
     if len(value) <= LONG_ANSWER_BYTES:
         return unambiguous_members(value, names)
     return (yield from members_in_steps(memoryview(value), names))
 
 
 def may_hold_any(value: Raw, *texts: bytes) -> Steps[bool]:
-    """`may_hold` for several texts at once, in steps if the value is long."""
+    """Return whether some string in a value may contain any of these texts (`may_hold`), in steps if the value is long.
+    False is certain."""
     if len(value) <= SEARCHED_BYTES:
         whole = bytes(value)
         return b"\\u" in whole or any(text in whole for text in texts)
@@ -193,7 +196,7 @@ def masked_slice(text: bytes | memoryview, start: int) -> bytes:
 
 
 def _last_comma(masked: bytes, inside: bool) -> int:
-    """Return where the last comma outside strings is, or -1 if none is near the end.
+    """Return the position of the last comma outside strings in a masked slice, or -1 if there is none near its end.
 
     `inside` says whether the slice ends inside a string.
     """
@@ -211,7 +214,7 @@ def _last_comma(masked: bytes, inside: bool) -> int:
 
 
 def _opening_brackets(stack: bytes) -> bytes:
-    """Return the text to write before a member or element that is inside these brackets."""
+    """Return the text that opens these brackets, so that a member or element can be written after it."""
     return stack[:-1].replace(b"{", b'{"":') + stack[-1:]
 
 
@@ -224,11 +227,11 @@ def _closing_brackets(stack: bytes) -> bytes:
 
 
 class _Reading:
-    """An object read slice by slice. `sure` says that the rules for its text are known to hold. `problem` makes the
-    error for the rule it broke; the error itself is not kept, since its traceback would hold the text.
+    """An object read slice by slice. `sure` says that the rules for its text are known to hold. If it breaks a rule,
+    `problem` is a function that makes the error. The error itself is not kept, since its traceback would hold the text.
 
-    A piece lies between two cuts and is checked. A part lies between two cuts at the object's own level: its members
-    are `found` in an `envelope`, the part without deeper values.
+    A piece is the text between two cuts; each piece is checked. A part is the text between two cuts at the object's own
+    level. An `envelope` is a part without its deeper values: from it the part's members are read, and added to `found`.
     """
 
     def __init__(self, text: bytes | memoryview) -> None:
@@ -240,7 +243,8 @@ class _Reading:
         self._inside = False
         self._stack = b""
         self._cuts_string = False
-        """Whether the current string may be cut out: not if it could be a member's name."""
+        """Whether the rest of the current string may be left out. A string that could be a member's name must be kept
+        whole."""
         self._piece: list[tuple[int, int]] = []
         """The ranges of the text that make up the piece so far."""
         self._piece_stack = b""
@@ -252,7 +256,7 @@ class _Reading:
         self._kept_stack = b""
         """The brackets open at the end of the envelope."""
         self._places: list[tuple[int, int]] = []
-        """Where each kept range begins, in the envelope and in the text."""
+        """Where each range that was kept begins: its position in the envelope, and in the whole text."""
 
     @property
     def goes_on(self) -> bool:
@@ -260,7 +264,7 @@ class _Reading:
         return self._at < len(self._text) and self.problem is None
 
     def take_slice(self) -> None:
-        """Read on, to the last comma of a slice or to its end."""
+        """Read on: to the last comma of the next slice or, if there is none, to the slice's end."""
         start, masked = self._at, masked_slice(self._text, self._at)
         if self._inside and b'"' not in masked:
             self._at += len(masked)
@@ -285,7 +289,8 @@ class _Reading:
                 self._end_piece()
 
     def _take_string(self, start: int) -> None:
-        """Read a string that is longer than a slice to its end."""
+        """Read a slice that lies wholly inside a string, which is longer than a slice. `start` is where the slice
+        begins."""
         if not self._cuts_string:
             self._piece.append((start, self._at))
         elif self._is_valid(b'"%b"' % self._text[start : self._at]):
@@ -297,7 +302,8 @@ class _Reading:
             self._fail()  # it has no end
 
     def _follow(self, masked: bytes) -> bool:
-        """Note which brackets are open after this slice, and the fewest that were open within it."""
+        """Note which brackets are open after this slice, and the smallest number that were open within it. Return False
+        if they can't be valid."""
         parts = masked.translate(None, ALL_BUT[BRACKETS]).replace(b'""', b"").split(b'"')
         brackets = b"".join(parts[self._inside :: 2])
         if not brackets:
@@ -381,7 +387,8 @@ class _Reading:
         return True
 
     def _in_the_whole(self, envelope: bytes, listed: list[tuple[str, Raw]]) -> Iterator[tuple[str, Raw]]:
-        """Yield the members of the envelope, with their values as they stand in the whole text."""
+        """Yield the members that were read from the envelope. Their values are taken from the whole text, with all that
+        the envelope lacks."""
         at, text = 0, memoryview(self._text)
         for name, value in listed:
             before = _BEFORE_A_VALUE.match(envelope, at)

@@ -1,8 +1,8 @@
 """The method table: the names that each revision knows, and the members that a request's `params` may have. No I/O.
 
-Source: the MCP schemas of 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25 and 2026-07-28. With it the gateway separates
-known methods from unknown ones (`is_known`), finds a request's target, and recognises misspelt members.
-docs/reference/methods.md shows all of it.
+Source: the MCP schemas of 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25 and 2026-07-28. By this table the gateway
+separates known methods from unknown ones (`is_known`), finds a request's target, and recognises misspelt members.
+docs/reference/methods.md shows the whole table.
 """
 
 from enum import Enum
@@ -23,7 +23,7 @@ HEADERLESS_REVISION = "2025-03-26"
 
 
 class Era(Enum):
-    """Legacy: revisions up to 2025-11-25, with sessions. Modern: 2026-07-28 and later, stateless."""
+    """The two kinds of revisions. Legacy: up to 2025-11-25, with sessions. Modern: 2026-07-28 and later, stateless."""
 
     LEGACY = "legacy"
     MODERN = "modern"
@@ -67,8 +67,8 @@ TASKS = TASK_METHODS | {TASK_LIST}
 """Every method about tasks."""
 
 TASK_CHANGES = frozenset({"tasks/update", "tasks/cancel"})
-"""Methods that change a task: they need what the task's tool needs. To see a task, any valid proof of its owner is
-enough."""
+"""Methods that change a task. They need the same authority as the tool that began the task; for methods that only show
+a task, any valid proof of its owner is enough."""
 
 TARGET_MEMBER = {
     "tools/call": "name",
@@ -83,7 +83,8 @@ _ROUND = ("inputResponses", "requestState")
 
 
 class Method(Struct, frozen=True):
-    """A request or a notification of clients: the revisions that know it, and the members of its `params`."""
+    """A method that clients may send, a request or a notification: the revisions that know it, and the members of its
+    `params`."""
 
     revisions: tuple[str, ...]
     params: tuple[str, ...] = ()
@@ -121,7 +122,7 @@ METHODS = {
     "notifications/tasks/status": Method((_TASKS,), _TASK_STATUS),
 }
 """What clients send, in all revisions, and in the extension `io.modelcontextprotocol/tasks`. Messages that only servers
-send are not included: from a client they mean nothing."""
+send are not included: sent by a client, they mean nothing."""
 
 LISTEN = "subscriptions/listen"
 """The request whose answer is a long-lived stream (2026-07-28)."""
@@ -135,8 +136,8 @@ def is_modern(revision: str) -> bool:
 def is_known(method: str, revision: str | None) -> bool:
     """Return whether a client may send this method in a revision.
 
-    For a revision that is not known here, the newest of its era decides; before one is negotiated (None), any
-    revision's method is known.
+    For a revision that is not in this table, the newest one of the same era decides. Before a revision is negotiated
+    (None), every method of any revision is known.
     """
     entry = METHODS.get(method)
     if entry is None or revision is None:

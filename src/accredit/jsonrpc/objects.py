@@ -1,6 +1,7 @@
 """JSON objects and arrays, split into values that stay text, and scalars read from them. No I/O.
 
-The text has passed `text.check_text`. A scalar is never converted: a value of another type gives None.
+The text must have passed `text.check_text`. A scalar is never converted: asked for one type, the functions return None
+for a value of another.
 
 Readers disagree about a name that is spelled with escapes, occurs twice, or differs only by case from one that the
 protocol defines. `pairs` returns every member; `check_names` refuses such names.
@@ -18,15 +19,16 @@ from accredit.errors import FrameError, JsonError
 from accredit.jsonrpc.text import count_members
 
 MAX_BATCH_MEMBERS = 100
-"""Messages in one JSON-RPC batch (revision 2025-03-26 only). The revision sets no bound; each member is an exchange of
-its own, so this bounds how many one POST can start."""
+"""The most messages in one JSON-RPC batch (revision 2025-03-26 only). The revision sets no bound. Each message is an
+exchange of its own, so this bounds how many exchanges one POST can start."""
 MAX_NUMBER_LENGTH = 400
-"""Characters of a JSON number that is read as an integer. The largest that is finite as a double has 309 digits."""
+"""The most characters of a JSON number that is read as an integer. The largest number that is finite as a double has
+309 digits."""
 MAX_MEMBERS = 65_536
-"""Members of one JSON object whose names the gateway reads (a message, its params, its result). Real ones have tens; a
-body of 100 MiB could hold 20 million, at some 300 bytes of memory each."""
+"""The most members of one JSON object whose names the gateway reads (a message, its params, its result). Real ones have
+tens. A body of 100 MiB could hold 20 million, at some 300 bytes of memory each."""
 SEARCHED_BYTES = 1_048_576
-"""Bytes of a long value that are searched for a word in one call: a millisecond or two."""
+"""How many bytes of a long value are searched for a word in one call, which takes a millisecond or two."""
 
 
 _INTEGER = re.compile(rb"-?(?:0|[1-9][0-9]*)")
@@ -65,7 +67,7 @@ def _decode_long(text: bytes | Raw, most: int) -> dict[_Name, Raw]:
 
 
 def _surely_within(text: bytes | Raw) -> bool:
-    """Return whether a text is too small for more than `MAX_MEMBERS` members: each has a colon, and at least five
+    """Return whether a text is certain to have at most `MAX_MEMBERS` members: each takes a colon, and at least five
     bytes."""
     return len(text) < _SURELY_WITHIN_BYTES or bytes(text).count(b":") <= MAX_MEMBERS
 
@@ -141,9 +143,9 @@ def unambiguous_members(text: bytes | Raw, names: Names) -> dict[str, Raw]:
 
 
 def _fill(found: dict[str, Raw], text: bytes | Raw) -> bool:
-    """Return whether these members fill the text, with no room for others such as a duplicate. Quick.
+    """Return whether these members fill the text, so that it has no room for others such as a duplicate. Quick.
 
-    Each takes its value, its name without escapes, two quotes, a colon, and a comma or the last brace.
+    Each member takes its value, its name without escapes, two quotes, a colon, and a comma or the last brace.
     """
     return len(text) == 1 + 4 * len(found) + sum(map(len, found)) + sum(map(len, found.values()))
 
@@ -151,7 +153,7 @@ def _fill(found: dict[str, Raw], text: bytes | Raw) -> bool:
 def check_no_duplicates(text: bytes) -> None:
     """Raise `FrameError` if a name occurs twice in an object, at any depth.
 
-    For requests, which are small: the whole text is decoded.
+    Use it only for requests, which are small: the whole text is decoded.
     """
     try:
         kept = msgspec.json.encode(msgspec.json.decode(text))
@@ -192,7 +194,7 @@ def may_name(raw: Raw | None, name: bytes) -> bool:
 
 def may_hold(raw: Raw, text: bytes) -> bool:
     """Return whether some string in a value may contain `text` (ASCII letters and underscores). Quick; False is
-    certain. For long values, `long_text.may_hold_any` has steps."""
+    certain. For long values use `long_text.may_hold_any`, which works in steps."""
     if len(raw) <= SEARCHED_BYTES:
         whole = bytes(raw)
         return text in whole or b"\\u" in whole  # letters may be escaped
@@ -200,7 +202,8 @@ def may_hold(raw: Raw, text: bytes) -> bool:
 
 
 def parts_of(value: bytes | Raw, overlap: int = 0) -> Iterator[bytes]:
-    """Yield a value's text in parts of `SEARCHED_BYTES`, each preceded by the last `overlap` bytes before it."""
+    """Yield a value's text in parts of `SEARCHED_BYTES`. Each part also repeats the `overlap` bytes before it, so that
+    a word across two parts is found."""
     whole = memoryview(value)
     for start in range(0, max(len(whole), 1), SEARCHED_BYTES):
         yield bytes(whole[max(start - overlap, 0) : start + SEARCHED_BYTES])

@@ -35,17 +35,18 @@ from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.limits import MAX_TOOL_LIST_BYTES
 
 MAX_SCHEMA_BYTES = 262_144
-"""Bytes of one tool's `inputSchema` in which header declarations are looked for. Decoded, it takes up to 30 times as
-much memory."""
+"""The most bytes of one tool's `inputSchema` in which header declarations are looked for. A decoded schema takes up to
+30 times as much memory."""
 MAX_PARAM_HEADERS = 64
-"""Headers that one tool may declare. Servers stop at about 100 header fields of a request."""
+"""The most headers that one tool may declare. Servers stop at about 100 header fields of a request."""
 MAX_DECLARED_CHARS = 8_192
-"""Characters of the headers that one tool declares, and of the paths to their arguments: 64 of 128 each. Declarations
-are kept for `MAX_KNOWN_TOOLS` tools; bounded by the schema's size alone, they could fill a gigabyte."""
+"""The most characters that one tool's declarations may have: the headers' names and the paths to their arguments (64 of
+128 each). Declarations are kept for `MAX_KNOWN_TOOLS` tools. Bounded only by the schema's size, they could fill a
+gigabyte."""
 
 
 _Path = tuple[str, ...]
-"""Names of properties from the root of a tool's arguments to one value."""
+"""The names of properties that lead from the root of a tool's arguments to one value."""
 
 PARAM_HEADERS = b"mcp-param-"
 """The prefix of these headers' names."""
@@ -153,7 +154,8 @@ def check_param_headers(request: Request, declared: Iterable[DeclaredHeader], he
 
 
 def _schemas(root: object) -> Iterator[tuple[_Path | None, dict[str, object]]]:
-    """Yield each schema within a schema, with its path; None if it is not reached through `properties` alone."""
+    """Yield each schema within a schema, with its path. The path is None if the schema is not reached through
+    `properties` alone."""
     waiting: list[tuple[_Path | None, object]] = [((), root)]
     while waiting:
         path, schema = waiting.pop()
@@ -225,7 +227,8 @@ def _render(argument: Raw) -> str | None:
 
 
 def _whole_number(text: bytes) -> bytes | None:
-    """Return sign and digits, one spelling per number. Not by `int`, whose cost and limit depend on the digits."""
+    """Return sign and digits of a whole number, one spelling per number; None for any other text. `int` is not used:
+    its cost and its limit depend on the number of digits."""
     found = _WHOLE_NUMBER.fullmatch(text)
     if found is None:
         return None

@@ -1,9 +1,9 @@
-"""Judges the usual form of answer in one pass; it can confirm an answer but never refuses one. No I/O.
+"""Judges the usual form of answer in one pass. It can confirm an answer but never refuses one. No I/O.
 
 Most answers are one object of exactly `jsonrpc`, the requested `id`, and a `result` that is an object, in the order and
-with the spaces that the common servers write. If a text begins and ends so, `simd` finds it valid with three members,
-and it is not too deep, it can contain nothing else: it satisfies `frames.decode_frame` and, in the modern era,
-[modern-result] of `responses`, without being split. All other texts are judged there.
+with the spaces that the common servers write. A text can contain nothing else if it begins and ends so, `simd` finds it
+valid with three members, and it is not too deep. It then satisfies `frames.decode_frame` and, in the modern era,
+[modern-result] of `responses`, without being split. All other texts are judged in `responses`.
 """
 
 from msgspec import Raw
@@ -15,16 +15,17 @@ from accredit.jsonrpc.simd import ParsedObject, parsed_object
 from accredit.jsonrpc.text import is_too_deep
 
 MAX_PLAIN_RESULT_MEMBERS = 64
-"""Members of a modern result whose names are read one by one from the fast parser; real ones have five. A larger result
-is split."""
+"""The most members of a modern result whose names are read one by one from the fast parser. Real results have five. A
+larger result is split."""
 
 
 _MEMBERS = 3
 _BEGINNINGS = (b'{"jsonrpc":"2.0","id":%b,"result":{', b'{"jsonrpc": "2.0", "id": %b, "result": {')
-"""As the Python SDK and most others write, and Python's own `json`. Only the last brace follows the result."""
+"""How an answer begins that the Python SDK and most others write, and that Python's own `json` writes. After the result
+only the last brace follows."""
 _RESULT_FIRST = b'{"result":{'
 _END = b'},"jsonrpc":"2.0","id":%b}'
-"""As the TypeScript SDK writes."""
+"""How an answer ends that the TypeScript SDK writes: the result comes first."""
 
 
 def plain_result(text: bytes, id: MessageId, *, modern: bool) -> Raw | None:

@@ -1,15 +1,16 @@
 """Reads what a client sends: one message, or a batch if the revision allows it. No I/O.
 
-If their parsers differ, the gateway may decide on one reading of a request and the upstream act on another. So requests
-are read more strictly than answers, in this order:
+If the parsers of gateway and upstream differ, the gateway may decide on one reading of a request and the upstream act
+on another. So requests are read more strictly than answers, in this order:
 
-- [amount] no more values than can be read in a moment (`text.check_amount`), since the cost of all later steps grows
-  with them;
-- [strict-json] strict JSON text, else -32700;
-- [repeated-members] no repeated member at any depth, also if spelled with escapes;
-- [message] a valid message (`frames.frame_of`), or a non-empty array of messages if a batch is allowed;
-- [lengths] bounded lengths of its id, its method and the names in its `_meta`, before any of them is used;
-- [spelling] in `params` and `params._meta`, no member that differs only by case from one that MCP defines there.
+- [amount] the text has no more values than can be read in a moment (`text.check_amount`), since the cost of all later
+  steps grows with them;
+- [strict-json] it is strict JSON, else -32700;
+- [repeated-members] no member is repeated, at any depth. A spelling with escapes counts as the same name;
+- [message] it is a valid message (`frames.frame_of`), or a non-empty array of messages if a batch is allowed;
+- [lengths] its id, its method and the names in its `_meta` have bounded lengths; none of them is used before that is
+  checked;
+- [spelling] in `params` and `params._meta`, no member differs only by case from one that MCP defines there.
 
 Every refusal is a `RequestError`, with the request's id if that could be read.
 """
@@ -34,19 +35,19 @@ from accredit.jsonrpc.text import check_amount, check_text
 from accredit.limits import MAX_META_MEMBERS
 
 MAX_PARAMS_MEMBERS = 1_024
-"""Members of a request's `params`, whose names are read at every step. MCP defines up to six."""
+"""The most members of a request's `params`, whose names are read again and again. MCP defines up to six."""
 MAX_METHOD_CHARS = 256
-"""Characters of a request's method. MCP's longest has 36; extensions prefix theirs with a domain name."""
+"""The most characters of a request's method. MCP's longest has 36; extensions prefix theirs with a domain name."""
 MAX_ID_CHARS = 1_024
-"""Characters of a request's id that is a string. Clients count, or take a UUID of 36."""
+"""The most characters of a request's id that is a string. Clients use a counter, or a UUID of 36 characters."""
 MAX_META_NAME_CHARS = 256
-"""Characters of a name in `_meta`: a domain name of at most 253, and the member's own name."""
+"""The most characters of a name in `_meta`: a domain name of at most 253, and the member's own name."""
 
 
 PARAMS_MEMBERS = {name: Names("_meta", *method.params) for name, method in METHODS.items()}
 """Clients' methods, with the members that MCP defines in their `params`, over all revisions."""
 UNKNOWN_PARAMS = Names("_meta")
-"""The same for a method that MCP does not define."""
+"""The members that are defined in the `params` of a method that MCP does not define."""
 _META_NAMES = Names(*META_MEMBERS)
 
 

@@ -55,7 +55,8 @@ from accredit.jsonrpc.text import check_text
 from accredit.limits import LONG_ANSWER_BYTES, MAX_SPLIT_BYTES
 
 Edit = Callable[[Success], Steps[bytes]]
-"""Changes a valid response before it is forwarded, in steps. May raise `FrameError`: then the response is refused."""
+"""A function that changes a valid response before it is forwarded, in steps. If it raises `FrameError`, the response is
+refused."""
 
 _Judged = tuple[Response, Request | None, bytes]
 """A response, the request that it answers, and the bytes to forward for it."""
@@ -74,12 +75,13 @@ class Answers(Struct, frozen=True):
 
 
 class Expected:
-    """The answers that one exchange may still get; fewer as they arrive.
+    """The answers that one exchange may still get. Each answer that arrives is taken off.
 
-    `requests` are those of the client's POST, none for a standing stream. `batch` says that they were sent as an array.
-    A `resumed` stream continues another one, so it may answer ids that were asked for elsewhere. `edits` change the
-    responses to requests by id, `otherwise` all others. `answers` are the responses in the last text judged. `told`
-    counts the notifications and responses sent the same way: an error without an id may be about one of them.
+    `requests` are those of the client's POST; a standing stream has none. `batch` says that they were sent as an array.
+    A `resumed` stream continues another one, so it may answer ids that were asked for elsewhere. `edits` holds, by
+    request id, the change that is made to a response; `otherwise` changes all other responses. `answers` are the
+    responses in the last text judged. `told` counts the notifications and responses that the client sent the same way:
+    an error without an id may be about one of them.
     """
 
     __slots__ = ("answers", "batch", "edits", "era", "open", "otherwise", "resumed", "told", "waiting")
@@ -127,16 +129,17 @@ class Expected:
         return (self._usual(text) or at_one_go(self.judging(text, alone=True)))[0]
 
     def event(self, data: bytes) -> tuple[bytes, Frame | None]:
-        """Judge the data of one SSE event, or one line; return the bytes to forward, and the frame in them.
+        """Judge the data of one SSE event, or one line. Return the bytes to forward, and the frame in them.
 
         The frame is None for a batch. Raises `AnswerError`.
         """
         return self._usual(data) or at_one_go(self.judging(data))
 
     def judging(self, text: bytes, *, alone: bool = False) -> Steps[tuple[bytes, Frame | None]]:
-        """Like `event`, or `body` for a text that comes `alone`; in steps, if it is long.
+        """Judge a text as `event` does, or as `body` does if it comes `alone`; in steps, if it is long.
 
-        Between steps a request may be withdrawn, or another one take its id: then this response is refused as unasked.
+        Between steps a request may be withdrawn, or another request may take its id. Then this response is refused as
+        unasked.
         """
         self.answers = Answers([])
         try:
@@ -224,8 +227,8 @@ class Expected:
     def _asked(
         self, frame: Response, id: MessageId, result: list[tuple[str, Raw]] | None = None
     ) -> Steps[Request | None]:
-        """Return the request that a valid response answers, None if it was sent elsewhere; in steps. `result` holds the
-        members of a modern result, if already read. Raises `FrameError`."""
+        """Return the request that a valid response answers, in steps; None if the request was sent elsewhere. `result`
+        holds the members of a modern result, if already read. Raises `FrameError`."""
         request = self.open.get(id)
         if request is None:
             return self._unknown()
@@ -246,8 +249,8 @@ class Expected:
         return (yield from edit(frame))
 
     def _take(self, judged: list[_Judged], *, array: bool = False) -> None:
-        """Count the requests of these responses as answered: only now, since a request whose answer is refused still
-        needs one. Raises `FrameError` if one was withdrawn meanwhile."""
+        """Count the requests of these responses as answered. This comes last, since a request whose answer is refused
+        still needs one. Raises `FrameError` if a request was withdrawn meanwhile."""
         if any(self.open.get(frame.id) is not request for frame, request, _ in judged if frame.id is not None):
             raise FrameError("a response to an id that was not asked for")
         for frame, request, _ in judged:
@@ -278,7 +281,8 @@ class Expected:
 
 
 def _open_response(text: bytes, era: Era) -> Steps[tuple[Frame, list[tuple[str, Raw]] | None]]:
-    """Return the message in a text; of a long one also the members of its result, if needed."""
+    """Return the message in a text, in steps. For a long result in the modern era, also return its members; else
+    None."""
     frame = yield from decode_frame_in_steps(text)
     if not isinstance(frame, Success) or era is not Era.MODERN or len(frame.result) <= LONG_ANSWER_BYTES:
         return frame, None

@@ -2,8 +2,8 @@
 
 Sources: 2026-07-28, basic/index ("ResultType"), and SEP-2663 ("Polymorphic Results", "Supported Methods") for tasks. A
 client that takes a result of an unknown kind for a complete one acts on half an answer. So only the kinds listed here
-are accepted. An extension's kind may answer only the methods it is defined for, and only if the request declares that
-extension (`clientCapabilities.extensions`: an object under its identifier).
+are accepted. The kinds that an extension adds may answer only the methods they are defined for. The request must also
+declare that extension (`clientCapabilities.extensions`: an object under its identifier).
 """
 
 from collections.abc import Container
@@ -22,7 +22,8 @@ DECIDING = Names("resultType", "inputRequests", "requestState")
 TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
 
 _EXTENSION_RESULT_TYPES = {TASKS_EXTENSION: {TASK: frozenset({"tools/call"})}}
-"""By extension: its kinds, each with the methods that it may answer. Kinds of other extensions are unknown."""
+"""For each extension, the kinds that it adds, each with the methods that it may answer. Kinds of other extensions are
+unknown."""
 
 
 def is_result_type(kind: str, method: str, extensions: Container[str]) -> bool:

@@ -1,16 +1,17 @@
 """Finds members whose names another reader takes for the same: `amount` and `AMOUNT`. No I/O.
 
-Binders in Go, .NET and others match names without regard to case, and may use the one of the two that no constraint
-checked. Two names at any depth of a value count as the same if they are equal
+Decoders in Go, .NET and others match names without regard to case. Of two such members they may use the one that no
+constraint checked. Two names at any depth of a value count as the same if they are equal
 
-- [case] in lower case, as Unicode folds it (the Kelvin sign is a k) and as Java and .NET do (so are the Turkish letters
-  i);
+- [case] in lower case, both as Unicode folds it (the Kelvin sign is a k) and as Java and .NET do (the Turkish letters i
+  are an i, too);
 - [nul] up to a NUL, where a reader in C stops.
 
-Unicode normalization is ignored: names with accents that are equal only after it (Swift) differ here. Unpaired
-surrogates are not names: `text` and `msgspec` refuse them.
+Unicode normalization is ignored: names with accents that are equal only after it (as in Swift) count as different.
+Unpaired surrogates do not occur in names: `text` and `msgspec` refuse them.
 
-Linear in the text, in passes of C code: the whole value is folded; if it then has fewer members, two were the same.
+The cost is linear in the text, in passes of C code. The whole value is folded; if it then has fewer members, two names
+were the same.
 """
 
 import re

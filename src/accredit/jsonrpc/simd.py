@@ -1,9 +1,10 @@
-"""Validates a text in one pass, by a parser that takes 64 bytes at a time. Only its yes counts. No I/O.
+"""Validates a text in one pass, by a parser that takes 64 bytes at a time. It can confirm a text, but never refuses
+one. No I/O.
 
 `simdjson` reads a text two to eight times faster than the passes of `text`. It accepts two kinds of text that those
-refuse: with a byte order mark, and nested up to 1,024 deep. It rejects some that are good (integers beyond 64 bits). So
-its yes counts if neither is the case; after a no, `text` checks again and gives the reason. Where `simdjson` is not
-installed, nothing is confirmed here.
+refuse: with a byte order mark, and nested up to 1,024 deep. These are excluded separately. It also rejects some good
+texts (with integers beyond 64 bits), so a text that it rejects is checked again by `text`, which gives the reason.
+Where `simdjson` is not installed, nothing is confirmed here.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,8 +16,8 @@ except (ImportError, RuntimeError):  # wheels exist for common machines only
     Parser = None
 
 ONE_PASS_BYTES = 262_144
-"""Bytes of a text that one pass of a fast parser reads (some 0.2 ms). The parser reserves up to 14 times as much
-memory, of which it uses what the largest text so far needed; longer texts are read in slices."""
+"""The most bytes of a text that the fast parser reads in one pass (some 0.2 ms). Longer texts are read in slices. The
+parser reserves up to 14 times as much memory, but uses only what the largest text so far needed."""
 
 
 _BOM_BEGINS = 0xEF

@@ -1,8 +1,8 @@
 """Server-sent events: an incremental parser that keeps the bytes, and a writer. No I/O.
 
-Source: WHATWG HTML, "Server-sent events" (9.2.5, 9.2.6). Lines end with LF, CRLF or CR; a blank line ends an event; one
-byte order mark at the start is skipped. However the stream is split, the events are the same (except for empty ones),
-and their `raw` bytes concatenated are the stream.
+Source: WHATWG HTML, "Server-sent events" (9.2.5, 9.2.6). Lines end with LF, CRLF or CR. A blank line ends an event. One
+byte order mark at the start is skipped. However the stream is split into chunks, the events are the same (except for
+empty ones), and their `raw` bytes concatenated are the stream.
 """
 
 import re
@@ -15,11 +15,11 @@ from accredit.jsonrpc.lines import on_one_line
 from accredit.jsonrpc.text import is_utf8
 
 MAX_EVENT_LINES = 100_000
-"""Lines of one server-sent event. Servers write one to four; indented JSON of a megabyte makes some 40,000. Each costs
-a microsecond, so one-byte lines would cost more than any other input."""
+"""The most lines of one server-sent event. Servers write one to four; indented JSON of a megabyte makes some 40,000.
+Each line costs a microsecond, so one-byte lines would cost more than any other input."""
 EVENTS_PIECE_BYTES = 16_384
-"""Bytes of an event stream, or of a child's lines, that are judged at a time: of the smallest events (three bytes each)
-in some 15 ms."""
+"""How many bytes of an event stream, or of a child's lines, are judged before others are served. With the smallest
+events (three bytes each) that takes some 15 ms."""
 
 
 _BLANK_LINES = re.compile(rb"[\r\n]+")
@@ -33,8 +33,8 @@ KEEP_ALIVE = b": keep-alive\n\n"
 
 
 class Event(Struct, frozen=True):
-    """One event. `data` is None without a `data` field (a comment, a lone `retry` or `id`). `in_utf8` says whether all
-    other lines are UTF-8."""
+    """One event. `data` is None if it has no `data` field (a comment, a lone `retry` or `id`). `in_utf8` says whether
+    all its other lines are UTF-8."""
 
     raw: bytes
     data: bytes | None = None
@@ -44,10 +44,10 @@ class Event(Struct, frozen=True):
 
 
 class SseParser:
-    """Bytes in, events out.
+    """Splits the bytes of a stream into events.
 
-    An event longer than `limit` bytes, or with more lines than `MAX_EVENT_LINES`, raises `AnswerError`, complete or
-    not. Lines are read as they arrive, so little is left to do at the end of an event.
+    An event longer than `limit` bytes, or with more lines than `MAX_EVENT_LINES`, raises `AnswerError`, even before it
+    is complete. Lines are read as they arrive, so little is left to do at the end of an event.
     """
 
     __slots__ = ("_buffer", "_data", "_id", "_in_utf8", "_limit", "_line", "_lines", "_name", "_scanned", "_started")
@@ -59,7 +59,8 @@ class SseParser:
         self._begin()
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
-        """Yield the events that `chunk` completes, in order. Read it to its end, or to the error."""
+        """Yield the events that `chunk` completes, in order. The caller has to read this generator to its end, or to an
+        error."""
         if not self._buffer and (event := self._usual(chunk)) is not None:
             self._started = True
             yield event
@@ -120,9 +121,9 @@ class SseParser:
     def _end_of_event(self) -> int:
         """Return where the first event in the buffer ends; 0 if it has not ended.
 
-        A CR that ends an event is not held back in case it becomes CRLF: a following LF opens the next event as a blank
-        line, which is ignored. A CR that ends any other line is. Consecutive blank lines are one empty event: a peer
-        can send millions.
+        A CR at the end of the buffer may be the first half of a CRLF. If it ends an event, the event is returned at
+        once: a following LF opens the next event as a blank line, which is ignored. If it ends any other line, the next
+        byte is awaited. Consecutive blank lines count as one empty event: a peer can send millions.
         """
         blank = _BLANK_LINES.match(self._buffer)
         if blank is not None:
@@ -165,7 +166,8 @@ class SseParser:
 
 
 def _line_end(text: bytes | bytearray, start: int) -> tuple[int, int]:
-    """Return where the line containing `start` ends, and where the next one begins; -1 if it does not end."""
+    """Return where the line containing `start` ends, and where the next one begins. If the line does not end, the first
+    is -1."""
     lf = text.find(b"\n", start)
     cr = text.find(b"\r", start, lf if lf >= 0 else len(text))
     if cr < 0:
@@ -174,14 +176,16 @@ def _line_end(text: bytes | bytearray, start: int) -> tuple[int, int]:
 
 
 def pieces(chunk: bytes) -> Iterable[bytes]:
-    """Split bytes of a stream, which may be many tiny events, into parts between which others are served."""
+    """Split bytes of a stream into parts of bounded length, so that others are served between them: the bytes may hold
+    many tiny events."""
     if len(chunk) <= EVENTS_PIECE_BYTES:
         return (chunk,)
     return (chunk[start : start + EVENTS_PIECE_BYTES] for start in range(0, len(chunk), EVENTS_PIECE_BYTES))
 
 
 def encode_event(data: bytes, *, name: bytes | None = b"message", id: bytes | None = None) -> bytes:
-    """Return one event. Line breaks between JSON tokens become spaces, since each would need its own `data` line."""
+    """Return one event. Line breaks between JSON tokens become spaces, since each line would need a `data` field of its
+    own."""
     fields = [b"event: ", name, b"\n"] if name is not None else []
     if id is not None:
         fields += [b"id: ", id, b"\n"]

@@ -1,12 +1,14 @@
-"""Tasks on the wire, in both shapes: results that announce one, messages about one, and lists. No I/O.
+"""Tasks on the wire, as 2025-11-25 and as SEP-2663 write them: results that announce one, messages about one, and
+lists. No I/O.
 
 Source: 2025-11-25, basic/utilities/tasks (`params.task`, `result.task`, `tasks/list`, `related-task`), and the
-extension `io.modelcontextprotocol/tasks` of SEP-2663 (`resultType` "task"). Of an answer:
+extension `io.modelcontextprotocol/tasks` of SEP-2663 (`resultType` "task"). An answer is checked so:
 
 - [announced] a task is announced only if its request allows one: with `task` in the legacy era, with the extension in
   the modern one;
-- [id] its id is a string of bounded length; the members that decide are there once, in one spelling;
-- [same-task] what answers a request about a task is about that task.
+- [id] the task's id is a string of bounded length. The members that decide what an answer means occur once, in one
+  spelling;
+- [same-task] the answer to a request about a task is about that task.
 """
 
 from collections.abc import Callable
@@ -64,7 +66,8 @@ def may_announce(request: Request) -> bool:
 
 
 def announced_task(result: Raw, era: Era, *, allowed: bool) -> Steps[Announced | None]:
-    """Return the task that the result of a call announces, if any, in steps. `allowed`: the request allows one.
+    """Return the task that the result of a call announces, in steps; None if it announces none. `allowed` says that the
+    request allows one.
 
     Raises `FrameError` ([announced] and [id]).
     """
@@ -86,7 +89,7 @@ def announced_task(result: Raw, era: Era, *, allowed: bool) -> Steps[Announced |
 
 
 def check_about(result: Raw, id: str) -> Steps[None]:
-    """Check, in steps, that the result of a request about the task `id` is about it ([same-task]). Raises
+    """Check the result of a request about the task `id`, in steps: it must not name another task ([same-task]). Raises
     `FrameError`."""
     if not is_object(result) or not (yield from may_hold_any(result, _NAMED)):
         return
@@ -113,7 +116,8 @@ def subscribed_tasks(request: Request) -> tuple[str, ...]:
 
 
 def subject_of(notification: Notification) -> str | None:
-    """Return the task that a notification is about, or None; "" if the task is missing or ambiguous."""
+    """Return the id of the task that a notification is about; None if it is about none, "" if its task is missing or
+    ambiguous."""
     if not may_name(notification.params, _NAMED) or notification.params is None:
         return "" if notification.method in _STATUS_NOTIFICATIONS else None
     try:
@@ -128,7 +132,8 @@ def subject_of(notification: Notification) -> str | None:
 
 
 def without_state(notification: Notification) -> Notification:
-    """Return a notification without a raw `requestState`, which can't be sealed in it. Raises `FrameError`."""
+    """Return a notification without its `requestState`: the gateway can't seal that in a notification, and must not
+    pass it on unsealed. Raises `FrameError`."""
     if not may_name(notification.params, b"requestState"):
         return notification
     return notification.with_params({}, without=("requestState",))

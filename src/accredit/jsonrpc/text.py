@@ -1,13 +1,14 @@
 """Strict JSON text: what a body must satisfy before any parser sees it. No I/O.
 
-`msgspec` parses; this module refuses what it lets through unread (`Raw` values are skipped, not decoded):
+`msgspec` parses. It skips `Raw` values instead of decoding them, so this module refuses what `msgspec` lets through. A
+text is
 
 - [utf-8] UTF-8 without BOM;
-- [depth] nesting at most `MAX_DEPTH` deep, found without recursion;
-- [finite] numbers that every parser reads as finite (`1e999` is Infinity to some).
+- [depth] nested at most `MAX_DEPTH` deep, which is found without recursion;
+- [finite] with numbers that every parser reads as finite (`1e999` is Infinity to some).
 
-All checks are passes of C code, linear in the text, over slices where a pass creates objects: no Python object is made
-per string. `simd` does most of it in one pass if it can; it never decides that a text is bad.
+All checks are passes of C code, linear in the text. No Python object is made per string; a pass that creates objects
+works on slices. `simd` does most of the work in one pass if it can. It never decides that a text is bad.
 """
 
 import codecs
@@ -21,14 +22,14 @@ from accredit.jsonrpc.simd import reads_well
 from accredit.limits import MAX_DEPTH, MAX_VALUES
 
 MAX_EXTREME_NUMBERS = 10_000
-"""Numbers of 1e100 and more in one body: each is converted to see whether it is finite (0.5 us). Real data has a few
-sentinels such as 1.7976931348623157e308."""
+"""The most numbers of 1e100 and more in one body: each is converted to see whether it is finite (0.5 us). Real data has
+a few such numbers, as markers (1.7976931348623157e308)."""
 MAX_STRUCTURES = 65_536
-"""Arrays, objects and members of objects in a request, at every depth. They cost three times as much as a number, and
-real requests have a few hundred; a map with 20,000 points has 40,000."""
+"""The most arrays, objects and members of objects in a request, at every depth. Each costs three times as much as a
+number. Real requests have a few hundred; a map with 20,000 points has 40,000."""
 MAX_NUMBER_BYTES = 1_048_576
-"""Bytes of a JSON number that is checked for finiteness; a longer one counts as too large. The fast parser takes none
-longer than `ONE_PASS_BYTES`."""
+"""The most bytes of a JSON number that is checked for finiteness; a longer one counts as too large. The fast parser
+reads texts of at most `ONE_PASS_BYTES`, so it meets no longer number."""
 
 
 _SLICE = 1 << 18
@@ -177,9 +178,9 @@ def _outside_strings(data: bytes, keep: bytes = b"") -> bytes:
 
 
 def _has_few_brackets(data: bytes, most: int) -> bool:
-    """Return whether at most `most` brackets open, those in strings included. Quick.
+    """Return whether at most `most` brackets open, counting those in strings. Quick.
 
-    In a long text it stops at 17, and returns False.
+    In a long text it gives up at 17 brackets, and returns False.
     """
     if len(data) <= _SHORT:
         return data.count(b"[") + data.count(b"{") <= most
@@ -234,7 +235,8 @@ class ExtremeNumbers:
         self._left = MAX_EXTREME_NUMBERS
 
     def are_finite(self, words: Iterable[bytes]) -> bool:
-        """Return whether those among these words are finite as IEEE 754 doubles, and not too many."""
+        """Return whether all of these words that could be too large are finite as IEEE 754 doubles. False also if there
+        are too many such words."""
         for word in words:
             if len(word) > MAX_NUMBER_BYTES:
                 return False
