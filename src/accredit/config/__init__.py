@@ -1,13 +1,15 @@
 """The configuration: `accredit.toml`, the environment and the command line, parsed once into frozen values.
 
-`load` finds and validates; `build_settings` checks the result against this machine (`build_all_settings` where there
-may be several servers), and `build_upstream`, `build_catalog`, `build_pins`, `build_proofs`, `build_records`,
-`build_rounds`, `build_tokens`, `build_key_sources` and `build_watching` do so for parts of it; `read_lock_file` reads
-what is pinned, `roots_of` the keys of those whose delegations count, and
-`store_of` parses the store's URL; `tls_context` loads the certificate; `try_record_signer` has the signer of records
-sign once; `changes` and `check_fixed` compare two readings; `list_settings` prints the configuration, and
-`policy_digest` is what records name it by. Every failure is an `accredit.errors.ConfigurationError`: one line for what
-is wrong, one for what to do.
+- `load` finds the configuration and validates it.
+- `build_settings` checks it against this machine (`build_all_settings` where there may be several servers).
+- `build_upstream`, `build_catalog`, `build_pins`, `build_proofs`, `build_records`, `build_rounds`, `build_tokens`,
+  `build_key_sources` and `build_watching` do so for parts of it.
+- `read_lock_file` reads what is pinned. `roots_of` returns the keys of those whose delegations count. `store_of` parses
+  the store's URL. `tls_context` loads the certificate. `try_record_signer` has the signer of records sign once.
+- `changes` and `check_fixed` compare two readings of the configuration.
+- `list_settings` prints it. `policy_digest` is the digest by which records name it.
+
+Every failure is an `accredit.errors.ConfigurationError`: one line for what is wrong, one for what to do.
 """
 
 from accredit.config.attest import (

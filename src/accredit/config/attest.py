@@ -1,14 +1,14 @@
-"""From `[attest]` to what is recorded, and to the gateway's identity. Reads the keys.
+"""Builds what is recorded, and the gateway's identity, from `[attest]`. Reads the keys.
 
-In this order; each failure is a `ConfigurationError` that names its key:
+Checked in this order; each failure is a `ConfigurationError` that names the setting at fault:
 
-- where calls are recorded, there is a gateway's private key (see below); where they are not, a key that
+- where calls are recorded, there is a gateway's private key (see below). Where they are not, a key that
   `attest.key_file` names must still not be open to others;
-- where `attest.signer` is set, the signer of records and its public key, with an id of its own;
+- where `attest.signer` is set, there are the signer of records and its public key, which has an id of its own;
 - `attest.public_key_files` are public keys of gateways;
 - the store is a file or a database: a log in memory would have nothing to show later;
-- the gateway's id: `[gateway] id`, else that of its key, which is `attest.key_file` or `gateway.key` beside the
-  configuration file.
+- the gateway has an id: `[gateway] id`, else that of its key. The key is `attest.key_file`, else `gateway.key` beside
+  the configuration file.
 
 Without a configuration file there is no key beside it: a key that happens to lie in the current folder is not used.
 """
@@ -54,7 +54,7 @@ def build_records(loaded: Loaded) -> RecordSettings | None:
 
 
 def build_log_signer(loaded: Loaded) -> LogSigner:
-    """Return the log's signer, which may be inherited by a fork. Raises `ConfigurationError`."""
+    """Return the signer of the log. Processes forked from this one may go on using it. Raises `ConfigurationError`."""
     signer, records = load_log_signer(_log_key_file(loaded)), _record_signer(loaded)
     if records is not None and records.id == signer.id:
         raise ConfigurationError(
@@ -134,7 +134,7 @@ def own_key_file(loaded: Loaded) -> Path | None:
 
 
 def verifier_id(loaded: Loaded) -> str:
-    """Return the id that proofs are bound to; a view's is the gateway's with the server appended. Raises
+    """Return the id that proofs are bound to: the gateway's or, for one of several servers, `GATEWAY/SERVER`. Raises
     `ConfigurationError`."""
     return f"{gateway_id(loaded)}/{loaded.server}" if loaded.server else gateway_id(loaded)
 

@@ -1,12 +1,11 @@
-"""From `[upstream.auth]` to how the gateway gets tokens for the server. Reads the secret's file; fetches
-nothing.
+"""Builds how the gateway gets tokens for the server, from `[upstream.auth]`. Reads the secret's file; fetches nothing.
 
-In this order; each failure is a `ConfigurationError`, which quotes nothing of a secret:
+Checked in this order; each failure is a `ConfigurationError`, which quotes nothing of a secret:
 
-- no `Authorization` is configured beside it: the server would get one of the two;
-- tokens that are exchanged are the callers': each has to come with one. It is said for whom the new one is, or it
-  might be as good here as the old one;
-- the secret is where it is said to be (`sources`).
+- no `Authorization` header is configured beside it: the server would get only one of the two;
+- if tokens are exchanged, it is the callers' tokens that are: so each call must come with one. The audience or resource
+  of the new token is set: otherwise the new token might be as good at this gateway as the old one;
+- the secret is where the configuration says it is (`sources`).
 """
 
 from collections.abc import Mapping
@@ -43,7 +42,7 @@ def build_auth(loaded: Loaded, environ: Mapping[str, str]) -> AccessGrant | None
 
 
 def _check_exchange(loaded: Loaded, named: str, *, for_somebody: bool) -> None:
-    """Check that all calls have a token to exchange."""
+    """Check that every call has a token to exchange, and that it is set for whom the new token is."""
     if loaded.config.tokens.mode != "required":
         raise ConfigurationError(
             f'{named}.type is "token_exchange" and tokens.mode is "{loaded.config.tokens.mode}": a caller may come'

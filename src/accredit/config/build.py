@@ -1,8 +1,8 @@
 """From a configuration that is valid by itself to the settings of the data plane. Reads the PATH for programs.
 
-In this order: exactly one of `url` and `command`, with nothing that belongs to the other one; then the headers' values
-are taken from where they are, or the program is looked for; then what `identity`, `proofs`, `tokens`, `rounds`,
-`attest` and `pins` build. Every failure is a `ConfigurationError`.
+In this order: check that there is exactly one of `url` and `command`, with nothing that belongs to the other; read the
+headers' values from where they are, or look for the program; then build what `identity`, `proofs`, `tokens`, `rounds`,
+`attest` and `pins` are for. Every failure is a `ConfigurationError`.
 """
 
 import os
@@ -35,10 +35,10 @@ from accredit.rounds import KeyRing
 def build_settings(
     loaded: Loaded, environ: Mapping[str, str], *, server: str | None = None, workers: int = 1, starting: bool = False
 ) -> GatewaySettings:
-    """Return the settings for one server; with several, for the named one. Raises `ConfigurationError` for what can't
-    work on this machine.
+    """Return the settings for the only server, or for the one of several that `server` names. Raises
+    `ConfigurationError` for what can't work on this machine.
 
-    `starting`: the gateway is about to serve, and makes a missing identity key.
+    If `starting`, the gateway is about to serve: then a missing identity key is made.
     """
     one = loaded if server is None else view(loaded, server)
     built = _settings(one, environ, build_rounds(loaded), workers=workers, starting=starting)
@@ -53,11 +53,11 @@ def build_all_settings(
     starting: bool = False,
     own: KeyRing | None = None,
 ) -> list[GatewaySettings]:
-    """Return the settings of each server: with several, those of each view (`servers`), and with `gateway.merge` also
-    those of all merged into one (`merged`), last.
+    """Return the settings of each server. If there are several, each has those of its view (`servers`). With
+    `gateway.merge`, the settings of all servers merged into one (`merged`) come last.
 
-    They share one set of sealing keys: `own`, if given and no file has others. Each record names the whole
-    configuration. A file that several use, such as the lock, is read once. Raises `ConfigurationError`.
+    All share one set of sealing keys: `own` if given, unless a file with keys is configured. Each record names the
+    whole configuration. A file that several servers use, such as the lock, is read once. Raises `ConfigurationError`.
     """
     with reading_alike():
         rounds, digest = build_rounds(loaded, own), policy_digest(loaded)

@@ -1,6 +1,7 @@
-"""What a configuration that is read anew may change, and what it does change. No I/O but that of `ReadFiles`.
+"""What may change when a running gateway reads its configuration again, and what did change. No I/O but that of
+`ReadFiles`.
 
-Some things are decided once, when the gateway starts: where it listens, where it remembers, who it is, who signs
+Some things are decided once, when the gateway starts: where it listens, where it keeps its state, who it is, who signs
 its log, and how it is watched. A file that changes one of them is refused as a whole.
 """
 
@@ -16,7 +17,7 @@ from accredit.keys import ReadFiles, reading
 from accredit.limits import MAX_RELOAD_TEXT
 
 MAX_RELOAD_CHANGES = 40
-"""How many names of what has changed are said. The rest is counted."""
+"""The most changed keys that are named; the rest is only counted."""
 
 
 _FIXED = {
@@ -31,8 +32,8 @@ _FIXED = {
 
 
 def check_fixed(before: Loaded, was: ReadFiles, after: Loaded, files: ReadFiles) -> None:
-    """Refuse a change of keys that need a restart; each configuration comes with its files. Raises
-    `ConfigurationError`."""
+    """Refuse a change of keys that need a restart. `was` and `files` are the files read for the configurations `before`
+    and `after`. Raises `ConfigurationError`."""
     for section, names in _FIXED.items():
         for name in names:
             if getattr(getattr(before.config, section), name) != getattr(getattr(after.config, section), name):
@@ -52,7 +53,7 @@ def check_fixed(before: Loaded, was: ReadFiles, after: Loaded, files: ReadFiles)
 
 
 def changes(before: Loaded, after: Loaded) -> Iterator[str]:
-    """Yield the names of keys whose values differ, without the values, which may be secret or long."""
+    """Yield the names of keys whose values differ. Values are not included: they may be secret or long."""
     for section in SECTIONS:
         old, new = dict(getattr(before.config, section).items()), dict(getattr(after.config, section).items())
         for key in dict.fromkeys((*new, *old)):
@@ -71,7 +72,8 @@ def in_short(names: Sequence[str]) -> str:
 
 
 def _value_in_file(loaded: Loaded, name: str) -> object:
-    """Return a key of `[gateway]` from the file, or its default."""
+    """Return a key of `[gateway]` as the file has it, else its default. The environment and the command line are
+    ignored."""
     gateway: dict[str, object] = read_toml(loaded.content).get("gateway", {})
     return gateway.get(name, getattr(Gateway(), name))
 

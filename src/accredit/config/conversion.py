@@ -23,7 +23,8 @@ _S = TypeVar("_S", bound=Section)
 
 
 def convert_tables(tables: Mapping[str, object], *, strict: bool) -> Config:
-    """Return the configuration. Unless `strict`, text is converted to the key's type. Raises `WrongValue`."""
+    """Return the configuration. If not `strict`, values given as text are converted to the key's type. Raises
+    `WrongValue`."""
     sections: dict[str, Any] = {name: _section(name, table, strict=strict) for name, table in tables.items()}
     return Config(**sections)
 
@@ -56,7 +57,7 @@ def _section(name: str, table: object, *, strict: bool) -> Section:
 
 
 def _table(table: object, kind: type[Section], place: Place, *, strict: bool) -> Section:
-    """Convert a table, and tables of user-chosen names in it separately."""
+    """Convert a table. Tables with user-chosen names in it are converted one by one."""
     entries = ENTRIES.get(kind)
     given = cast("dict[str, object] | None", table if isinstance(table, dict) else None)
     inner = {key: each for key, each in get_type_hints(kind).items() if each in ENTRIES}
@@ -111,7 +112,7 @@ def _wrong(
 
 
 def _find_wrong_entry(value: object, kind: type[Section], *, strict: bool) -> str:
-    """Return the user-chosen name of the table with the wrong value, which msgspec doesn't tell."""
+    """Return the user-chosen name of the table with the wrong value: msgspec's error does not say it."""
     for key, table in cast("dict[str, object]", value).items():
         for name, inner in cast("dict[str, object]", table).items() if isinstance(table, dict) else ():
             try:

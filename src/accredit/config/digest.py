@@ -1,15 +1,16 @@
 """The digest that identifies a configuration in records (`policy.digest`). Reads the public keys' files.
 
-It is the SHA-256 of the RFC 8785 form of `{"SECTION": {"KEY": value}}`: the effective values, as `accredit config show`
-prints them, whatever their origin, without `gateway.host` and `gateway.port`. In them:
+It is the SHA-256 of the RFC 8785 form of `{"SECTION": {"KEY": value}}`. The values are the effective ones, whatever
+their origin, as `accredit config show` prints them, without `gateway.host` and `gateway.port`. In them:
 
-- a file of public keys is represented by its content, `{"sha256": hex}`, or `null` if it can't be read;
-- a secret is represented by the name that it comes from (a file, an environment variable); one that is, or may be (the
-  query of a URL), written into the configuration itself is masked;
+- a file of public keys is represented by its content, `{"sha256": hex}`, or by `null` if it can't be read;
+- a secret is represented by the name of its source (a file, an environment variable). A value that is, or may be, a
+  secret written into the configuration itself is masked; so is the query of a URL;
 - a file in the configuration's own folder is represented by its relative name, so that a copy elsewhere has the same
   digest;
-- `servers` and `quotas` are left out where there are none, as they were before there could be any; so are `admin` and
-  `telemetry`, which decide nothing.
+- `servers` and `quotas` are left out if they are empty. So the digest of a configuration without them is the same as
+  before these sections existed;
+- `admin` and `telemetry` are left out: they decide nothing.
 
 It is not the `policy_digest` of session tokens, which covers the file's bytes.
 """
@@ -35,7 +36,7 @@ PUBLIC_KEYS = {
     ("attest", "signer_public_key_file"): (),
     ("attest", "public_key_files"): (),
 }
-"""The keys that name public key files, with the table members that do."""
+"""The keys whose values name public key files. If a value is a table, its members that name such files are listed."""
 
 
 def policy_digest(loaded: Loaded) -> str:
@@ -66,7 +67,8 @@ def _values(loaded: Loaded) -> Iterator[tuple[str, str, object]]:
 
 
 def _with_contents(value: object, members: tuple[str, ...], folder: Path) -> object:
-    """Replace file names by their content's form, in a value, a table's `members`, or a list."""
+    """Replace each file name by the digest of the file's content: a value that is one, those in a table's `members`,
+    and those in a list."""
     if isinstance(value, list):
         return [_with_contents(each, members, folder) for each in cast("list[object]", value)]
     if isinstance(value, dict):
@@ -83,7 +85,7 @@ def _content(path: Path) -> dict[str, str] | None:
 
 
 def _make_relative(value: object, loaded: Loaded) -> object:
-    """Return a path relative to the configuration's folder, also a server's."""
+    """Return a path relative to the configuration's folder. In a server's table, do so for its `cwd`."""
     if isinstance(value, dict):
         server = cast("dict[str, object]", value)
         return server | {"cwd": _make_relative(server["cwd"], loaded)}

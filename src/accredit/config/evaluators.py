@@ -1,7 +1,7 @@
-"""The evaluators of constraints that `[proofs] evaluators` names. Loads code of other packages, at the start.
+"""The evaluators of constraints that `[proofs] evaluators` names. Loads other packages' code, when the gateway starts.
 
-- Each name is that of exactly one entry point of the group `accredit.constraints`, and the type of constraints that it
-  evaluates.
+- Each name is that of exactly one entry point of the group `accredit.constraints`. It is also the type of the
+  constraints that the entry point evaluates.
 - The entry point can be loaded, and called.
 - Its type is not evaluated already: it is neither a kind of the protocol's nor our own.
 
@@ -21,7 +21,8 @@ _GROUP = "accredit.constraints"
 
 
 def load_evaluators(names: Iterable[str]) -> dict[str, Evaluator]:
-    """Return the evaluators of these types, and our own. Raises `ConfigurationError`."""
+    """Return the named evaluators and our own, by the type of constraints that they evaluate. Raises
+    `ConfigurationError`."""
     try:
         return with_own({name: _load_evaluator(name) for name in names})
     except ConfigurationError as error:

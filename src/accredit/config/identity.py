@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 _IDENTITY_KEY_FILE = "identity.key"
-"""The key that signs what the server is told, in the configuration's folder."""
+"""The file in the configuration's folder with the key that signs what the server is told."""
 
 
 def build_identity(

@@ -1,7 +1,7 @@
 """Where the gateway may listen, and with which certificate. Reads the certificate and its key.
 
-Outside loopback, a token or a proof in the clear belongs to whoever reads the network. So TLS is required, or the
-operator's word (`--insecure`) that something else provides it.
+Outside loopback, whoever reads the network can take a token or proof that is sent unencrypted. So TLS is required,
+unless the operator says (`--insecure`) that something else encrypts.
 """
 
 import ssl
@@ -111,7 +111,7 @@ def _content(name: str, path: str) -> FileContent:
 
 @contextmanager
 def _memory_file_name(content: FileContent) -> Generator[str]:
-    """Yield a path from which the TLS library reads content that was already read: a private file in memory."""
+    """Yield a path from which the TLS library can read content that we have read already: a private file in memory."""
     with memory_file() as file:
         file.write(content.data)
         file.seek(0)

@@ -1,15 +1,15 @@
-"""Finding the configuration and validating it. Reads one file; the environment and the command line are arguments.
+"""Finds the configuration and validates it. Reads one file; the environment and the command line are arguments.
 
-In this order, each overriding the ones before:
+There are three sources. Each overrides the ones before it:
 
-- the file: `--config`, else `$ACCREDIT_CONFIG`, else `./accredit.toml` if it exists. The last is not looked for if the
-  command line names a server: the current folder may be one that somebody else has filled. The file is validated by
-  itself and strictly: a broken file stops the start, even if something else overrides the broken part;
+- the file: `--config`, else `$ACCREDIT_CONFIG`, else `./accredit.toml` if it exists. `./accredit.toml` is not looked
+  for if the command line names a server: somebody else may have put it into the current folder. The file is validated
+  by itself and strictly: a broken file stops the start, even if something else overrides the broken part;
 - the environment, `ACCREDIT_<SECTION>__<KEY>`: text, or JSON where a key holds several values;
 - the command line. A URL or a command given there replaces the whole of `[upstream]`: headers with a secret that are
   meant for one server must not reach another. It replaces `[servers]` as well.
 
-`[servers]` has each server's own keys, so `[upstream]` and the catalog's sections are not beside it.
+`[servers]` has each server's own keys. So `[upstream]` and the catalog's sections must not be set beside it.
 """
 
 import json
@@ -39,7 +39,8 @@ OF_ONE = frozenset({"upstream", "tools", "resources", "prompts"})
 
 
 class Origin(NamedTuple):
-    """Where a value came from: the kind of source, and the file's path, the variable or the option."""
+    """Where a value came from: the kind of source (file, environment, command line), and the file's path, the variable
+    or the option."""
 
     kind: Literal["file", "environment", "command line"]
     name: str
@@ -50,10 +51,10 @@ Values = Mapping[_Key, tuple[Origin, object]]
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A configuration that is valid by itself, and its origins. A key without an origin has its default.
+    """A configuration that is valid by itself, and the origin of each key. A key without an origin has its default.
 
-    `content` is the file's bytes. `server` is the name in `[servers]` if this is the view of one server
-    (`servers.view`), "" for the whole.
+    `content` is the file's bytes. `server` is a name in `[servers]` if this is the view of that server
+    (`servers.view`); it is "" for the whole configuration.
     """
 
     config: Config
@@ -91,7 +92,8 @@ def load(
 
 
 def folder_of(loaded: Loaded, key: _Key) -> Path:
-    """Return the folder that a key's relative paths start from: that of the file that sets it, else the current one."""
+    """Return the folder that the relative paths of a key start from: the file's folder if the file sets the key, else
+    the current one."""
     origin = loaded.origins.get(key)
     return loaded.file.parent if loaded.file and origin and origin.kind == "file" else Path.cwd()
 
@@ -125,7 +127,7 @@ def _merge_sources(file: Path | None, from_file: Values, from_environment: Value
 
 
 def _check_several(origins: Mapping[_Key, Origin]) -> None:
-    """Refuse sections of a single server beside `[servers]`. Raises `ConfigurationError`."""
+    """Refuse a section of a single server where `[servers]` is set. Raises `ConfigurationError`."""
     for (section, key), origin in origins.items():
         if section in OF_ONE:
             inside = f"[servers.NAME.{section}]" if section != "upstream" else "[servers.NAME]"

@@ -1,6 +1,6 @@
 """From `[gateway] merge` to the settings of all servers as one. Reads the lock.
 
-There have to be several servers, named in `[servers]`; what is made of them is in `gateway.merging`.
+There must be several servers, named in `[servers]`. `gateway.merging` combines their settings.
 """
 
 from collections.abc import Sequence

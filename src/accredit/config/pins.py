@@ -1,11 +1,11 @@
-"""From `[pins]` and `accredit.lock` to what the gateway holds its server to. Reads the lock, once for all
-servers (`keys.reading`).
+"""Builds what the gateway holds its server to, from `[pins]` and `accredit.lock`. Reads the lock, once for all servers
+(`keys.reading`).
 
-- The lock is beside the configuration. Where no file is the configuration, none is looked for: the current folder may
-  be one that somebody else has filled.
-- Without a word in `pins.mode`, definitions are enforced where there is a lock. Where a mode asks for one, the lock
-  has to be there, and to name the server: what is not pinned would else pass unseen.
-- It is good as a whole (`pins.lock`), or nothing starts.
+- The lock is beside the configuration file. Without such a file no lock is looked for: somebody else may have put one
+  into the current folder.
+- If `pins.mode` is not set, definitions are enforced if there is a lock. If it is set to a mode that uses pins, there
+  must be a lock that names the server: otherwise unpinned definitions would pass unseen.
+- The lock must be valid as a whole (`pins.lock`), or the gateway does not start.
 """
 
 from pathlib import Path
@@ -45,14 +45,15 @@ def build_pins(loaded: Loaded) -> Pins | None:
 
 
 def read_pinned(loaded: Loaded) -> Definitions | None:
-    """Return the server's pins in the lock, whatever `pins.mode` says; None without a lock. Raises
-    `ConfigurationError`."""
+    """Return the server's pins in the lock, whatever `pins.mode` says; None if the lock or the server's pins are
+    missing. Raises `ConfigurationError`."""
     path = lock_file(loaded)
     return read_lock_file(path).get(lock_name(loaded)) if path is not None and is_there(path) else None
 
 
 def stale_pins(loaded: Loaded) -> dict[str, Definitions]:
-    """Return pins of servers that the configuration lacks, by name. Raises `ConfigurationError`."""
+    """Return the lock's pins of servers that the configuration does not have, by the servers' names. Raises
+    `ConfigurationError`."""
     path = lock_file(loaded)
     if path is None or not is_there(path):
         return {}
@@ -66,7 +67,7 @@ def lock_name(loaded: Loaded) -> str:
 
 
 def lock_file(loaded: Loaded) -> Path | None:
-    """Return the path of the lock, existing or not; None if no file is the configuration."""
+    """Return the path where the lock is or would be; None if there is no configuration file."""
     return loaded.file.parent / LOCK_FILE if loaded.file is not None else None
 
 

@@ -14,7 +14,7 @@ from accredit.errors import ConfigurationError
 PREFIX = "ACCREDIT_"
 
 _ENTRIES = {section: ENTRIES[table] for section, table in SECTIONS.items() if table in ENTRIES}
-"""Sections with tables of user-chosen names, by section."""
+"""The sections that hold tables with user-chosen names."""
 _KEYS = tuple(f"{section}.{key}" for section, table in SECTIONS.items() for key in keys(table))
 
 
@@ -74,7 +74,8 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _meaning(place: Place) -> str:
-    """Return the description of the key nearest to a place."""
+    """Return what the keys' descriptions say about a place: the description of the key there, or of the nearest one
+    around it."""
     for end in range(len(place), 1, -1):
         model = _table_around(place[:end])
         said = description(model, str(place[end - 1])) if model is not None else ""

@@ -1,14 +1,14 @@
-"""From `[proofs]` and the catalog's sections to the policy that decides calls. Reads key files.
+"""Builds the policy that decides calls, from `[proofs]` and the catalog's sections. Reads key files.
 
-In this order; each failure is a `ConfigurationError` that names its key:
+Checked in this order; each failure is a `ConfigurationError` that names the setting at fault:
 
-- the catalog, which counts with proofs off, too: lists then say which scopes there are;
-- no roots without a mode: nobody should take the gateway for one that requires proofs. Where they are judged (required
-  or observed), the time zone data, which constraints need;
+- the catalog. It counts with proofs off, too: then lists still say which scopes there are;
+- there are no roots if `proofs.mode` is not set: nobody should take the gateway for one that requires proofs;
+- if proofs are judged (required or observed), there is time zone data, which constraints need;
 - the roots: at least one where proofs are required, each a human's public key, none twice;
+- if proofs are judged and there is more than one worker, all share a store;
 - the gateway's id: `[gateway] id`, else that of its key (`attest`);
-- the evaluators of constraints, where proofs count (`evaluators`);
-- a store that all workers share, if there is more than one.
+- the evaluators of constraints, if proofs are judged (`evaluators`).
 
 Not checked: whether a tool of that name exists (`accredit check`), and whether anybody can grant a scope.
 """
@@ -31,7 +31,7 @@ from accredit.ratify import CertificateCache, HybridPublicKey, zone_names
 
 
 def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
-    """Return how calls are decided, or None if there is nothing to decide or to list. Raises `ConfigurationError`."""
+    """Return how calls are decided, or None if proofs are off and the catalog is empty. Raises `ConfigurationError`."""
     proofs = loaded.config.proofs
     catalog = build_catalog(loaded.config)
     required, observes = proofs.mode == "required", proofs.mode == "observe"
@@ -95,7 +95,8 @@ def _entry(table: Resource) -> Entry:
 
 
 def roots_of(loaded: Loaded, *, needed: bool = False) -> dict[HybridPublicKey, str]:
-    """Return the roots' names by key. Raises `ConfigurationError`."""
+    """Return the keys of the roots, with their names. If `needed`, there must be at least one. Raises
+    `ConfigurationError`."""
     roots, folder = loaded.config.proofs.roots, folder_of(loaded, ("proofs", "roots"))
     if needed and not roots:
         raise ConfigurationError(

@@ -1,10 +1,11 @@
 """From `[[quotas]]` to what decisions count. No I/O.
 
-- A quota says `calls`, or `sum` and `limit`.
-- What it counts by has to be known of calls: with proofs off nobody's principal and agent are, without tokens nobody's
-  subject.
-- A tool that is named, and is in the catalog, says where the fact is that is summed.
-- Workers have to share what is counted: with more than one the store is no memory.
+- A quota has either `calls`, or `sum` and `limit`.
+- What a quota counts by must be known of each call: with proofs off nobody knows a call's principal or agent, without
+  tokens nobody knows its subject.
+- A quota with `sum` adds up a fact. If it names a tool that is in the catalog, the catalog says where that fact is in
+  the tool's arguments.
+- Workers must share what is counted: with more than one, the store is not in memory.
 """
 
 from decimal import Decimal

@@ -1,11 +1,13 @@
-"""The text of a file with `[upstream]`, as one with `[servers.NAME]`. No I/O.
+"""Turns the text of a file with `[upstream]` into one with `[servers.NAME]`. No I/O.
 
-- Only names change: `[upstream...]` is `[servers.NAME...]`, and `[tools...]`, `[resources...]` and `[prompts...]` are
-  `[servers.NAME.tools...]` and so on, where they stand. `gateway.upstream_timeout_seconds`, which is the timeout of
-  all servers where several are, becomes `timeout_seconds` of this one. Comments, order and line ends stay.
-- Two parsers agree on what the text means, before and after: the one that keeps comments (tomlkit) and the one that
-  the gateway reads with. The new text means what the old one did under the new names, and nothing else: tables in a
-  form that can't be renamed so (as keys with dots beside headers) are not touched, and their owner is told.
+- Only names change: `[upstream...]` becomes `[servers.NAME...]`, and `[tools...]`, `[resources...]` and `[prompts...]`
+  become `[servers.NAME.tools...]` and so on, where they stand. `gateway.upstream_timeout_seconds` would be the timeout
+  of all servers, so it becomes `timeout_seconds` of this one. Comments, order and line ends stay.
+- The result is checked with two parsers: the one that keeps comments (tomlkit) and the one that the gateway reads with.
+  Both must agree on what the text means, before and after. The new text must mean what the old one did under the new
+  names, and nothing else.
+- Tables in a form that can't be renamed this way (such as keys with dots beside headers) are not touched. The error
+  says so.
 """
 
 import re
@@ -49,7 +51,7 @@ def rename_upstream(text: str, name: str) -> str:
 
 
 def means_renamed(tables: dict[str, Any], name: str) -> dict[str, Any]:
-    """Rename the server of `[upstream]` to `name` in a parsed file."""
+    """Return what a parsed file means after the server of `[upstream]` was renamed to `name`."""
     kept = {section: table for section, table in tables.items() if section not in OF_ONE}
     server: dict[str, Any] = {
         **tables.get("upstream", {}),
@@ -73,7 +75,7 @@ _Body = list[tuple[Key | None, Item]]
 
 
 def _rename_entry(key: Key, item: Item, new: str, timeout: Item | None, end: str) -> str:
-    """Return an entry's text under its new name, including the timeout."""
+    """Return an entry's text under its new name. `timeout`, if given, is written into it; `end` is the line end."""
     line = "" if timeout is None else f"{_OWN_TIMEOUT} = {_value_and_comment(timeout)}{end}"
     if isinstance(item, Table) and not key.is_dotted():
         _rename_headers(item, new)

@@ -1,12 +1,12 @@
-"""From `[rounds]` and `[cluster]` to the keys that seal `requestState` and sessions' ids. Reads the file of keys, once,
-at the start.
+"""Builds the keys that seal `requestState` and sessions' ids, from `[rounds]` and `[cluster]`. Reads the file of keys,
+once, at the start.
 
 - Nobody but the file's owner has any permission on it.
 - It holds valid keys (`accredit.rounds.sealing.parse_keys`).
-- `cluster.keys_file` and `rounds.keys_file`, its old name, are not both set. With a store for many machines one of
-  them is: another gateway could not go on with what this one began.
+- `cluster.keys_file` and `rounds.keys_file`, its old name, are not both set. If many machines share the store, one of
+  the two is set: without shared keys, no gateway could continue what another has begun.
 
-Without a file, a key is made that lives as long as this process and its forks.
+If no file is set, a key is made that lives as long as this process and its forks.
 """
 
 import shlex
@@ -23,8 +23,8 @@ from accredit.rounds import KeyRing, parse_keys
 
 
 def build_rounds(loaded: Loaded, own: KeyRing | None = None) -> RoundsSettings:
-    """Return how `requestState` is sealed; without a file, by `own` keys if given. Raises `ConfigurationError`, which
-    quotes nothing of the file."""
+    """Return how `requestState` is sealed: with the keys in the configured file, else with `own` if given, else with a
+    new key. Raises `ConfigurationError`, which quotes nothing of the file."""
     rounds, cluster = loaded.config.rounds, loaded.config.cluster
     if rounds.keys_file is not None and cluster.keys_file is not None:
         raise ConfigurationError(

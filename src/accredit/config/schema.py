@@ -1,7 +1,7 @@
 """The keys of `accredit.toml`: names, types, defaults and what each means. No I/O.
 
-Rules that need two keys, a file or the environment are in `build`; here is what one value can say by itself.
-Each description finishes the sentence "KEY is ...": errors and `accredit config schema` show it.
+Here are the rules that concern one value. Rules that need two keys, a file or the environment are in `build`. Each
+description finishes the sentence "KEY is ...": errors and `accredit config schema` show it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -46,23 +46,25 @@ from accredit.limits import CHALLENGE_WINDOW_SECONDS, DEFAULT_RESPONSE_BYTES, GR
 from accredit.tokens import GrantType
 
 MAX_RESPONSE_BYTES = 104_857_600
-"""The most that it may be set to: each answer is whole in memory before any of it goes on."""
+"""The most that `gateway.max_response_bytes` can be set to: each answer is whole in memory before any of it is
+forwarded."""
 MAX_REPLICAS = 32
-"""URLs of one server. Each has connections of its own, and is looked at for each request: beyond that a balancer of its
-own does it better."""
+"""The most URLs of one server. Each has connections of its own, and each request compares all of them. For more, use a
+load balancer."""
 DRAIN_SECONDS = 0
-"""For how long a gateway that is told to stop still accepts, where nothing is configured: without a load balancer
-before it, nobody would learn anything meanwhile."""
+"""The default of `gateway.drain_seconds`: how long a gateway that is told to stop still accepts requests. Waiting helps
+only if a load balancer learns meanwhile that the gateway is stopping."""
 MAX_ENDING_SECONDS = 3600
-"""The longest of these two that can be configured, as the longest call is an hour, too: what takes longer is more
-likely another unit than meant."""
+"""The most that `gateway.drain_seconds` and `gateway.grace_seconds` can be set to. The longest call takes an hour, too;
+a greater number is probably meant in another unit."""
 MAX_PINS_FRESH_SECONDS = 3600
-"""The longest for which a look may count: what a server says anew goes unseen for so long."""
+"""The most that `pins.fresh_seconds` can be set to. A comparison with the pins counts for so long; what the server
+changes meanwhile is not seen."""
 QUOTA_MOST = 1_000_000_000
-"""Calls, or the sum of what they are about, that a quota may allow: sums are counted in millionths, and a database's
-integers have 19 digits."""
+"""The most calls, or the greatest sum of a fact, that a quota may allow. Sums are counted in millionths, and a
+database's integers have 19 digits."""
 MAX_BOOTSTRAP_TTL_SECONDS = 86_400
-"""The longest lifetime of such a token: a day, as it can't be revoked individually."""
+"""The longest lifetime of the bootstrap token: a day, as it can't be revoked individually."""
 
 
 class Section(Struct, frozen=True, forbid_unknown_fields=True):
@@ -102,7 +104,7 @@ def kinds(section: type[Section]) -> dict[str, Any]:
 
 
 class Gateway(Section, frozen=True):
-    """`[gateway]`: where it listens, and its bounds."""
+    """`[gateway]`: where the gateway listens, and its bounds."""
 
     host: Annotated[Name, "the address to listen on"] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535), "the TCP port to listen on; 0 picks a free one"] = 8484
@@ -198,7 +200,8 @@ class Validation(Section, frozen=True):
 
 
 class TokenIssuer(Section, frozen=True):
-    """A table of `[[tokens.issuers]]`: whose tokens count. Its keys come from one of three places."""
+    """A table of `[[tokens.issuers]]`: an issuer whose tokens count. The issuer's keys come from one of three
+    places."""
 
     issuer: Annotated[Name, "who issues the tokens, exactly as in their iss"]
     audience: Annotated[Name, "whom the tokens must be for (aud): the URL of the MCP endpoint"]
@@ -212,7 +215,7 @@ class TokenIssuer(Section, frozen=True):
 
 
 class Bootstrap(Section, frozen=True):
-    """`[tokens.bootstrap]`: one session token for a local agent, given by `POST /token`."""
+    """`[tokens.bootstrap]`: one session token for a local agent, which gets it by `POST /token`."""
 
     key_file: Annotated[Name, "a private key that `accredit token keygen` made"]
     secret_file: Annotated[Name, "a file that the gateway writes the one-time secret to, mode 0600"]
@@ -253,7 +256,7 @@ class Revocation(Section, frozen=True):
 
 
 class Proofs(Section, frozen=True):
-    """`[proofs]`: whether calls need a proof, and what one has to be like."""
+    """`[proofs]`: whether calls need a proof, and what a proof must be like."""
 
     mode: Annotated[
         Literal["off", "observe", "required"],
@@ -286,7 +289,7 @@ class Proofs(Section, frozen=True):
 
 
 class Resource(Section, frozen=True):
-    """`[resources."PREFIX"]`: the resources whose URIs begin so."""
+    """`[resources."PREFIX"]`: the resources whose URIs begin with this prefix."""
 
     scope: Annotated[Scope, "the one concrete scope that a call needs, such as email:send"]
     accepts: Annotated[list[Scope], "a list of scopes of which any satisfies it as well"] = []
@@ -307,7 +310,7 @@ class Tools(Section, frozen=True):
 
 
 class Resources(Section, frozen=True):
-    """`[resources]`: the scope of all, and a table for each prefix of a URI that has another."""
+    """`[resources]`: the scope of all resources, and a table for each prefix of URIs that has a scope of its own."""
 
     scope: Annotated[Scope, "the scope of resources without a table of their own"] = "mcp:resource"
     by_prefix: dict[str, Resource] = {}
@@ -355,7 +358,7 @@ class Quota(Section, frozen=True):
 
 
 class QuotaList(Section, frozen=True):
-    """`[[quotas]]`: a list of tables, here by their numbers."""
+    """`[[quotas]]`: a list of tables, kept here by their numbers."""
 
     by_number: dict[str, Quota] = {}
 
@@ -388,7 +391,8 @@ class Attest(Section, frozen=True):
 
 
 class Rounds(Section, frozen=True):
-    """`[rounds]`: what `requestState` is sealed with on its way to the client, and with a file sessions' ids."""
+    """`[rounds]`: what `requestState` is sealed with on its way to the client. If a file of keys is set, sessions' ids
+    are sealed with these keys, too."""
 
     keys_file: Annotated[
         Name | None, "a file with a base64 32-byte key a line, mode 0600: the first seals, all open"
@@ -429,7 +433,7 @@ class Password(Section, frozen=True):
 
 
 class Store(Section, frozen=True):
-    """`[store]`: where challenges that were spent are remembered, and where the log is."""
+    """`[store]`: where used challenges are remembered, and where the log is."""
 
     url: Annotated[
         StoreText,
@@ -498,12 +502,12 @@ NESTED: Mapping[tuple[str, str], type[Section]] = {
     ("store", "password"): Password,
     ("upstream", "auth"): Auth,
 }
-"""Tables below a key of a section."""
+"""The tables below a key of a section, by section and key."""
 
 
 class Entries(NamedTuple):
-    """For a section with tables of user-chosen names: the attribute that holds them, the names' type, and the tables'
-    type."""
+    """How a section holds tables with user-chosen names: the attribute that holds them, the type of the names, and the
+    type of the tables."""
 
     attribute: str
     name: Any
@@ -517,7 +521,7 @@ ENTRIES: Mapping[type[Section], Entries] = {
     QuotaList: Entries("by_number", QuotaNumber, Quota),
 }
 LISTED = frozenset({"quotas"})
-"""Sections that are lists of tables in the file; here each table's name is its number, from 0."""
+"""Sections that are lists of tables in the file. Here each table has its number, from 0, as its name."""
 SECRETS = (("upstream", "env"), ("upstream", "headers"))
 """Tables whose values are never shown."""
 FILES = (

@@ -1,9 +1,9 @@
 """From `[servers]` to a view of the configuration for each server, in which it is the only one. No I/O.
 
-What is each server's own takes the place of `[upstream]`, `[tools]`, `[resources]` and `[prompts]`; its endpoint is at
-`<gateway.path>/NAME`. So whatever builds from a configuration of one server builds from a view.
+In a view, the server's own keys take the place of `[upstream]`, `[tools]`, `[resources]` and `[prompts]`, and the
+endpoint is at `<gateway.path>/NAME`. So whatever builds from a configuration of one server can build from a view.
 
-- What forwards paths to the one server behind the gateway (`gateway.passthrough`) is not beside several.
+- `gateway.passthrough`, which forwards paths to the one server behind the gateway, can't be set if there are several.
 - No endpoint is a path that the gateway itself answers.
 """
 

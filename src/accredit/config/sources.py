@@ -1,11 +1,11 @@
 """Values that a configuration does not hold itself, but takes from the environment or a file. I/O: reads the files.
 
-In this order; each failure is a `ConfigurationError`, which quotes nothing of a value:
+Checked in this order; each failure is a `ConfigurationError`, which quotes nothing of a value:
 
-- the variable is set; the file is there, no longer than `limits` says, and its owner's alone;
-- it is UTF-8. Of a secret and of a header no line end at a file's end counts; of a variable for a command one does
-  not: others are its value's;
-- it can be sent: a header's value is one line of ASCII, a variable's holds no NUL.
+- the variable is set; the file exists, is no longer than `limits` says, and only its owner can read it;
+- the file is UTF-8. From a secret or a header, all line ends at its end are removed. From the value of a command's
+  variable, one line end at a file's end is removed: further ones belong to the value;
+- the value can be sent: a header's is one line of ASCII, a variable's holds no NUL.
 """
 
 import shlex
@@ -20,7 +20,7 @@ from accredit.keys import read_file
 from accredit.limits import MAX_VALUE_FILE_BYTES
 
 MAX_CLIENT_SECRET_BYTES = 4_096
-"""Bytes of a file with a client's secret. Generated ones have 32 to 80."""
+"""The most bytes of a file with a client's secret. Generated ones have 32 to 80."""
 
 
 class Source(NamedTuple):
@@ -30,7 +30,7 @@ class Source(NamedTuple):
     folder: Path
 
     def secret(self, source: SecretFrom, key: str) -> str:
-        """Return a secret for a header. `key` is its place in the configuration."""
+        """Return a secret for a header. `key` is the place in the configuration that names its source."""
         text = _check_text(self._text(source, key, MAX_CLIENT_SECRET_BYTES).rstrip("\r\n"), source, key)
         if not text:
             raise _unusable(key, source, "should not be empty")
@@ -53,7 +53,7 @@ class Source(NamedTuple):
         return text
 
     def _text(self, source: SecretFrom, key: str, max_bytes: int) -> str:
-        """Read a value and check it."""
+        """Read a value from its variable or file. A file must be UTF-8."""
         if source.env:
             text = self.environ.get(source.env)
             if text is None:

@@ -1,10 +1,10 @@
-"""From `[store]` to the store that it names. Looks at files.
+"""Builds the store that `[store]` names. Looks at files.
 
-In this order; each failure is a `ConfigurationError`, which quotes nothing of a database's URL:
+Checked in this order; each failure is a `ConfigurationError`, which quotes nothing of a database's URL:
 
-- the URL names a store of a kind that is known and installed; a file's folder is there;
-- with a PostgreSQL database it is said whether what is committed has to be on another machine: nobody should find out
-  in a failover what they did not decide. Without one, nothing is said that only a database has;
+- the URL names a store of a kind that is known and installed. If it is a file, its folder exists;
+- with a PostgreSQL database, `store.replicas` says whether a commit must be on another machine. Nobody should find out
+  in a failover what they did not decide. Without a database, no key is set that only a database has;
 - nobody but its owner may read a file with a password.
 """
 

@@ -1,12 +1,13 @@
 """From `[tokens]` to the issuers whose tokens count. Reads key files; fetches nothing.
 
-In this order; each failure is a `ConfigurationError` that names its key:
+Checked in this order; each failure is a `ConfigurationError` that names the setting at fault:
 
-- no issuers without a mode, nor what depends on tokens (`bind_agent`, a tool's `token_scope`): nobody should take the
-  gateway for one that requires tokens;
+- without `tokens.mode` there are no issuers, and nothing that depends on tokens (`bind_agent`, a tool's `token_scope`):
+  nobody should take the gateway for one that requires tokens;
 - the issuers: at least one, none twice, each with its keys from one place;
 - `bind_agent` needs a token and a proof with each call;
-- the bootstrap: one process of one machine, a key that the issuer's public keys include, and a configured issuer.
+- the bootstrap token needs a single process on a single machine, a configured issuer, and a private key whose public
+  half is among that issuer's keys.
 
 Not checked: whether an issuer can be reached, and whether a tool of that name exists.
 """
@@ -70,7 +71,7 @@ def build_key_sources(loaded: Loaded) -> dict[str, KeySet | str]:
 
 
 def _check_meant(loaded: Loaded, scopes: dict[str, str]) -> None:
-    """Refuse token settings without `tokens.mode`."""
+    """Refuse token settings where `tokens.mode` is not set."""
     tokens = loaded.config.tokens
     if ("tokens", "mode") in loaded.origins:
         return
@@ -106,7 +107,8 @@ def _keys(index: int, table: TokenIssuer, folder: Path) -> KeySet | str:
 
 
 def resource_of(loaded: Loaded, issuers: tuple[Issuer, ...]) -> str:
-    """Return the endpoint's URL as tokens are issued for it; else the one that it listens on."""
+    """Return the endpoint's URL: the first audience of its issuers that is a URL, else the URL that the gateway listens
+    on."""
     audiences = [issuer.server_audience or issuer.audience for issuer in issuers]
     urls = [audience for audience in audiences if audience.startswith(("https://", "http://"))]
     gateway = loaded.config.gateway
@@ -117,7 +119,7 @@ def resource_of(loaded: Loaded, issuers: tuple[Issuer, ...]) -> str:
 def _bootstrap(
     loaded: Loaded, table: Bootstrap, issuers: tuple[Issuer, ...], digest: str, workers: int
 ) -> BootstrapSettings:
-    """Return the settings of a bootstrap delegation, checked."""
+    """Check and return the settings of the bootstrap token."""
     if workers > 1:
         raise ConfigurationError(
             f"tokens.bootstrap gives one token, and {workers} workers would give {workers}",

@@ -22,11 +22,11 @@ from accredit.policy.quotas import ANY_TOOL, window_seconds
 from accredit.stores.postgres.address import SCHEME, parse_address
 
 MAX_QUOTAS = 32
-"""Quotas of a configuration: each is a line that a call's transaction writes."""
+"""The most quotas of a configuration: for each, a call's transaction writes a row."""
 
 
 NO_SUCH_KEY = "no such key"
-"""The text for an unknown key."""
+"""What an error says about an unknown key."""
 
 Place = tuple[int | str, ...]
 """A section, a key in it, and the path inside its value."""
@@ -104,11 +104,12 @@ _OWN_HEADERS = frozenset(
         "upgrade",
     }
 )
-"""Headers that frame or route a message. The gateway sets them itself, or two parties could disagree."""
+"""Headers that frame or route a message. The gateway sets them itself: otherwise gateway and server could read
+different messages."""
 
 
 def _url(value: str) -> None:
-    """Check an http(s) URL: it has a host, and nothing that must not be sent there."""
+    """Check an http(s) URL: it has a host, and nothing in it that must not be sent to that host."""
     if not value.isascii() or not value.isprintable() or " " in value:
         raise ValueError("should be printable ASCII without spaces")
     if "@" in value.partition("//")[2].partition("/")[0]:

@@ -1,6 +1,6 @@
-"""From `[admin]` and `[telemetry]` to how a gateway is watched. Looks whether libraries are installed.
+"""From `[admin]` and `[telemetry]` to how a gateway is watched. Checks whether libraries are installed.
 
-Each failure is a `ConfigurationError` that names its key.
+Each failure is a `ConfigurationError` that names the setting at fault.
 """
 
 from typing import NamedTuple

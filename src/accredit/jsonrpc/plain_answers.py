@@ -21,8 +21,8 @@ larger result is split."""
 
 _MEMBERS = 3
 _BEGINNINGS = (b'{"jsonrpc":"2.0","id":%b,"result":{', b'{"jsonrpc": "2.0", "id": %b, "result": {')
-"""How an answer begins that the Python SDK and most others write, and that Python's own `json` writes. After the result
-only the last brace follows."""
+"""How answers begin: first as the Python SDK and most others write them, then as Python's own `json` does. After such a
+beginning, only the last brace follows the result."""
 _RESULT_FIRST = b'{"result":{'
 _END = b'},"jsonrpc":"2.0","id":%b}'
 """How an answer ends that the TypeScript SDK writes: the result comes first."""
