@@ -1,1 +1,1 @@
-"""Looks after a gateway that runs: its log, its configuration, its store, drills and diagnosis."""
+"""Commands for whoever runs a gateway: its log, its configuration, its store, drills and diagnosis."""

@@ -132,7 +132,8 @@ def show_configuration(
 
 
 def _lines(row: SettingRow) -> Iterator[tuple[str, object, str]]:
-    """Yield a row's name, value and origin; for a server, one for each key and each catalog entry."""
+    """Yield a row's name, value and origin. A row of a server is split into one line for each key and each catalog
+    entry."""
 
     place, origin = f"{row.section}.{row.key}", f"{row.origin} {row.source}" if row.source else row.origin
     if row.section != "servers":
@@ -149,7 +150,8 @@ def _lines(row: SettingRow) -> Iterator[tuple[str, object, str]]:
 
 
 def _fill_in_id(row: SettingRow, loaded: Loaded) -> SettingRow:
-    """Fill in the gateway's id from its key, if it has one: proofs are made for that id."""
+    """Fill in the gateway's id from its key, if it has a key: people need to see it, since proofs are made for that
+    id."""
 
     key = own_key_file(loaded)
     if (row.section, row.key) != ("gateway", "id") or row.value is not None or key is None or not key.exists():

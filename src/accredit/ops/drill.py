@@ -1,11 +1,10 @@
-"""Implements `accredit drill`: calls the user's own gateway as an attacker would. I/O: HTTP; the configuration's
-files.
+"""Implements `accredit drill`: calls the user's own gateway as an attacker would. I/O: HTTP; the configuration's files.
 
 - What the gateway must do is read from its configuration, and tested on the running gateway. Any difference fails.
 - The issuer's key must be one of the roots. It signs short-lived delegations for the gateway's own tools, to agents
-  that exist only for this drill (`drill_agents`). No server is called (`policy.drill`), and nothing of the operator's
-  changes but the audit log, which records each call.
-- A refusal for the wrong reason fails: the right check was never reached.
+  that exist only for this drill (`drill_agents`). No server is called (`policy.drill`). The drill changes only the
+  audit log, which records each call.
+- A refusal for the wrong reason fails: the check under test was never reached.
 - What is not tested is listed, with the reason.
 """
 
@@ -39,7 +38,7 @@ from accredit.terminal.passphrases import passphrase_source
 from accredit.tokens import KeySet, Source
 
 DRILL_ANSWER_SECONDS = 10.0
-"""How long `accredit drill` waits for one answer: the gateway asks no server for it."""
+"""How many seconds `accredit drill` waits for one answer. The gateway answers by itself, without asking a server."""
 
 
 _NEGATIVE = 1
@@ -62,7 +61,7 @@ class DrillOptions(Struct, frozen=True, kw_only=True):
 
 
 class _At(NamedTuple):
-    """Calls made at one endpoint, in one era."""
+    """The calls made at one endpoint, in one era."""
 
     server: str
     era: Era

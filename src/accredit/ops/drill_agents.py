@@ -1,7 +1,7 @@
 """Agents that live for one drill, and their credentials. No I/O but randomness and the clock.
 
-Keys exist only in memory. What is signed for them expires after `DRILL_SECONDS` and covers at most the gateway's own
-tools (`policy.drill`), so a stolen key could call nothing else.
+Their keys exist only in memory. Delegations and tokens for them expire after `DRILL_SECONDS` and cover at most the
+gateway's own tools (`policy.drill`), so a stolen key could call nothing else.
 """
 
 import secrets
@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 DRILL_SECONDS = 300
-"""How long what `accredit drill` signs holds: its calls take seconds, and clocks may differ by some."""
+"""For how many seconds the delegations and tokens of `accredit drill` are valid: its calls take seconds, and clocks may
+differ by some."""
 DRILL_BEGINS_SECONDS = 60
-"""How long before now that begins: a gateway's clock may be behind."""
+"""How many seconds before now their validity begins: a gateway's clock may be behind."""
 
 
 _METHOD = "tools/call"
@@ -76,7 +77,7 @@ class Agent:
 
 
 class Proof(Struct, frozen=True, kw_only=True):
-    """How a proof differs from a valid one. `age` is that of its challenge, in seconds."""
+    """A kind of proof: how it differs from a valid one, if it does. `age` is the age of its challenge, in seconds."""
 
     gateway_id: str
     bound: bool = True
@@ -94,7 +95,7 @@ class Proof(Struct, frozen=True, kw_only=True):
 
 
 class TokenMaker(Struct, frozen=True):
-    """Makes session tokens with a known issuer's key, or forges them with another key in its name."""
+    """Makes session tokens in the name of an issuer: valid ones with that issuer's key, forged ones with another."""
 
     key: "EllipticCurvePrivateKey"
     issuer: str

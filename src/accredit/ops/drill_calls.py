@@ -1,15 +1,17 @@
-"""The calls of a drill at one endpoint, in one era: those that must be refused, and how, and those that must pass.
-I/O: HTTP.
+"""The calls of a drill at one endpoint, in one era: those that must be refused, and how, and those that must pass. I/O:
+HTTP.
 
-All call the gateway's own tools (`policy.drill`), so one that gets through does no harm. Each has its own connection,
-to reach any worker; in the legacy era none is in a session, as only a server could begin one.
+All call the gateway's own tools (`policy.drill`), so a call that gets through does no harm. Each call has its own
+connection, so that it may reach any worker. In the legacy era none is in a session, as only a server could begin one.
 
 - Proofs: none; a good one, and copies of it; one for other arguments, another gateway or another session; unbound
   (where proofs must be bound), old, forged; over delegations that are expired, another agent's, from an unknown root,
   for another scope, or used up.
-- Challenges: a call that needs one gets it, valid for that call, once. One made by the client is refused.
-- States of calls to be resumed: only the gateway's own, unchanged, for the same call and agent. If an answer lacks
-  its challenge or state it counts as no answer, and what depends on it is not tested.
+- Challenges: a call that needs a challenge gets one, which is valid for that call, once. A challenge made by the client
+  is refused.
+- `requestState` of calls to be resumed: only the gateway's own is accepted, unchanged, for the same call and agent.
+- If an answer lacks the challenge or state that it should bring, it counts as no answer, and what depends on it is not
+  tested.
 - Tokens, where they are on: none, and those for another gateway, tool or agent, or from another issuer.
 """
 
@@ -39,8 +41,8 @@ from accredit.refusals import BY_WORD
 from accredit.tokens import Source
 
 DRILL_COPIES = 4
-"""How often `accredit drill` sends a proof again, each time on a connection of its own: of several workers, one that
-has not seen it yet is likely to get one."""
+"""How often `accredit drill` sends a proof again, each time on a connection of its own. If there are several workers,
+one of those that have not seen the proof is then likely to get it."""
 
 
 _REVISIONS = {Era.LEGACY: "2025-11-25", Era.MODERN: "2026-07-28"}
@@ -53,7 +55,7 @@ Verdict = Literal["ok", "got_through", "refused", "other_refusal", "no_answer"]
 
 
 class DrillAnswer(NamedTuple):
-    """A JSON-RPC `result`, or an error's `code` and word. `status` is 0 if there was no readable answer."""
+    """An answer: a JSON-RPC `result`, or an error's `code` and word. `status` is 0 if there was no readable answer."""
 
     status: int
     code: int | None = None
@@ -63,7 +65,7 @@ class DrillAnswer(NamedTuple):
 
 
 class ExpectedOutcome(NamedTuple):
-    """How a call must end: with this error, or with a result if there is none."""
+    """How a call must end: with this error or, if it names none, with a result."""
 
     code: int | None = None
     error: str = ""
@@ -99,8 +101,8 @@ class Tried(NamedTuple):
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
-    """An endpoint under test. `host` is its `Host` if not the one in `url`; `tokens` is where it looks for tokens, or
-    None."""
+    """An endpoint under test. `host` is its `Host` header if that differs from the one in `url`. `tokens` says where
+    the endpoint looks for tokens: in the header or in `_meta`, or None."""
 
     server: str
     url: str
@@ -220,7 +222,7 @@ class Drill:
         await self._again("challenge_copy", "with the same challenge again", params, good)
 
     async def _states(self) -> None:
-        """Test states of calls to be resumed."""
+        """Test the `requestState` of calls to be resumed."""
         params, others = self._params(asks=True), self._params(asks=True)
         first = await self._try("asks", "a call that is asked to come back", PASSES, params, self._good(params))
         state = first.result.get("requestState") if first.result is not None else None
@@ -287,7 +289,7 @@ class Drill:
         del self.tried[1 - DRILL_COPIES :]
 
     def _brought_nothing(self) -> None:
-        """Mark the last try as `no_answer`: it has no challenge (or state) for the next calls."""
+        """Mark the last call as `no_answer`: its answer lacks the challenge or state that the next calls need."""
         last = self.tried[-1]
         if last.verdict == "ok":
             self.tried[-1] = last._replace(answer=DrillAnswer(last.answer.status))
@@ -301,7 +303,7 @@ class Drill:
         proof: ProofBundle | None = None,
         token: str | None = None,
     ) -> DrillAnswer:
-        """Make a call and keep the result. Without `token`, the agent's own is used."""
+        """Make a call and keep the result. If `token` is None, the agent's own token is used."""
         meta: Params = {} if proof is None else {PROOF: proof.to_dict()}
         answer = await self._send(params, meta, self._parties.agent.token if token is None else token)
         self.tried.append(Tried(name, what, expected, answer))

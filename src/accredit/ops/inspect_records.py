@@ -27,7 +27,8 @@ _People = Mapping[HybridPublicKey, str]
 
 
 def print_bundle(bundle: CallBundle, keys: _Keys, people: _People, names: Names) -> bool:
-    """Print the bundle for people. Return whether a signature is bad, or other evidence contradicts a record."""
+    """Print the bundle for people. Return whether something is bad: a signature, or evidence that contradicts the
+    record."""
     faults = [_print(envelope, keys, names) for envelope in _envelopes(bundle)]
     proved = _verify_first_record(bundle, keys, people)
     if proved is not None:
@@ -36,7 +37,8 @@ def print_bundle(bundle: CallBundle, keys: _Keys, people: _People, names: Names)
 
 
 def print_bundle_members(bundle: CallBundle, keys: _Keys, people: _People, names: Names) -> bool:
-    """Print the bundle as JSON. Return whether a signature is bad, or other evidence contradicts a record."""
+    """Print the bundle as JSON. Return whether something is bad: a signature, or evidence that contradicts the
+    record."""
     statements: list[dict[str, object]] = []
     for envelope in _envelopes(bundle):
         fault = _fault(envelope, keys)
@@ -49,7 +51,8 @@ def print_bundle_members(bundle: CallBundle, keys: _Keys, people: _People, names
 
 
 def _verify_first_record(bundle: CallBundle, keys: _Keys, people: _People) -> tuple[CallRecord, Evidence] | None:
-    """Return the record of an allowed call and its evidence, if the first record verifies."""
+    """Return the first record and its evidence. Return None if the record does not verify, or is not that of an allowed
+    call."""
     if not keys or not bundle.envelopes or _fault(bundle.envelopes[0], keys):
         return None
     statement = decode_statement(bundle.envelopes[0].payload)

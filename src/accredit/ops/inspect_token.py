@@ -78,7 +78,8 @@ def inspect_token(data: bytes, path: Path, keys: Sequence[Path], now: int, *, as
 
 
 def _fault(text: str, claims: Claims, keys: Sequence[Path]) -> str | None:
-    """Return why none of the keys signed the token, or None. Judged at a time when the token was valid."""
+    """Return why none of the keys signed the token, or None if one did. The token is judged for the moment when it
+    began to be valid, so an expired one is not a fault."""
     if not claims.iss or not any(claims.audiences):
         return "it names no issuer or no audience"
     issuer = Issuer(claims.iss, next(filter(None, sorted(claims.audiences))), tuple(sorted(ALGORITHMS)))

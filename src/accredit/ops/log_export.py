@@ -80,7 +80,8 @@ def _envelopes(log: LogReader) -> Iterator[Envelope]:
 
 
 def _latest(log: LogReader, counted: dict[str, int]) -> Iterator[Envelope]:
-    """Yield the latest checkpoints. Leaves in `counted` the writers without one, with their numbers of records."""
+    """Yield the latest checkpoints. Afterwards `counted` has the writers without a checkpoint, with their numbers of
+    records."""
     counted.update((head.writer, head.sequence) for head in log.heads())
     for each in log.latest_checkpoints():
         if isinstance(each.entry, Stored):

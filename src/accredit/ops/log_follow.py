@@ -1,4 +1,4 @@
-"""Implements `accredit log follow`. It only reads the log, in its own process: no call waits for a sink.
+"""Implements `accredit log follow`. It only reads the log, in its own process, so no call waits for a sink.
 
 A failed delivery is retried at growing intervals, and nothing more is read meanwhile. Entries that a collector rejects
 (partial success) are only counted: OTLP forbids a retry, and does not say which entries they were.
@@ -26,7 +26,7 @@ from accredit.stores.postgres.session import SchemaUnknown
 from accredit.terminal.output import tell
 
 SINK_RETRY_SECONDS, MAX_SINK_RETRY_SECONDS = 0.5, 30.0
-"""The pause before a sink that has failed is tried again, doubled each time up to the second."""
+"""The pause before a failed delivery is tried again, in seconds: at first, and at most. It doubles each time."""
 
 
 T = TypeVar("T")
@@ -99,7 +99,8 @@ def _tell_rejected(number: int) -> int:
 
 
 def _retry(what: Callable[[], T], problem: str) -> T:
-    """Retry until it succeeds, and return the result. Notes tell of the first failure and of the recovery."""
+    """Run `what` until it succeeds, and return its result. Print a note on the first failure, and on the recovery. A
+    `SchemaUnknown` is raised again at once."""
     pause = SINK_RETRY_SECONDS
     while True:
         try:

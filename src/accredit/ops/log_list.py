@@ -46,7 +46,7 @@ from accredit.terminal.progress import Progress
 
 _HEADINGS = ("received", "call", "target", "decision", "outcome", "agent")
 _SERVER = 2
-"""The server's column is inserted before this one."""
+"""The position of the column that the server's is inserted before."""
 _TO_THE_SECOND = len("2026-08-01T12:00:00")
 _NEGATIVE = 1
 _Kept = Callable[[CallRecord], tuple[bytes | None, bytes | None]]
@@ -54,7 +54,8 @@ _Kept = Callable[[CallRecord], tuple[bytes | None, bytes | None]]
 
 
 class Filter(Struct, frozen=True):
-    """Which calls to list; None is any. Times are in unix milliseconds, `after` inclusive, `before` exclusive."""
+    """Which calls to list; a None member matches any call. Times are in unix milliseconds: `after` inclusive, `before`
+    exclusive."""
 
     target: str | None = None
     server: str | None = None
@@ -82,8 +83,8 @@ class Filter(Struct, frozen=True):
 
 
 class Listing(Struct, frozen=True, kw_only=True):
-    """How to show calls: at most `limit` existing ones, then new ones with `follow`. `names` maps key ids to names;
-    calls are verified with `keys`, if there are any."""
+    """How to show calls: at most `limit` existing ones and, with `follow`, all new ones after these. `names` maps key
+    ids to names. If there are `keys`, calls are verified with them."""
 
     limit: int
     follow: bool
@@ -111,7 +112,7 @@ class Listing(Struct, frozen=True, kw_only=True):
 
 
 class Judged(NamedTuple):
-    """A call, why it does not verify, and what it proves; both are None without keys."""
+    """A call, why it does not verify (`fault`), and what it proves (`evidence`). Without keys, both are None."""
 
     row: CallRow
     fault: str | None = None
@@ -201,7 +202,8 @@ def show_bundle(path: Path, wanted: Filter, listing: Listing) -> int:
 
 
 def _with_whole_ids(wanted: Filter, log: LogReader, listing: Listing) -> Filter | None:
-    """Replace prefixes of ids by whole ids. None, with the reason on stderr, unless each matches exactly one."""
+    """Return the filter with whole ids in place of prefixes. If a prefix does not match exactly one id, print the
+    reason on stderr and return None."""
     names, keys = listing.names, listing.keys
     principal_id = None if wanted.principal_id is None else one_principal(log, wanted.principal_id, names, keys)
     agent_id = None if wanted.agent_id is None else one_agent(log, wanted.agent_id, names, keys)
@@ -211,8 +213,8 @@ def _with_whole_ids(wanted: Filter, log: LogReader, listing: Listing) -> Filter 
 
 
 def _following(log: LogReader, open_calls: dict[str, FiledRecord]) -> Iterator[CallRow]:
-    """Yield calls that come after the log's current state. A log that is replaced is read from its beginning, with a
-    note.
+    """Yield calls that come after the log's current state. If the log is replaced by another one, print a note and read
+    the new one from its beginning.
 
     Raises `StoreUnavailable`.
     """

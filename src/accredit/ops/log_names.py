@@ -1,7 +1,7 @@
 """Names of known keys for the ids in a log, and look-up of ids by prefix. Reads key files.
 
-A key's owner chose its name, so the id is always shown with it. A call is found whether its records verify or not; the
-caller reports that. With keys, the id of an agent or principal is only taken from a record that verifies.
+A key's owner chose its name, so the id is always shown with it. A call is found even if its records do not verify: the
+caller reports that. If there are keys, the id of an agent or principal is only taken from a record that verifies.
 """
 
 import os
@@ -31,7 +31,8 @@ _UNKNOWN_PARTY = "`accredit log list --json` shows the ids of those who called"
 
 
 def known_names(paths: Iterable[Path], store: str | None, config: Path | None) -> Names:
-    """Return the names in the given keys and, if the log is a configuration's, in keys beside that.
+    """Return the names in the given keys. If the log is a configuration's, add the names in the keys beside that
+    configuration.
 
     Raises `ConfigurationError`, but not for a file beside the configuration that is not a key.
     """
@@ -53,8 +54,8 @@ def _beside(configuration: Path | None) -> dict[str, str]:
 
 
 def one_call(log: LogReader, prefix: str) -> str | None:
-    """Return the id of the one call that begins with `prefix`; None, with the reason on stderr, if it is not exactly
-    one. Raises `AttestationError`."""
+    """Return the id of the only call whose id begins with `prefix`. If there is none, or more than one, print the
+    reason on stderr and return None. Raises `AttestationError`."""
     calls: dict[str, str] = {}
     for entry in log.of_calls(prefix) if len(prefix) >= MIN_ID_CHARS else ():
         record = entry.record()
@@ -66,12 +67,12 @@ def one_call(log: LogReader, prefix: str) -> str | None:
 
 
 def one_agent(log: LogReader, prefix: str, names: Names, keys: _Keys) -> str | None:
-    """Same for an agent; a whole id need not be in the log."""
+    """Do the same for an agent. A whole id need not be in the log."""
     return _one_party(log, prefix, names, keys, ("agent", lambda found: found.authority and found.authority.agent_id))
 
 
 def one_principal(log: LogReader, prefix: str, names: Names, keys: _Keys) -> str | None:
-    """Same for a principal."""
+    """Do the same for a principal."""
     return _one_party(
         log, prefix, names, keys, ("principal", lambda found: found.authority and found.authority.principal_id)
     )

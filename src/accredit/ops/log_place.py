@@ -77,7 +77,7 @@ def public_keys(
 ) -> list[LogKey | RecordKey]:
     """Return the keys to verify a log with: the named ones, else the configuration's.
 
-    Without `look_here`, the current folder is not searched for a configuration. Raises `ConfigurationError`, also if
+    If not `look_here`, the current folder is not searched for a configuration. Raises `ConfigurationError`, also if
     there is no key.
     """
     keys = [_public_key(path) for path in paths]
@@ -102,8 +102,8 @@ def own_keys(loaded: "Loaded") -> list[LogKey | RecordKey]:
 
 
 def keys_to_show_with(paths: Sequence[Path], store: str | None, config: Path | None) -> list[LogKey | RecordKey]:
-    """Return the named keys; else those of the configuration whose log is shown, as far as they are on this machine;
-    else none. Raises `ConfigurationError`."""
+    """Return the keys to verify shown calls with: the named keys if there are any, none if `store` is named. Otherwise
+    return the keys of the configuration, if they are on this machine. Raises `ConfigurationError`."""
     if paths or store is not None:
         return [_public_key(path) for path in paths]
     try:
@@ -113,8 +113,8 @@ def keys_to_show_with(paths: Sequence[Path], store: str | None, config: Path | N
 
 
 def people_to_show_with(paths: Sequence[Path], store: str | None, config: Path | None) -> Mapping[HybridPublicKey, str]:
-    """Return the keys and names of people who may have allowed calls: the named keys, else the roots of the
-    configuration whose log is shown, as far as they are on this machine. Raises `ConfigurationError`."""
+    """Return the keys and names of people who may have allowed calls: the named keys, which may be none if `store` is
+    named. Otherwise return the roots of the configuration, if they are on this machine. Raises `ConfigurationError`."""
     if paths or store is not None:
         return people_in(paths)
     try:
@@ -126,8 +126,8 @@ def people_to_show_with(paths: Sequence[Path], store: str | None, config: Path |
 def keys_by_kind(
     paths: Iterable[Path],
 ) -> tuple[list[LogKey | RecordKey], Mapping[HybridPublicKey, str], Mapping[str, str]]:
-    """Sort public keys: keys that verify records, people's keys with names, and all names by id. Raises
-    `ConfigurationError`."""
+    """Sort public keys. Return the keys that verify records, people's keys with their names, and all names by id.
+    Raises `ConfigurationError`."""
     found = [_read_key(path) for path in paths]
     files = [key for key in found if isinstance(key, KeyFile)]
     people = {key.public_key: key.name for key in files if key.kind == "human"}
@@ -177,8 +177,8 @@ def _is_record_key(data: bytes) -> bool:
 
 
 def checkpoints(paths: Sequence[Path]) -> list[Envelope | Head]:
-    """Read saved checkpoints: signed ones, or lines of a gateway's own log that name one. Raises `ConfigurationError`,
-    also for a file without any."""
+    """Read saved checkpoints: signed ones, or lines of what a gateway itself logs that name one. Raises
+    `ConfigurationError`, also for a file without any."""
     kept: list[Envelope | Head] = []
     for path in paths:
         before = len(kept)

@@ -29,7 +29,7 @@ def drill_mark(call: Call) -> str:
 
 
 def print_record(record: CallRecord, signature: Words, names: Names) -> None:
-    """Print each member of a record. `names` are shown beside ids."""
+    """Print each member of a record. Ids that are in `names` are shown with their names."""
     members: dict[str, object] = msgspec.to_builtins(record)
     say(f"{record.phase} {record.log.writer}/{record.log.sequence}{drill_mark(record.call)}")
     print_facts([*_facts("", members, names), ("signature", signature)])

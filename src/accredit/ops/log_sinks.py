@@ -1,5 +1,5 @@
-"""The targets of `accredit log follow`: a file, stdout, or an OTLP collector. I/O: these. None reports an entry as
-taken that it may not have."""
+"""The targets of `accredit log follow`: a file, stdout, or an OTLP collector. I/O: these. No target reports an entry as
+taken unless it is certain to have it."""
 
 import asyncio
 import fcntl
@@ -34,16 +34,16 @@ class Target(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
     def take(self, envelopes: Sequence[Envelope]) -> int:
-        """Take all entries, or raise `OSError` or `CollectorError`, perhaps after some. Return how many were rejected
-        for good."""
+        """Take all entries. Return how many were rejected for good. Raises `OSError` or `CollectorError`, perhaps after
+        some entries were taken."""
         ...
 
 
 class LinesFile:
     """A file to which lines are appended. It is reopened for each batch, so that it can be rotated.
 
-    When the disk is full, lines of a batch that were written are not written again: retries would eat up any freed
-    space.
+    If the disk is full, part of a batch may have been written. The next attempt writes only the other lines: writing
+    all of them again would use up any space that was freed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -83,8 +83,8 @@ class LinesFile:
             self._written += max(0, bisect_right([*ends], os.fstat(descriptor).st_size) - 1)  # or somebody emptied it
 
     def _open(self) -> int:
-        """Open and lock the file, and cut off an unfinished last line: a killed process left it, and it will come
-        again."""
+        """Open and lock the file, and cut off an unfinished last line. A process that was killed left that line, and
+        its entry will be sent again."""
         flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
             descriptor = os.open(self._path, flags)
@@ -112,7 +112,7 @@ class Stdout:
     def __exit__(self, *_: object) -> None: ...
 
     def take(self, envelopes: Sequence[Envelope]) -> int:
-        """Write lines. A pipe that has them does not prove that anybody has read them."""
+        """Write lines to stdout. That a pipe has taken them does not prove that anybody has read them."""
         try:
             _write(sys.stdout.fileno(), _lines(envelopes))
         except OSError as error:  # what is written of a line can't be taken back here, so it is not tried again
@@ -123,7 +123,7 @@ class Stdout:
 
 
 class CollectorLogs:
-    """A collector, by its base URL or that of its logs."""
+    """An OTLP collector, given by its base URL or by the URL for its logs."""
 
     def __init__(self, url: str) -> None:
         require_extra("opentelemetry.proto", "telemetry", "--format otlp needs OpenTelemetry, which is not installed")

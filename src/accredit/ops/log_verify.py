@@ -56,15 +56,15 @@ _NO_LOG = "checkpoints that were kept are held against a log: name that, or leav
 
 
 class ProofRequirements(NamedTuple):
-    """What is to be judged of allowed calls: by the keys of which people (files), whether each has to be proved, and
-    whether nothing is."""
+    """What is required of the proofs of allowed calls. `roots` are key files of the people who may have allowed them.
+    If `required`, each call must be proved. If `nothing`, proofs are not checked at all."""
 
     roots: Sequence[Path] = ()
     required: bool = False
     nothing: bool = False
 
     def check(self, evidence: "Evidence | None") -> list[str]:
-        """Return what is bad of a call's evidence."""
+        """Return what is wrong with a call's evidence."""
         if evidence is None:
             return []
         return evidence.faults or (evidence.unshown if self.required else [])
@@ -103,7 +103,8 @@ def verify_store(
 ) -> int:
     """Verify a store's log; return the exit code. Raises `ConfigurationError`.
 
-    Whoever names the store must also name the keys, or the configuration: the current folder is not trusted then.
+    Whoever names the store must also name the keys, or the configuration: keys of a configuration in the current folder
+    are not trusted then.
     """
     place = log_store(store, config)
     trusted, kept = public_keys(keys, config, look_here=store is None), checkpoints(since)
@@ -265,6 +266,7 @@ def _count(log: "LogReader") -> int | None:
 
 
 def _show_progress(progress: Progress, entries: Iterable[_T]) -> Iterator[_T]:
-    """Yield the entries, and show how far it is. It starts a thread, which is why it begins with the first of them."""
+    """Yield the entries, and show how far the verification is. Showing it takes a thread, which starts only with the
+    first entry."""
     with progress:
         yield from progress.over(entries)

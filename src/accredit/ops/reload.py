@@ -1,7 +1,8 @@
 """Implements `accredit reload`: finds the gateway that serves a configuration, signals it, and waits for the result.
 
-A process is signalled only while it holds the lock on `accredit.pid`, on this machine and in this namespace, and if it
-belongs to that file's owner. So a reused process id is never hit, and nobody can name another user's process.
+A process is signalled only if it holds the lock on `accredit.pid` on this machine and in this namespace, and belongs to
+that file's owner. So a process that has got a dead gateway's id is never hit, and nobody can have another user's
+process signalled.
 """
 
 import os
@@ -20,7 +21,8 @@ from accredit.limits import RELOAD_LOOK_SECONDS
 from accredit.terminal.output import print_json
 
 RELOAD_WAIT_SECONDS = 90.0
-"""How long `accredit reload` waits for what comes of it: for one that is under way, and its own."""
+"""How many seconds `accredit reload` waits for the result. A reload that is under way must end before its own
+begins."""
 
 
 def reload_gateway(config: Path | None, environ: Mapping[str, str] = os.environ, *, as_json: bool = False) -> int:
@@ -43,7 +45,7 @@ def reload_gateway(config: Path | None, environ: Mapping[str, str] = os.environ,
 
 
 def _send_signal(file: Path) -> PidFileContent:
-    """Send the signal; return the gateway's state before it. Raises `ConfigurationError`."""
+    """Send the signal. Return the gateway's state from just before it. Raises `ConfigurationError`."""
     found = _running(file)
     if found.reloads.place != place():
         raise ConfigurationError(
@@ -73,7 +75,8 @@ def _send_signal(file: Path) -> PidFileContent:
 
 
 def _outcome(file: Path, before: PidFileContent) -> PidFileContent:
-    """Wait for the first reload that began after `before`. Raises `ConfigurationError`."""
+    """Wait for a reload that began after the state `before`. Return the gateway's state then. Raises
+    `ConfigurationError`."""
     due = time.monotonic() + RELOAD_WAIT_SECONDS
     while time.monotonic() < due:
         time.sleep(RELOAD_LOOK_SECONDS)

@@ -1,7 +1,7 @@
 """Implements `accredit replay`: decides each logged call again (`policy.replaying`), and prints what differs.
 
-Calls are counted by caller, target and difference; the number of such lines is bounded. Each record is verified with
-the trusted keys, and its chain of certificates by the digest in the record.
+Calls are counted by caller, target and difference, and each such count is a line; the number of lines is bounded. Each
+record is verified with the trusted keys, and its chain of certificates by the digest in the record.
 """
 
 import os
@@ -35,7 +35,7 @@ from accredit.terminal.progress import Progress
 from accredit.terminal.wording import calls, shown_target, tally_text, unverified_note
 
 MAX_REPLAYED_CHANGES = 1_000
-"""Lines of what `accredit replay` finds decided otherwise; nobody reads more, and the rest is counted."""
+"""The most differences that `accredit replay` prints: nobody reads more. Further ones are only counted."""
 
 
 _NEGATIVE = 1
@@ -43,7 +43,8 @@ _NOT_LOOKED_AT = ("revocations", "uses", "ages of challenges")
 
 
 class _Change(NamedTuple):
-    """A difference: `before` and `now` are "allow", or the word of a refusal. An `observed` one was only recorded."""
+    """A difference. `before` and `now` are "allow", or the word of a refusal. If `observed`, the earlier refusal was
+    only recorded, and the call went through."""
 
     server: str
     method: str
@@ -55,7 +56,8 @@ class _Change(NamedTuple):
 
 
 class _Found:
-    """The results. Beyond `MAX_REPLAYED_CHANGES` different changes, calls are only counted."""
+    """The results. The first `MAX_REPLAYED_CHANGES` differences are listed; for further ones, calls are only
+    counted."""
 
     def __init__(self) -> None:
         self.same = Tally()

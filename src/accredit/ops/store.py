@@ -59,7 +59,8 @@ def show_status(store: str | None, config: Path | None, *, as_json: bool) -> int
 
 
 def mark_restored(store: str | None, config: Path | None, *, as_json: bool) -> int:
-    """Refuse proofs for some minutes; return the exit code. Raises `ConfigurationError`."""
+    """Have gateways refuse proofs for some minutes, after the database was restored from a backup; return the exit
+    code. Raises `ConfigurationError`."""
     database = _database(store, config)
     until = _run_on_database(migration.hold_after_restore, database, "asking the database")
     if as_json:

@@ -1,13 +1,13 @@
 """Implements `accredit suggest`: reads the log once, and prints the suggestions of `policy.suggesting`.
 
-Only records that verify with the trusted keys count, so a forged record leads to no grant; the others are counted in
-the output. Servers and agents chose the names in them, which can't break out of their place:
+Only records that verify with the trusted keys count, so a forged record leads to no grant. The others are counted in
+the output. The names in records were chosen by servers and agents. No name can break out of its place in the output:
 
 - a key of a table and a scope are TOML strings in ASCII, escaped (`config_text`);
 - a grant is one line for a POSIX shell, with quoted words; targets are JSON in ASCII, escaped;
 - in comments a name is a quoted string in ASCII, escaped and cut: it can't end a comment, or hide part of a line;
-- `$`, a backtick, `!`, `'` and a backslash in a name are escaped in quotes and in comments, which an interactive zsh
-  doesn't ignore. So pasting runs nothing that a name says.
+- `$`, a backtick, `!`, `'` and a backslash in a name are escaped, also within quotes and comments: an interactive zsh
+  interprets them even there. So pasting the output never runs what a name says.
 """
 
 import os
@@ -76,8 +76,8 @@ def deployment_of(loaded: Loaded) -> Deployment:
 
 
 class Lines:
-    """A suggestion as text and as JSON members. `names` maps key ids to names; `left` counts records that do not
-    verify."""
+    """A suggestion as text and as JSON members. `names` maps key ids to names. `left` counts the records that were left
+    out because they do not verify."""
 
     def __init__(self, found: Suggestion, names: Names, left: UnverifiedEntries = NOTHING_LEFT) -> None:
         self._left = left
@@ -187,12 +187,12 @@ class Lines:
 
 
 def _comment(line: str) -> str:
-    """Return a line as a comment, safe where an interactive zsh runs it as a command."""
+    """Return a line as a comment that does no harm even in an interactive zsh, which runs comments as commands."""
     return f"# {_inert(line)}"
 
 
 def _inert(text: str) -> str:
-    """Escape active characters in JSON, or in words with JSON strings."""
+    """Escape the characters that a shell would interpret, in JSON or in words with JSON strings."""
     return text.replace("\\\\", "\\u005c").translate(_ACTIVE)
 
 

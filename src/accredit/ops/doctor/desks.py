@@ -1,4 +1,4 @@
-"""Checks whether a desk runs, or could run. That none runs is no fault. I/O: files, a socket."""
+"""Checks whether a desk runs, or could run. It is no fault if none runs. I/O: files, a socket."""
 
 import os
 from collections.abc import Iterator

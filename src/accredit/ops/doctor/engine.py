@@ -1,10 +1,11 @@
-"""The engine of checks: runs looks concurrently, and prints what was found. I/O: threads, stdout.
+"""The engine of checks: runs looks concurrently, and prints what was found. A look is a function that gathers what
+there is to know of one subject. I/O: threads, stdout.
 
-- A look that takes longer than its time is abandoned, and unknown; its thread ends with the process.
-- A look that fails, or gets no thread, is unknown; the others go on.
-- The exit code is 0 if no result is bad, failed or unknown, but for those that do not count on the user's word.
-- Texts may come from others' files and gateways: their length is bounded, and they are escaped when shown. Commands
-  are meant to be pasted into a shell, so words are quoted; one that can't be shown as it is yields no command.
+- A look that takes longer than its time is abandoned, and its result is unknown. Its thread ends with the process.
+- The result of a look that fails, or gets no thread, is unknown. The others go on.
+- The exit code is 0 if no result is bad, failed or unknown. Checks that the user has left out don't count.
+- Texts may come from others' files and gateways: their length is bounded, and they are escaped when shown. Commands are
+  meant to be pasted into a shell, so their words are quoted. A command that can't be shown as it is is left out.
 """
 
 import queue
@@ -23,9 +24,10 @@ from accredit.limits import MAX_FINDING_CHARS
 from accredit.terminal.output import BAD, GOOD, QUIET, print_json, say
 
 FAILURES = (AccreditError, OSError, ValueError, RuntimeError, MemoryError)
-"""What a look may fail with."""
+"""The exceptions after which a look counts as failed."""
 MIGRATE = "as the database's administrator: accredit store migrate --store postgresql://ADMIN@HOST/DATABASE"
-"""Creates the tables. The gateway's own database user may lack that right."""
+"""The remedy that creates the tables. It names the administrator, since the gateway's own database user may lack that
+right."""
 
 Subject = Literal["keys", "configuration", "store", "gateway", "clock", "desk", "hosts", "versions"]
 """What a finding may be about, in the order in which they are printed."""
@@ -42,11 +44,11 @@ _SHOWN = {
     "unknown": ("?   ", "", "can't be told from here"),
     _LEFT_OUT: ("--  ", QUIET, "left out on your word"),
 }
-"""The mark and style of each state, and the words after its number."""
+"""For each state: its mark, its style, and the words that follow the number of results in this state."""
 
 
 class Unknown(NamedTuple):
-    """Why a fact is unknown, and what to do about a look that did not end well."""
+    """Why something could not be found out. If a look failed or took too long, `remedy` says what to do about that."""
 
     why: str
     remedy: str = ""
@@ -56,7 +58,8 @@ Found = T | Unknown
 
 
 class Result(Struct, frozen=True):
-    """What a check found `about` its subject; what to do about it, and a command that does it, if there is one."""
+    """The result of a check: what it found `about` its subject, what to do about it, and a command that does it, or
+    ""."""
 
     state: Literal["good", "note", "bad", "ok", "no", "unknown"]
     about: str
@@ -65,7 +68,7 @@ class Result(Struct, frozen=True):
     command: str = ""
 
     def fit(self, about: str, bound: Callable[[str], str]) -> "Result":
-        """Return it with its texts bounded, about a subject."""
+        """Return a copy of the result, with its texts bounded, and with this subject."""
         return Result(self.state, about, bound(self.what), bound(self.remedy), self.command)
 
 
@@ -79,7 +82,7 @@ def faulty(subject: Subject, error: ConfigurationError) -> Result:
 
 
 def unknown(why: str | Unknown, remedy: str = "") -> Result:
-    """Return that whether a line of the checklist holds can't be known from here."""
+    """Return the result that says: from here it can't be known whether this line of the checklist holds."""
     return Result("unknown", "", why.why if isinstance(why, Unknown) else why, remedy)
 
 
@@ -92,8 +95,8 @@ def print_results(
     *,
     as_json: bool,
 ) -> int:
-    """Print all results, and how many there are of the states that are `counted`; or a JSON object with their
-    `members` under `name`. Return the exit code."""
+    """Print all results, and how many there are in each of the `counted` states. As JSON, print one object instead,
+    with the results' `members` under `name`. Return the exit code."""
     states = [_LEFT_OUT if each.about in left_out else each.state for each in results]
     counts = Counter(states)
     is_well = not counts.keys() & {"bad", "no", "unknown"}
@@ -112,7 +115,7 @@ def print_results(
 
 
 def run_looks(looks: Mapping[_Name, Callable[[], Any]], seconds: float) -> dict[_Name, Any]:
-    """Run the looks; return what each has found, or `Unknown`."""
+    """Run the looks, for `seconds` at most. Return what each has found, or `Unknown`."""
     told: queue.SimpleQueue[tuple[_Name, Any]] = queue.SimpleQueue()
     for name, look in looks.items():
         thread = threading.Thread(target=_run, args=(name, look, told), daemon=True)

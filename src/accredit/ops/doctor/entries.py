@@ -1,5 +1,5 @@
-"""Checks the entries in hosts' files: unchanged since installation, with a gateway that answers, and valid keys and
-delegations. I/O: files; contacts gateways that the user's own files name, never those of a project's file."""
+"""Checks the entries in hosts' files: they are unchanged since installation, their gateways answer, and their keys and
+delegations are valid. I/O: files. Contacts the gateways in the user's own files, never those in a project's file."""
 
 import os
 from collections.abc import Iterator
@@ -22,7 +22,8 @@ from accredit.ops.doctor.versions import other_version
 
 
 class _Entry(NamedTuple):
-    """One of our entries: its host, state, and words (as installed, if the file has others)."""
+    """One of our entries: its host, its state, and the words of its command (as installed, if the file now has
+    others)."""
 
     host: HostState
     state: EntryState
@@ -114,7 +115,7 @@ def _faults(at: Surroundings, entry: _Entry, silent: dict[str, str]) -> Iterator
 
 
 def _silent(found: list[_Entry]) -> dict[str, str]:
-    """Return why gateways don't answer, by URL, for entries in the user's own files."""
+    """Return why gateways don't answer, by URL. Only gateways in the user's own files are asked."""
     urls = {each.url: "" for each in found if each.url and not each.is_of_project}
     problems = {each.address: each.problem for each in ask_gateways(urls) if each.problem}
     return {url: why for url in urls for address, why in problems.items() if url.startswith(f"{address}/")}

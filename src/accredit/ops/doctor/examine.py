@@ -1,6 +1,6 @@
-"""Looks at all subjects of `accredit doctor`. I/O: as `engine`.
+"""Runs the looks of all subjects of `accredit doctor`. I/O: as `engine`.
 
-What a look had found before it failed counts; that it failed, or took longer than `DOCTOR_SECONDS`, is a finding.
+If a look fails, or takes longer than `DOCTOR_SECONDS`, that is a finding, beside those that it had made before.
 """
 
 import os
@@ -33,7 +33,7 @@ from accredit.ops.doctor.versions import look_at_versions
 from accredit.terminal.progress import Progress
 
 MAX_FINDINGS = 500
-"""Findings that `accredit doctor` tells: a host's file may have any number of entries."""
+"""The most findings that `accredit doctor` prints: a host's file may have any number of entries."""
 
 
 _Look = Callable[[Surroundings], Iterable[Result]]

@@ -1,5 +1,5 @@
-"""Checks gateways and the difference of their clocks. I/O: the network, as in `console.gateways`: bounded, no
-credentials.
+"""Checks gateways, and how much their clocks differ from this machine's. I/O: the network, as in `console.gateways`:
+bounded, no credentials.
 
 Asks the gateway of the user's own configuration, if it is on this machine, and those that the user's agents have met.
 """
@@ -18,14 +18,15 @@ from accredit.ops.doctor.engine import Result, bad, command_line, faulty, good, 
 from accredit.ops.doctor.surroundings import Surroundings
 
 CLOCK_DIFFERENCE_SECONDS = 5.0
-"""By how much a gateway's clock may differ from this machine's before somebody is told: proofs are fresh for 30 s, and
+"""By how much a gateway's clock may differ from this machine's before that is a finding. Proofs are fresh for 30 s, and
 calls with a challenge take some of these."""
 
 
 _STILL_GOOD = {"key_sets", "reload", "instructions", "schema"}
 """Health parts whose failure leaves the gateway working with its last known state (`gateway.front.health`)."""
 _REVOCATIONS = "revocations"
-"""Also works with its last known state, but only until a restart."""
+"""The health part of revocation lists. If it fails, the gateway works with its last known state, too, but only until a
+restart."""
 
 
 def look_at_gateways(at: Surroundings) -> Iterator[Result]:

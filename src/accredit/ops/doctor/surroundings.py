@@ -1,8 +1,8 @@
 """What all checks share: the person's folder, and the configuration. I/O: files.
 
-A configuration merely found in the current folder may be somebody else's: it is read, and so are its files, but
-nothing that it names is contacted over the network. It is the person's own if it was named, or if `accredit up` knows
-it.
+A configuration is the person's own if it was named, or if `accredit up` knows it. One merely found in the current
+folder may be somebody else's. It is read, and so are its files, but nothing that it names is contacted over the
+network.
 """
 
 import os
@@ -47,7 +47,8 @@ class Surroundings(NamedTuple):
 
     @property
     def roots(self) -> frozenset[HybridPublicKey] | None:
-        """The readable roots of the person's own configuration; None if it has none to judge by."""
+        """The roots of the person's own configuration whose keys can be read; None if there is no such configuration,
+        or if it does not judge proofs."""
         if self.loaded is None or not self.is_own or self.loaded.config.proofs.mode == "off":
             return None
         folder = folder_of(self.loaded, ("proofs", "roots"))

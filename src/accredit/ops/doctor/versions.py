@@ -20,8 +20,8 @@ def look_at_versions(at: Surroundings) -> Iterator[Result]:
 
 
 def other_version(program: str) -> str | None:
-    """Return the version of the accredit that a command starts, by its installed metadata; None if it is this one, or
-    unknown."""
+    """Return the version of the accredit that a command starts, from the metadata installed beside it; None if that is
+    this accredit, or unknown."""
     environment = Path(os.path.realpath(program)).parent.parent
     if environment == Path(sys.prefix) or not Path(program).is_absolute():
         return None

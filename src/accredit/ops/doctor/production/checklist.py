@@ -1,8 +1,8 @@
 """Gathers the facts, judges each check by them, and prints the results in order. I/O: as `engine`.
 
-- Facts are gathered concurrently, for at most `DOCTOR_SECONDS`; a check whose facts are late is unknown.
-- A configuration that can't be read is an error (exit code 2). So is one merely found in the current folder, which
-  may be somebody else's (`surroundings`): its store and gateway would be contacted.
+- Facts are gathered concurrently, for at most `DOCTOR_SECONDS`. A check whose facts are late is unknown.
+- A configuration that can't be read is an error (exit code 2). So is one that nobody has named and that is merely found
+  in the current folder. It may be somebody else's (`surroundings`), and its store and gateway would be contacted.
 """
 
 import os
@@ -44,7 +44,7 @@ LINES: Mapping[str, _Line] = {
         *(environment.ready, environment.user, environment.descriptors, configured.stopping, configured.metrics),
     )
 }
-"""Checks by id."""
+"""The lines of the checklist: each check by its id."""
 
 
 def go_through(
@@ -69,7 +69,7 @@ def go_through(
 
 
 def members_in(left_out: Sequence[str], line: Result) -> dict[str, object]:
-    """Return a line's members in JSON."""
+    """Return the members in JSON of one line of the checklist."""
     texts = {"what": line.what, "remedy": line.remedy, "command": line.command}
     return {"id": line.about, "state": line.state, **texts, "left_out": line.about in left_out}
 

@@ -1,6 +1,7 @@
 """Checks of the configuration and its files. No I/O.
 
-Each is a function of the facts, and named as its line of the checklist: `production.NAME`.
+Each check is a function of the facts. Its name is that of its line in the checklist: `production.NAME`. Its docstring
+says what must hold.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,9 +16,10 @@ from accredit.ops.doctor.production.facts import Facts
 from accredit.policy.merging import merged_name
 
 PRODUCTION_CERTIFICATE_DAYS = 14
-"""For how long the endpoint's certificate has to be good still: who renews 90 days' certificates does so after 60."""
+"""For how many days the endpoint's certificate must still be valid. Certificates of 90 days are usually renewed after
+60."""
 PRODUCTION_KILLED_SECONDS = 30
-"""When Kubernetes kills what it has asked to end, where nothing is said; systemd waits for 90."""
+"""After how many seconds a process that was asked to end is killed: Kubernetes' default. systemd's is 90."""
 
 
 _DAY = 86_400
@@ -38,7 +40,7 @@ def files(facts: Facts) -> Result:
 
 
 def keys(facts: Facts) -> Result:
-    """Nobody else can read or replace secrets, and keys that allow calls are not on this machine."""
+    """Nobody else can read or replace secrets, and no key that allows calls is on this machine."""
     return _rights(facts, "take that away, and think of it as known to whoever could get at it", secret=True)
 
 
@@ -58,7 +60,7 @@ def _rights(facts: Facts, remedy: str, *, secret: bool) -> Result:
 
 
 def tls(facts: Facts) -> Result:
-    """Traffic is encrypted: the certificate does not expire soon, or only this machine can connect."""
+    """Traffic is encrypted with a certificate that does not expire soon, or only this machine can connect."""
     gateway, until = facts.loaded.config.gateway, facts.certificate_until
     if isinstance(until, Unknown):
         return no(until.why, "give a PEM certificate chain in gateway.tls_cert_file")
@@ -100,7 +102,8 @@ def _servers(facts: Facts) -> Found[Sequence[Loaded]]:
 
 
 def _plain(facts: Facts, servers: Sequence[Loaded]) -> Iterator[str]:
-    """Yield what is reached over plain http or optional TLS. URLs are not quoted: they may contain a key."""
+    """Yield the settings that lead to plain http or to optional TLS. Their URLs are not quoted: they may contain a
+    key."""
     config = facts.loaded.config
     urls: list[tuple[str, str | None]] = [("telemetry.endpoint", config.telemetry.endpoint)]
     for each in servers:
@@ -225,7 +228,7 @@ def answers(facts: Facts) -> Result:
 
 
 _OPEN_TO_ALL = "/.well-known/"
-"""Public by definition (RFC 8615)."""
+"""The prefix of paths that are public by definition (RFC 8615)."""
 
 
 def tokens(facts: Facts) -> Result:
@@ -304,7 +307,7 @@ def evidence(facts: Facts) -> Result:
 
 
 def sealing(facts: Facts) -> Result:
-    """Sessions and people's answers survive a restart, and any gateway can continue them."""
+    """Sessions, and calls that wait for a person's answer, survive a restart, and any gateway can continue them."""
     config = facts.loaded.config
     if config.cluster.keys_file is not None or config.rounds.keys_file is not None:
         return ok("keys are in a file")
@@ -327,7 +330,7 @@ def store(facts: Facts) -> Result:
 
 
 def stopping(facts: Facts) -> Result:
-    """Shutdown may take as long as it needs, and a load balancer is told before."""
+    """The gateway is given as long to shut down as it needs, and a load balancer learns of it before."""
     gateway = facts.loaded.config.gateway
     needed = gateway.drain_seconds + gateway.grace_seconds + 2
     if not isinstance(facts.store, Unknown) and facts.store.is_shared and gateway.drain_seconds == 0:

@@ -1,6 +1,7 @@
 """Checks of the gateway's environment: its store, its log, its processes. No I/O.
 
-Each is a function of the facts, and named as its line of the checklist: `production.NAME`.
+Each check is a function of the facts. Its name is that of its line in the checklist: `production.NAME`. Its docstring
+says what must hold.
 """
 
 from accredit.config import own_key_file
@@ -9,14 +10,15 @@ from accredit.ops.doctor.engine import MIGRATE, Result, Unknown, command_line, n
 from accredit.ops.doctor.production.facts import Facts
 
 PRODUCTION_UNSENT_SECONDS = 3_600
-"""How old the first entry of the log may be that a sink does not have: what is nowhere else can be cut off unseen. A
-sink that is tried again after a failure has it within a minute."""
+"""How many seconds a log entry may wait for a sink: an entry that is nowhere else can be cut off unseen. A sink that is
+tried again after a failure has all entries within a minute."""
 PRODUCTION_DRILL_DAYS = 31
-"""How long ago the last `accredit drill` may be: a configuration that was changed since has not been tried."""
+"""How many days ago the last `accredit drill` may be. If the configuration was changed since, the change has not been
+tried."""
 PRODUCTION_ROOM_BYTES = 1 << 30
-"""What has to be free where the store's file is: some 400,000 recorded calls."""
+"""How many bytes must be free where the store's file is: some 400,000 recorded calls."""
 PRODUCTION_DESCRIPTORS = 4_096
-"""How many files a gateway has to be able to open: half of them are for clients (`MAX_CLIENT_CONNECTIONS`)."""
+"""How many files a gateway must be able to open: half of them are for clients (`MAX_CLIENT_CONNECTIONS`)."""
 
 
 _DAY = 86_400
@@ -24,7 +26,7 @@ _FILE = "the store is a file of this machine"
 
 
 def schema(facts: Facts) -> Result:
-    """The tables have the schema version of this accredit."""
+    """The tables have the schema version that this accredit needs."""
     if isinstance(facts.database, Unknown):
         return unknown(facts.database)
     state = facts.file_schema if facts.database is None else facts.database.schema
@@ -111,7 +113,8 @@ def room(facts: Facts) -> Result:
 
 
 def shipping(facts: Facts) -> Result:
-    """The log is copied to another place, nearly up to date: an attacker on the store can only cut off the rest."""
+    """The log is copied to another place, and the copy is nearly up to date. Then an attacker on the store can only cut
+    off what is not yet copied."""
     if isinstance(facts.sinks, Unknown):
         return unknown(facts.sinks)
     following = ("accredit", "log", "follow", "--sink", "NAME", "--format", "jsonl", "--to", "FILE")
@@ -131,7 +134,7 @@ def shipping(facts: Facts) -> Result:
 
 
 def drill(facts: Facts) -> Result:
-    """A recent drill checked that calls that must be refused are."""
+    """A recent drill has checked that the gateway refuses the calls that it must refuse."""
     if isinstance(facts.drilled, Unknown):
         return unknown(facts.drilled)
     drilling = command_line("accredit", "drill", "--issuer", "KEY", "--config", str(facts.loaded.file))

@@ -14,8 +14,8 @@ from accredit.stores.rules import DiskSpace, SchemaState
 
 
 class FileFound(NamedTuple):
-    """A file that the configuration names: its role, whether it is secret, and the fault of its permissions ("" if
-    none) with the command that fixes it. `is_there`: whether it exists."""
+    """A file that the configuration names: its role, and whether it is secret. `fault` says what is wrong with its
+    permissions ("" if nothing), and `command` fixes that. `is_there` says whether the file exists."""
 
     what: str
     path: Path
@@ -50,24 +50,24 @@ class HealthReport(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """All facts."""
+    """Everything that the checks judge by."""
 
     loaded: Loaded
     now: int
-    """Unix seconds."""
+    """The current time in unix seconds."""
     settings: Found[Sequence[GatewaySettings]]
     store: Found[StoreUrl]
     files: Found[Sequence[FileFound]]
     certificate_until: Found[int | None]
-    """Expiry of the endpoint's certificate (unix seconds); None without one."""
+    """When the endpoint's certificate expires (unix seconds); None without one."""
     lists: Found[tuple[int, int]]
-    """Revocation lists in force, and certificates in them."""
+    """How many revocation lists are in force, and how many certificates they revoke."""
     database: Found[DatabaseCondition | None]
     file_schema: Found[SchemaState | None]
     disk_space: Found[DiskSpace]
     sinks: Found[Sequence[SinkFound]]
     drilled: Found[int | None]
-    """Time of the last recorded drill (unix seconds)."""
+    """The time of the last recorded drill (unix seconds); None if there is none."""
     is_synchronised: Found[bool]
     """Whether the kernel reports a synchronized clock."""
     health: Found[HealthReport]

@@ -1,8 +1,9 @@
 """Checks the files that a configuration names. I/O: looks at files, and reads the endpoint's certificate.
 
-- Nobody else may write files that decide who may do what, or secrets, which make sessions and records credible.
-  Nobody else may read secrets. Only permissions are checked, not contents. The configuration counts as a secret if it
-  holds values of headers or variables, or a URL or command that may contain one (`hosts.credentials`).
+- Nobody else may write files that decide who may do what, or files with secrets, on which the credibility of sessions
+  and records rests. Nobody else may read secrets. Only permissions are checked, not contents. The configuration counts
+  as a secret if it holds values of headers or variables, or a URL or command that may contain a secret
+  (`hosts.credentials`).
 - Anything but a regular file is a fault: opening a pipe would block.
 - Links are followed, as the gateway follows them.
 - A private key beside a trusted public one is a fault, whatever its mode. It is found by its name, as `accredit keys
@@ -32,9 +33,9 @@ from accredit.stores import StoreUrl
 
 _OF_ANOTHER = "is another user's"
 _UNSYNCHRONISED = 5
-"""`TIME_ERROR` of adjtimex(2)."""
+"""What adjtimex(2) returns if the clock is not synchronized (`TIME_ERROR`)."""
 _TIMEX_BYTES = 512
-"""Larger than `struct timex` anywhere. All zeros means: read only."""
+"""The size of the buffer for `struct timex`, which is smaller everywhere. All zeros in it mean: read only."""
 
 
 def files_found(loaded: Loaded, store: Found[StoreUrl]) -> list[FileFound]:
@@ -57,7 +58,7 @@ def _beside(what: str, path: Path) -> FileFound:
 
 
 def _folder_of_store(store: Found[StoreUrl]) -> Iterator[FileFound]:
-    """Yield a fault of the folder in which the store's file will be made."""
+    """If the store's file does not exist yet, yield a fault of the folder in which it will be made."""
     file = None if isinstance(store, Unknown) else store.file
     if file is None or os.path.lexists(file):
         return

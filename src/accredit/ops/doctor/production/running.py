@@ -1,10 +1,10 @@
 """Asks the gateway on this machine for its health, and finds its processes. I/O: one connection to the configured
 address, /proc.
 
-- Connects to the configured address, with an allowed `Host` and no credential; the size of the answer is bounded.
+- Connects to the configured address, with an allowed `Host` and no credential. The size of the answer is bounded.
 - With TLS, only the configuration's own certificate is accepted, whatever names are in it.
-- Its processes are those with a socket listening there. Only root can see other users' processes.
-- Any listener on the port counts, whoever owns it: command-line options may override the configuration.
+- The gateway's processes are those with a socket that listens on its port. Only root can see other users' processes.
+- Any listener on the port counts, whichever process it belongs to: command-line options may override the configuration.
 """
 
 import os
@@ -27,13 +27,14 @@ from accredit.ops.doctor.engine import Found, Unknown
 from accredit.ops.doctor.production.facts import HealthReport, Process
 
 MAX_LOOKED_AT_DESCRIPTORS = 200_000
-"""Descriptors of this machine's processes among which the gateway's listener is looked for."""
+"""The most descriptors of this machine's processes that are searched for the gateway's listener."""
 
 
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - it is asked there
 _LISTENS = "0A"
 _LOOPBACK = re.compile("[0-9A-F]{6}7F|0{24}01000000|0{16}FFFF0000[0-9A-F]{6}7F")
-"""127.0.0.0/8, ::1, and the former mapped to IPv6, as 32-bit little-endian words."""
+"""Matches loopback addresses as the kernel writes them, in 32-bit little-endian words: 127.0.0.0/8, ::1, and the former
+mapped to IPv6."""
 _SOCKET = re.compile(r"socket:\[(\d+)\]")
 _LIMIT = re.compile(r"^Max open files\s+(\d+|unlimited)\s", re.MULTILINE)
 _USER = re.compile(r"^Uid:\s+\d+\s+(\d+)", re.MULTILINE)

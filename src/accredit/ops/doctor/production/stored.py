@@ -1,8 +1,8 @@
 """Reads the configured store. I/O: a file or a database; nothing is changed or created.
 
-Each look-up ends after some seconds, with a reason. A drill counts if its record verifies and one of its calls was
-allowed while enforcing: anybody can get a refused call with any tool's name recorded. A sink's position is the store's
-word: it is not signed.
+Each look-up ends after some seconds; what is not known by then is unknown, with a reason. A drill counts only if its
+record verifies and one of its calls was allowed while proofs were enforced: a refused call with any tool's name can be
+made by anybody. How far a sink has come is what the store says: that is not signed.
 """
 
 import time
@@ -101,7 +101,7 @@ def lists_found(loaded: Loaded, store: StoreUrl) -> Found[tuple[int, int]]:
 
 
 def sinks_found(store: StoreUrl) -> Found[Sequence[SinkFound]]:
-    """Return how far the log's sinks are."""
+    """Return the log's sinks, and how far each has come."""
     return _read(store, _sinks)
 
 
