@@ -1,16 +1,18 @@
 """Which texts of a server's entry may be credentials. No I/O.
 
-Only what is surely harmless, by name or form, is treated as such; everything else is taken for a credential and stored
-separately. A false positive still works; a false negative could be read by others.
+Only what is surely harmless, by name or form, is treated as such. Everything else is taken for a credential and stored
+separately: then it still works if it was none. A credential taken for harmless could be read by others.
 
-- A command's variable is harmless if its name is common knowledge (`PATH`, `LOG_LEVEL`) and its value doesn't have
-  the form of a credential; or if its value is empty, a word such as `true` or `production`, or a small number.
-- A header is harmless if its name says how messages are read (`Accept`, `User-Agent`).
-- A command's word holds a credential if it follows or belongs to an option whose name suggests one, sets a variable
+- A command's variable is harmless if its name is common knowledge (`PATH`, `LOG_LEVEL`) and its value doesn't have the
+  form of a credential. It is also harmless if its value is empty, a word such as `true` or `production`, or a small
+  number.
+- A header is harmless if its name says how messages are read (`Accept`, `User-Agent`) and its value doesn't have the
+  form of a credential.
+- A command's word may hold a credential if it follows or belongs to an option whose name suggests one, sets a variable
   that may be one, is a URL with a user or a query, or has the form of one.
-- A URL holds one if it has a query, or if a part of its path has the form of one.
-- The form of a credential: a known issuer's prefix, or 20 characters and more without a gap, unlike any word, package
-  name or path.
+- A URL may hold one if it has a query, or if a part of its path has the form of one.
+- A text has the form of a credential if it begins with a known issuer's prefix, or if it has 20 or more characters
+  without a gap and is unlike any word, package name or path.
 """
 
 import re
@@ -60,7 +62,7 @@ def variable_is_plain(name: str, value: str) -> bool:
 
 
 def header_is_plain(name: str, value: str) -> bool:
-    """Return whether a header surely holds none."""
+    """Return whether a header surely holds no credential."""
     return name.lower() in _PLAIN_HEADERS and not _looks_secret(value.replace("/", " ").replace(";", " "))
 
 

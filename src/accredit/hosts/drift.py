@@ -1,13 +1,14 @@
 """Compares `accredit`'s entries in hosts' files with what was installed. I/O: reads these files, and checks that the
 files that they name exist.
 
-An entry is `accredit`'s own if it starts `accredit connect`, or was installed under that name in that file. It is
+An entry is `accredit`'s own if it starts `accredit connect`, or was installed under that name in that file. Its state
+is
 
-- stale, if its program, key or a delegation doesn't exist (any more);
-- changed, if its name now has another command, if a written member has another value, or if a member was added that
-  hosts do not add by themselves (`KEPT`), such as variables;
-- gone, if it was installed, and its name is not there;
-- installed, otherwise: also if what was written is not remembered.
+- stale, if its program, its key or a delegation of it doesn't exist (any more);
+- changed, if its name now has another command, if a member that was written has another value, or if a member was added
+  that hosts do not add by themselves (`KEPT`), such as variables;
+- gone, if it was installed, and its name is not in the file;
+- installed, otherwise. That includes entries for which it is not remembered what was written.
 """
 
 import shutil
@@ -36,8 +37,8 @@ class EntryState(NamedTuple):
 
 
 class HostState(NamedTuple):
-    """A host, one of its files, whether the host seems to be installed, our entries in the file, and why it is
-    unreadable (None: it isn't)."""
+    """The state of one file of a host. `found` says whether the host seems to be installed. `entries` are our own
+    entries in the file. `problem` says why the file can't be read, or is None."""
 
     host: str
     file: Path
@@ -47,8 +48,8 @@ class HostState(NamedTuple):
 
 
 def host_states(environ: Mapping[str, str], folder: Path | None = None) -> list[HostState]:
-    """Return the state of each host's user-wide file, then of project files where something was installed, and of
-    those in `folder`."""
+    """Return the state of hosts' files: each host's user-wide file, then the project files in which something was
+    installed, then the project files in `folder`."""
     known = read_installed(state_folder(environ))
     places = Places(environ)
     files = {host.file(places): host for host in HOSTS.values()}

@@ -3,14 +3,14 @@
 - The file is edited as text. The new text is parsed again and must mean the same, except for the entry; otherwise the
   file is not touched.
 - An edit holds a lock against our other edits, and is made only if the file is unchanged since it was read.
-- The old content is first saved as `FILE.accredit-TIME`, for its owner alone; if there was no file, that is noted as
-  `FILE.accredit-TIME.none`. The last five are kept. Backups of a host's own servers are kept for good, as
-  `FILE.accredit-TIME.adopted`. In a checkout, where a commit could include their credentials, they are kept in the
-  state folder instead.
-- The new file is synced to disk under a temporary name, and then replaces the old one, with its mode and owner, in
-  one step. Links are followed. So after a crash the file is the old one or the new one.
-- An entry is remembered after it was written (`installed`), and forgotten before it is changed or removed: a crash
-  can only lose the memory of it.
+- The old content is first saved as `FILE.accredit-TIME`, readable by its owner alone. If there was no file, an empty
+  `FILE.accredit-TIME.none` notes that. The last five are kept.
+- Backups of a host's own servers, before these are adopted, are kept for good, as `FILE.accredit-TIME.adopted`. In a
+  checkout a commit could include their credentials, so there they are kept in the state folder instead.
+- The new file is synced to disk under a temporary name, and then replaces the old one in one step, with its mode and
+  owner. Links are followed. So after a crash the file is the old one or the new one.
+- An entry is remembered after it was written (`installed`), and forgotten before it is changed or removed. So a crash
+  can only lose the memory of an entry, and never leaves the memory of an entry that is not there.
 """
 
 import calendar
@@ -31,10 +31,10 @@ from accredit.hosts.table import Entry, Host
 from accredit.keys import read_file, replace_file, write_file
 
 MAX_HOST_FILE_BYTES = 8_388_608
-"""Bytes of a host's configuration file. Claude Code keeps a history in its own, of some megabytes, each of which takes
-up to 2.5 s (measured, on a busy machine)."""
+"""The most bytes of a host's configuration file. Claude Code keeps a history of some megabytes in its own; each
+megabyte takes up to 2.5 s (measured on a busy machine)."""
 MAX_BACKUPS = 5
-"""Files that are kept of what a host's file held before an edit."""
+"""How many backups are kept of a host's file."""
 
 
 _MARK = ".accredit-"
@@ -56,8 +56,8 @@ class EntryLocation(NamedTuple):
 
 
 class Edit(NamedTuple):
-    """A file's old and new bytes (None: no file), its host, and its entries after the edit (None: removed). `adopts`:
-    the old file has servers of the host's own."""
+    """An edit: a file's old and new bytes (None: no file), its host, and the entries that it changes (None: removed).
+    `adopts` says that the old file has servers of the host's own, which the edit replaces."""
 
     file: Path
     old: bytes | None
@@ -75,7 +75,7 @@ def read_host_file(file: Path) -> bytes | None:
 
 
 def entries(host: Host, data: bytes) -> dict[str, Any]:
-    """Return the servers' entries in a host's file, by name. Raises `ConfigurationError`."""
+    """Return the entries of all servers in a host's file, by name. Raises `ConfigurationError`."""
     container = _container(host, host.text.parse(_text(data)))
     if isinstance(container, dict):
         return container
@@ -149,8 +149,7 @@ def _list_entries(host: Host, text: str) -> list[tuple[str, object]]:
 
 
 def apply(edit: Edit, state: Path, program: Callable[[], None] | None = None) -> Path:
-    """Make an edit, with a host's own `program` if given; return the backup's path. Raises
-    `ConfigurationError`."""
+    """Make an edit, by the host's own `program` if given. Return the backup's path. Raises `ConfigurationError`."""
     with _folder_lock(state):
         if read_host_file(edit.file) != edit.old:
             raise ConfigurationError(f"{edit.file} was changed meanwhile", "run the command again")
@@ -253,7 +252,8 @@ def _container(host: Host, meaning: object) -> dict[str, Any] | list[Any]:
 
 
 def _split(place: EntryLocation, meaning: object) -> tuple[object, list[object]]:
-    """Split a parsed file into the rest and the entry, as often as it occurs. A missing table counts as empty."""
+    """Split a parsed file into everything but the entry, and the entry, as often as it occurs. A missing table counts
+    as empty."""
     container, name = _container(place.host, meaning), place.name
     if isinstance(container, dict):
         ours: list[object] = [container[name]] if name in container else []

@@ -1,11 +1,11 @@
 """Reads the host's own servers from its file: how each is reached, with which variables and headers. No I/O.
 
-- Entries of `accredit` and parts of the host itself are skipped.
+- Entries of `accredit`, and servers that are part of the host itself, are skipped.
 - An entry is understood as a whole or not at all: an unknown member might be needed by its server.
-- A text is split into literal parts, variables that the host expands, and possible credentials (`credentials`). A
-  variable that is not from the environment, such as the workspace folder, is expanded if known; else the entry is not
-  understood.
-- `accredit connect` doesn't speak HTTP+SSE (2024-11-05); an entry that may mean such a server is left alone.
+- A text is split into literal parts, variables that the host expands, and possible credentials (`credentials`). Some
+  variables are not from the environment, such as the workspace folder: they are expanded if known; else the entry is
+  not understood.
+- `accredit connect` doesn't speak HTTP+SSE (2024-11-05). An entry that may mean such a server is left alone.
 """
 
 import re
@@ -23,7 +23,8 @@ from accredit.hosts.table import KEPT, Entry, Host, plain
 
 
 class Variable(NamedTuple):
-    """A value that is not in the file: an environment variable's, or one that the host asks the user for."""
+    """A variable whose value is not in the file: it is in the environment, or the host asks the user for it
+    (`asked`)."""
 
     name: str
     asked: bool = False
@@ -36,7 +37,7 @@ class Credential(NamedTuple):
 
 
 Text = tuple[str | Variable | Credential, ...]
-"""A text in parts."""
+"""A text, split into parts."""
 
 
 class Command(NamedTuple):
@@ -64,7 +65,7 @@ class Own(NamedTuple):
 
 
 class SkippedEntry(NamedTuple):
-    """An entry that is left alone: why, and what to do."""
+    """An entry that is left alone: why, and what the user can do about it."""
 
     name: str
     why: str
@@ -95,7 +96,7 @@ _ELSEWHERE = frozenset({"name", "source", "args", "cwd", "env_vars", "env_keys",
 _STREAMABLE = frozenset({"http", "streamable-http", "streamableHttp", "streamable_http", "streamable"})
 _PART_OF_HOST = frozenset({"builtin", "platform", "frontend", "sdk"})
 _SSE_BY_DEFAULT = {"gemini": "url", "cline": "url"}
-"""Hosts where a URL under this name means HTTP+SSE by default."""
+"""For some hosts, the member whose URL means HTTP+SSE unless the entry says otherwise."""
 _VARIABLE = re.compile(
     r"\$\{\{\s*secrets\.(?P<kept>\w+)\s*\}\}|\$\{input:(?P<input>[^}]+)\}"
     r"|\$\{(?:env:)?(?P<name>[A-Za-z_]\w*|/)\}|(?P<other>\$\{)",
@@ -115,7 +116,7 @@ def own_servers(host: Host, data: bytes, folders: Folders) -> list[Own | Skipped
 
 
 def _of_projects(host: Host, data: bytes) -> Iterator[SkippedEntry]:
-    """Yield a note on servers that Claude Code keeps for single projects, in the same file."""
+    """Yield a note on servers that Claude Code keeps in the same file for single projects."""
     tree = plain(meaning(host, data)) if host.name == "claude-code" else None
     projects = cast("dict[str, object]", tree).get("projects") if isinstance(tree, dict) else None
     every = cast("dict[str, object]", projects).values() if isinstance(projects, dict) else ()
@@ -144,7 +145,7 @@ def _read(host: Host, name: str, entry: object, folders: Folders, often: int) ->
 
 
 def _keep_harmless(members: Mapping[str, object]) -> Entry:
-    """Return the `KEPT` members, without texts that may be credentials."""
+    """Return those members in `KEPT` whose texts can't be credentials."""
     kept = {name: value for name, value in members.items() if name in KEPT}
     return {name: value for name, value in kept.items() if all(_is_harmless(text) for text in _texts(value))}
 

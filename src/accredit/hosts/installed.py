@@ -1,8 +1,8 @@
 """Remembers the entries that `accredit` wrote to hosts' files, to detect later changes. I/O: one file in the state
 folder, written under the lock of `edit`.
 
-It holds entries as written: paths, URLs and options, no secrets. If it is lost or outdated, fewer changes are
-detected; so an unreadable file counts as empty.
+The file holds the entries as written: paths, URLs and options, no secrets. If it is lost or outdated, only fewer
+changes are detected, so an unreadable file counts as empty.
 """
 
 import json
@@ -17,9 +17,10 @@ from accredit.hosts.table import Entry
 from accredit.keys import read_file, write_file
 
 MAX_INSTALLED = 1_000
-"""Entries in hosts' files that are remembered: those of twelve hosts, and of projects. The oldest are forgotten."""
+"""The most entries that are remembered: those of twelve hosts, and of projects. If there are more, the oldest are
+forgotten."""
 MAX_INSTALLED_BYTES = 4_194_304
-"""Bytes of the file that remembers them: of one entry some 700."""
+"""The most bytes of the file that remembers them: one entry takes some 700."""
 
 
 _FILE = "hosts.json"
@@ -47,7 +48,8 @@ def read_installed(state: Path) -> tuple[Installed, ...]:
 
 
 def remember(state: Path, host: str, file: Path, changes: Mapping[str, Entry | None]) -> None:
-    """Remember a file's entries by name; None forgets one. Write errors are ignored."""
+    """Remember the entries that were written to a file, by name; None forgets the entry of that name. Write errors are
+    ignored."""
     before = read_installed(state)
     kept = [each for each in before if each.file != str(file) or each.name not in changes]
     new = [Installed(host, str(file), name, entry) for name, entry in changes.items() if entry is not None]

@@ -2,11 +2,11 @@
 
 - Parsing is strict: no byte order mark, no duplicate names, nothing after the value, bounded depth. What a host might
   read differently is refused.
-- A new member goes after the last one of its object, in the object's style: indent, line ends, trailing comma; or on
-  one line if the object is. An empty text gets an object.
+- A new member goes after the last one of its object, in the object's style: its indent, line ends and trailing comma,
+  and on the same line if the object is on one line. In an empty text, an object is made first.
 - An existing member's value is replaced in place.
-- A member is removed with its comma; comments stay. Adding a member and removing it again restores the text, except
-  for objects made on the way, and blanks in those that become empty.
+- A member is removed with its comma; comments stay. Adding a member and removing it again restores the text, with two
+  exceptions: objects made for the member stay, and blanks in objects that become empty may differ.
 """
 
 import json
@@ -24,17 +24,18 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _WORDS = {"true": True, "false": False, "null": None}
 _WHITE = " \t\r\n"
 _UNIT = "  "
-"""The indent of a text that shows none."""
+"""The indent that is used if the text has no indented member."""
 
 
 class Number(NamedTuple):
-    """A number in its spelling, so that different spellings stay different."""
+    """A number as it is spelled, so that different spellings count as different."""
 
     text: str
 
 
 class _Member(NamedTuple):
-    """A member's position: the start of its name, its value, and the comma after it, if any."""
+    """The positions of a member: where its name begins, where its value begins and ends, and the comma after it, if
+    any."""
 
     start: int
     value: int
@@ -160,7 +161,7 @@ def _inside(value: object) -> Iterable[object]:
 
 
 class _Reader:
-    """Reads a whole text, and notes the positions of the objects along `path`."""
+    """Reads a whole text, and notes the positions of the objects along `path` and of their members."""
 
     def __init__(self, text: str, path: Sequence[str]) -> None:
         self.text, self._path = text, path
@@ -210,8 +211,8 @@ class _Reader:
         raise self._wrong(at, "a value")
 
     def _quick(self, at: int, depth: int) -> tuple[object, int] | None:
-        """Parse an array or object off the path with the C parser, thirty times faster; None if it is not plain JSON,
-        which is then read, or refused, here."""
+        """Parse an array or object that is not on the path with the C parser, which is thirty times faster. Return None
+        if it is not plain JSON: then this reader parses it, or refuses it."""
         try:
             value, end = _JSON.raw_decode(self.text, at)
         except (ValueError, RecursionError):
@@ -258,7 +259,7 @@ class _Reader:
         return values, at + 1
 
     def _next(self, at: int, closing: str) -> tuple[int, int | None]:
-        """Return the position of the next value or closing bracket, and that of the comma before it."""
+        """Return two positions: that of the next value or closing bracket, and that of the comma before it, or None."""
         at = self._blank(at)
         if self.text[at : at + 1] == ",":
             return self._blank(at + 1), at

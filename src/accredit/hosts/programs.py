@@ -1,4 +1,4 @@
-"""Hosts' own programs: detects one that would undo an edit, and runs one that writes an entry itself.
+"""Hosts' own programs. One can undo an edit while it runs, which is detected; another writes an entry by itself.
 
 I/O: reads `/proc` (on macOS it asks `ps`), and runs Claude Code's `claude`.
 """
@@ -17,14 +17,14 @@ from accredit.errors import ConfigurationError
 from accredit.hosts.table import Entry
 
 MAX_PROCESSES = 65_536
-"""Processes that are looked at for a host that must not run. Linux counts up to 4,194,304; a person's machine has some
-500."""
+"""The most processes that are searched for a host that must not run. Linux allows up to 4,194,304; a person's machine
+has some 500."""
 HOST_PROGRAM_SECONDS = 60.0
 """How long a host's own program may take to write an entry. Claude Code takes 1.4."""
 
 
 _DESKTOP = {"linux": {"claude-desktop", "Claude"}, "darwin": {"Claude"}}
-"""Names of Claude Desktop's process; on Linux, others package it."""
+"""The names of Claude Desktop's process. On Linux it is packaged by others, under two names."""
 
 
 def check_not_running(host: str) -> None:
@@ -66,7 +66,7 @@ def claude_add(program: str, name: str, entry: Entry) -> list[str]:
 
 
 def claude_remove(program: str, name: str) -> list[str]:
-    """Return the command by which it removes one."""
+    """Return the command by which Claude Code removes an entry."""
     return [program, "mcp", "remove", "--scope", "user", name]
 
 

@@ -1,7 +1,7 @@
 """The hosts: where their files are, and how they write an entry. Checks whether files exist.
 
-A held call must end before the host's timeout: `hold` is how long `accredit connect` waits for a person. If an entry
-can set that timeout, it is at least ten seconds longer.
+A call that waits for a person must end before the host's own timeout. `hold` is how long `accredit connect` lets such a
+call wait. If an entry can set the host's timeout, it is set to at least ten seconds more.
 """
 
 import json
@@ -77,8 +77,9 @@ class Places:
 
 @dataclass(frozen=True)
 class Host:
-    """A host: its user-wide file and its project file (relative to the project), the member with the servers, how long
-    a call is held (seconds), and further members of an entry."""
+    """A host: its user-wide file, its project file (relative to the project), the member of the file that holds the
+    servers (`table`), how long a call may wait for a person (`hold`, in seconds), and further members of an entry
+    (`more`)."""
 
     name: str
     file: Callable[[Places], Path]
@@ -101,7 +102,7 @@ class Host:
         return {**first, self.command: words[0], "args": list(words[1:]), **self.more(name)}
 
     def words(self, entry: object) -> list[str]:
-        """Return the command of an entry; an empty list if it has none."""
+        """Return the words of an entry's command; an empty list if it has none."""
         found = cast(dict[str, object], entry) if isinstance(entry, dict) else {}
         first, rest = found.get(self.command), found.get("args")
         words = [first, *(cast(list[object], rest) if isinstance(rest, list) else [])]
@@ -109,7 +110,8 @@ class Host:
 
 
 def plain(value: object) -> object:
-    """Convert a parsed value to JSON data: numbers and YAML's scalars to values. What has no JSON form stays."""
+    """Convert a parsed value to JSON data: replace spelled numbers and YAML's scalars by their values. What has no JSON
+    form stays as it is."""
     if isinstance(value, jsonc.Number):
         return _number(value.text)
     if isinstance(value, tuple):
@@ -129,7 +131,7 @@ def _number(text: str) -> object:
 
 
 class _Listed:
-    """A YAML text whose entries are a list."""
+    """The format of a YAML text whose entries are a list."""
 
     parse = staticmethod(yaml_text.parse)
 

@@ -98,7 +98,7 @@ def inline(value: object) -> str:
 
 
 def key(name: str) -> str:
-    """Return a table's key; the name must be one that `string` can write."""
+    """Return a name as a key of a TOML table. The name must be one that `string` can write."""
     return name if _BARE.fullmatch(name) else string(name)
 
 
@@ -111,7 +111,7 @@ def _escape(char: str) -> str:
 
 
 def _lines(text: str, path: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the spans of a table and its subtables, without trailing comments and blanks."""
+    """Return the spans of a table and its subtables. Comments and blank lines at their ends are not included."""
     names = r"[ \t]*\.[ \t]*".join(rf"(?:{name}|\"{name}\"|'{name}')" for name in map(re.escape, path))
     ours = re.compile(rf"[ \t]*\[[ \t]*{names}[ \t]*(?:\.[^\]]*)?\][ \t]*(?:#.*)?")
     found: list[tuple[int, int]] = []

@@ -1,10 +1,11 @@
 """Removes an entry from a host's file, or restores the whole file. I/O: reads the file and its backups.
 
-- Without the entry every other byte stays. A file that was made for the entry and holds nothing else is deleted. If
-  the host's own server of that name was adopted, its old text is restored.
-- The whole file is restored to when it last had none of the entries, or had the adopted servers in their place. Later
-  changes by others are lost, so this must be requested. If servers were adopted at different times, the file is as at
-  the last adoption, with each server's own text. If there was no file, it is deleted.
+- When an entry is removed, every other byte stays. A file that was made for the entry and holds nothing else is
+  deleted. If the host's own server of that name was adopted, its old text is restored.
+- When the whole file is restored, it becomes what it was when it last had none of the entries, or had the adopted
+  servers in their place. Later changes by others are lost, so this happens only on request. If servers were adopted at
+  different times, the file becomes what it was before the last adoption, with each server's own text. If there was no
+  file, it is deleted.
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -29,7 +30,8 @@ from accredit.hosts.table import Host
 
 
 class _Kept(NamedTuple):
-    """A backup: its bytes (None: there was no file), its entries, and those that were adopted then."""
+    """A backup: its bytes (None: there was no file), its entries, and the names of the servers that were adopted right
+    after it was made."""
 
     data: bytes | None
     entries: Mapping[str, object]
@@ -69,8 +71,8 @@ def plan_restore(host: Host, file: Path, names: Set[str], state: Path) -> Edit:
 
 
 def _with_own(host: Host, file: Path, data: bytes | None, names: Set[str], older: Sequence[_Kept]) -> bytes | None:
-    """Return the bytes with these entries replaced by servers from earlier adoptions; unchanged if one was not
-    adopted, or can't be replaced."""
+    """Return `data` with the entries of these `names` replaced by the host's own servers from `older` backups. If one
+    of them was not adopted, or can't be replaced, return `data` unchanged."""
     new = data
     for name in names:
         before = next((each.data for each in older if name in each.adopted), None)

@@ -1,8 +1,8 @@
 """Changes one entry of a YAML mapping or list, and keeps every other byte. No I/O.
 
-The parser finds positions; lines are inserted and removed. Callers compare the meaning of the new text. Anchors,
-aliases, tags, several documents, duplicate names, and entries that share a line are refused, as their meaning depends
-on more than their position. The parser is the extra `accredit[hosts]`.
+The parser only finds positions; lines are inserted and removed. Callers compare the meaning of the new text with the
+intended one. Anchors, aliases, tags, several documents, duplicate names, and entries that share a line are refused:
+their meaning depends on more than their position. The parser is installed with the extra `accredit[hosts]`.
 """
 
 # ruff: noqa: PLC0415 - an extra, loaded where a YAML text is edited
@@ -23,18 +23,19 @@ from accredit.limits import MAX_DEPTH, MAX_HOST_TEXT_CHARS
 _HAND = "add the entry by hand"
 _PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
-"""Names that need quotation marks to be strings."""
+"""Names that YAML does not read as strings unless they are in quotation marks."""
 
 
 def parse(text: str) -> object:
-    """Parse a text, every scalar with its tag; an empty one is an empty mapping. Raises `ConfigurationError`."""
+    """Parse a text. Scalars that are not strings keep their tag. An empty text is an empty mapping. Raises
+    `ConfigurationError`."""
     root = _compose(text)
     return {} if root is None else _meaning(root)
 
 
 def put(text: str, path: Sequence[str], value: Mapping[str, object], *, listed: bool = False) -> str:
-    """Return the text with the entry at `path` (container, name) replaced, or added as the first. With `listed` the
-    container is a list whose entries have a `name`. Raises `ConfigurationError`."""
+    """Return the text with the entry at `path` (container, name) replaced, or added as the container's first. If
+    `listed`, the container is a list whose entries have a `name`. Raises `ConfigurationError`."""
     table, name = path
     newline = "\r\n" if "\r\n" in text else "\n"
     text = drop(text, path, listed=listed)
@@ -108,7 +109,7 @@ def _span(text: str, path: Sequence[str], *, listed: bool) -> tuple[int, int, in
 
 
 def scalar(value: tuple[str, str]) -> object:
-    """Return the JSON value of a parsed non-string scalar; its text if JSON has none."""
+    """Return the JSON value of a parsed scalar that is not a string. If JSON has no such value, return its text."""
     kind, text = value[0].rpartition(":")[2], value[1]
     if kind == "null":
         return None
@@ -188,7 +189,8 @@ def _entries(container: Any, *, listed: bool) -> list[tuple[str, Any, Any]]:
 
 
 def _column(container: Any, otherwise: int) -> int:
-    """Return the column of a container's entries: of a list's, that of their dashes."""
+    """Return the column of a container's entries; for a list, that of their dashes. An empty container gets
+    `otherwise`."""
     if _is_empty(container):
         return otherwise
     _entries(container, listed=container.id == "sequence")
@@ -196,7 +198,8 @@ def _column(container: Any, otherwise: int) -> int:
 
 
 def _end(node: Any) -> int:
-    """Return the position of a node's last character: its end mark comes after comments and blanks."""
+    """Return the position of a node's last character. The node's own end mark is of no use: it comes after comments and
+    blanks."""
     if node.id == "scalar" or node.flow_style or not node.value:
         return max(node.start_mark.index, node.end_mark.index - 1)
     last = node.value[-1]

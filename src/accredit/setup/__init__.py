@@ -1,1 +1,1 @@
-"""From nothing to a protected server: configurations, first keys, entries of hosts, pins."""
+"""Commands that get from nothing to a protected server: configurations, first keys, entries of hosts, pins."""

@@ -1,12 +1,11 @@
 """Implements `accredit add`: lists a server's tools, and adds it to an existing configuration and lock.
 
-In this order, so that a failure leaves nothing half done:
+The steps come in this order, so that a failure leaves nothing half done:
 
-- check that the name is free, that the file can take a server (tried with an empty one), and that the lock can be
-  read;
-- list what the server offers, run from where the configuration will run it;
+- check that the name is free, that the file can take a server (tried with an empty one), and that the lock can be read;
+- list what the server offers. It is run from the folder from which the configuration will run it;
 - make the new text, and parse it with the gateway's own reader: it must mean the old one plus the new server, and
-  nothing else. Text is only appended, but a server of `[upstream]` gets its name first (`config.renaming`);
+  nothing else. Text is only appended, but a server of `[upstream]` is first given a name (`config.renaming`);
 - write a lock that serves both the old and the new file; then the file; then the lock without the old name. Each is
   replaced in one step, and only if unchanged since it was read. So a gateway that starts after a crash finds the old
   servers or the new ones, with their pins.
@@ -45,8 +44,8 @@ _FORM = "write each server as tables with headers, such as [servers.mail]"
 
 
 class Addition(NamedTuple):
-    """The new server's name and transport, its `headers` as they are written in the file, and the timeout in seconds;
-    the configuration, and the name that its server of `[upstream]` gets."""
+    """What to add: the new server's name and transport, its `headers` as they are written in the file, the timeout in
+    seconds, and the configuration. `existing` is the name that the configuration's server of `[upstream]` gets."""
 
     name: str
     upstream: HttpUpstream | StdioUpstream
@@ -57,7 +56,7 @@ class Addition(NamedTuple):
 
 
 class _Lock(NamedTuple):
-    """The lock: its bytes (None if there is no file), and the pinned definitions by server."""
+    """The lock as it was read: its bytes (None if there is no file), and the pinned definitions by server."""
 
     path: Path
     data: bytes | None
@@ -243,7 +242,7 @@ def _by_scope(offer: ServerListing, suggested: Sequence[Suggestion]) -> dict[str
 
 
 def _with_scope(scope: str, loaded: Loaded, unnamed: str) -> list[str]:
-    """Return the other servers that use this scope: a delegation for the new one covers them too."""
+    """Return the other servers that use this scope: a delegation with it for the new server covers them, too."""
     catalogs = {each.server or unnamed: build_catalog(each.config) for each in views(loaded)}
     return [
         server

@@ -1,15 +1,16 @@
-"""Implements `accredit install HOST --adopt`. I/O: the host's file, a configuration and files beside it, keys, the
-terminal.
+"""Implements `accredit install HOST --adopt`: puts a host's own servers behind a gateway. I/O: the host's file, a
+configuration and files beside it, keys, the terminal.
 
-In this order, so that after a crash the host's file works, old or new, and running it again finishes the job:
+The steps come in this order. So after a crash the host's file works, be it old or new, and running the command again
+finishes the job:
 
 1. read the host's own servers and plan all changes; nothing is written before the user agrees;
 2. find or make the person's key and one agent key per host, and sign a delegation that permits nothing: it only
    identifies the caller;
-3. write each credential to a file of mode 0600 in a folder of mode 0700; then the configuration, mode 0600, after the
-   gateway's key if it is new;
-4. last, replace the servers in the host's file with `accredit connect`, in one step. The old content is kept beside it
-   until it is restored.
+3. write each credential to a file of mode 0600 in a folder of mode 0700; then the gateway's key, if it is new; then the
+   configuration, mode 0600;
+4. last, replace the servers in the host's file with `accredit connect`, in one step. The old content is kept beside the
+   file until it is restored.
 
 No credential is printed or written to the host's file.
 """
@@ -62,7 +63,8 @@ from accredit.terminal.output import GOOD, QUIET, print_json, say, tell
 from accredit.terminal.progress import Progress
 
 MAX_ADOPTED = 100
-"""Servers of a host's own that are put behind one gateway at once: hosts grow unwieldy with twenty."""
+"""The most servers of a host's own that are put behind one gateway at once. With twenty, hosts already grow
+unwieldy."""
 
 
 _SIGN_IN = (
@@ -72,7 +74,8 @@ _SIGN_IN = (
 
 
 class _Job(NamedTuple):
-    """A host's file and its bytes, the planned changes, the agent's key and its delegation."""
+    """All that one adoption needs: the host's file and its bytes, the planned changes, the agent's key and its
+    delegation."""
 
     wish: InstallOptions
     host: Host
@@ -185,7 +188,8 @@ def _entry(host: Host, planned: Plan, adopted: Adopted, files: Sequence[Path]) -
 
 
 def _ask_for_unset(own: Sequence[Own]) -> dict[str, str]:
-    """Prompt for values of unset variables that the host uses; those left empty are not in the result."""
+    """Ask the user for the values of variables that the host uses and that are not set. Variables left empty are not in
+    the result."""
     if not sys.stdin.isatty():
         return {}
     found: dict[str, str] = {}

@@ -1,9 +1,9 @@
 """Plans the configuration and credential files that `accredit install --adopt` writes. I/O: reads existing ones.
 
-- A server that the configuration already has, with the same values, is reused; any other gets a free name.
-- A server that would keep the gateway from starting stays in the host: its program or folder is missing, a value
-  can't be written in a table, or its URL leads to the gateway itself. So does a URL that may hold a credential, if
-  others can read the configuration.
+- A server that the configuration already has, with the same values, is reused. Any other gets a free name.
+- A server that would keep the gateway from starting stays in the host: its program or folder is missing, a value can't
+  be written in a table, or its URL leads to the gateway itself. If others can read the configuration, a server whose
+  URL may hold a credential stays there, too.
 - The new text must mean the old one plus the new servers, and nothing else.
 """
 
@@ -38,9 +38,10 @@ from accredit.setup import adopt_text as text
 from accredit.setup.adopt_text import ServerTable
 
 ADOPTION_KNOCK_SECONDS = 5.0
-"""How long a server behind a URL may take to say whether it wants a sign-in; one that says nothing is adopted."""
+"""How many seconds a server behind a URL has to answer whether it wants a sign-in. One that does not answer is
+adopted."""
 MAX_ADOPTION_PORTS = 20
-"""Ports that are tried for a new gateway, from the default one on."""
+"""How many ports are tried for a new gateway, from the default one on."""
 
 
 class Adopted(NamedTuple):
@@ -51,8 +52,8 @@ class Adopted(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What to write: the configuration's bytes before (None: no file) and after, the added text as it is shown, and
-    the credential files. `loaded` is the new configuration."""
+    """What to write: the configuration's bytes before (None: no file) and after, the added text as it is shown to the
+    user, and the credential files. `loaded` is the new configuration."""
 
     file: Path
     old: bytes | None
@@ -65,7 +66,7 @@ class Plan(NamedTuple):
 
 
 class Root(NamedTuple):
-    """A trusted root for delegations: its name and public key file."""
+    """The root whose delegations will count: its name and its public key file."""
 
     name: str
     file: Path
@@ -177,7 +178,7 @@ def _before(file: Path) -> Loaded | None:
 
 
 def _free_port() -> int:
-    """Return the first port, from the default up, that is free now and that no installed entry points to."""
+    """Return the first port, from the default one up, that is free now and that no installed entry points to."""
     first, taken = Gateway().port, set(_ports_of_entries())
     for port in range(first, first + MAX_ADOPTION_PORTS):
         if port in taken:
@@ -262,7 +263,7 @@ def _content(file: Path, old: bytes | None, added: str) -> tuple[bytes, Loaded]:
 
 
 def _holds(path: Path, data: bytes) -> bool:
-    """Return whether the file has these bytes, and nobody else can read it."""
+    """Return whether the file holds these bytes, and nobody else can read it."""
     try:
         content = read_file(path, MAX_VALUE_FILE_BYTES)
     except ConfigurationError:
@@ -272,7 +273,7 @@ def _holds(path: Path, data: bytes) -> bool:
 
 def wanting_sign_in(own: Sequence[Own]) -> list[str]:
     """Return the names of remote servers that answer 401 although the host's file has no credential for them: only the
-    host is signed in. All are asked concurrently."""
+    host has signed in there. All are asked concurrently."""
     asked = [(each.name, each.server) for each in own if isinstance(each.server, Remote) and _is_open(each.server)]
     if not asked:
         return []

@@ -1,9 +1,10 @@
-"""Renders a host's own server as a table of `[servers]`; possible secrets go into files beside it. No I/O.
+"""Renders a host's own server as a table of `[servers]`; possible secrets go into files beside the configuration. No
+I/O.
 
-- A value that may be a credential goes into a file, which the table names as `{ file = ... }`; one that the host
+- A value that may be a credential goes into a file, which the table names as `{ file = ... }`. A value that the host
   takes from a variable becomes `{ env = ... }`.
-- A command's word with such a part is expanded by a shell from a variable that is set from there, so that the table
-  never holds the secret. The other words are quoted.
+- If a word of a command has such a part, the table never holds the secret: the command is run by a shell, which takes
+  the part from a variable. The variable is set from the file or environment. The other words are quoted.
 - The name in `[servers]` is a slug of the entry's name, with a number if the slug is taken.
 """
 
@@ -17,7 +18,7 @@ from accredit.hosts.foreign import Command, Credential, Own, Remote, Text, Varia
 from accredit.hosts.toml_text import inline, key
 
 MAX_SECRET_NAME_CHARS = 64
-"""Characters of a variable's or a header's name in the name of the file with its value."""
+"""How many characters of a variable's or header's name are in the name of the file with its value."""
 
 
 SECRETS = "secrets"
@@ -104,7 +105,7 @@ def with_values(own: Own, values: Mapping[str, str]) -> Own:
 
 
 def _join_if_secret(parts: Text) -> Text:
-    """Return a header's parts; one credential among them makes the whole header a credential."""
+    """Return a header's parts. If one of them is a credential, the whole header counts as one."""
     if not any(isinstance(each, Credential) for each in parts):
         return parts
     return (Credential("".join(each.text if isinstance(each, Credential) else str(each) for each in parts)),)
@@ -132,8 +133,8 @@ def secret_file(slug: str, name: str) -> Iterator[str]:
 
 
 def table(slug: str, server: ServerTable, files: Mapping[str, str], host: str, *, shown: bool = False) -> str:
-    """Return a server's table; `files` maps its secret values to their files. With `shown`, secrets in the URL are
-    hidden."""
+    """Return a server's table. `files` maps its secret values to the names of their files. If `shown`, secrets in the
+    URL are hidden."""
     lines = [f"# Of {host}: `accredit install {host} --adopt`.", f"[servers.{slug}]"]
     for name, value in server.plain.items():
         text = without_secrets(value) if shown and isinstance(value, str) and name == "url" else value
@@ -147,7 +148,7 @@ def table(slug: str, server: ServerTable, files: Mapping[str, str], host: str, *
 
 
 def member(value: Value, file: str) -> object:
-    """Return a value in the form that the table has it."""
+    """Return a value in the form that the table has for it."""
     scheme = {"scheme": value.scheme} if value.scheme else {}
     if value.is_variable:
         return {"env": value.text, **scheme}

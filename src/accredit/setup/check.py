@@ -1,9 +1,9 @@
 """Implements `accredit check`: compares a server's tools with a catalog, or checks what they advertise.
 
-A tool passes if a call to it can be allowed, and if every reader of the list sees the same scope:
+A tool passes if a call to it can be allowed, and if everybody who reads the list of tools sees the same scope:
 
-- with a catalog, it has an entry (or the default), and advertises that entry's scope or none;
-- without one, it advertises a scope that can be requested and granted.
+- with a catalog, the tool has an entry (or the default), and advertises that entry's scope or none;
+- without a catalog, it advertises a scope that can be requested and granted.
 
 A definition that differs from the lock's pin is a finding, and so is a catalog entry without a tool. Notes name tools
 that only some clients see, arguments that the catalog could use for constraints but doesn't, and gateways that refuse
@@ -43,8 +43,8 @@ _OBSERVED = "note: proofs are only observed: the gateway refuses no call for wan
 
 
 class Finding(NamedTuple):
-    """A problem with a tool. `scope` is the catalog's, `advertised` the server's, `expected` the digest of the pinned
-    definition and `found` that of the server's; None where there is none."""
+    """A problem with a tool. `scope` is what the catalog says, `advertised` what the server says. `expected` is the
+    digest of the pinned definition, `found` that of the server's. Each is None if there is none."""
 
     problem: Literal[
         "no_scope",
@@ -99,8 +99,8 @@ def run_check(
 
 
 def check_configured(loaded: Loaded, name: str | None, reach: Reach, *, fix: bool, as_json: bool) -> int:
-    """Check a configuration's servers, or only `name`, and print the findings; return the exit code. With `fix`,
-    missing tables are written first. Raises `ConfigurationError`.
+    """Check a configuration's servers, or only the server `name`. Print the findings and return the exit code. If
+    `fix`, missing tables are written first. Raises `ConfigurationError`.
 
     If one of several servers can't be asked, that is reported and the others are still checked.
     """
@@ -223,7 +223,7 @@ def _pin_findings(different: Iterable[Change]) -> Iterable[Finding]:
 
 
 def _unsaid_facts(catalog: Catalog, tools: Iterable[Tool]) -> Iterable[str]:
-    """Yield notes on arguments that are named like a fact but not used as one by the catalog."""
+    """Yield notes on arguments that have a name like a fact's, but that the catalog does not declare as facts."""
     for tool in tools:
         entry, properties = catalog.tools.get(tool.name), tool.input_schema.get("properties")
         if entry is None or not isinstance(properties, dict):

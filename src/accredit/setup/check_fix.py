@@ -1,9 +1,9 @@
-"""`accredit check --fix`: appends tables to a configuration for tools that have none.
+"""Implements `accredit check --fix`: appends tables to a configuration for tools that have none.
 
-- Only tools without any scope get a table. Existing text stays byte for byte, with comments, order and line ends:
-  text is only appended.
-- The new text is parsed before it is written: it must mean the old one plus the new tables, and nothing else. A file
-  where that fails (such as `tools` on one line) is left alone, with an error.
+- Only tools without any scope get a table. Existing text stays byte for byte, with comments, order and line ends: text
+  is only appended.
+- The new text is parsed before it is written: it must mean the old one plus the new tables, and nothing else. If it
+  does not (for example because `tools` is on one line), the file is left alone, with an error.
 - The file is replaced in one step, and only if unchanged since it was read.
 """
 
@@ -26,8 +26,8 @@ _HEAD = "# Added by `accredit check --fix` from what the server says of its tool
 
 
 def add_tables(loaded: Loaded, offers: Mapping[str, ServerListing]) -> Loaded:
-    """Add the missing tables of the servers in `offers` ("": the only one), report that on stderr, and return the new
-    configuration. Raises `ConfigurationError`."""
+    """Add the missing tables of the servers in `offers`, by name ("" for the only server). Report that on stderr, and
+    return the new configuration. Raises `ConfigurationError`."""
     missing: dict[str, list[Suggestion]] = {}
     for each in views(loaded):
         if each.server in offers and (found := _missing(build_catalog(each.config), offers[each.server], each.server)):

@@ -4,8 +4,8 @@ The server's words go into comments and keys, and can't break out of them:
 
 - a comment is one short printable line: line ends, control characters and direction changes are escaped;
 - a key or a string is quoted, and everything but printable ASCII is escaped, so that look-alikes are visible;
-- a name that TOML can't hold (a lone surrogate) or that is one of the gateway's own tools (`policy.drill`) is left
-  out: that tool is refused.
+- a tool is left out, and so will be refused, if TOML can't hold its name (a lone surrogate) or if its name is one of
+  the gateway's own tools (`policy.drill`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,8 @@ from accredit.policy.drill import DRILLS
 from accredit.signing.suggest_scopes import PROMPT, RESOURCE, Suggestion, resource_scopes
 
 MAX_LISTED_EXAMPLES = 10
-"""Resources, templates or prompts of a server that a configuration quotes: enough to see what they are about."""
+"""The most resources, templates or prompts of a server that a configuration quotes: enough to see what they are
+about."""
 
 
 _Headers = Mapping[str, str | Mapping[str, str]]
@@ -81,7 +82,8 @@ def configuration(
     name: str = "",
     port: int = Gateway().port,
 ) -> str:
-    """Return the file's text. `headers` are as the file writes them. With a `name`, the server is of `[servers]`."""
+    """Return the file's text. `headers` are written as they are given. If there is a `name`, the server goes into
+    `[servers]` under it."""
     server = _to_comment(offer.server) or "an MCP server"
     identity = _IDENTITY if isinstance(upstream, HttpUpstream) else ""
     where, kinds = _upstream(upstream, headers), _kinds(offer, name)
@@ -105,7 +107,7 @@ def server_tables(
 
 
 def table_name(section: str, name: str) -> str:
-    """Return the header of a section's table for a server ("": the only one)."""
+    """Return the header of a section's table for the server `name` ("" for the only server)."""
     if not name:
         return section
     return f"servers.{name}" if section == "upstream" else f"servers.{name}.{section}"
@@ -117,7 +119,7 @@ def holds(text: str) -> bool:
 
 
 def can_have_table(tool: str) -> bool:
-    """Return whether a catalog can name this tool; it can't name the gateway's own."""
+    """Return whether a catalog can have a table for this tool. The gateway's own tools can't have one."""
     return bool(tool) and holds(tool) and tool not in DRILLS
 
 

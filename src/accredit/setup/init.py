@@ -1,14 +1,14 @@
 """Implements `accredit init`: asks a server, and writes a configuration and a key. Never replaces a file.
 
-In this order, so that a failure leaves nothing half done:
+The steps come in this order, so that a failure leaves nothing half done:
 
 1. check that none of the files exists, and that the folder can be made;
-2. list what the server offers, run from where the configuration will run it;
-3. write the key, then the lock of the tools' definitions, then the configuration; if that fails, the others are
-   removed.
+2. list what the server offers. It is run from the folder from which the configuration will run it;
+3. write the key, then the lock of the tools' definitions, then the configuration. If that fails, the files already
+   written are removed.
 
-A killed command may leave the key and the lock without a configuration. `accredit up` continues from there: it keeps
-an intact key, and a lock that equals its own (`Prepared.write`).
+If the command is killed, it may leave the key and the lock without a configuration. `accredit up` continues from there:
+it keeps an intact key, and a lock that equals the one it would write (`Prepared.write`).
 """
 
 import os
@@ -45,8 +45,8 @@ from accredit.terminal.output import print_json, say, tell
 
 
 class InitPlan(NamedTuple):
-    """The server, the folder, `upstream.headers` as they are written in the file, the timeout in seconds, the server's
-    name in `[servers]` ("": it is `[upstream]`), and the gateway's port."""
+    """What to set up: the server, the folder, `upstream.headers` as they are written in the file, the timeout in
+    seconds, the server's name in `[servers]` ("" if it goes into `[upstream]`), and the gateway's port."""
 
     upstream: HttpUpstream | StdioUpstream
     folder: Path
@@ -108,7 +108,7 @@ class Prepared(NamedTuple):
 
     @classmethod
     def asked(cls, plan: InitPlan) -> "Prepared":
-        """Ask the server (step 2). Raises `ConfigurationError`."""
+        """Ask the server (step 2), and make the contents of the files. Raises `ConfigurationError`."""
         offer, upstream = ask_upstream(plan.upstream, follow=True, seconds=plan.seconds)
         lock = lock_text({plan.server or UPSTREAM: definitions_of(offer)})
         suggested = suggestions(offer, plan.server)
@@ -136,7 +136,7 @@ class Prepared(NamedTuple):
 
     @staticmethod
     def _write_key(path: Path) -> Iterator[Path]:
-        """Write the gateway's key and yield the files written; keep an existing one if it is a gateway's."""
+        """Write the gateway's key, and yield each file written. An existing key is kept if it is a gateway's."""
         if not path.is_file():
             write_key(path, make_key("gateway", "gateway", unix_seconds()))
             yield from (path, public_path(path))
@@ -167,8 +167,8 @@ def _no_folder(folder: Path, why: str) -> ConfigurationError:
 
 
 def keep_working_folder(upstream: HttpUpstream | StdioUpstream, folder: Path) -> HttpUpstream | StdioUpstream:
-    """Return the upstream as it is to be written. A command keeps running in the current folder, wherever the
-    configuration is."""
+    """Return the upstream as it is written to the file. If it is a command, it will run in the current folder, wherever
+    the configuration is."""
     here = Path.cwd()
     if isinstance(upstream, HttpUpstream) or os.path.realpath(folder) == os.path.realpath(here):
         return upstream
@@ -176,7 +176,7 @@ def keep_working_folder(upstream: HttpUpstream | StdioUpstream, folder: Path) ->
 
 
 def _next_steps(folder: Path, offer: ServerListing, suggested: Sequence[Suggestion]) -> list[str]:
-    """Return three shell lines: make keys, delegate what only reads, start the gateway."""
+    """Return three shell lines: make keys, delegate the use of read-only tools, start the gateway."""
     owner, agent, out, file = (word(folder / name) for name in _NAMES)
     scopes = first_scopes(offer, suggested)
     return [
@@ -187,7 +187,8 @@ def _next_steps(folder: Path, offer: ServerListing, suggested: Sequence[Suggesti
 
 
 def first_scopes(offer: ServerListing, suggested: Sequence[Suggestion]) -> str:
-    """Return the `accredit grant` options for first scopes: those of read-only tools, or else of one tool."""
+    """Return the `accredit grant` options for first scopes: those of read-only tools or, if there are none, that of one
+    tool."""
     scopes = [each.scope for each in suggested]
     if READING in scopes:
         scopes = [READING]

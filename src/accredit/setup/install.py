@@ -206,7 +206,8 @@ def _forget_entry(host: Host, file: Path, name: str) -> bool:
 
 
 def _check_done(edit: Edit, place: EntryLocation) -> None:
-    """Check that the file now has the wanted entry, or none: a host's own program may have written it."""
+    """Check that the file now has the wanted entry, or no entry if it was to be removed: a host's own program may have
+    written the file."""
     data = read_host_file(edit.file)
     if data == edit.new:
         return

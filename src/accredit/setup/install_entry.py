@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from accredit.config import Loaded
 
 AGENTS = "agents"
-"""The folder of the hosts' agents, in the person's own: one for each host whose servers were adopted."""
+"""The folder within the person's own that holds the agents of hosts, one for each host whose servers were adopted."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _ID = re.compile(r"[0-9a-f]{16,}")
-"""Looks like a key's id, which is no name for people."""
+"""Matches what looks like a key's id, which is no name for people."""
 
 
 class NewEntry(NamedTuple):
@@ -30,7 +30,7 @@ class NewEntry(NamedTuple):
 
     @classmethod
     def read(cls, url: str | None, config: Path | None, server: str | None, name: str | None) -> "NewEntry":
-        """Read the options. Raises `ConfigurationError`."""
+        """Read the options, and return the entry to make. Raises `ConfigurationError`."""
         from accredit.config import load  # noqa: PLC0415 - of all hosts' commands only those that name one need it
 
         loaded = None if url is not None else load(config, os.environ, {})
@@ -45,8 +45,8 @@ class NewEntry(NamedTuple):
         return cls(name, _check_url(url))
 
     def words(self, hold: int, before: Sequence[str] = ()) -> list[str]:
-        """Return the command, with absolute paths, as hosts run programs from their own folders. If `before`, the
-        entry's old command, was adopted, its agent is kept."""
+        """Return the words of the entry's command. Paths are absolute, as hosts run programs from their own folders.
+        `before` is the old command of this entry: if `--adopt` has made its agent, that agent is kept."""
         folder = agent_of(before) or config_folder(os.environ)
         key, delegation = folder / "agent.key", folder / "delegation.json"
         files = [key, delegation] if key.is_file() and delegation.is_file() else [key] if key.is_file() else []
@@ -54,7 +54,7 @@ class NewEntry(NamedTuple):
 
 
 def agent_of(words: Sequence[str]) -> Path | None:
-    """Return the folder of the agent in a command, if `--adopt` made that agent."""
+    """Return the folder of the agent that a command uses, if `--adopt` made that agent; else None."""
     key = next((Path(value) for option, value in pairwise(words) if option == "--key"), None)
     adopted = key is not None and key.parent.parent == config_folder(os.environ) / AGENTS
     return key.parent if key is not None and adopted else None
@@ -103,7 +103,7 @@ def _of_server(url: str, server: str | None) -> str:
 
 
 def _default_name(loaded: "Loaded | None", url: str, server: str | None) -> str:
-    """Return the server's name, else the gateway's if people chose it, else "accredit"."""
+    """Return the name for an entry: the server's, else the name that people chose for the gateway, else "accredit"."""
     path = urlsplit(url).path.rstrip("/")
     found = server or (path.rpartition("/")[2] if "/mcp/" in path else "")
     if not found and loaded is not None:

@@ -1,10 +1,10 @@
 """Checks that files and folders are the user's own: nobody else can write or replace them. I/O: looks at files.
 
-- A folder is one's own if it and all its parents belong to the user or root, and nobody else may write to them. A
+- A folder is the user's own if it and all its parents belong to the user or root, and nobody else may write to them. A
   parent may be like `/tmp`, where users can only remove their own files.
-- A file is one's own if its folder is, and nobody else owns it or may write to it. Links are followed: their target
-  counts.
-- A group with the user's name and no other members counts as the user, as many systems make one for each.
+- A file is the user's own if its folder is, it belongs to the user or root, and nobody else may write to it. Links are
+  followed: their target counts.
+- A group with the user's name and no other members counts as the user, as many systems make such a group for each user.
 """
 
 import grp
@@ -19,14 +19,15 @@ from accredit.errors import ConfigurationError
 
 
 class OwnFault(NamedTuple):
-    """Why something is not the user's own, and the command that fixes it; "" if none does."""
+    """Why something is not the user's own (`text`), and the command that fixes that, or ""."""
 
     text: str
     command: str = ""
 
 
 def check_own_folder(folder: Path, remedy: str) -> None:
-    """Check that nobody else can have put files into a folder, which need not exist. Raises `ConfigurationError`."""
+    """Check that nobody else can have put files into a folder. The folder need not exist. Raises
+    `ConfigurationError`."""
     fault = fault_of_folder(folder)
     if fault is not None:
         raise ConfigurationError(f"what is in {folder} may be somebody else's: {fault.text}", remedy)

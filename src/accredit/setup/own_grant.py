@@ -2,10 +2,10 @@
 
 I/O: files; asks the configuration's servers which of their tools only read.
 
-- It lasts `FIRST_GRANT_DAYS` days, and has the scopes of `accredit grant --all-read-only`, except sensitive ones. If
-  no tool is read-only, or the gateway only observes, it is `identity:prove`, which permits nothing but tells the
+- It lasts `FIRST_GRANT_DAYS` days, and has the scopes of `accredit grant --all-read-only`, except sensitive ones. If no
+  tool is read-only, or the gateway only observes, its scope is `identity:prove`. That permits nothing, but tells the
   gateway which agent calls.
-- An existing delegation is never replaced: its fault is reported, with the command that signs another.
+- An existing delegation is never replaced. If it has a fault, that is reported, with the command that signs another.
 """
 
 import shlex
@@ -24,10 +24,10 @@ from accredit.signing.grant import GrantOptions, grant_delegation
 from accredit.terminal.wording import timestamp
 
 FIRST_GRANT_DAYS = 30
-"""Days for which the delegation holds that `accredit up` signs: long enough to see what an agent does, and short enough
-to be looked at again."""
+"""For how many days the delegation that `accredit up` signs is valid: long enough to see what an agent does, and short
+enough that the person looks at it again."""
 GRANT_ENDING_SECONDS = 3 * 86_400
-"""How long before the end of a delegation somebody is told: a weekend lies within it."""
+"""How many seconds before the end of a delegation the person is told: even over a weekend."""
 
 
 DELEGATION = "delegation.json"
@@ -35,7 +35,7 @@ IDENTITY = "identity:prove"
 
 
 class GrantFault(NamedTuple):
-    """What is wrong with a delegation. It `is_bad` if calls are refused already, not only soon."""
+    """What is wrong with a delegation. If `is_bad`, calls are refused already; otherwise they soon will be."""
 
     text: str
     is_bad: bool
@@ -85,8 +85,9 @@ def _read_only(config: Path, reach: Reach) -> tuple[tuple[str, ...], tuple[str, 
 def fault_of_grant(
     file: Path, agent: KeyFile, roots: Collection[HybridPublicKey] | None, now: int
 ) -> GrantFault | None:
-    """Return what is wrong with the delegation in a file: it must be for this agent, from one of the `roots` (None:
-    unknown), and last a while. Signatures are not verified. Raises `ConfigurationError` for a file without one."""
+    """Return what is wrong with the delegation in a file, or None. It must be for this agent, from one of the `roots`
+    (None: unknown), and last a while. Signatures are not verified. Raises `ConfigurationError` for a file without a
+    delegation."""
     chain = read_delegations(file)
     if chain[0].subject_pub_key != agent.public_key:
         return GrantFault(f"{file} is for another agent than {agent.name} ({agent.id})", is_bad=True)
@@ -101,7 +102,8 @@ def fault_of_grant(
 
 
 def grant_command(config: Path | None, person: Path, agent: Path, out: Path, *, observes: bool) -> str:
-    """Return the command that renews a delegation: with its scopes, if it has no constraints and was not passed on."""
+    """Return the command that signs a new delegation in place of the one in `out`. It names the old one's scopes if
+    that has no constraints and was not passed on."""
     scopes = _plain_scopes(out)
     looked_up = config is not None and not observes and not scopes
     what = ["--all-read-only", "--config", str(config)] if looked_up else []

@@ -1,10 +1,10 @@
 """Finds or makes the keys of the person and their agents, in the person's folder. I/O: files, the terminal.
 
 - The folder must be the person's own (`own_files`), and is created private.
-- An existing key is kept. If a killed command left a private key without its public half, that is added; nothing is
-  ever replaced.
-- A new human key is encrypted with a passphrase, from a file or typed. It has none if the user says so, or if there
-  is no terminal, with a warning.
+- An existing key is kept. If a killed command left a private key without its public half, the public half is added.
+  Nothing is ever replaced.
+- A new human key is encrypted with a passphrase, from a file or typed. It has no passphrase if the user says so or,
+  with a warning, if there is no terminal.
 - A passphrase is asked for once per command, and wiped at its end.
 """
 
@@ -47,7 +47,7 @@ class OwnKey(NamedTuple):
 
 
 class Passphrases:
-    """The person's passphrase, for one command: from `file`, else typed. For a new key it may be `declined`."""
+    """The person's passphrase during one command: read from `file`, or typed. If `declined`, a new key gets none."""
 
     def __init__(self, file: Path | None, *, declined: bool = False) -> None:
         if file is not None and declined:
@@ -67,7 +67,7 @@ class Passphrases:
         return bytearray(self._known)
 
     def of(self, key: KeyFile) -> bytearray:
-        """Return a copy of the passphrase of a signing key. Raises `ConfigurationError`."""
+        """Return a copy of the passphrase of an existing key. Raises `ConfigurationError`."""
         if self._known is None:
             self._known = passphrase_source(self._file)(key)
         return bytearray(self._known)
@@ -88,15 +88,15 @@ def own_config_folder(environ: Mapping[str, str]) -> Path:
 
 
 def has_person_key(environ: Mapping[str, str]) -> bool:
-    """Return whether the person has a key, or has named one. Reads only."""
+    """Return whether the person has a key, or has named one in their settings. Only reads."""
     settings = read_settings(environ)
     named = settings.key_file is not None or (settings.folder / OWNER_KEY).is_file()
     return named or bool(keys_in(settings.folder))
 
 
 def person_key(environ: Mapping[str, str], passphrases: Passphrases) -> OwnKey:
-    """Return the person's key: the one that `desk.toml` names, or the only human one in their folder; else make one.
-    Raises `ConfigurationError`."""
+    """Return the person's key: the one that `desk.toml` names, or the only human one in their folder. If there is none,
+    make one. Raises `ConfigurationError`."""
     folder = own_config_folder(environ)
     if has_person_key(environ):
         complete(folder / OWNER_KEY)

@@ -1,10 +1,10 @@
-"""Implements `accredit pin`: shows how a server differs from `accredit.lock`, and updates that after approval.
+"""Implements `accredit pin`: shows how a server differs from `accredit.lock`, and updates the lock after approval.
 
-- The server is asked as by `accredit init`. Each tool's new, removed or changed text is shown as a model would read
-  it; invisible characters appear as code points, and look-alike names are marked.
-- Nothing is written without approval, at the terminal or by `--yes`: exit code 1 otherwise.
-- Only this server's part of the lock changes. A damaged file is not replaced: it may hold others' pins.
-- Pins of a server that the configuration lacks are removed, after they are shown and approved.
+- The server is asked as `accredit init` asks it. Each tool's new, removed or changed text is shown as a model would
+  read it; invisible characters appear as code points, and look-alike names are marked.
+- Nothing is written without approval, at the terminal or by `--yes`. Without approval the exit code is 1.
+- Only this server's part of the lock changes. A damaged lock is not replaced: it may hold other servers' pins.
+- Pins of a server that the configuration does not have are shown and, if approved, removed.
 """
 
 import os
@@ -30,7 +30,8 @@ from accredit.terminal.output import BAD, GOOD, QUIET, print_json, say, tell
 
 
 class Approval(NamedTuple):
-    """The lock's path, the server among those configured, and whether the change is already approved."""
+    """What an approval is about: the lock's path, the server, and the names of all configured servers; and whether the
+    change is approved already."""
 
     path: Path
     server: str = UPSTREAM

@@ -5,16 +5,17 @@ Never replaces a file, and resumes where an earlier run ended:
 1. if gateway and desk already run, nothing changes. The gateway is the process that holds the lock on `accredit.pid`
    beside this configuration, whatever answers on its port;
 2. concurrent runs wait for each other;
-3. the port must be free and the server listed before the first file is written. A missing configuration is written as
-   by `accredit init`, last of its files, and entered in `configurations.json` before: only then a key and a lock
-   without a configuration count as those of a killed run (`up_place`);
-4. the person's and the agent's key are made or kept (`own_keys`); the person's is a root of the gateway;
+3. before the first file is written, the port must be free, and the server must have listed what it offers. A missing
+   configuration is written as by `accredit init`, as the last of its files. Before that, its path is entered in
+   `configurations.json`: a key and a lock without a configuration count as left by a killed run only if they are
+   entered there (`up_place`);
+4. the person's and the agent's key are made or kept (`own_keys`). If proofs are required, the person's must be a root;
 5. a first delegation is signed or kept (`own_grant`);
 6. the gateway must accept the resulting configuration;
-7. entries are offered for the hosts found; no host's file changes without consent (`up_hosts`);
-8. gateway and desk run until one of them ends (`up_run`), or only the one that did not run yet.
+7. entries are offered for the hosts found. No host's file changes without consent (`up_hosts`);
+8. gateway and desk run until one of them ends (`up_run`). If one of them ran already, only the other is started.
 
-A passphrase is used for signing only; the desk asks for it again by itself.
+A passphrase is used for signing only. The desk asks for it again by itself.
 """
 
 import contextlib
@@ -51,7 +52,7 @@ from accredit.setup.up_run import UP_LOOK_SECONDS, Subprocess, run_together
 from accredit.terminal.output import GOOD, print_json, say, tell
 
 UP_WAIT_SECONDS = 30.0
-"""How long `accredit up` waits for another one of the same person: it may be waiting for a passphrase."""
+"""How many seconds `accredit up` waits for another run by the same person, which may be waiting for a passphrase."""
 
 
 _LOCK = "up.lock"
@@ -116,7 +117,7 @@ def _place_of_file(config: Path | None) -> UpPlace:
 
 
 def bring_up(wish: UpOptions, environ: Mapping[str, str] = os.environ) -> int:
-    """Take all steps, and run; return the exit code. Raises `ConfigurationError`."""
+    """Go through all steps, and run; return the exit code. Raises `ConfigurationError`."""
     try:
         with contextlib.redirect_stdout(sys.stderr if wish.as_json else sys.stdout):
             if _all_runs(wish, environ):
@@ -132,14 +133,14 @@ def bring_up(wish: UpOptions, environ: Mapping[str, str] = os.environ) -> int:
 
 
 class _Ready(NamedTuple):
-    """All is ready to start the processes. `gateway` is one that already runs."""
+    """What is needed to start the processes. `gateway` is the gateway that runs already, if any."""
 
     loaded: Loaded
     gateway: PidFileContent | None
 
 
 def _prepare(wish: UpOptions, environ: Mapping[str, str]) -> _Ready:
-    """Take steps 3 to 7. Raises `ConfigurationError`."""
+    """Do steps 3 to 7. Raises `ConfigurationError`."""
     place = wish.place
     file, was_there = place.file, place.is_there
     gateway = serving(file) if was_there else None
@@ -191,7 +192,8 @@ def _check_port(gateway: Gateway, otherwise: str) -> None:
 
 
 def _roots(loaded: Loaded, person: OwnKey) -> list[KeyFile]:
-    """Make the person a root, and return the gateway's roots. Raises `ConfigurationError`."""
+    """Return the gateway's roots. If the person's key is not among them, write it to where a root's key file is
+    missing. If none is missing, raise `ConfigurationError`; if proofs are only observed, print a warning instead."""
     proofs, folder = loaded.config.proofs, folder_of(loaded, ("proofs", "roots"))
     paths = [folder / root.public_key_file for root in proofs.roots]
     found = [load_public_key(path) for path in paths if os.path.lexists(path)]
@@ -228,7 +230,8 @@ def _grant(wish: UpOptions, loaded: Loaded, person: OwnKey, agent: OwnKey, roots
 
 
 def _run(wish: UpOptions, ready: _Ready, environ: Mapping[str, str], release: Callable[[], None]) -> int:
-    """Run what doesn't run yet (step 8); return the exit code. `release` lets other runs go on."""
+    """Run gateway and desk, or the one that does not run yet (step 8); return the exit code. `release` lets other runs
+    of `accredit up` go on."""
     file = wish.place.file
     gateway = ready.loaded.config.gateway
 
@@ -258,7 +261,7 @@ def _serves(file: Path, pid: int) -> bool:
 
 
 def desk_process(environ: Mapping[str, str]) -> int | None:
-    """Return the process id of this user's desk, 0 if unknown; None if none runs."""
+    """Return the process id of this user's desk: 0 if it is unknown, None if no desk runs."""
     connection = find_desk(desk_sockets(environ, os.geteuid()))
     if connection is None:
         return None

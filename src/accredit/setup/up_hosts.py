@@ -21,8 +21,8 @@ from accredit.terminal.output import say, tell
 
 
 def hosts_without(loaded: Loaded) -> list[tuple[str, str | None]]:
-    """Return the hosts found without an entry for this gateway, each with the missing server's name; None for a
-    gateway with one endpoint. Reads only."""
+    """Return the hosts on this machine that lack an entry for this gateway, each with the name of a server that has
+    none. The name is None if the gateway has a single endpoint. Only reads."""
     url = url_here(loaded.config.gateway)
     names = list(loaded.config.servers.by_name)
     several: list[str | None] = [*names] if names and not loaded.config.gateway.merge else [None]

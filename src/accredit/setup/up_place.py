@@ -3,12 +3,12 @@
 A configuration decides what runs, which files are written and who is trusted, and the current folder may hold somebody
 else's. So:
 
-- a file named by --config (else $ACCREDIT_CONFIG) is trusted. If a server is named instead, the file is
-  `accredit.toml` in the current folder, or in that of --dir;
+- a file named by --config (else $ACCREDIT_CONFIG) is trusted. If a server is named instead, the file is `accredit.toml`
+  in the current folder, or in that of --dir: such a file is merely found;
 - nobody else may be able to write the file or its folder (`own_files`);
-- a file that was merely found is trusted if `up` has made it, or has been told so before: then it is in
-  `configurations.json`, in the person's folder. Otherwise the user is asked at the terminal. Without a terminal it
-  must be what `accredit init` writes for this server, and no other;
+- a file that was merely found is trusted if `accredit up` has made it, or if the user has agreed to it before: then it
+  is in `configurations.json`, in the person's folder. Otherwise the user is asked at the terminal. Without a terminal,
+  the file must be exactly what `accredit init` writes for this server;
 - a file that was merely found must have the named server, alone or among others.
 """
 
@@ -39,9 +39,10 @@ from accredit.setup.own_keys import own_config_folder
 from accredit.terminal.output import tell
 
 MAX_KNOWN_CONFIGURATIONS = 100
-"""Configurations that `accredit up` remembers as a person's own; of more it forgets the oldest, and asks again."""
+"""How many configurations `accredit up` remembers as a person's own. If there are more it forgets the oldest, and asks
+again."""
 MAX_KNOWN_CONFIGURATIONS_BYTES = 1_048_576
-"""Bytes of the file that names them: paths have 4,096 at most on Linux."""
+"""The most bytes of the file that names these configurations: paths have 4,096 at most on Linux."""
 
 
 KNOWN = "configurations.json"
@@ -49,7 +50,8 @@ _FOLDER_REMEDY = "take the right to write there from others, or name a folder of
 
 
 class UpPlace(NamedTuple):
-    """The configuration's file, and the plan to make it; without a plan it was named, and exists."""
+    """The configuration's file, and the plan to make it if it does not exist. The plan is None if the user has named
+    the file: then it exists."""
 
     file: Path
     plan: InitPlan | None
@@ -61,7 +63,7 @@ class UpPlace(NamedTuple):
 
 
 def named_place(config: Path) -> UpPlace:
-    """Return the place of a named file. Raises `ConfigurationError`."""
+    """Return the place of a file that the user has named. Raises `ConfigurationError`."""
     file = config.absolute()
     if not os.path.exists(file):
         raise ConfigurationError(f"there is no {file}", "accredit up URL makes one, for the server at this URL")
@@ -70,7 +72,8 @@ def named_place(config: Path) -> UpPlace:
 
 
 def found_place(plan: InitPlan) -> UpPlace:
-    """Return the place of a folder's file, which need not exist. Raises `ConfigurationError`."""
+    """Return the place of the configuration in the plan's folder. The file need not exist. Raises
+    `ConfigurationError`."""
     folder = plan.folder.absolute()
     check_own_folder(folder, _FOLDER_REMEDY)
     file = folder / DEFAULT_FILE
@@ -89,7 +92,7 @@ def _check_file(file: Path) -> None:
 
 
 def is_known(file: Path, environ: Mapping[str, str]) -> bool:
-    """Return whether `up` has made this file, or was told to use it. Raises `ConfigurationError`."""
+    """Return whether `accredit up` has made this file, or the user has agreed to it. Raises `ConfigurationError`."""
     return os.path.realpath(file) in known_files(environ)
 
 
@@ -106,7 +109,7 @@ def remember(file: Path, environ: Mapping[str, str]) -> None:
 
 
 def check_meant(place: UpPlace, environ: Mapping[str, str]) -> None:
-    """Check that a file that was found is this person's, and has the named server. Raises
+    """Check that a file that was merely found is this person's, and has the named server. Raises
     `ConfigurationError`."""
     file, plan = place
     if plan is None:

@@ -23,7 +23,7 @@ from accredit.terminal.output import QUIET, print_json, say
 
 
 class _Step(NamedTuple):
-    """What would be done, and its command. If `done`, it is only mentioned."""
+    """A step that would be taken: what it does, and its command. If `done`, nothing is left to do, and that is said."""
 
     what: str
     command: str = ""

@@ -1,13 +1,13 @@
 """Runs gateway and desk as two processes in the foreground, which end together. I/O: processes, signals.
 
-- The gateway has its own process group, so that a Ctrl-C in the terminal reaches it once, through this process: a
+- The gateway has its own process group. So a Ctrl-C in the terminal reaches it only once, through this process: a
   second signal would kill it. The desk stays in the terminal's group, to ask for passphrases; it ignores a second
   signal.
 - SIGINT, SIGTERM or SIGHUP (unless ignored, as by `nohup`) ends both, and waits for them. A second signal kills them,
-  unless it comes with the first (a parent may forward what the terminal sends to all); so does the gateway's own
-  deadline.
-- If one ends by itself the other is ended, and the first is named. A desk that finds another one running is not
-  missed.
+  unless it comes with the first (a parent may forward what the terminal sends to all). They are also killed if they
+  have not ended by the gateway's own deadline.
+- If one ends by itself, the other is ended, and the message names the one that ended first. If a desk ends because it
+  finds another one running, the gateway goes on.
 - Neither outlives this process, however that ends (on Linux).
 """
 
@@ -27,23 +27,24 @@ from accredit.errors import ConfigurationError
 from accredit.terminal.output import tell
 
 UP_LOOK_SECONDS = 0.1
-"""How often `accredit up` looks whether what it has started is there."""
+"""How often `accredit up` checks whether the processes that it has started are ready, in seconds."""
 UP_START_SECONDS = 60.0
-"""How long gateway and desk may take to start: some 2 seconds, where the machine is not busy."""
+"""How many seconds gateway and desk may take to start. On a machine that is not busy they take some 2."""
 UP_MARGIN_SECONDS = 5.0
-"""How much longer than the gateway's own end may take `accredit up` waits before it ends it at once."""
+"""How many seconds `accredit up` waits beyond the gateway's own deadline before it kills the processes."""
 UP_AGAIN_SECONDS = 1.0
-"""How long after a signal to end another one counts as the same: a terminal's Ctrl-C may come by two ways."""
+"""For how many seconds after a signal to end another one counts as the same: a terminal's Ctrl-C may arrive in two
+ways."""
 
 
 _STOP = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 _PR_SET_PDEATHSIG = 1
-"""From Linux's prctl.h."""
+"""The option of Linux's prctl(2) that has a process signalled when its parent dies."""
 
 
 class Subprocess:
-    """One of the two: its name, its words after `accredit`, and a check that it is ready; `is_needed` tells whether it
-    is missed if it ends before that."""
+    """One of the two processes: its name, its words after `accredit`, and a check that it is ready. `is_needed` returns
+    whether it matters that the process ends before it is ready."""
 
     def __init__(
         self,
@@ -88,7 +89,7 @@ class Subprocess:
             raise ConfigurationError(f"the {self.name} can't be started: {error.strerror}", "try again") from None
 
     def ended(self) -> int | None:
-        """Return the exit code, or None while it runs."""
+        """Return the exit code, None while the process runs; 0 if there is no process."""
         return self._process.poll() if self._process is not None else 0
 
     def send(self, number: int) -> None:
@@ -104,7 +105,7 @@ def run_together(parts: Sequence[Subprocess], ending_seconds: float, on_start: C
 
 
 class _Signals:
-    """Waits for signals without losing any: while entered, they are written to a pipe."""
+    """Waits for signals without losing any: inside its `with` block they are written to a pipe."""
 
     def __enter__(self) -> Self:
         self._reading, self._writing = os.pipe()
@@ -182,7 +183,7 @@ class _Together:
                 self._fail(f"the {slow} has not begun within {UP_START_SECONDS:.0f} s")
 
     def _lost(self, part: Subprocess) -> None:
-        """End the other process if one ended by itself."""
+        """End the other process if this one ended by itself."""
         if not part.is_seen and not part.is_needed():
             return
         code = part.ended() or 0
