@@ -1,13 +1,14 @@
 """The admin listener: `/metrics`, `/healthz` and `/readyz`, for the operator. Runs in the event loop.
 
-It requires no credential; all that it reveals is what is called here, and how often. First failure wins:
+It requires no credential; all that it reveals is what is called here, and how often. A request is refused by the first
+of these rules that it breaks:
 
-- [bounds] its connections have the bounds of all clients' (`http11`), and there are few;
+- [bounds] its connections have the same bounds as clients' (`http11`), and there may be only a few;
 - [host] `Host` must be an address or a configured name, against DNS rebinding, and other origins are refused: 403;
 - [route] the path is one of the three (404), and the method GET or HEAD (405).
 
-Any worker answers for all of them (`telemetry.board`). Metrics are rendered in a thread, one scrape at a time, and
-cached for a while in proportion to what that took.
+Any worker answers with the metrics of all workers (`telemetry.board`). They are rendered in a thread, one scrape at a
+time. The result is cached; the longer rendering took, the longer.
 """
 
 import asyncio
@@ -33,9 +34,10 @@ from accredit.telemetry import Board
 from accredit.telemetry.exposition import CONTENT_TYPE, text_of
 
 MAX_ADMIN_CONNECTIONS = 16
-"""Connections to the admin listener of one worker: a few scrapers, an orchestrator's probes, each for one request."""
+"""The most connections to the admin listener of one worker: a few scrapers, an orchestrator's probes, each for one
+request."""
 SCRAPE_SHARE = 4
-"""For how many times the time that it took to write them the metrics are shown again as they are: whoever asks all the
+"""How many times as long as it took to render the metrics they are shown again unchanged. So a caller who asks all the
 time takes a fifth of one thread, however many series there are."""
 
 
@@ -43,7 +45,7 @@ METRICS = "/metrics"
 
 
 class AdminApp:
-    """The ASGI application for `gateway`. `host` is the address that it listens on."""
+    """The ASGI application of the admin listener for `gateway`. `host` is the address that it listens on."""
 
     def __init__(self, gateway: Gateway, board: Board, host: str) -> None:
         self._gateway = gateway
@@ -96,7 +98,7 @@ class AdminApp:
 
 
 class AdminListener:
-    """Serves the application on a socket, over TLS if there is some."""
+    """Serves the application on a socket, over TLS if a context is given."""
 
     def __init__(self, app: AdminApp, listener: socket.socket, tls: ssl.SSLContext | None) -> None:
         self._listener = listener
@@ -114,7 +116,7 @@ class AdminListener:
             self._server = await asyncio.get_running_loop().create_server(self._protocol, sock=self._listener)
 
     def take(self, tls: ssl.SSLContext | None) -> None:
-        """Use this context for the next handshakes."""
+        """Use this TLS context for the next handshakes. None changes nothing."""
         if isinstance(self._server, TlsListener) and tls is not None:
             self._server.tls = tls
 
@@ -130,10 +132,10 @@ class AdminListener:
 
 
 class AdminProtocol(HttpConnection):
-    """One connection. There are few."""
+    """A client's connection to the admin listener."""
 
     def most_connections(self) -> int:
-        """Return how many there may be."""
+        """Return how many connections there may be."""
         return MAX_ADMIN_CONNECTIONS
 
 

@@ -1,5 +1,5 @@
-"""Runs an ASGI application over a request of a connection: for an application that mounts a gateway, and for the
-admin listener. Source: ASGI 3.0, HTTP & WebSocket spec 2.3 ("HTTP Connection Scope")."""
+"""Runs an ASGI application for one request of a connection: an application that mounts a gateway, or the admin
+listener. Source: ASGI 3.0, HTTP & WebSocket spec 2.3 ("HTTP Connection Scope")."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from accredit.gateway.front.asgi import ASGIApplication, Scope
 
 
 async def run_application(app: ASGIApplication, request: HttpRequest, state: dict[str, Any]) -> None:
-    """Have an application answer a request. `state` is what its lifespan has left."""
+    """Have an application answer a request. `state` is what the application's lifespan has put there."""
     await request.answer_with(_run(app, request, state))
 
 
@@ -26,7 +26,7 @@ class _Messages:
         self._request = request
 
     async def receive(self) -> dict[str, Any]:
-        """Return the next piece of the body, or that the client has gone."""
+        """Return the next piece of the body, or the message that the client has disconnected."""
         try:
             body, more = await self._request.piece()
         except ClientGone:
@@ -34,7 +34,7 @@ class _Messages:
         return {"type": "http.request", "body": body, "more_body": more}
 
     async def send(self, message: Any) -> None:
-        """Send the head, or a piece of the body. Raises `RuntimeError` for what may not come now."""
+        """Send the head, or a piece of the body. Raises `RuntimeError` for a message that must not come now."""
         request, kind = self._request, message["type"]
         if kind != ("http.response.body" if request.started else "http.response.start") or request.answered:
             if request.lost:

@@ -1,7 +1,7 @@
-"""Makes the adapters for the ports of a decision. Reads revocation lists and key files, and has a signer of records
-sign once, in its own process.
+"""Makes the adapters for the ports through which calls are decided. Reads revocation lists and key files. Has a signer
+of records sign once, in a process of its own.
 
-Leaves nothing open that threads or processes can't share: the adapters survive a fork, and each worker opens its own
+Leaves nothing open that threads or processes can't share. So the adapters survive a fork: each worker opens its own
 files and connections on first use.
 """
 
@@ -68,8 +68,8 @@ def assemble(loaded: Loaded, proofs: ProofSettings | None) -> Ports:
 
 
 def renew_ports(ports: Ports, loaded: Loaded, proofs: ProofSettings | None) -> Ports:
-    """Return adapters for a reloaded configuration: the store and the log stay open, revocation lists and key sets
-    keep what they know. Raises `ConfigurationError`."""
+    """Return adapters for a reloaded configuration. The store and the log stay open; revocation lists and key sets keep
+    what they know. Raises `ConfigurationError`."""
     return _deciding(ports, loaded, proofs)
 
 
@@ -84,7 +84,8 @@ async def refresh(ports: Ports) -> None:
 
 
 def _deciding(ports: Ports, loaded: Loaded, proofs: ProofSettings | None) -> Ports:
-    """Return `ports` with the adapters for decisions. Existing ones are kept with their memory, needed or not."""
+    """Return `ports` with the adapters for decisions. Existing adapters are kept, with what they remember, even if they
+    are no longer needed."""
     _load_libraries(loaded, proofs)
     tokens, judged = loaded.config.tokens.mode, proofs is not None and proofs.judged
     key_sets, revocations = _key_sets(loaded, ports.key_sets) if tokens != "off" else None, ports.revocations
@@ -103,7 +104,8 @@ def _deciding(ports: Ports, loaded: Loaded, proofs: ProofSettings | None) -> Por
 
 
 def _load_libraries(loaded: Loaded, proofs: ProofSettings | None) -> None:
-    """Load what calls will need: so the first call does not wait, and workers share their parent's memory."""
+    """Load the libraries that calls will need. So the first call does not wait, and workers share their parent's
+    memory."""
     if proofs is not None and proofs.judged:
         load("cryptography.hazmat.primitives.asymmetric.mldsa")
     servers = (loaded.config.upstream, *loaded.config.servers.by_name.values())

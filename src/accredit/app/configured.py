@@ -1,8 +1,8 @@
 """One reading of the configuration, from its files to all of a gateway's settings. Reads files, once (`keys.reading`).
 
-The process that reloads reads and checks (`check_change`); every process that serves builds its settings from those
-same bytes (`read_configuration`), even if the files have changed. The file's name, the command line and the environment
-stay as they were when `accredit serve` was started.
+On a reload, one process reads the files and checks them (`check_change`). Every process that serves then builds its
+settings from those same bytes (`read_configuration`), even if the files have changed since. The file's name, the
+command line and the environment stay as they were when `accredit serve` was started.
 """
 
 import logging
@@ -43,8 +43,8 @@ _logger = logging.getLogger("accredit.app")
 
 @dataclass(frozen=True)
 class Start:
-    """What a gateway was started with. `own` are sealing keys for when no file has any; they last as long as the
-    gateway."""
+    """What a gateway was started with. `own` are sealing keys for a gateway without a file of keys; they last as long
+    as the gateway."""
 
     file: Path | None
     environ: Mapping[str, str]
@@ -55,7 +55,8 @@ class Start:
     own: KeyRing = field(default_factory=lambda: RoundsSettings().ring, repr=False)
 
     def terminal_gone(self) -> bool:
-        """Return whether the terminal that started this process is gone: then SIGHUP means that, not a reload."""
+        """Return whether the terminal that started this process is gone. Then a SIGHUP reports that, and does not ask
+        for a reload."""
         return bool(self.terminals) and not any(map(os.isatty, self.terminals))
 
 
@@ -75,7 +76,8 @@ class Configured(NamedTuple):
 
 
 class ConfigurationChange(NamedTuple):
-    """A configuration that may replace the current one: its encoded files. `told` names what differs."""
+    """A configuration that may replace the current one. `files` are its files, encoded. `told` names what differs, in
+    words for people."""
 
     files: bytes
     told: str
@@ -83,7 +85,7 @@ class ConfigurationChange(NamedTuple):
 
 
 def read_configuration(start: Start, files: ReadFiles) -> Configured:
-    """Read a configuration. Raises `ConfigurationError`."""
+    """Read a configuration, from `files` as far as they have been read already. Raises `ConfigurationError`."""
     with reading(files):
         loaded = load(start.file, start.environ, start.command_line)
         servers = build_all_settings(loaded, start.environ, workers=start.workers, starting=True, own=start.own)
@@ -122,7 +124,7 @@ def next_ports(now: Configured, ports: Ports) -> Ports:
 
 
 def check_change(start: Start, before: ReadFiles) -> ConfigurationChange:
-    """Read the configuration again and check it, as far as one process can for others. `before` has the current
+    """Read the configuration again, and check what one process can check for all. `before` has the current
     configuration's files. Raises `ConfigurationError`."""
     if start.file is None:
         raise ConfigurationError(

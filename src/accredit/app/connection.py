@@ -1,12 +1,13 @@
-"""One client's connection, below HTTP: what is written, how full it is, and how long it may rest. Runs in the event
-loop.
+"""One client's connection, below HTTP: what is written, how much waits to be written, and how long the connection may
+be idle. Runs in the event loop.
 
-- [head-timeout] A connection has `REQUEST_HEAD_SECONDS`, from its beginning or from the first byte after a response,
-  until the next request's head and the first byte of its body.
-- [idle-limit] At the limit of connections (`listener.client_connections`), the one that has been idle longest (no
-  request, or no byte of its body has come) makes room for the next; if none is idle, the next gets a 503.
-- [one-write] What is written in one step of the loop leaves in one write, at its end: each write is a system call that
-  wakes the client, and a head and its body together are one.
+- [head-timeout] A connection has `REQUEST_HEAD_SECONDS` until the next request's head and the first byte of its body
+  have come. They count from the connection's beginning or from the first byte after a response.
+- [idle-limit] If there are as many connections as allowed (`listener.client_connections`), the one that has been idle
+  longest makes room for the next. Idle means: there is no request, or no byte of its body has come. If none is idle,
+  the next connection gets a 503.
+- [one-write] Everything written in one step of the loop is sent in one write, at the step's end. Each write is a system
+  call that wakes the client, so a head and its body are sent together.
 """
 
 import asyncio
@@ -23,20 +24,20 @@ from accredit.gateway.end_of_step import end_of_step
 from accredit.limits import BUSY_RETRY_SECONDS, CLIENT_STALL_SECONDS
 
 REQUEST_HEAD_SECONDS = 20.0
-"""The time from a connection's beginning, or the first byte of its next request, to the end of that request's head. A
-head is one or two packets; a connection that sends none holds a file descriptor."""
+"""How many seconds a connection has, from its beginning or from the first byte of its next request, to the end of that
+request's head. A head is one or two packets; a connection that sends none holds a file descriptor."""
 ONE_WRITE_BYTES = 65_536
-"""Bytes of an answer that are held so as to leave in one write with its head; more leave at once, so that the
-transport's own bound on buffered data applies."""
+"""How many bytes of an answer are held back so that they leave in one write with its head. If there are more, all leave
+at once, so that the transport's own bound on buffered data applies."""
 
 _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: %d\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 _idle: WeakKeyDictionary[ServerState, "OrderedDict[ClientConnection, None]"] = WeakKeyDictionary()
-"""A server's idle connections, the longest idle first."""
+"""The idle connections of each server, the longest idle first."""
 
 
 class ClientConnection(asyncio.Protocol, ABC):
-    """A connection at uvicorn's server, whose parameters these are."""
+    """A connection at uvicorn's server, which creates it with these parameters."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class ClientConnection(asyncio.Protocol, ABC):
         self._idle = _idle.setdefault(server_state, OrderedDict())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start the clock of the first request."""
+        """Start the timer for the first request's head."""
         self._transport = transport
         self.server_state.connections.add(cast(Any, self))
         self.address = address_in(transport.get_extra_info("peername"))[0]
@@ -74,7 +75,7 @@ class ClientConnection(asyncio.Protocol, ABC):
             self._idle[self] = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the clocks."""
+        """Stop the timers."""
         self.server_state.connections.discard(cast(Any, self))
         self.stop_clock()
         if self._idle_timer is not None:
@@ -86,14 +87,14 @@ class ClientConnection(asyncio.Protocol, ABC):
 
     @abstractmethod
     def has_answered(self) -> None:
-        """Note that a response is complete."""
+        """React to the end of a response."""
 
     def socket_info(self, name: str) -> Any:
-        """Return what the transport knows of the socket."""
+        """Return what the transport knows about the socket."""
         return self._transport.get_extra_info(name)
 
     def most_connections(self) -> int:
-        """Return how many there may be at this server ([idle-limit])."""
+        """Return how many connections there may be at this server ([idle-limit])."""
         return client_connections()
 
     def abort(self) -> None:
@@ -101,7 +102,7 @@ class ClientConnection(asyncio.Protocol, ABC):
         self._transport.abort()
 
     def write(self, data: bytes) -> None:
-        """Take bytes to send ([one-write])."""
+        """Send bytes, at the end of this step of the loop ([one-write])."""
         if not self._to_write:
             self._end_of_step.add(self._flush)
         self._to_write.append(data)
@@ -121,11 +122,11 @@ class ClientConnection(asyncio.Protocol, ABC):
         return self._transport.is_closing()
 
     def pause_writing(self) -> None:
-        """The transport holds enough."""
+        """Note that the transport holds enough unsent bytes."""
         self.write_paused = True
 
     def resume_writing(self) -> None:
-        """The client has read."""
+        """Note that the client has read, so that more can be sent."""
         self.write_paused = False
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
@@ -156,12 +157,12 @@ class ClientConnection(asyncio.Protocol, ABC):
             self._transport.write(b"".join(held) if len(held) > 1 else held[0])
 
     def start_clock(self) -> None:
-        """Begin to wait for a request's head ([head-timeout])."""
+        """Start the timer for a request's head, unless it runs ([head-timeout])."""
         if self._head_timer is None:
             self._head_timer = self.loop.call_later(REQUEST_HEAD_SECONDS, self.close)
 
     def stop_clock(self) -> None:
-        """The head has come, or nobody waits for it."""
+        """Stop the timer: the head has come, or is no longer expected."""
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
@@ -171,14 +172,14 @@ class ClientConnection(asyncio.Protocol, ABC):
         self._idle.pop(self, None)
 
     def rest(self) -> None:
-        """Note that the connection is idle, from now on."""
+        """Note that the connection is idle from now on."""
         self._idle[self] = None
         self._idle_until = self.loop.time() + self._keep_alive_seconds
         if self._idle_timer is None:
             self._idle_timer = self.loop.call_at(self._idle_until, self._end_rest)
 
     def wake(self) -> None:
-        """Note that bytes have come."""
+        """Note that bytes have come: the current idle period is over."""
         self._idle_until = None
 
     def _end_rest(self) -> None:
@@ -192,7 +193,8 @@ class ClientConnection(asyncio.Protocol, ABC):
             self.close()
 
     def _make_room(self) -> None:
-        """Abort the longest idle connection, or refuse the new one with a 503 ([idle-limit])."""
+        """Abort the connection that has been idle longest. If there is none, refuse the new one with a 503
+        ([idle-limit])."""
         if self._idle:
             self._idle.popitem(last=False)[0].abort()
         else:
@@ -201,7 +203,7 @@ class ClientConnection(asyncio.Protocol, ABC):
 
 
 def address_in(found: Any) -> tuple[str, int | None]:
-    """Return the address and port that a transport tells; of a UNIX socket its path."""
+    """Return the address and port in what a transport reports; for a UNIX socket its path, and None."""
     if isinstance(found, tuple):
         host, port = cast("tuple[str, int]", found)[:2]
         return host, port

@@ -1,8 +1,8 @@
 """Accepts connections and does their TLS handshakes, bounded in time and number. Runs in the event loop.
 
-A client that connects and then stalls holds a file descriptor while still unknown; asyncio's own server waits a
-minute, for any number of them. Here a handshake has `TLS_HANDSHAKE_SECONDS`, and beyond `listener.client_handshakes`,
-the oldest of the address that has most is dropped.
+A client that connects and then stalls holds a file descriptor while it is still unknown. asyncio's own server waits a
+minute for it, and for any number of such clients. Here a handshake has `TLS_HANDSHAKE_SECONDS`. If there are more than
+`listener.client_handshakes` handshakes, one is dropped: of the address that has most of them, the oldest.
 """
 
 import asyncio
@@ -15,22 +15,24 @@ from collections.abc import Callable
 from accredit.app.listener import client_handshakes
 
 TLS_HANDSHAKE_SECONDS = 10.0
-"""The time for a client to finish the TLS handshake. It is two round trips, a second each on the slowest lines."""
+"""How many seconds a client has to finish the TLS handshake. It is two round trips, a second each on the slowest
+lines."""
 TLS_CLOSE_SECONDS = 2.0
-"""The time for a client to confirm the end of TLS before its connection is closed. Most don't confirm it."""
+"""How many seconds a client has to confirm the end of TLS before its connection is closed. Most don't confirm it."""
 ACCEPTS_A_TURN = 64
-"""Connections accepted in one turn of the loop, at some 50 microseconds each, before others get their turn."""
+"""How many connections are accepted, at some 50 microseconds each, before the rest of the event loop gets its turn."""
 ACCEPT_RETRY_SECONDS = 0.1
-"""The wait before the next accept if no file descriptor was left."""
+"""How many seconds pass before the next accept if no file descriptor was left."""
 
 
 class TlsListener:
-    """Creates a `protocol` for each connection after its handshake. Closes as an asyncio server does."""
+    """Creates a `protocol` for each connection once its handshake is done. Has the methods of an asyncio server to
+    close it."""
 
     def __init__(self, listener: socket.socket, tls: ssl.SSLContext, protocol: Callable[[], asyncio.Protocol]) -> None:
         self._listener = listener
         self.tls = tls
-        """For the next handshakes."""
+        """The TLS context for the next handshakes."""
         self._protocol = protocol
         self._loop = asyncio.get_running_loop()
         self._under_way: dict[asyncio.Task[None], str] = {}  # each with its client's address; the oldest first

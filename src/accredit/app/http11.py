@@ -10,10 +10,12 @@ order, one at a time.
 - [trailers] Trailers are read and dropped.
 - [upgrade] `Upgrade` is ignored, and the request answered in HTTP/1.1 (RFC 9110 section 7.8).
 - [error-response] An invalid request is answered only if that can't be mistaken for the response to an earlier one.
-- [eager-start] A gateway's request starts as soon as its bytes are read, not at the loop's next step, and without an
-  asyncio task (`gateway.eager`); another application's (one that mounts a gateway) is run as ASGI, in a task.
-- [same-head] A connection remembers the last head of a POST that came in one piece with its body and nothing else. The
-  same bytes again, but for the digits of Content-Length, with a body of just that length, are not parsed again.
+- [eager-start] A request to a gateway starts as soon as its bytes are read, not at the loop's next step, and without an
+  asyncio task (`gateway.eager`). A request to another application (one that mounts a gateway) is run as ASGI, in a
+  task.
+- [same-head] A connection remembers the last head of a POST that came in one read, alone, and with its whole body. If
+  the same bytes come again, they are not parsed again. Only the digits of Content-Length may differ, and a body of
+  exactly that length must follow.
 """
 
 import asyncio
@@ -36,11 +38,12 @@ from accredit.gateway.headers import HeadText, RawHeaders, RequestHead
 from accredit.limits import MAX_HEADERS, MAX_REMEMBERED_HEAD_BYTES
 
 MAX_PIPELINED_REQUESTS = 16
-"""Requests of one connection that wait for the answer to an earlier one. Clients and proxies send one at a time; a
-read of the event loop brings some 10,000 at once, each of which costs a kilobyte and, when its turn comes, time."""
+"""The most requests of one connection that may wait for the answer to an earlier one. Clients and proxies send one at a
+time. One read of the event loop could bring some 10,000, each of which costs a kilobyte and, when its turn comes,
+time."""
 MAX_REQUEST_HEAD_BYTES = 65_536
-"""Bytes of a request outside its body, at a time: its head, its trailers, a chunk's extension. Clients and proxies
-themselves stop at 8 to 64 KiB."""
+"""The most bytes of a request outside its body, at a time: its head, its trailers, or a chunk's extension. Clients and
+proxies themselves stop at 8 to 64 KiB."""
 
 _TOO_LARGE = "The request's head is too large."
 _INVALID = "Invalid HTTP request received."
@@ -51,11 +54,11 @@ _logger = logging.getLogger("accredit.app")
 
 
 class _Refused(Exception):
-    """Stops the parser: an exception in a callback ends as an `HttpParserError`."""
+    """Stops the parser: httptools turns an exception in a callback into an `HttpParserError`."""
 
 
 class _KnownHead(NamedTuple):
-    """A request's head as bytes, and as parsed (without Content-Length), with the routes for which it was parsed."""
+    """A request's head, as bytes and as parsed (without Content-Length), and the routes for which it was parsed."""
 
     text: HeadText
     head: RequestHead
@@ -78,7 +81,7 @@ class HttpConnection(ClientConnection):
         self._parser = _parser(self)
         self._context = Context()
         self._request: HttpRequest | None = None
-        """The last request of which the head has come."""
+        """The last request whose head has come."""
         self._current: HttpRequest | None = None
         self._waiting: deque[HttpRequest] = deque()
         self._known: _KnownHead | None = None
@@ -87,13 +90,13 @@ class HttpConnection(ClientConnection):
         """Whether the next byte begins a request."""
         self._reading = self._resuming = False
         self._begun = 0
-        """Requests begun in the bytes being read."""
+        """How many requests have begun in the bytes that are being read."""
         self._to_start: EagerTask | None = None
         self._without_progress = 0
         self._fault = ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has come."""
+        """Note that a client has connected."""
         super().connection_made(transport)
         self._context = copy_context()  # in which no call is
 
@@ -106,7 +109,8 @@ class HttpConnection(ClientConnection):
                 request.lose()
 
     def shutdown(self) -> None:
-        """Close after the response to the last request received; now if there is none. uvicorn calls it."""
+        """Close the connection after the response to the last request received. If none is being answered, close it
+        now. uvicorn calls this."""
         if self._is_answering():
             self.answer_last()
         else:
@@ -118,7 +122,7 @@ class HttpConnection(ClientConnection):
             self._request.keep_alive = False
 
     def data_received(self, data: bytes) -> None:
-        """Repeat a known head with its new body, or feed the parser."""
+        """Take bytes: if they are a known head with a new body, start that request; otherwise feed the parser."""
         self.wake()
         known = self._known
         if known is not None and self._gateway is not None and known.routes is not self._gateway.routes:
@@ -137,26 +141,26 @@ class HttpConnection(ClientConnection):
             starting.start()
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Note that a request begins."""
         if not self._resuming:
             self._at_boundary = False
             self._begun += 1
             self._begin_head()
 
     def on_url(self, url: bytes) -> None:
-        """The target of a request, or a part of it."""
+        """Take the target of a request, or a part of it."""
         if not self._resuming:
             self._count(len(url))
             self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header field, or a trailer ([trailers])."""
+        """Take a header field, or a trailer ([trailers])."""
         if not self._resuming:
             self._count(len(name) + len(value))
             self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        """The head is complete: later fields are trailers."""
+        """Note that the head is complete: later fields are trailers."""
         if self._resuming:
             return
         self._without_progress = 0
@@ -185,7 +189,7 @@ class HttpConnection(ClientConnection):
             self.answer_last()
 
     def on_body(self, body: bytes) -> None:
-        """Part of a body: from here on the application sets the pace, unless it has already responded."""
+        """Take part of a body. From here on the application sets the pace, unless it has already responded."""
         self._without_progress = 0
         if self._is_answering():
             self._has_come()
@@ -193,7 +197,7 @@ class HttpConnection(ClientConnection):
             self._request.take(body)
 
     def on_message_complete(self) -> None:
-        """A request's last byte."""
+        """Note that a request's last byte has come."""
         if self._parser.should_upgrade():  # the parser does not read a body behind an offer
             return
         self._at_boundary = True
@@ -231,7 +235,7 @@ class HttpConnection(ClientConnection):
                 return
 
     def _pass_over(self) -> None:
-        """Ignore an `Upgrade`: the parser stopped after the head, so a new one reads the body."""
+        """Ignore an `Upgrade`. The parser has stopped after the head, so a new parser reads the body."""
         self._parser = _parser(self)
         headers = self._request.head.raw_headers if self._request is not None else []
         framing = [b"%b: %b\r\n" % pair for pair in headers if pair[0] in _FRAMING]
@@ -265,7 +269,8 @@ class HttpConnection(ClientConnection):
         raise _Refused
 
     def _send_400(self, message: str) -> None:
-        """Close; send a 400 first if that answers the current request ([error-response])."""
+        """Close the connection. If a 400 would be taken for the answer to the current request, send one first
+        ([error-response])."""
         _logger.warning(message)
         last = self._request
         coming = last is None or last.answered or (last.more and not last.started)
@@ -275,7 +280,7 @@ class HttpConnection(ClientConnection):
         self.close()
 
     def _remember(self, data: bytes) -> None:
-        """Remember the head of one whole request ([same-head])."""
+        """Remember the head of a request that came whole ([same-head])."""
         request = self._request
         if request is None or self._gateway is None or not request.can_be_repeated():
             return
@@ -289,7 +294,7 @@ class HttpConnection(ClientConnection):
         self._known = _KnownHead(text, request.head.without(_FRAMING), self._gateway.routes)
 
     def _repeat(self, known: _KnownHead, body: bytes) -> None:
-        """Do what the parser would for a whole request with a known head."""
+        """Do what the parser would do for a whole request with this known head."""
         self.stop_clock()
         self.work()
         keep_alive = self._gateway is None or not self._gateway.draining
@@ -315,7 +320,7 @@ class HttpConnection(ClientConnection):
             self.loop.call_soon(task.start)  # its turn has come in the middle of an earlier one's
 
     def has_answered(self) -> None:
-        """The present response is complete: start the next request, or idle."""
+        """Start the next request, or note that the connection is idle: the current response is complete."""
         self.server_state.total_requests += 1
         if self.is_closing():
             return

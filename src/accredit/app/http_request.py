@@ -3,11 +3,12 @@ connection only.
 
 - [http-1-0] A client of HTTP/1.0 gets no chunks: a response without a length ends with the connection (RFC 9112 section
   6.1).
-- [disconnect] The end of a connection interrupts its request, but not in the first `DISCONNECT_WATCH_SECONDS`: most are
-  over by then.
-- [body-end] How a body ends is said here alone: an application's `Transfer-Encoding` is dropped, and its `Connection`
-  but for `close`; two ways to read one length would be a way to smuggle.
-- [failure] Work that fails, or does not answer, is answered by a 500; where the head is sent, the connection ends.
+- [disconnect] The end of a connection interrupts its request, but not in the first `DISCONNECT_WATCH_SECONDS`: most
+  requests are over by then.
+- [body-end] Only this module says how a body ends. An application's `Transfer-Encoding` is dropped, and so is its
+  `Connection`, except for `close`. If there were two ways to read a body's length, requests could be smuggled.
+- [failure] If the work for a request fails, or does not answer, the response is a 500. If the head is sent already, the
+  connection ends.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ from accredit.gateway.room import Rooms
 from accredit.limits import ANSWER_PIECE_BYTES, CLIENT_STALL_SECONDS, DISCONNECT_WATCH_SECONDS
 
 HELD_BODY_BYTES = 65_536
-"""Bytes of a body that are held for an application that does not read yet; then the client has to wait."""
+"""How many bytes of a body are held for an application that does not read yet. After that the client has to wait."""
 CLOSING = b"connection: close\r\n\r\n"
 """The end of the head of a connection's last response."""
 
@@ -45,7 +46,8 @@ def status_line(status: int) -> bytes:
 
 
 class HttpRequest:
-    """A request, whose body may still be coming, and its response. `body` is given if all of it has come already.
+    """A request and its response. The request's body may still be coming; `body` is given if all of it has come
+    already.
 
     `lost` is set once the connection has ended, `answered` once the response is complete.
     """
@@ -94,7 +96,7 @@ class HttpRequest:
         self._looks = False
         self._chunked = False
         self._to_send: int | None = None
-        """Bytes of the response's body that are still to come; None if nobody has said how many."""
+        """How many bytes of the response's body are still to be sent; None if its length was not announced."""
 
     def take(self, body: bytes) -> None:
         """Take a piece of the body."""
@@ -119,20 +121,21 @@ class HttpRequest:
             loop.call_at(max(loop.time(), self._watched_since + DISCONNECT_WATCH_SECONDS), self._interrupt)
 
     def look_later(self) -> None:
-        """Resume reading once, after a moment, though requests are queued: else a disconnect would go unnoticed."""
+        """Resume reading once, after a moment, even though requests are queued. Otherwise a disconnect would go
+        unnoticed."""
         if self._on_lost is not None and not self._looks:
             self._looks = True
             self.connection.loop.call_later(DISCONNECT_WATCH_SECONDS, self._look)
 
     def can_be_repeated(self) -> bool:
-        """Whether the same head means the same request again, of which only the body differs."""
+        """Return whether the same head would mean the same request again, so that only the body may differ."""
         head = self.head
         plain = head.method == "POST" and not head.query and self.version == "1.1" and self.keep_alive
         return plain and b"expect" not in head.headers and b"upgrade" not in head.headers
 
     async def piece(self) -> tuple[bytes, bool]:
-        """Return the next piece of the body, and whether more may come. Raises `ClientGone`, also once it is answered.
-        Where the whole body has been returned, waits for that."""
+        """Return the next piece of the body, and whether more may come. If the whole body has been returned already,
+        wait until the request is answered. Raises `ClientGone` if the client is gone or the request is answered."""
         if self._expects and not self.connection.is_closing():
             self.connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         self._expects = False
@@ -148,7 +151,7 @@ class HttpRequest:
         return body, self.more
 
     def watch(self, on_lost: Any) -> None:
-        """From now on, call `on_lost` when the connection has ended ([disconnect]); None ends that."""
+        """From now on, call `on_lost` when the connection has ended ([disconnect]). None ends that."""
         self._on_lost = on_lost
         if on_lost is not None:
             self._watched_since = self.connection.loop.time()
@@ -158,7 +161,7 @@ class HttpRequest:
                 self.look_later()
 
     def send_whole(self, status: int, headers: RawHeaders, body: bytes) -> None:
-        """Send a whole response; `headers` tell the length of the body, and are written as they are."""
+        """Send a whole response. `headers` must give the length of the body; they are written as they are."""
         if self.lost:
             return
         end = b"\r\n" if self.keep_alive else CLOSING
@@ -189,7 +192,8 @@ class HttpRequest:
         self.started, self._expects = True, False
 
     async def write(self, chunk: bytes) -> None:
-        """Send a piece; wait while the client is slow to read. Raises `RuntimeError` for more than was announced."""
+        """Send a piece of the body. Wait while the client is slow to read. Raises `RuntimeError` for more bytes than
+        were announced."""
         if self.connection.write_paused and not self.lost:
             await self.connection.drain()
         if self.lost or not chunk or self.head.method == "HEAD":
@@ -204,7 +208,7 @@ class HttpRequest:
         self.connection.write(chunk)
 
     def end(self) -> None:
-        """End a response that was sent in pieces. Raises `RuntimeError` if it is shorter than it says."""
+        """End a response that was sent in pieces. Raises `RuntimeError` if it is shorter than announced."""
         if self.lost:
             return
         if self._to_send:
@@ -214,7 +218,8 @@ class HttpRequest:
         self._end()
 
     async def answer_with(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do the work that answers; where it does not, say so: by a 500, or by the end of the connection."""
+        """Do the work that answers the request. If it fails or does not answer, send a 500, or end the connection
+        ([failure])."""
         try:
             await work
         except BaseException as error:
@@ -280,7 +285,7 @@ class HttpExchange(Exchange):
         self._request.send_head(status, headers)
 
     async def write(self, chunk: bytes) -> None:
-        """Send a piece; wait for a slow client, up to a limit. Raises `ClientGone`."""
+        """Send a piece of the body. Wait for a slow client, up to a limit. Raises `ClientGone`."""
         if not self._request.connection.write_paused:
             await self._request.write(chunk)
             return
@@ -301,7 +306,7 @@ class HttpExchange(Exchange):
         self._request.watch(self._interrupt)
 
     def unwatch(self) -> bool:
-        """Stop watching. Return whether the disconnect, and nothing else, cancelled the task."""
+        """Stop watching. Return whether the task was cancelled by the disconnect, and by nothing else."""
         self._request.watch(None)
         task, self._task = self._task, None
         return self._gone and task is not None and task.uncancel() == 0
@@ -313,7 +318,7 @@ class HttpExchange(Exchange):
 
 
 def _field_text(headers: RawHeaders) -> bytes:
-    """Return fields as they are sent. Raises `RuntimeError` for one that can't be."""
+    """Return header fields as they are sent. Raises `RuntimeError` if one can't be sent."""
     fields = b"".join(map(_field, headers))
     if fields.count(b"\n") != len(headers) or not _FIELDS.fullmatch(fields):
         raise RuntimeError("a header field that can't be sent")

@@ -13,19 +13,20 @@ from accredit.errors import ConfigurationError
 from accredit.limits import LISTEN_BACKLOG
 
 MAX_DESCRIPTORS = 8_192
-"""Open files of a process: a client's connection and one to the upstream for each call under way, twice over. Many
-systems start with a limit of 1,024."""
+"""How many files a process may open: a client's connection, and one to the upstream, for each call under way, twice
+over. Many systems start with a limit of 1,024."""
 MAX_CLIENT_CONNECTIONS = 4_096
-"""Connections of clients at once: half of the descriptors; the rest is for the upstream side. There can be fewer
-streams, calls and slow bodies under way than this, so there is always an idle connection to close."""
+"""The most connections of clients at once: half of the descriptors; the others are for connections to upstreams. The
+limits of streams, calls and slow bodies under way are lower, so there is always an idle connection to close."""
 MAX_TLS_HANDSHAKES = 512
-"""Connections still in the TLS handshake, beside those that are past it. Honest ones take two round trips: some hundred
-a second are under way at once. Above that, the oldest of the address with the most is dropped."""
+"""The most connections that are still in the TLS handshake, in addition to those that are past it. Honest ones take two
+round trips: some hundred a second are under way at once. Above that, one is dropped: of the address with the most, the
+oldest."""
 
 
 def open_listener(host: str, port: int, section: str = "gateway") -> socket.socket:
-    """Return a socket that listens on `host` (an address or a name; IPv4 is preferred). `section` is for errors.
-    Raises `ConfigurationError`."""
+    """Return a socket that listens on `host` (an address or a name; IPv4 is preferred). `section` is the table of the
+    configuration that errors name. Raises `ConfigurationError`."""
     host = host.removeprefix("[").removesuffix("]")
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -61,12 +62,12 @@ def client_connections() -> int:
 
 
 def client_handshakes() -> int:
-    """Return the maximum number of TLS handshakes under way beside connections: an eighth as many."""
+    """Return how many TLS handshakes may be under way, in addition to connections: an eighth as many."""
     return max(1, client_connections() * MAX_TLS_HANDSHAKES // MAX_CLIENT_CONNECTIONS)
 
 
 def address_of(listener: socket.socket) -> str:
-    """Return the `host:port` by which a URL names it."""
+    """Return the `host:port` of a listening socket, as URLs write it."""
     host, port = listener.getsockname()[:2]
     return f"[{host}]:{port}" if ipaddress.ip_address(host).version == 6 else f"{host}:{port}"
 

@@ -1,12 +1,12 @@
 """`accredit.pid` beside the configuration: the process that serves it, and the result of its reloads. I/O: that file.
 
-The first line is the process id. The second, as JSON, names the configuration, the machine and namespace in which that
-id counts, and the last reload's result. Only that process holds the lock on the file, while it lives: the id in an
-unlocked file may be anybody's. The file stays when the process ends, but empty.
+The first line is the process id. The second is JSON: the configuration, the machine and namespace in which that id is
+valid, and the last reload's result. While the process lives, it holds the lock on the file, and no other process does:
+the id in an unlocked file may be anybody's. When the process ends, the file stays, but empty.
 
-Others may be able to write to the folder. So a gateway only uses a file of its own user with a single name (it might
-be a hard link to another file, which would be overwritten), and a reader only trusts an id if that process belongs to
-the file's owner.
+Others may be able to write to the folder. So a gateway only uses a file that belongs to its own user and has a single
+name: a file with two might be a hard link to another file, which would be overwritten. A reader only trusts an id if
+that process belongs to the file's owner.
 """
 
 import contextlib
@@ -25,20 +25,22 @@ from msgspec import Struct
 from accredit.errors import ConfigurationError
 
 MAX_PID_FILE_BYTES = 16_384
-"""Bytes of `accredit.pid`: an id, and what is said about one reload."""
+"""The most bytes of `accredit.pid`: an id, and the result of one reload."""
 PID_FILE_TRIES = 10
-"""How often a gateway tries to lock its file: who looks whether it is locked holds it for a moment."""
+"""How often a gateway tries to lock its file. A program that checks whether the file is locked holds the lock for a
+moment."""
 PID_FILE_PAUSE_SECONDS = 0.02
-"""How long it waits between two of these."""
+"""How many seconds the gateway waits between two tries."""
 
 
 PID_FILE = "accredit.pid"
 _SAFELY = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-"""No link is followed, and opening never blocks."""
+"""Flags with which no link is followed, and opening never blocks."""
 
 
 class Reloads(Struct, frozen=True):
-    """A gateway's reloads: how many have `begun` and are `done`, and what the last changed, or why it was refused."""
+    """A gateway's reloads: how many have `begun`, how many are `done`, and what the last one changed, or why it was
+    refused."""
 
     configuration: str
     place: str
@@ -50,7 +52,7 @@ class Reloads(Struct, frozen=True):
 
 
 class PidFileContent(Struct, frozen=True):
-    """The file's content: the id of the process that holds the lock. `owner` is the file's user id."""
+    """The file's content. `pid` is the process that holds the lock, `owner` the user id of the file's owner."""
 
     pid: int
     reloads: Reloads
@@ -67,7 +69,7 @@ class PidFileContent(Struct, frozen=True):
 
 
 class PidFile:
-    """The locked file. Forked children must release it (`leave`)."""
+    """The locked file. Forked children must close it by `leave`."""
 
     def __init__(self, descriptor: int, configuration: str) -> None:
         self._descriptor = descriptor
@@ -171,7 +173,7 @@ def is_same(configuration: str, file: Path) -> bool:
 
 
 def place() -> str:
-    """Return a name of this boot of the machine and of the namespace of this process's id."""
+    """Return a text that identifies this boot of the machine, and the namespace in which this process's id is valid."""
     try:
         booted = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{booted} {os.stat('/proc/self/ns/pid').st_ino}"

@@ -1,12 +1,13 @@
 """One process's part in a reload, in its event loop: prepares the new settings, then switches to them.
 
-`ReloadTarget` is that part. A process that serves alone reads the configuration itself, in a thread, on SIGHUP
-(`Alone`); a worker follows its parent's orders (`Worker`). In each process, in this order:
+`ReloadTarget` does that. On SIGHUP, a process that serves alone reads the configuration itself, in a thread (`Alone`);
+a worker follows its parent's orders (`Worker`). Each process does this, in this order:
 
-- [build] settings are built from the bytes already read, and from no other file; revocation lists are checked, and
-  known remote key sets fetched again;
-- [prepare] the gateway prepares the new routes (`Gateway.prepare`). Nothing has changed yet, and this may be dropped;
-- [swap] in one step, new requests (`Gateway.swap`), handshakes and the shutdown use the new settings.
+- [build] settings are built from the bytes already read, and from no other file. Revocation lists are checked, and
+  known remote key sets are fetched again;
+- [prepare] the gateway prepares the new routes (`Gateway.prepare`). Nothing has changed yet, and all this may be
+  dropped;
+- [swap] in one step, new requests (`Gateway.swap`), handshakes and the shutdown begin to use the new settings.
 """
 
 import asyncio
@@ -36,9 +37,10 @@ from accredit.keys import ReadFiles
 from accredit.limits import MAX_RELOAD_TEXT
 
 RELOAD_CHECK_SECONDS = 30.0
-"""How long a new configuration may take to be read and checked: files on a network, a signer that is far away."""
+"""How many seconds the reading and checking of a new configuration may take. Its files may be on a network, its signer
+far away."""
 RELOAD_PREPARE_SECONDS = 30.0
-"""How long the workers may take to make their part ready. Key sets at URLs are fetched meanwhile."""
+"""How many seconds the workers may take to prepare. In that time they fetch the key sets at URLs."""
 
 
 _logger = logging.getLogger("accredit.app")
@@ -53,7 +55,7 @@ class Order(Struct, frozen=True):
     remedy: str = ""
 
     def sent(self) -> bytes:
-        """Encode it as one datagram."""
+        """Return the order encoded as one datagram."""
         return msgspec.msgpack.encode(self)
 
 
@@ -67,7 +69,7 @@ class _Next(NamedTuple):
 
 
 class ReloadTarget:
-    """One process's part. `now` is the configuration in force."""
+    """Does one process's part in a reload. `now` is the configuration in force."""
 
     def __init__(self, start: Start, gateway: Gateway, now: Configured, ports: Ports) -> None:
         self.now = now
@@ -76,12 +78,12 @@ class ReloadTarget:
         self._ports = ports
         self._next: _Next | None = None
         self.take: Callable[[ssl.SSLContext | None, Ending], None] | None = None
-        """Passes the server its own settings."""
+        """Gives the server its settings: for TLS, and for the shutdown."""
         self.watching: Watching | None = None
         """This process's monitoring, if any."""
 
     async def prepare(self, files: ReadFiles) -> None:
-        """Build and prepare ([build] and [prepare]). Raises `ConfigurationError`."""
+        """Build the new settings and prepare the routes ([build] and [prepare]). Raises `ConfigurationError`."""
         self._next = None
         now, ports = await asyncio.to_thread(self._built, files)
         await refresh(ports)
@@ -91,7 +93,7 @@ class ReloadTarget:
         self._next = _Next(now, ports, self._gateway.prepare(now.servers, shared))
 
     def swap(self) -> None:
-        """Switch ([swap])."""
+        """Switch to what was prepared, if anything ([swap])."""
         if self._next is None:
             return
         observed = self.now.servers[0].observes
@@ -140,7 +142,7 @@ class Reports:
         self._tell(done=self.number, changed=told, problem="", remedy="")
 
     def refused(self, problem: str, remedy: str) -> None:
-        """Report that the old configuration stays."""
+        """Report that the old configuration stays in force."""
         problem, remedy = one_line(problem)[: MAX_RELOAD_TEXT // 4], one_line(remedy)[: MAX_RELOAD_TEXT // 4]
         log_event(_logger, logging.ERROR, "the configuration stays as it was", reason=problem, remedy=remedy)
         self._tell(done=self.number, changed="", problem=problem, remedy=remedy)

@@ -2,12 +2,12 @@
 
 The first SIGTERM or SIGINT begins the shutdown, which has two phases (`Ending`):
 
-- [draining] draining: `/readyz` says 503, each response closes its connection, and connections are still accepted, so
-  that a load balancer loses nothing while it learns to go elsewhere;
-- [grace] the grace: nothing new is accepted, long-lived streams end, and open calls may finish.
+- [draining] `/readyz` says 503, and each response closes its connection. Connections are still accepted, so that a load
+  balancer loses nothing while it learns to go elsewhere;
+- [grace] nothing new is accepted, long-lived streams end, and open calls may finish.
 
-A second signal kills a process that serves alone. A worker ignores it, as it gets the signals of its process group:
-only the parent decides when to kill it.
+A second signal kills a process that serves alone. A worker ignores it: it gets the signals of its whole process group,
+and only the parent decides when to kill it.
 """
 
 import asyncio
@@ -29,15 +29,15 @@ from accredit.app.http11 import HttpConnection
 from accredit.limits import GRACE_SECONDS, LISTEN_BACKLOG
 
 LARGE_BLOCK_BYTES = 131_072
-"""The size from which a block of memory is returned to the system as soon as it is free. Mapping one takes some
-microseconds; messages of the usual size have smaller ones."""
+"""The size from which a block of memory is returned to the system as soon as it is free. Mapping such a block takes
+some microseconds; the blocks for usual messages are smaller."""
 CLIENT_IDLE_SECONDS = 75
-"""How long an idle connection of a client is kept: longer than common proxies keep theirs (60 s), so that they close
-first, as they know when they will send."""
+"""How many seconds an idle connection of a client is kept. Common proxies keep theirs for less (60 s), so they close
+first: they know when they will send again."""
 
 
 _M_MMAP_THRESHOLD = -3
-"""From glibc's malloc.h."""
+"""The option of glibc's mallopt(3), from malloc.h."""
 
 
 class Application(Protocol):
@@ -57,7 +57,7 @@ class Application(Protocol):
 
 
 class Beside(Protocol):
-    """Runs beside the application, in the same event loop, for as long as it serves."""
+    """Something that runs beside the application, in the same event loop, for as long as that serves."""
 
     async def start(self) -> None:
         """Begin."""
@@ -81,7 +81,7 @@ class Reloads(Protocol):
 
 
 class Ending(NamedTuple):
-    """Limits of the two phases of shutdown, in seconds."""
+    """How many seconds each of the two phases of shutdown may take."""
 
     drain: int
     grace: int
@@ -100,8 +100,8 @@ def serve(
 ) -> int:
     """Serve `app` until told to stop; return the process's exit code.
 
-    Once connections are accepted, `announce` is called, and `reloads` and `beside` begin. `lifeline` makes this a
-    worker: a file descriptor whose end of file means that the parent is gone, or says stop.
+    Once connections are accepted, `announce` is called, and `reloads` and `beside` begin. With a `lifeline`, this
+    process is a worker. The lifeline is a file descriptor; its end of file means that the parent is gone, or says stop.
     """
     _give_large_blocks_back()
     server = _Server(server_config(app, ending.grace), app, tls, ending.drain, lifeline, announce, reloads, beside)
@@ -138,7 +138,8 @@ def server_config(
 
 
 def _give_large_blocks_back() -> None:
-    """Make glibc return the memory of large requests and responses to the system; other C libraries do.
+    """Make glibc return the memory of large requests and responses to the system. Other C libraries do so by
+    themselves.
 
     By default glibc maps large blocks separately only until one is freed (its threshold then rises, up to 32 MiB).
     After that they come from its heap, where any small block above them keeps them from being returned.
@@ -207,7 +208,8 @@ class _Server(uvicorn.Server):
         return HttpConnection(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin the shutdown. uvicorn's own handler would let the process die of the signal even after a clean stop."""
+        """Begin the shutdown. (uvicorn's own handler would let the process die of the signal even after a clean
+        stop.)"""
         if self._told and self._lifeline is None:
             signal.signal(sig, signal.SIG_DFL)
             os.kill(os.getpid(), sig)

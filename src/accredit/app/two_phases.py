@@ -1,13 +1,13 @@
 """A reload led by the parent of workers, so that they never serve different configurations. Forks; never waits.
 
-- [check-child] A child reads and checks the configuration, so that only the child can hang. It writes what it read to
-  an anonymous file, from which everybody else reads.
-- [prepare] Each worker prepares that (`reloading`). If one fails or is late, all keep the old configuration.
-- [confirm] All are told to switch. One that doesn't confirm in time is killed: it might wake up with the old
-  configuration.
+- [check-child] A child process reads and checks the configuration, so that only the child can hang. It writes what it
+  read to an anonymous file, which all workers then read.
+- [prepare] Each worker prepares that configuration (`reloading`). If one fails or is late, all keep the old one.
+- [confirm] All workers are told to switch. One that doesn't confirm in time is killed: it might wake up later with the
+  old configuration.
 
-A worker that ends meanwhile is not waited for. No worker is started until the reload is over; new ones then start with
-the configuration in force.
+A worker that ends meanwhile is not waited for. No worker is started until the reload is over. New workers then start
+with the configuration in force.
 """
 
 import contextlib
@@ -30,8 +30,8 @@ from accredit.keys import memory_file
 from accredit.limits import MAX_RELOAD_TEXT
 
 RELOAD_SWAP_SECONDS = 5.0
-"""How long a worker may take to go over. One that stands still longer is killed, and started anew: it must not wake up
-and go by what is over."""
+"""How many seconds a worker may take to switch. One that takes longer is killed and replaced: it must not wake up later
+and serve the old configuration."""
 
 
 _logger = logging.getLogger("accredit.app")
@@ -55,7 +55,7 @@ class TwoPhases:
     def __init__(
         self, number: int, check: Callable[[], ConfigurationChange], workers: Mapping[int, socket.socket]
     ) -> None:
-        """`check` runs in the child, and must close what the child shouldn't hold."""
+        """`check` runs in the child, and must close what the child shouldn't hold open."""
         self.change: ConfigurationChange | None = None
         self.problem = self.remedy = ""
         self.over = False
@@ -94,7 +94,7 @@ class TwoPhases:
             os.kill(self.checker, signal.SIGKILL)
 
     def close(self) -> None:
-        """Close its files."""
+        """Close the reload's files."""
         self._files.close()
         self._said.close()
 

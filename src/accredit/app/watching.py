@@ -1,6 +1,7 @@
 """One process's monitoring: its meters, admin listener, and exports. Runs in the event loop.
 
-`Watched` is shared by all workers, and made before the fork. Each has its own `Watching`, by its slot's number.
+`Watched` is shared by all workers, and made before the fork. Each worker has a `Watching` of its own, with the number
+of its slot.
 """
 
 import asyncio
@@ -26,24 +27,26 @@ from accredit.telemetry import Board, Metrics, SpanQueue, Telemetry, Tracer
 from accredit.telemetry.export import Collector, Exporter
 
 GAUGES_SECONDS = 5.0
-"""How often each worker looks at what is not counted but measured, such as the length of a queue: any worker may be
-asked for all of them, and Prometheus asks every 15 s or less often."""
+"""How often each worker updates the gauges (what is measured, not counted, such as the length of a queue), in seconds.
+Any worker may be asked for all of them, and Prometheus asks every 15 s or less often."""
 SINK_LAG_SECONDS = 30.0
-"""How often one worker asks the store how far the log's sinks have come: a connection, and two short questions a
-sink."""
+"""How often one worker asks the store how far the log's sinks have come, in seconds. That takes a connection, and two
+short questions for each sink."""
 MAX_WATCHED_SINKS = 32
-"""Sinks of the log, by their names, of which the metrics say how far they are: each is a series."""
+"""The most sinks of the log whose lag is in the metrics: each is a series."""
 
 
 _DIGEST_DIGITS = 12
-"""As many as a float holds exactly; enough to tell configurations apart."""
+"""How many digits of the configuration's digest are in its metric: as many as a float holds exactly, and enough to tell
+configurations apart."""
 
 
 class Watched:
-    """Shared by all workers: the counters, and the admin listener's socket, if any."""
+    """What all workers share: the counters, and the admin listener's socket, if any."""
 
     def __init__(self, settings: WatchSettings, workers: int = 1, *, listens: bool = True) -> None:
-        """Raises `ConfigurationError` if it can't listen. `accredit wrap` does not listen."""
+        """If `listens`, open the admin listener's socket; `accredit wrap` has none. Raises `ConfigurationError` if it
+        can't listen."""
         self.settings = settings
         self.board = Board(workers)
         self.instance = RandomIds().draw()
@@ -51,7 +54,7 @@ class Watched:
 
 
 class Watching:
-    """One process's monitoring, with its `telemetry`."""
+    """One process's monitoring. `telemetry` is what the gateway reports to."""
 
     def __init__(self, watched: Watched, number: int = 0) -> None:
         settings = watched.settings
@@ -74,7 +77,7 @@ class Watching:
         self._asking: asyncio.Task[None] | None = None
 
     def watch(self, now: Configured | None, ports: Ports, gateway: Gateway | None = None) -> None:
-        """Set what is monitored, and its configuration, before starting."""
+        """Set what is monitored, and the configuration in force, before the start."""
         self._gateway = gateway
         if isinstance(ports.records, QueuedRecords):
             ports.records.on_turn = self._metrics.log_turn_seconds
@@ -90,7 +93,7 @@ class Watching:
             self._admin = AdminListener(app, listener, now.tls if settings.outside else None)
 
     def goes_by(self, now: Configured, ports: Ports) -> None:
-        """Set the configuration in force."""
+        """Set the configuration that is in force now."""
         self._ports = ports
         with reading(now.files):
             digest = policy_digest(now.loaded)
@@ -115,7 +118,7 @@ class Watching:
             self._asking = asyncio.create_task(self._ask_for_sinks(self._log))
 
     def take(self, tls: ssl.SSLContext | None) -> None:
-        """Use this context for the next handshakes."""
+        """Use this TLS context for the next handshakes."""
         if self._admin is not None:
             self._admin.take(tls)
 
@@ -145,7 +148,7 @@ class Watching:
         self._timer = asyncio.get_running_loop().call_later(GAUGES_SECONDS, self._look)
 
     async def _ask_for_sinks(self, store: LogStore) -> None:
-        """Measure the lag of each of the log's sinks. A removed sink has none."""
+        """Measure the lag of each of the log's sinks, again and again. A sink that was removed has no lag."""
         known = set[str]()
         while True:
             with contextlib.suppress(AccreditError):  # what was known last stays

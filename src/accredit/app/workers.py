@@ -2,10 +2,10 @@
 
 The parent only waits for signals:
 
-- a worker ended: it is replaced after `RESTART_SECONDS`; one that could not start ends everything;
-- SIGHUP: the configuration is reloaded (`two_phases`), once more if another signal comes meanwhile;
-- SIGTERM or SIGINT: it closes the lifeline, a pipe that every worker watches, and each finishes its open calls. After
-  the time limit, or at a second signal, the rest are killed.
+- SIGCHLD, a worker has ended: it is replaced after `RESTART_SECONDS`. If it could not start, everything ends;
+- SIGHUP: the configuration is reloaded (`two_phases`), and once more if another SIGHUP comes meanwhile;
+- SIGTERM or SIGINT: the parent closes the lifeline, a pipe that every worker watches, and each worker finishes its open
+  calls. After the time limit, or at a second signal, the workers that are left are killed.
 
 The lifeline also closes if the parent dies in any way, so no worker outlives it.
 """
@@ -30,14 +30,15 @@ _STOP = {signal.SIGTERM, signal.SIGINT}
 _WAITED = _STOP | {signal.SIGCHLD, signal.SIGALRM, signal.SIGHUP}
 _MARGIN_SECONDS = 2
 _NOT_STARTED = 3
-"""A worker's exit code: starting it again would not help."""
+"""The exit code of a worker that would fail again if it were restarted."""
 
 _logger = logging.getLogger("accredit.app")
 
 
 class Orders(NamedTuple):
-    """A worker's socket for reloads, and the state when it began: the files of a reloaded configuration, if any, and
-    why the last reload was refused, if it was. `number` is its slot, from 0, unique among living workers."""
+    """A worker's socket for reloads, and the state in which the worker starts. `files` are those of a reloaded
+    configuration, if there was a reload. `problem` says why the last reload was refused, if it was. `number` is the
+    worker's slot, from 0, unique among living workers."""
 
     socket: socket.socket
     files: bytes | None = None
@@ -46,7 +47,8 @@ class Orders(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """How to reread the configuration: `start`, and the files that it was first read from."""
+    """How to read the configuration again: what the gateway was started with (`start`), and the files that were read
+    first."""
 
     start: Start
     files: bytes

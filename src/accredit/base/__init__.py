@@ -1,4 +1,5 @@
 """Shared helpers: the clock, logs, a bounded memory, text and addresses.
 
-The lowest layer, above only errors and limits. The cores use its memory and text, but not the clock or the logs.
+This is the lowest layer, above only errors and limits. The protocols' cores use its memory and text, but not its clock
+or logs.
 """

@@ -6,8 +6,8 @@ import re
 from functools import lru_cache
 
 MAX_KNOWN_PEERS = 1_024
-"""Addresses of clients of which is remembered whose they are, so that it is not worked out again for every request
-(about 200 bytes each). A forgotten one is worked out again."""
+"""The most client addresses for which it is remembered which peer they belong to (about 200 bytes each), so that it is
+not worked out again for every request. A forgotten one is worked out again."""
 
 
 _AUTHORITY = re.compile(r"(?:\[([^\[\]]*)\]|([^\[\]:]*))(?::[0-9]*)?")  # RFC 3986, section 3.2, without a user
@@ -22,14 +22,15 @@ def is_loopback_address(address: str) -> bool:
 
 
 def is_loopback_host(host: str) -> bool:
-    """Return whether only this machine can reach a host, as written in URLs and settings. Of names, only `localhost`
-    counts."""
+    """Return whether only this machine can reach a host, as written in URLs and settings. The only name that counts is
+    `localhost`."""
     return host == "localhost" or is_loopback_address(host.strip("[]"))
 
 
 @lru_cache(MAX_KNOWN_PEERS)
 def peer_of(address: str) -> str:
-    """Return what counts as one peer: an IPv6 address's first 64 bits, as one machine can have all addresses below."""
+    """Return what identifies the peer behind an address. For IPv6 it is the first 64 bits: one machine can have all
+    addresses that begin so."""
     if ":" not in address:
         return address
     try:
@@ -52,5 +53,6 @@ def is_address(authority: str) -> bool:
 
 
 def without_slash(path: str) -> str:
-    """Return a path without its final slash: `/mcp/` is `/mcp`. `/` stays, and so does a path that ends with two."""
+    """Return a path without its final slash: `/mcp/` becomes `/mcp`. `/` stays, and so does a path that ends with two
+    slashes."""
     return path[:-1] if len(path) > 1 and path.endswith("/") and not path.endswith("//") else path

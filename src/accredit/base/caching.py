@@ -6,7 +6,7 @@ from functools import lru_cache, wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 MAX_REMEMBERED_VALUE_BYTES = 256
-"""Bytes of one header's name or value of which is remembered what it says, for a few hundred of them: a host's name has
+"""The most bytes of a header's name or value whose meaning is remembered, for a few hundred of them. A host's name has
 up to 253. A longer one, which may fill a whole head, is read each time."""
 
 
@@ -18,7 +18,7 @@ _Read = Callable[Concatenate[_Said, _More], _Value]
 
 
 class RecentlyUsed(Generic[_Key, _Value]):
-    """An LRU of at most `max_entries` values. No value is None.
+    """A cache of at most `max_entries` values, which evicts the least recently used one. No value is None.
 
     Threads may share it: each step is atomic in C, and the worst effect of a race is a forgotten entry.
     """
@@ -44,7 +44,7 @@ class RecentlyUsed(Generic[_Key, _Value]):
             return None
 
     def peek(self, key: _Key) -> _Value | None:
-        """Return the value of a key, without using it."""
+        """Return the value of a key, without counting that as a use."""
         return self._entries.get(key)
 
     def values(self) -> Iterable[_Value]:
@@ -67,7 +67,8 @@ class RecentlyUsed(Generic[_Key, _Value]):
 
 
 class RecentlyUsedInSize(RecentlyUsed[_Key, _Value]):
-    """An LRU bounded by total size as well; never evicts the newest entry. For one thread."""
+    """The same cache, with a bound on the values' total size as well. It never evicts the newest entry. For one
+    thread."""
 
     __slots__ = ("_max_size", "_size", "_sizes")
 
@@ -97,10 +98,10 @@ class RecentlyUsedInSize(RecentlyUsed[_Key, _Value]):
 
 
 class CachedProperty(Generic[_Value]):
-    """`functools.cached_property` without the lock that it has before Python 3.12: in a race, a value is computed
-    twice.
+    """`functools.cached_property` without the lock that it has before Python 3.12. In a race between threads, a value
+    is computed twice.
 
-    The object needs a `__dict__`, which copies and comparisons ignore.
+    The object needs a `__dict__`, which its copies and comparisons ignore.
     """
 
     __slots__ = ("_compute", "_name")
@@ -116,8 +117,8 @@ class CachedProperty(Generic[_Value]):
 
 
 def cache_short_values(entries: int) -> Callable[[_Read[_Said, _More, _Value]], _Read[_Said, _More, _Value]]:
-    """Cache a function of a peer's value in an LRU, for short values only. A long one is computed each time, as it
-    would cost thousands of times more memory than it saves time."""
+    """Return a decorator that caches a function of a peer's value, for short values only. Of a long value, caching
+    would cost thousands of times more in memory than it saves in time."""
 
     def of_short(read: _Read[_Said, _More, _Value]) -> _Read[_Said, _More, _Value]:
         known: Any = lru_cache(entries)(read)

@@ -1,4 +1,4 @@
-"""This machine's clock, read only here: other modules are passed the time."""
+"""This machine's clock. It is read only here: other modules are passed the time."""
 
 import time
 

@@ -1,7 +1,7 @@
-"""Modules that are loaded on first use: the one place that imports by name.
+"""Modules that are loaded on first use. No other module imports by a name that is computed.
 
-For modules that are costly to load and that many configurations never need. A caller that knows it will need one loads
-it early (`load`). Type checkers and import linters must still see the import:
+This is for modules that are costly to load and that many configurations never need. A caller that knows it will need
+one loads it early (`load`). Type checkers and import linters must still see the import:
 
     if TYPE_CHECKING:
         import jwt
@@ -28,7 +28,8 @@ def load(*names: str) -> None:
 
 @contextmanager
 def loading() -> Generator[None]:
-    """Import faster, by a tenth: garbage collection is off meanwhile, and later ignores the objects made here."""
+    """Import faster within this block, by a tenth. Garbage collection is off meanwhile, and later ignores the objects
+    made here."""
     gc.disable()
     try:
         yield
@@ -38,7 +39,8 @@ def loading() -> Generator[None]:
 
 
 def require_extra(module: str, extra: str, what: str) -> None:
-    """Raise `ConfigurationError` with `what` if a module of one of our extras is not installed."""
+    """Check that a module of one of our extras is installed. If it is not, raise `ConfigurationError`, which says
+    `what`."""
     from importlib.util import find_spec  # noqa: PLC0415 - takes longer than the rest of this
 
     try:
@@ -90,9 +92,9 @@ class _Unopened(ModuleType):
 
 
 def leave_unopened(*names: str) -> None:
-    """Let submodules of these packages (parents first) be imported without running the packages' own `__init__`.
+    """Let submodules of these packages be imported without running the packages' own `__init__`. Name parents first.
 
-    For a program's start, before it has threads. Packages that are loaded already stay as they are.
+    Call it at a program's start, before there are threads. Packages that are loaded already stay as they are.
     """
     from importlib.util import find_spec, module_from_spec  # noqa: PLC0415 - takes longer than the rest of this
 

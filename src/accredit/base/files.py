@@ -1,10 +1,10 @@
 """Opens files that somebody else may have placed, and makes private folders. I/O: both.
 
 - Only regular files are opened, so that no pipe blocks and no device is read without end.
-- A path such as `/dev/fd/63`, a descriptor inherited at the start, may be a pipe: shells use it for `<(COMMAND)`. The
-  standard streams are excluded: `base.standard` reads them, as `-`.
-- Nobody else may write to a folder made here, or to parents made with it, whatever the umask is.
-  `Path.mkdir(mode=..., parents=True)` would leave the parents' mode to the umask.
+- There is one exception: a path such as `/dev/fd/63`, for a descriptor inherited at the start, may be a pipe. Shells
+  use it for `<(COMMAND)`. The standard streams are excluded: `base.standard` reads them, as `-`.
+- Nobody else may write to a folder made here, or to parents made with it, whatever the umask is. (`Path.mkdir(mode=...,
+  parents=True)` would leave the parents' mode to the umask.)
 
 Not checked: how much there is to read. The reader sets a bound.
 """
@@ -46,8 +46,8 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def beside(path: Path, name: str) -> Path:
-    """Return the path of another name in a file's folder. Raises `ConfigurationError` if the path names no file, such
-    as `""`, `.`, `..` and `/`."""
+    """Return the path of a file called `name` in the folder of `path`. Raises `ConfigurationError` if `path` names no
+    file, such as `""`, `.`, `..` and `/`."""
     if path.name in ("", ".."):
         raise ConfigurationError(f"{str(path)!a} names no file", "name one")
     return path.with_name(name)

@@ -1,7 +1,8 @@
 """Logs one line per event to stderr, as JSON for programs or as text for people.
 
 A caller names the event and adds facts as fields, but never tokens, keys, arguments or results. A peer's text can't
-forge a line or control a terminal: JSON is pure ASCII, and text escapes everything that is not printable.
+forge a line or control a terminal: JSON is written in pure ASCII, and in text everything that is not printable is
+escaped.
 """
 
 import json
@@ -13,7 +14,7 @@ from typing import Literal, TextIO, cast
 from accredit.base.terminal import rows, width_of
 
 MAX_LOG_TEXT = 8_192
-"""Characters of one text in a log line: a traceback of some 80 frames. A peer must not fill a disk with it."""
+"""The most characters of one text in a log line: a traceback of some 80 frames. A peer must not fill a disk with it."""
 
 
 LogFormat = Literal["json", "text"]
@@ -66,18 +67,18 @@ class Pace:
 
 
 def notice(line: str) -> None:
-    """Tell whoever started this process something that they wait for, at every log level.
+    """Print a line for whoever started this process and waits for it, at every log level.
 
-    A sentence for people on a terminal or with `text`; otherwise an event, for programs that read the log.
+    It is a sentence if the log is text or goes to a terminal. Otherwise it is an event, for programs that read the log.
     """
     _notices.info(line)
 
 
 def configure_logs(level: LogLevel, format: LogFormat, stream: TextIO | None = None) -> None:
-    """Send all logs of this process to `stream` (stderr). Only for a command, which owns the process.
+    """Send all logs of this process to `stream` (stderr). Call it only from a command, which owns the process.
 
-    Other libraries (uvicorn, asyncio) are logged from warnings up, and fully at `debug`, except the HTTP client for
-    tokens, which would quote URLs with their queries, and answers of authorization servers.
+    Other libraries (uvicorn, asyncio) are logged from warnings up, and fully at `debug`. The HTTP client for tokens is
+    never logged fully: it would quote URLs with their queries, and answers of authorization servers.
     """
     stream = stream or sys.stderr  # which is None where it was closed before the start
     for_people = format == "text" or (stream is not None and stream.isatty())
@@ -99,12 +100,12 @@ def configure_logs(level: LogLevel, format: LogFormat, stream: TextIO | None = N
 
 class _Handler(logging.StreamHandler[TextIO]):
     def format(self, record: logging.LogRecord) -> str:
-        """Return a line; for a terminal, in rows that can't be taken for another line."""
+        """Return the line for a record. On a terminal it is folded into rows that can't be taken for another line."""
         line = super().format(record)
         return line if isinstance(self.formatter, _JsonFormatter) else "\n".join(rows(line, width_of(self.stream)))
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Drop the record: a closed stderr must not stop the gateway."""
+        """Ignore that a record could not be written: a closed stderr must not stop the gateway."""
 
 
 class _JsonFormatter(logging.Formatter):
@@ -148,7 +149,7 @@ def fields_of(record: logging.LogRecord) -> dict[str, object]:
 
 
 def _shorten(text: str) -> str:
-    """Shorten a text in the middle: a traceback names its cause last."""
+    """Shorten a text by leaving out its middle: a traceback names its cause last."""
     if len(text) <= MAX_LOG_TEXT:
         return text
     half = MAX_LOG_TEXT // 2

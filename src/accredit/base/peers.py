@@ -1,6 +1,6 @@
 """Identifies the peer of a Unix socket. I/O: reads `/proc` where it exists.
 
-The user is certain. The program is only a hint: it may have ended, or taken another name.
+The peer's user is certain. Its program is only a hint: it may have ended, or taken another name.
 """
 
 import os
@@ -15,7 +15,7 @@ from msgspec import Struct
 from accredit.base.text import excerpt
 
 MAX_ANCESTORS = 8
-"""Parent processes of an asking program that are looked at, for "started by"."""
+"""How many ancestors of an asking process are looked at to say which program has started it."""
 
 
 _LINUX = struct.Struct("3i")
@@ -26,11 +26,11 @@ _SOL_LOCAL, _LOCAL_PEERCRED, _LOCAL_PEERPID = 0, 1, 2
 _WRAPPERS = frozenset(
     {"accredit", "python", "python3", "sh", "bash", "dash", "zsh", "env", "uv", "uvx", "pipx", "node"}
 )
-"""Programs that only start others; people know their parents."""
+"""Programs that only start others. A person would not recognize them, so their parents are named instead."""
 
 
 class Peer(Struct, frozen=True):
-    """A process; `pid` is 0 if it is not known."""
+    """A process and its user. `pid` is 0 if it is not known."""
 
     uid: int
     pid: int = 0

@@ -1,6 +1,6 @@
 """Keeps this process's memory from other programs of the same user, and off the disk. I/O: system calls.
 
-Not prevented: access by root, or by a program that opened the memory before the call, right after the start.
+Not prevented: access by root, or by a program that opened the memory right after the start, before this took effect.
 """
 
 import contextlib
@@ -9,7 +9,8 @@ import resource
 import sys
 
 _PR_SET_DUMPABLE = 4
-"""prctl(2). With 0, this process's files in /proc belong to root, and only root may trace it."""
+"""The option of prctl(2) that, set to 0, gives this process's files in /proc to root, so that only root may trace
+it."""
 
 
 def keep_memory_private() -> None:

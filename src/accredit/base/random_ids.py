@@ -1,4 +1,5 @@
-"""Random ids, drawn in batches, as each system call lets other threads take the interpreter. Reads randomness."""
+"""Random ids, drawn in batches: each system call for randomness lets other threads take the interpreter. Reads
+randomness."""
 
 import secrets
 
@@ -7,7 +8,8 @@ _IDS_AT_ONCE = 64
 
 
 class RandomIds:
-    """Ids of 128 random bits. Processes must not share a batch: create it, or first draw, after forking."""
+    """Makes ids of 128 random bits. Processes must not share a batch: create this object, or first draw from it, after
+    forking."""
 
     __slots__ = ("_stock",)
 

@@ -1,12 +1,12 @@
 """`-` for a file on a command line: stdin when reading, stdout when writing. I/O: stdin.
 
-- A command line declares `-` by `standard_input`; otherwise a file of this name is an ordinary file. So servers and
-  libraries never read stdin by accident.
+- A command line declares by `standard_input` that `-` is stdin; otherwise a file of this name is an ordinary file. So
+  servers and libraries never read stdin by accident.
 - Only one option can use stdin: a second one would find nothing left.
 - Reading is bounded as for files. What was read is kept for later reads of the same file.
 - Secrets are not read from a terminal, which would echo them.
-- Closed standard streams are replaced by the null device, so that no file or socket of ours gets their numbers, to
-  which child processes print. `-` for a closed stream is still an error.
+- Closed standard streams are replaced by the null device. Otherwise files or sockets of ours would get their numbers,
+  and child processes would print into them. `-` for a closed stream is still an error.
 """
 
 import os
@@ -21,14 +21,14 @@ from typing import BinaryIO, cast
 from accredit.errors import ConfigurationError
 
 STDIN, STDOUT = Path("/dev/stdin"), Path("/dev/stdout")
-"""Paths that stand for the two streams, also in messages."""
+"""The paths that stand for stdin and stdout, also in messages."""
 
 _PRIVATE = 0o600
 _STDERR = 2
 
 
 class StandardInput:
-    """What comes on stdin, for the option that has named it."""
+    """What comes on stdin, for the option whose value is `-`."""
 
     def __init__(self, option: str) -> None:
         self.option = option
@@ -47,13 +47,15 @@ class StandardInput:
         return bytes(self._kept[: max_bytes + 1])
 
     def lines(self, max_bytes: int) -> Iterator[bytes]:
-        """Yield lines with their ends, each cut at `max_bytes`. They are not kept, so this works once."""
+        """Yield lines with their ends. A line longer than `max_bytes` comes in several parts. They are not kept, so
+        this works once."""
         while line := _stream().readline(max_bytes):
             yield line
 
     @property
     def permissions(self) -> tuple[int, int]:
-        """The permission bits and owner of the file behind stdin; private and our own if it is no file."""
+        """The permission bits and owner of the file behind stdin. If stdin is no file, it counts as private and our
+        own."""
         found = os.fstat(_stream().fileno())
         return (stat.S_IMODE(found.st_mode), found.st_uid) if stat.S_ISREG(found.st_mode) else (_PRIVATE, os.geteuid())
 
@@ -63,7 +65,7 @@ _named: ContextVar[StandardInput | None] = ContextVar("accredit_standard_input",
 
 @contextmanager
 def standard_input(option: str, *, secret: bool = False) -> Generator[StandardInput]:
-    """Let `STDIN` mean stdin within this, for one option. Raises `ConfigurationError`."""
+    """Within this block, let `STDIN` mean stdin, for one option. Raises `ConfigurationError`."""
     other = _named.get()
     if other is not None:
         raise ConfigurationError(
@@ -82,7 +84,7 @@ def standard_input(option: str, *, secret: bool = False) -> Generator[StandardIn
 
 
 def standing_for(path: Path) -> StandardInput | None:
-    """Return stdin if the path stands for it here."""
+    """Return stdin if the path stands for it within the current `standard_input`; else None."""
     return _named.get() if path == STDIN else None
 
 

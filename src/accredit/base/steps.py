@@ -1,15 +1,16 @@
-"""Long work that is done in steps, so that others need not wait for all of it. No I/O."""
+"""Long work that is done in steps, so that others need not wait for all of it. Such a function is a generator: it
+yields after each step, and returns the result. No I/O."""
 
 from collections.abc import Generator
 from typing import TypeVar
 
 Found = TypeVar("Found")
 Steps = Generator[None, None, Found]
-"""Long work, in steps between which others may be served, and what it comes to."""
+"""Long work as a generator: others may be served at each `yield`. It returns the result."""
 
 
 def at_one_go(steps: Generator[object, None, Found]) -> Found:
-    """Take all steps, for work that is not long. Raises what they raise."""
+    """Do all steps at once, for work that is not long, and return the result. Raises whatever the work raises."""
     while True:
         try:
             next(steps)

@@ -1,10 +1,11 @@
-"""Folds text into rows of a terminal. If the terminal wrapped a long text, the text could choose how rows begin, and
-imitate our own rows. No I/O but a look at a terminal's size.
+"""Folds text into rows of a terminal. If the terminal itself wrapped a long text, the text could choose how rows begin,
+and imitate our own rows. No I/O but a look at a terminal's size.
 
 - A text is folded to the width. Each row but the first begins with the first one's margin and `  | `.
-- A character that is not ASCII counts as two columns, the most that any terminal uses; so no terminal wraps a row
+- A character that is not ASCII counts as two columns, the most that any terminal uses. So no terminal wraps a row
   again, whatever its width tables.
-- Where different texts must have different rows, a row that continues ends with brackets that no shown text contains.
+- Where different texts must have different rows, a row that is continued ends with brackets that no shown text
+  contains.
 """
 
 import os
@@ -17,19 +18,19 @@ from accredit.base.text import one_line
 from accredit.limits import DEFAULT_TERMINAL
 
 MIN_TERMINAL_COLUMNS = 20
-"""Columns in which texts are wrapped at least: in less there is no room for a margin, a mark and a word."""
+"""The smallest width to which texts are folded: in less there is no room for a margin, a mark and a word."""
 
 
 FURTHER = "  | "
-"""The start of a continuation row, after the margin."""
+"""The start of a row that continues the one above, after the margin."""
 
 GOES_ON = "⟨…⟩"
-"""The end of a row that continues, where different texts must have different rows."""
+"""The end of a row that the next one continues, where different texts must have different rows."""
 
 _UNITS = re.compile(r"⟨U\+[0-9A-F]{4,6}⟩|.", re.DOTALL)
-"""The units that are not split: a character's code (`pins.shown`), or a character."""
+"""Matches what must not be split: a character's code (`pins.shown`), or a character."""
 _CODE_COLUMNS = 12
-"""Columns of the longest code."""
+"""How many columns the longest code of a character takes."""
 
 
 def columns(text: str) -> int:
@@ -38,7 +39,8 @@ def columns(text: str) -> int:
 
 
 def size_of(stream: IO[Any] | None) -> tuple[int, int] | None:
-    """Return the columns that no terminal wraps, and the number of rows; None if it is no terminal.
+    """Return how many columns a row may have so that no terminal wraps it, and the number of rows; None if this is no
+    terminal.
 
     `COLUMNS` in the environment may lower the width, but not raise it.
     """
@@ -56,13 +58,13 @@ def size_of(stream: IO[Any] | None) -> tuple[int, int] | None:
 
 
 def width_of(stream: IO[Any] | None) -> int | None:
-    """Return the columns of `size_of`; None if it is no terminal."""
+    """Return the columns of `size_of`; None if the stream is no terminal."""
     size = size_of(stream)
     return None if size is None else size[0]
 
 
 def rows(text: str, width: int | None, goes_on: str = "") -> list[str]:
-    """Fold a line of text to a width; None leaves it unfolded."""
+    """Fold a line of text to a width; None leaves it unfolded. `goes_on` ends each row that is continued."""
     if width is None:
         return [text]
     margin = min(len(text) - len(text.lstrip(" ")), width // 4)
@@ -70,8 +72,9 @@ def rows(text: str, width: int | None, goes_on: str = "") -> list[str]:
 
 
 def pieces(text: str, width: int, further: str, goes_on: str = "") -> Iterator[str]:
-    """Yield a text in pieces that fit the width, each but the first after `further`, each but the last before
-    `goes_on`. Splits after a blank in the second half of a row if there is one. Linear in the text's length."""
+    """Yield a text in pieces that fit the width. Each but the first begins with `further`; each but the last ends with
+    `goes_on`. A text is split after a blank in the second half of a row, if there is one. Linear in the text's
+    length."""
     least = width - columns(further) - columns(goes_on)
     units: list[str] = _UNITS.findall(text) if least >= _CODE_COLUMNS else list(text)
     left, at, begin = columns(text), 0, ""

@@ -28,5 +28,5 @@ def escape_text(text: str) -> str:
 
 
 def several(number: int, what: str) -> str:
-    """`1 call`, `2 calls`."""
+    """Return a number with a word in the right form: `1 call`, `2 calls`."""
     return f"{number} {what}{'' if number == 1 else 's'}"

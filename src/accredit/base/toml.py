@@ -1,9 +1,9 @@
 """Parses TOML that somebody else may have written. No I/O.
 
-- There is one kind of error: for invalid TOML or UTF-8, for too deep nesting, and for numbers with more digits than
-  Python reads.
-- The parts of a dotted name are counted before parsing: Python's parser takes quadratic time, and hung on a name of
-  400 KB.
+- All errors are of one kind: those for invalid TOML or UTF-8, for too deep nesting, and for numbers with more digits
+  than Python reads.
+- The parts of a dotted name are counted before parsing. Python's parser takes quadratic time for them, and hung on a
+  name of 400 KB.
 """
 
 import re
@@ -11,12 +11,13 @@ import tomllib
 from typing import Any
 
 MAX_TOML_NAME_PARTS = 16
-"""Parts of a dotted name in TOML. The deepest of a configuration has six; parsing one takes the square of its parts."""
+"""The most parts of a dotted name in TOML. The deepest name of a configuration has six. Parsing takes time in the
+square of the number of parts."""
 
 
 _PART = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
 _LONG = re.compile(rf"(?<![\\A-Za-z0-9_-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{MAX_TOML_NAME_PARTS}}}")
-"""A name with too many parts. It is refused even in a string, where it would do no harm."""
+"""Matches a name with too many parts. It is refused even in a string, where it would do no harm."""
 
 
 def read_toml(content: bytes | str) -> dict[str, Any]:

@@ -25,7 +25,7 @@ def version_text() -> str:
 
 
 def _checkout_commit() -> str:
-    """Return the checkout's commit; its files may have changed since."""
+    """Return the checkout's commit. The checkout's files may have changed since."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         done = subprocess.run(  # noqa: S603 - of our own words
