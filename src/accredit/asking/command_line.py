@@ -1,6 +1,6 @@
-"""Arguments that set keys of the configuration.
+"""Command-line arguments that set keys of the configuration.
 
-Separate from `options`, as `--help` must not load the configuration.
+This module is separate from `options`, as `--help` must not load the configuration.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The hosts that a server is asked as: one with all capabilities, and one with none. No I/O.
+"""The two hosts as which a server is asked: one with all capabilities, and one with none. No I/O.
 
 Servers may offer more to more capable clients (a tool that asks the user needs elicitation), so one request is not
 enough. The declared capabilities replace the SDK's, which has no types for some of them.
@@ -19,7 +19,7 @@ from accredit.jsonrpc.methods import META_CAPABILITIES
 from accredit.jsonrpc.result_types import TASKS_EXTENSION
 
 Capabilities = Mapping[str, Any]
-"""A client's `ClientCapabilities`, as on the wire."""
+"""A client's `ClientCapabilities`, as JSON has them on the wire."""
 
 NOTHING: Capabilities = {}
 
@@ -47,12 +47,12 @@ async def declaring(transport: Transport, capabilities: Capabilities) -> AsyncGe
 
 
 async def no_roots(context: ClientRequestContext) -> ListRootsResult:
-    """Answer a server's request for roots with none."""
+    """Answer a server's request for roots: there are none."""
     return ListRootsResult(roots=[])
 
 
 class _Declaring:
-    """A client's outgoing stream that replaces the declared capabilities."""
+    """A client's outgoing stream, in which the capabilities that the SDK declares are replaced."""
 
     def __init__(self, stream: Any, capabilities: Capabilities) -> None:
         self._stream = stream

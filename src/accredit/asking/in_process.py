@@ -1,6 +1,6 @@
-"""A gateway in this process as an HTTP client's transport, with real streams but no socket. No I/O.
+"""The transport of an HTTP client to a gateway in this process: with real streams but no socket. No I/O.
 
-(httpx2's own transport for applications returns only complete bodies, which a long-lived stream never has.)
+(httpx2's own transport for applications returns only complete bodies. A long-lived stream never completes.)
 """
 
 import asyncio
@@ -22,7 +22,7 @@ class InProcess(httpx2.AsyncBaseTransport):
         self._app = app
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Return the response's head, with a streaming body. Raises `httpx2.RequestError` if there is none."""
+        """Return the response's head, with a streaming body. Raises `httpx2.RequestError` if there is no response."""
         body = await request.aread()
         head: asyncio.Future[tuple[int, list[tuple[bytes, bytes]]]] = asyncio.get_running_loop().create_future()
         gone = asyncio.Event()

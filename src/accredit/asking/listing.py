@@ -1,7 +1,7 @@
 """Lists a server's tools, resources, templates and prompts, in a session of the official SDK.
 
-The list of tools must be complete, as each needs a scope. Resources, templates and prompts have scopes for the whole
-kind, so a readable number of examples is enough.
+The list of tools must be complete, as each tool needs a scope. Resources, templates and prompts have a scope for all of
+a kind, so some examples, few enough to read, suffice.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -28,8 +28,9 @@ from accredit.pins import Definition, Definitions
 class ServerListing(NamedTuple):
     """What a server offers, and its own name ("" for none).
 
-    `only_some` names tools that only some hosts are shown, by their capabilities, `two_faced` those whose definitions
-    differ between hosts. `definitions` holds the tools exactly as sent, where known, and the instructions.
+    `only_some` names tools that are shown only to hosts with some capabilities. `two_faced` names tools whose
+    definitions differ between hosts. `definitions` holds the tools exactly as the server sent them, if known, and its
+    instructions.
     """
 
     server: str
@@ -43,7 +44,8 @@ class ServerListing(NamedTuple):
 
 
 class Connected(NamedTuple):
-    """A session with a server, and the server's own name; `tools` collects its tools exactly as sent, if possible."""
+    """A session with a server, and the server's own name. `tools` collects the tools exactly as the server sends them,
+    or is None if that is impossible."""
 
     server: str
     session: ClientSession
@@ -68,7 +70,7 @@ async def offer_of(connected: Connected) -> ServerListing:
 
 
 def together(offers: Sequence[ServerListing]) -> ServerListing:
-    """Merge what a server offers to different hosts."""
+    """Merge the offers that different hosts got from a server."""
     tools = {tool.name: tool for offer in reversed(offers) for tool in offer.tools}
     everywhere = frozenset(tools).intersection(*({tool.name for tool in offer.tools} for offer in offers))
     ordered = dict.fromkeys(tool.name for offer in offers for tool in offer.tools)
@@ -104,7 +106,8 @@ async def _tools(session: ClientSession, *, said: bool) -> tuple[Tool, ...]:
 
 
 async def _some(ask: _Listing, member: str, *, said: bool) -> tuple[Any, ...]:
-    """Return the first pages of a list; empty if the server does not declare it, or has none after all."""
+    """Return the first pages of a list. It is empty if the server does not declare this kind (`said`), or has none
+    after all."""
     found: list[Any] = []
     cursor: str | None = None
     for _ in range(MAX_LIST_PAGES if said else 0):

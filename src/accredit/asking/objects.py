@@ -1,4 +1,4 @@
-"""Asks a server that is a Python object, in memory. Importing it means trusting it. I/O: the import."""
+"""Asks a server that is a Python object, in memory. Importing the object means trusting its code. I/O: the import."""
 
 import contextlib
 import importlib
@@ -20,8 +20,8 @@ from accredit.errors import ConfigurationError
 
 @contextlib.asynccontextmanager
 async def in_memory(server: object, place: str, capabilities: Capabilities) -> AsyncGenerator[Connected]:
-    """Open a session with a server object, as a host with these capabilities. Raises `ConfigurationError` for other
-    objects."""
+    """Open a session with a server object, as a host with these capabilities. Raises `ConfigurationError` if the object
+    is no server."""
     if isinstance(server, MCPServer | Server):
         transport = sdk.in_memory(cast("MCPServer | Server[Any]", server))
         connection: Any = Client(declaring(transport, capabilities), list_roots_callback=no_roots)

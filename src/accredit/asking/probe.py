@@ -1,12 +1,12 @@
-"""Probes a URL before its server is asked: whether it is the right one, and which HTTP transport it speaks.
+"""Probes a URL before its server is asked: whether it is the right URL, and which HTTP transport the server speaks.
 
-- A redirect within the same origin gives the right URL; any other is reported, and not followed.
+- A redirect within the same origin gives the right URL. Any other redirect is reported, and not followed.
 - Servers that require authorization (401, 403) or have an untrusted certificate are reported as such.
-- A URL that ends in `/sse`, and a server that accepts no POST, are tried for HTTP+SSE (2024-11-05), at the URL and
-  beside it.
+- HTTP+SSE (2024-11-05) is tried if the URL ends in `/sse`, or if the server accepts no POST; then also at `sse` beside
+  the URL.
 
-Sends one request without effect, `ping` without a session, and `GET` where that may be HTTP+SSE. Network I/O. Every
-failure is a `ConfigurationError`, and quotes no query, which may hold a key.
+Sends one request without effect, `ping` without a session, and `GET` where the server may speak HTTP+SSE. Network I/O.
+Every failure is a `ConfigurationError`, and quotes no query, which may hold a key.
 """
 
 import asyncio
@@ -25,19 +25,19 @@ from accredit.limits import ACCESS_TOKEN_REQUEST_SECONDS
 from accredit.net.token_endpoint import request_token
 
 MAX_SETUP_REDIRECTS = 5
-"""Redirects that `accredit init` follows: http servers add a slash, or take one away, in one."""
+"""The most redirects that `accredit init` follows. HTTP servers add a slash, or take one away, with one redirect."""
 ENDPOINT_EVENT_SECONDS = 5.0
-"""The time for the first event of a stream that may be HTTP+SSE: servers send it at once."""
+"""How many seconds the first event of a stream may take that may be HTTP+SSE. Servers send it at once."""
 MAX_ENDPOINT_EVENT_BYTES = 65_536
-"""Bytes of that event, which names a URL."""
+"""The most bytes of that first event, which names a URL."""
 
 
 _PING = b'{"jsonrpc":"2.0","id":"accredit-setup","method":"ping"}'
 _POST: RawHeaders = [(b"content-type", b"application/json"), (b"accept", b"application/json, text/event-stream")]
 _GET: RawHeaders = [(b"accept", b"text/event-stream")]
 _TAKES_NO_POST = frozenset({404, 405})
-"""How a server of HTTP+SSE answers a POST (2025-11-25, transports, "Backwards Compatibility"). Not 400, which a newer
-server without a session may send, too."""
+"""The statuses with which a server of HTTP+SSE answers a POST (2025-11-25, transports, "Backwards Compatibility"). 400
+is not included: newer servers may send it, too, for a request without a session."""
 
 
 class ServerEndpoint(NamedTuple):
@@ -48,8 +48,8 @@ class ServerEndpoint(NamedTuple):
 
 
 async def probe_url(upstream: HttpUpstream, *, follow: bool, seconds: float, place: str = "upstream") -> ServerEndpoint:
-    """Find the server's endpoint, with `seconds` for each step. Unless `follow`, a redirect is an error. `place` is
-    the server's table in the configuration."""
+    """Find the server's endpoint, with `seconds` for each step. If not `follow`, a redirect is an error. `place` is the
+    server's table in the configuration."""
     for _ in range(MAX_SETUP_REDIRECTS):
         try:
             door = await _look(upstream, seconds)
@@ -69,7 +69,7 @@ async def probe_url(upstream: HttpUpstream, *, follow: bool, seconds: float, pla
 
 
 async def wants_sign_in(upstream: HttpUpstream, seconds: float) -> bool:
-    """Return whether a server answers 401 to these headers. An unreachable server doesn't."""
+    """Return whether a server answers 401 to these headers. For a server that can't be reached, return False."""
     client = UpstreamClient(upstream.url, headers=upstream.headers, timeout=seconds)
     try:
         async with asyncio.timeout(seconds):
@@ -83,8 +83,8 @@ async def wants_sign_in(upstream: HttpUpstream, seconds: float) -> bool:
 
 
 async def add_access_token(upstream: HttpUpstream, place: str = "upstream") -> HttpUpstream:
-    """Return an upstream with the token from its `auth` as one more header. `place` is the server's table in the
-    configuration. Raises `ConfigurationError`."""
+    """Return the upstream with one more header: the token that is got by its `auth`. `place` is the server's table in
+    the configuration. Raises `ConfigurationError`."""
     auth = upstream.auth
     if auth is None:
         return upstream
@@ -110,7 +110,8 @@ def without_query(url: str) -> str:
 
 
 def _next(url: str, target: str, place: str, *, follow: bool) -> str:
-    """Return a redirect's target if it has the same origin."""
+    """Return the URL that a redirect leads to. It must have the same origin, and redirects must be followed (`follow`).
+    Raises `ConfigurationError`."""
     if not same_origin(url, target):
         raise ConfigurationError(
             f"{without_query(url)} redirects to another server, {without_query(target)}, and that is not followed",
@@ -146,7 +147,8 @@ async def _look(upstream: HttpUpstream, seconds: float) -> ServerEndpoint | str:
 
 
 async def _stream_of(upstream: HttpUpstream, client: UpstreamClient) -> ServerEndpoint:
-    """Look for the stream of a server that accepts no POST, where a gateway would."""
+    """Return the endpoint of a server that accepts no POST. Its HTTP+SSE stream is looked for where a gateway would
+    look."""
     beside = urljoin(upstream.url, "sse")
     for url in (upstream.url, beside):
         answer = await client.send("GET", _GET, target=_path_of(url))
@@ -166,7 +168,7 @@ async def _stream_of(upstream: HttpUpstream, client: UpstreamClient) -> ServerEn
 
 
 async def _announces(answer: Answer) -> bool:
-    """Return whether a response is a stream of HTTP+SSE: its first event names the endpoint for messages."""
+    """Return whether a response is a stream of HTTP+SSE: its first event must name the endpoint for messages."""
     media_type = answer_type(answer.header(b"content-type"))
     if answer.status != 200 or media_type.name != EVENTS_TYPE:
         return False

@@ -19,18 +19,19 @@ if TYPE_CHECKING:
     from accredit.gateway import HttpUpstream, StdioUpstream
 
 MAX_TIMEOUT_SECONDS = 86_400.0
-"""The longest `--timeout`: a day. Nobody waits longer for a silent server."""
+"""The longest `--timeout` in seconds: a day. Nobody waits longer for a silent server."""
 
 
 _FROM_ENVIRONMENT = "env:"
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _CREDENTIAL = re.compile(r"auth|key|token|secret|pass|cookie|credential|session|signature|jwt|bearer", re.IGNORECASE)
 _OWN = re.compile(r"mcp-.*|accept(-encoding)?|content-.*|last-event-id|host", re.IGNORECASE)
-"""Headers that requests set themselves."""
+"""Matches the headers that the gateway's requests set themselves."""
 
 
 class Reach(NamedTuple):
-    """`headers` without the token's, the bearer `token` ("" for none), and `timeout` in seconds of silence, or None."""
+    """How to reach a server: `headers` without the token's, the bearer `token` ("" for none), and the `timeout`, which
+    is the seconds of silence to wait, or None."""
 
     headers: dict[str, str]
     token: str
@@ -81,7 +82,8 @@ def add_headers(upstream: "HttpUpstream | StdioUpstream", reach: Reach) -> "Http
 
 
 def as_configured(headers: Sequence[str] | None, token_env: str | None) -> dict[str, str | dict[str, str]]:
-    """Return the headers as `upstream.headers` has them: those from the environment by their variable's name."""
+    """Return the headers as `upstream.headers` writes them. A value from the environment is represented by its
+    variable's name."""
     configured: dict[str, str | dict[str, str]] = {}
     for option in headers or ():
         name, _, value = option.partition("=")
@@ -104,7 +106,7 @@ def endpoint_of(url: str, server: str | None) -> str:
 
 
 def id_at(gateway_id: str, server: str | None) -> str:
-    """Return the gateway's id at one of its servers' endpoints; "" for none."""
+    """Return the gateway's id at the endpoint of one of its servers; "" if no id is given."""
     return f"{gateway_id}/{server}" if gateway_id and server is not None else gateway_id
 
 

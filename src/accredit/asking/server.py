@@ -1,11 +1,11 @@
 """Asks an MCP server what it offers, with the official SDK's client. I/O: HTTP, a child process, or neither.
 
-A server behind a URL or a command is asked through a gateway in this process, so that its messages are bounded and
-validated as later, and a child is started and ended as by `serve`. It is asked twice, as different hosts (`hosts`),
+A server behind a URL or a command is asked through a gateway in this process. So its messages are bounded and validated
+as they will be later, and a child is started and ended as by `serve`. It is asked twice, as different hosts (`hosts`),
 and the results are merged. A URL is probed first (`probe`).
 
-Every failure is a `ConfigurationError`, preceded by what a child wrote to stderr. A slow server is waited for, with a
-note on stderr. Not judged here: what tools say of themselves.
+Every failure is a `ConfigurationError`, preceded by what a child wrote to stderr. While a slow server is waited for, a
+note is on stderr. Not judged here: what tools say of themselves.
 """
 
 import asyncio
@@ -41,16 +41,17 @@ from accredit.terminal.output import tell
 from accredit.terminal.progress import Progress
 
 SERVERS_ASKED_AT_ONCE = 8
-"""Servers of a configuration that `accredit check` asks at one time: each may start a program of 100 MB."""
+"""How many servers of a configuration `accredit check` asks at one time. Each may start a program of 100 MB."""
 ASK_NOTICE_SECONDS = 10.0
-"""The wait for such a list after which the user is told. Servers that need not be installed start in a second or two,
-and are asked twice."""
+"""After how many seconds of waiting for a server's lists the user is told. Servers that are already installed start in
+a second or two, and are asked twice."""
 MAX_OVERHEARD_LINES = 20
-"""Last lines of a server's stderr that are shown if it could not be asked: a traceback, or npm's complaint."""
+"""How many of the last lines of a server's stderr are shown if it could not be asked: a traceback, or npm's
+complaint."""
 
 
 _ENDPOINT, _STREAM = "http://127.0.0.1/mcp", "http://127.0.0.1/sse"
-"""The in-process gateway's URLs, for both HTTP transports. No socket is opened."""
+"""The URLs at which the in-process gateway is addressed, one for each HTTP transport. No socket is opened."""
 
 _TRY_URL = "see whether it runs, what it logs, and whether the URL has its path, such as /mcp"
 _TRY_COMMAND = "run the command by hand and see what it says: it has to speak MCP on stdin and stdout, and nothing else"
@@ -67,7 +68,8 @@ _Upstream = HttpUpstream | StdioUpstream
 def ask_upstream(
     upstream: _Upstream, *, follow: bool = False, seconds: float | None = None, place: str = "upstream"
 ) -> tuple[ServerListing, _Upstream]:
-    """Return what a server offers to a gateway in front of it, and its URL, which redirects may change with `follow`.
+    """Return what a server offers to a gateway in front of it, and the server as it was reached: with `follow`,
+    redirects may have changed its URL.
 
     `seconds` is the total timeout; `place` is the server's table in the configuration. Raises `ConfigurationError`.
     """
@@ -77,8 +79,8 @@ def ask_upstream(
 
 
 def ask_configured(loaded: Loaded, reach: Reach) -> ServerListing:
-    """Return the offer of a configuration's server, or of one view's. Raises `ConfigurationError`, naming the server
-    if there are several."""
+    """Return what the server of a configuration, or of a view, offers. Raises `ConfigurationError`, which names the
+    server if there are several."""
     (asked,) = ask_each([loaded], reach).values()
     if isinstance(asked, ConfigurationError):
         raise asked
@@ -86,7 +88,7 @@ def ask_configured(loaded: Loaded, reach: Reach) -> ServerListing:
 
 
 def ask_each(servers: Iterable[Loaded], reach: Reach) -> dict[str, ServerListing | ConfigurationError]:
-    """Return each server's offer or error, by name; several are asked concurrently."""
+    """Return each server's offer or error, by the server's name. Several servers are asked concurrently."""
     _quiet()
     views = list(servers)
     what = "asking the server what it offers" if len(views) == 1 else f"asking {len(views)} servers what they offer"
@@ -180,7 +182,7 @@ async def _offer(connect: _Connect, seconds: float, name: str) -> ServerListing:
 
 
 async def _offer_to_all(connect: _Connect) -> ServerListing:
-    """Merge what each host is offered. If every host is refused, raise the first one's error."""
+    """Merge what the server offers to each of the two hosts. If every host is refused, raise the first one's error."""
     offers: list[ServerListing] = []
     refused: list[Exception] = []
     for capabilities in (EVERYTHING, NOTHING):
@@ -251,8 +253,8 @@ _overhearing: ContextVar["_Overheard | None"] = ContextVar("accredit_overhearing
 
 
 class _Overheard(logging.Handler):
-    """While entered, keeps what the gateway logs of a child's stderr, whatever the log level: of the child that this
-    task, or a task begun by it, has started."""
+    """Within its `with` block, keeps what a child writes to stderr, which the gateway logs; the log level doesn't
+    matter. It keeps only lines of the child that this task, or a task begun by it, has started."""
 
     _entered: ClassVar[int] = 0
 

@@ -1,6 +1,6 @@
-"""The commands by name; each is declared in a module of `cli.commands`, named in the table below.
+"""The commands by name. Each is declared in a module of `cli.commands`, which the table below names.
 
-A module is loaded when its command is used, or when all are listed.
+A module is loaded when its command is used, or when all commands are listed.
 """
 
 import sys
@@ -48,18 +48,18 @@ _MODULES = {
     "config": "config",
     "completion": "completion",
 }
-"""Each command, and its module in `cli.commands`, where it is the function of its name or the group `NAME_app`."""
+"""Each command, and its module in `cli.commands`. There the command has its own name."""
 
 
 _WIDEST = 1_000
-"""The widest help, in columns."""
+"""The most columns of a help text."""
 
 
 class Accredit(click.Group):
     """The group of all commands."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return their names, in the order of the help."""
+        """Return the commands' names, in the order of the help."""
         return [*_MODULES]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -70,7 +70,8 @@ class Accredit(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that a command line begins with. Raises `click.NoSuchCommand`, with those like it."""
+        """Find the command that a command line begins with. Raises `click.NoSuchCommand`, which names similar
+        commands."""
         try:
             return super().resolve_command(ctx, args)
         except click.NoSuchCommand as error:
@@ -136,8 +137,8 @@ def _run(words: list[str]) -> int:
 
 
 def _end_unprinted(error: OSError) -> int:
-    """Return the exit code of a command that could not print, with an error if somebody can read it. Raises other
-    errors."""
+    """Return the exit code of a command that could not print its output. Print an error if somebody can read it. Raises
+    `error` again if it is about something else."""
     if isinstance(error, BrokenPipeError):
         return without_reader()
     if not is_full(error):
@@ -146,12 +147,12 @@ def _end_unprinted(error: OSError) -> int:
 
 
 def _error_line(error: click.ClickException) -> str:
-    """Return an error on one line, without pydantic's prefix."""
+    """Return an error on one line, without the prefix "Value error, "."""
     return " ".join(error.format_message().replace("Value error, ", "").split())
 
 
 def _help_for(error: click.ClickException) -> str:
-    """Return a hint to the help of the intended command, as far as known."""
+    """Return a hint that names the help of the command that was meant, as far as that is known."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "accredit"
     if command == "accredit":

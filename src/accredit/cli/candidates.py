@@ -1,6 +1,6 @@
 """Completes the values of some options and arguments. Reads the configuration.
 
-The file may be somebody else's, so only valid names are offered.
+The configuration may be somebody else's file, so only valid names are offered.
 """
 
 # ruff: noqa: PLC0415 - what these need is loaded when somebody presses the tab key
@@ -13,18 +13,19 @@ from typing import Any, cast
 import click
 
 MAX_COMPLETED_FILE_BYTES = 131_072
-"""Bytes of a configuration that is read when a person presses the tab key: of a longer one no names are offered."""
+"""The most bytes of a configuration that is read when a person presses the tab key. Of a longer one no names are
+offered."""
 
 
 PLAIN_WORD = re.compile(r"[A-Za-z0-9@%_+=:,./-]+")
-"""A word that every shell takes literally."""
+"""Matches a word that every shell takes literally."""
 _SERVER = re.compile(r"[a-z0-9][a-z0-9-]*")
-"""A server's name, with no meaning to a shell or to `accredit`."""
+"""Matches a server's name that has no special meaning to a shell or to `accredit`."""
 
 
 def server_names(ctx: click.Context, _: click.Parameter, begun: str) -> list[str]:
-    """Return the names of `[servers]` in the configuration that `--config` names, or that is found; none if
-    unreadable."""
+    """Return the names in `[servers]` of the configuration that `--config` names, or else of the one that is found.
+    Return none if it can't be read."""
     named = ctx.params.get("config") or os.environ.get("ACCREDIT_CONFIG") or "accredit.toml"
     return [name for name in _servers(Path(named)) if name.startswith(begun) and _SERVER.fullmatch(name)]
 

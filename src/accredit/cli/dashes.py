@@ -1,12 +1,12 @@
 """Parses command lines of the form `accredit serve [OPTIONS] -- COMMAND...`. No I/O.
 
-What follows `--` belongs to another program, and is split off before options are parsed. Some hosts drop the `--`.
-Then the command begins with the first word that is neither an option nor an option's value, and the rest belongs to
-it, as with `env` or `nice`; but:
+What follows `--` belongs to another program, and is split off before options are parsed. Some hosts drop the `--`. Then
+the command begins with the first word that is neither an option nor an option's value, and the rest belongs to it, as
+with `env` or `nice`. There are two exceptions:
 
-- where a URL is also accepted, a single word is a URL, and so is one that contains `://`;
-- a later word that is also one of our options is refused, as ambiguous: a `--config` that went to the wrong program
-  would leave a gateway that checks nothing.
+- where a URL is also accepted, a single word is a URL, and so is a first word that contains `://`;
+- if a later word is also one of our options, the command line is refused as ambiguous. If a `--config` went to the
+  wrong program, the gateway would check nothing.
 """
 
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ from accredit.errors import ConfigurationError
 
 
 class ProgramCommand(Command):
-    """A command that takes another program's command line after `--`: its function gets the words as `command`, None
-    if there are none. `words_before` is how many arguments of its own precede it."""
+    """A command that takes another program's command line after `--`. Its function gets these words as `command`, or
+    None if there are none. `words_before` is how many arguments of this command itself precede them."""
 
     def __init__(
         self, name: str, text: str, params: Sequence[click.Parameter], *, run: str, words_before: int = 0
@@ -28,7 +28,8 @@ class ProgramCommand(Command):
         self._words_before = words_before
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Split off what follows the first `--`, or a command without one, and parse what precedes it."""
+        """Split off the other program's command line, which follows the first `--` or has none. Parse what precedes
+        it."""
         at = args.index("--") if "--" in args else len(args)
         command: list[str] | None = None
         begins = self._first_word(ctx, args[:at])
@@ -62,7 +63,7 @@ class ProgramCommand(Command):
         return None
 
     def _is_command(self, ctx: click.Context, words: list[str]) -> bool:
-        """Return whether words are a command; the first is not an option."""
+        """Return whether these words are another program's command line. The first of them is not an option."""
         if all(param.param_type_name == "option" for param in self.get_params(ctx)):
             return True
         return "://" not in words[0] and self._first_word(ctx, words[1:]) is not None

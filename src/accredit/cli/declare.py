@@ -1,7 +1,7 @@
 """How a command is declared: its words, its help, its options, and the function that it runs. No I/O.
 
-A declaration loads nothing but click, so help and completion are quick: the function is named as `module:function`, is
-imported when the command runs, and takes each option by its name. It returns the exit code; None means 0.
+A declaration loads nothing but click, so help and completion are quick. The function is named as `module:function`, and
+is imported when the command runs. It takes each option by its name, and returns the exit code; None means 0.
 """
 
 from collections.abc import Sequence
@@ -16,27 +16,28 @@ FILE = click.Path(path_type=Path)
 
 
 class Argument(click.Argument):
-    """A positional argument. In usage lines an optional one stands in brackets."""
+    """A positional argument. In usage lines an optional argument is in brackets."""
 
     def get_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """Return its words in the usage line."""
+        """Return the argument's words in the usage line."""
         name = self.make_metavar(ctx)
         return [name if self.required else f"[{name}]"]
 
 
 def argument(name: str, *, required: bool = False, **settings: Any) -> Argument:
-    """Declare a positional argument; None if it is not given."""
+    """Declare a positional argument. Its value is None if it is not given."""
     return Argument([name], required=required, **settings)
 
 
 def option(*words: str, **settings: Any) -> click.Option:
-    """Declare an option with a value: None, or the `default`, if it is not given; () if it is `multiple`."""
+    """Declare an option with a value. If it is not given, the value is None or the `default`; () if it is
+    `multiple`."""
     settings.setdefault("show_default", settings.get("default") not in (None, ""))
     return click.Option(words, **settings)
 
 
 def flag(*words: str, **settings: Any) -> click.Option:
-    """Declare an option without a value: True if it is given."""
+    """Declare an option without a value. It is True if it is given."""
     return click.Option(words, is_flag=True, default=False, **settings)
 
 
@@ -52,7 +53,7 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A command of several; with `run`, also a command by itself."""
+    """A command with subcommands. With `run`, it is also a command by itself."""
 
     def __init__(
         self,
@@ -78,7 +79,7 @@ class Group(click.Group):
         self.run = run
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return their names, in the order in which they are declared."""
+        """Return the subcommands' names, in the order in which they are declared."""
         return [*self.commands]
 
     def _run(self, **values: Any) -> Any:

@@ -1,12 +1,13 @@
-"""Whether an option that names a file accepts `-`: each says so by its callback. No I/O.
+"""Whether an option that names a file accepts `-`. Each option says so by its callback. No I/O.
 
-- `reads`: stdin (`base.standard`); `reads_secret`: the same, but not from a terminal;
-- `writes`: stdout (`terminal.output.write_out`). The command's other output then goes to stderr;
-- `only_file(why)`: neither; it is refused, with the reason.
+- `reads`: `-` is stdin (`base.standard`);
+- `reads_secret`: `-` is stdin, but not if that is a terminal;
+- `writes`: `-` is stdout (`terminal.output.write_out`). The command's other output then goes to stderr;
+- `only_file(why)`: `-` is refused, with the reason.
 
-`-` and `/dev/stdin`, or `/dev/stdout`, mean the same. A file that is really named so is given by its whole path.
+`/dev/stdin` and `/dev/stdout` mean the same as `-`. A file that is really called `-` is given by its whole path.
 
-Also: how a command ends that can't print: quietly if nobody reads any more, else with an error.
+Also here: how a command ends that can't print. If nobody reads its output any more it ends quietly, else with an error.
 """
 
 import errno
@@ -26,7 +27,7 @@ _DASH = Path("-")
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 TWO_FILES = "a key is two files, and a private one is for a file that only you can read"
-"""The reason to give for keys."""
+"""The reason why an option that names keys refuses `-`."""
 
 
 def reads(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
@@ -35,7 +36,8 @@ def reads(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
 
 
 def reads_secret(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-    """Let `-` stand for stdin, for a secret. Raises `ConfigurationError`, also at a terminal."""
+    """Let `-` stand for stdin, from which a secret is read. Raises `ConfigurationError`, also if stdin is a
+    terminal."""
     return _input(ctx, param, value, secret=True)
 
 
@@ -45,7 +47,7 @@ def writes(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
 
 
 def only_file(why: str) -> Callable[..., Any]:
-    """Return a callback that refuses `-`; `why` follows the option's name."""
+    """Return a callback that refuses `-`. In the error, `why` follows the option's name."""
 
     def check(_ctx: click.Context, param: click.Parameter, value: Any) -> Any:
         if any(each in (_DASH, STDIN, STDOUT) for each in _several(value)):
@@ -56,7 +58,7 @@ def only_file(why: str) -> Callable[..., Any]:
 
 
 def without_reader() -> int:
-    """Return the exit code for a closed stdout: that of shells for a program ended by SIGPIPE."""
+    """Return the exit code for a closed stdout: the one that shells report for a program ended by SIGPIPE."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())  # what is left in the buffer is not worth an error when Python ends
     os.close(nowhere)
@@ -64,7 +66,7 @@ def without_reader() -> int:
 
 
 def is_full(error: OSError) -> bool:
-    """Return whether the output could not be written, as when the disk is full."""
+    """Return whether an error says that the output could not be written, as when the disk is full."""
     return error.errno in _FULL and error.filename is None
 
 

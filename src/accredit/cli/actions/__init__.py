@@ -1,1 +1,1 @@
-"""What the commands run. Loaded when a command runs, not for `--help`."""
+"""The functions that the commands run. They are loaded when a command runs, not for `--help`."""

@@ -1,10 +1,11 @@
 """Implements `accredit approve`: shows an ask in the terminal, and signs what the person chooses.
 
 - The desk returns the ask as the agent signed it. It is verified again here, so the desk can't substitute another.
-- Everything that the desk's page shows is shown (`ask_screen`). Folded values must be unfolded before allowing.
+- Everything that the desk's page shows is shown (`ask_screen`). Values that are folded must be unfolded before the
+  person can allow the ask.
 - The menu's default is no. `--once` and `--like` replace the menu, and unfold everything.
 - The key is always unlocked here, with the passphrase, even if the desk's key is already unlocked.
-- The desk gets only the certificate, and forwards nothing else.
+- The desk gets only the certificate, and passes it on.
 """
 
 import json
@@ -67,7 +68,7 @@ def approve_ask(code: str, key: str | None, passphrase_file: Path | None, *, as_
 
 
 def _read_answer(answer: Mapping[str, Any]) -> tuple[Ask, Circumstances, str]:
-    """Read and verify the desk's answer about an ask. Raises `DeskError`."""
+    """Read what the desk says about an ask, and verify the ask. Raises `DeskError`."""
     try:
         ask = read_ask(json.dumps(answer["ask"], ensure_ascii=False).encode("utf-8", "surrogatepass"))
         known = msgspec.convert(answer["known"], Circumstances)

@@ -1,11 +1,11 @@
 """Shows an ask in a terminal, and repeats the essentials once they have scrolled away.
 
-- Shows everything that the desk's page shows. Calls with different digests have different rows at every width: each
-  row but the last of a wrapped value ends with `⟨…⟩`, which no text can contain.
-- No value can imitate our own rows: its continuation rows begin with `  | ` after the margin. Values nested deeper
+- Shows everything that the desk's page shows. Calls with different digests have different rows at every width: each row
+  but the last of a folded value ends with `⟨…⟩`, which no text can contain.
+- No value can imitate our own rows: the rows that continue it begin with `  | ` after the margin. Values nested deeper
   than the width allows are indented no further; their row states the level.
-- If the screen has scrolled, the title, code, warnings and the start of each value are repeated above the menu, as
-  room allows, with the number of values left out.
+- If the screen has scrolled, these are repeated above the menu, as room allows: the title, the code, the warnings, the
+  start of each value, and the number of values left out.
 """
 
 import sys
@@ -21,22 +21,22 @@ from accredit.terminal.layout import Row, Words, fact_rows
 from accredit.terminal.output import BAD, QUIET, show
 
 MAX_MARGIN_LEVELS = 4
-"""Levels of values by which a row is set in; of deeper ones the row says the level. As on the desk's page."""
+"""How many levels of nested values are indented. For deeper ones the row states the level, as on the desk's page."""
 
 
 _COLUMNS_OF_LEVEL = 16
-"""Columns needed for each further level of indentation."""
+"""How many columns of the screen's width allow one more level of indentation."""
 _LEAST_ROOM = 3
-"""Rows of values that are repeated however low the screen is."""
+"""How many rows of values are repeated at least, even on a screen with few rows."""
 
 
 class AskScreen:
-    """The terminal showing an ask. Measured at stdin, as stdout may go through a pager."""
+    """Shows an ask in the terminal. The size is that of the terminal at stdin, as stdout may go through a pager."""
 
     def __init__(self) -> None:
         self.width, self.height = size_of(sys.stdin) or DEFAULT_TERMINAL
         self._shown = 0
-        """Rows shown since the first."""
+        """How many rows have been shown."""
 
     def say(self, text: str, style: str = "") -> None:
         """Show one line, wrapped."""
@@ -74,7 +74,7 @@ class AskScreen:
                 self.say(f"{_margin(each, self.width)}  ! {mark}", BAD)
 
     def menu(self, described: Described, offers: Sequence[str], menu: str) -> None:
-        """Show the choices, preceded by what has scrolled away. `menu` is the prompt that follows."""
+        """Show the choices, after a repetition of what has scrolled away. `menu` is the prompt that follows."""
         choices = [row for each in offers for row in rows(each, self.width)]
         below = len(choices) + len(rows(menu, self.width)) + 1
         if self._shown + below > self.height:

@@ -1,7 +1,7 @@
 """What `accredit call` runs: finds the tool, types the arguments, calls, and prints. I/O: stdin, stdout, stderr.
 
-What a tool says goes to stdout, and can't steer the terminal on which it ends up, through a pipe or not; `--json` has
-each character of it. What went wrong goes to stderr in two lines.
+What a tool says goes to stdout. It is escaped, so that it can't steer a terminal that it reaches, directly or through a
+pipe; `--json` has each character of it. Errors go to stderr in two lines.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ from accredit.limits import LEG_SECONDS, MAX_KNOWN_TOOLS, MAX_LIST_PAGES, MAX_TO
 from accredit.terminal.output import MAX_TOLD_CANDIDATES, print_json, tell
 
 MAX_JSON_ARGS_BYTES = 4_194_304
-"""Bytes of `accredit call --json-args`: what a gateway takes in one request."""
+"""The most bytes of `accredit call --json-args`: as many as a gateway takes in one request."""
 
 
 _NEGATIVE = 1
@@ -69,7 +69,7 @@ class CallOptions(Struct, frozen=True, kw_only=True):
 
 
 class _Trouble(NamedTuple):
-    """Why there is no result, and what to do, in lines."""
+    """Why there is no result, and what the user can do, each as lines."""
 
     what: str
     remedy: tuple[str, ...]

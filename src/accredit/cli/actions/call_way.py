@@ -1,4 +1,4 @@
-"""The way to a server for one call: its endpoint, or a configuration's own gate in this process.
+"""Reaches a server for one call: at an endpoint, or through a configuration's own gate in this process.
 
 I/O: HTTP; with a configuration also what that names: a child, the store, the log.
 """
@@ -31,7 +31,8 @@ from accredit.setup.own_files import fault_of_file
 
 
 class Agent(NamedTuple):
-    """The caller, and the id of the gateway that proofs are made for ("": the first one that answers)."""
+    """The caller. `gateway_id` is the gateway that proofs are made for; if it is "", that is the first one that
+    answers."""
 
     key: Path
     delegations: tuple[Path, ...]
@@ -42,8 +43,8 @@ class Agent(NamedTuple):
 async def at_url(
     url: str, server: str | None, agent: Agent | None, reach: Reach
 ) -> AsyncGenerator[tuple[AccreditedClient, ProofPresenter | None]]:
-    """Open a client of an endpoint, or of that of one of a gateway's servers. Raises `ConfigurationError` for files
-    that can't be used."""
+    """Open a client of an endpoint; with `server`, of the endpoint of that server at this gateway. Raises
+    `ConfigurationError` for files that can't be used."""
     if agent is not None:
         agent = agent._replace(gateway_id=id_at(agent.gateway_id, server))
     presenter = _presenter(agent)
@@ -57,8 +58,8 @@ async def at_url(
 async def at_gate(
     config: Path, server: str | None, agent: Agent | None, reach: Reach
 ) -> AsyncGenerator[tuple[AccreditedClient, ProofPresenter | None]]:
-    """Open the gate that a configuration describes, and a client of it: of several servers the gate of one, or of all
-    where they are merged. Raises `ConfigurationError`."""
+    """Open the gate that a configuration describes, and a client of it. If there are several servers, it is the gate of
+    `server`; if they are merged and none is named, that of all. Raises `ConfigurationError`."""
     loaded = load(config, os.environ, {})
     if loaded.config.gateway.merge and server is None:
         every = build_all_settings(loaded, os.environ)
@@ -85,9 +86,9 @@ async def at_gate(
 
 
 def how_to_start(url: str, environ: Mapping[str, str]) -> str:
-    """Return what to do where nobody listens at a URL: the command, if the configuration of a gateway there is known.
-    That is one which the person has named, keeps in their own folder, or has used with `accredit up`; a file that only
-    lies in the current folder may be anybody's."""
+    """Return what to do if nobody listens at a URL: the command that starts the gateway there, if its configuration is
+    known. Known are configurations that the person has named, keeps in their own folder, or has used with `accredit
+    up`. A file that only lies in the current folder may be anybody's."""
     from accredit.setup.up_place import known_files  # noqa: PLC0415 - who is answered needs none of it
 
     named = [environ["ACCREDIT_CONFIG"]] if environ.get("ACCREDIT_CONFIG") else []

@@ -1,10 +1,10 @@
 """Implements `accredit completion`: prints a shell's script, or the candidates for the word at the cursor.
 
 The script runs `accredit completion SHELL -- WORDS`, with the words up to and including the one at the cursor. The
-first line of the answer is `words`, or `files` to let the shell complete file names. Then follows one candidate a
-line, with a tab and its description (not for bash, which shows none). Rules:
+first line of the answer is `words`, or `files` to let the shell complete file names. Then each candidate has a line,
+with a tab and its description (not for bash, which shows none). Rules:
 
-- Shells must take answers as plain words only: a candidate that is not one is left out.
+- Shells must take answers as plain words only. A candidate that is not a plain word is left out.
 - Nothing is run or written. A configuration is read only if it is a short regular file.
 - Input that can't be understood has no candidates and no error: the person is still typing.
 """
@@ -26,7 +26,7 @@ from accredit.cli.dashes import ProgramCommand
 Shell = Literal["bash", "zsh", "fish"]
 
 _BREAK = re.compile(r"[=:]+")
-"""Where bash breaks words, besides spaces."""
+"""Matches the characters at which bash splits words, besides spaces."""
 
 
 class Candidate(NamedTuple):

@@ -1,5 +1,5 @@
 """The scripts of `accredit completion`, by shell. Each runs the `accredit` of the PATH, never one in the current
-folder, and offers its answers to the shell as plain words."""
+folder, and gives the answers to the shell as plain words."""
 
 _BASH = r"""# bash completion of accredit: put this into ~/.bash_completion, or a file of /etc/bash_completion.d
 _accredit() {

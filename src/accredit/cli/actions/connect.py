@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from accredit.client.desk_start import DeskStarter
 
 MAX_HOLD_SECONDS = 3_600.0
-"""The longest that a call can be held: longer than an ask lives."""
+"""The most seconds that a call can be held: longer than an ask lives."""
 
 
 def start_connect(
@@ -75,9 +75,9 @@ def start_connect(
 
 
 def _desk(ask: str | None, hold: float) -> "tuple[tuple[Path, ...], DeskStarter | None]":
-    """Return the possible desk sockets (none if nobody is to be asked), and what starts a desk if the person wants
-    that. In `auto` mode a desk must run or have run before: it may start after the host. Raises
-    `ConfigurationError`."""
+    """Return the possible sockets of the desk, and what starts a desk if the person's settings say so. There are no
+    sockets if nobody is to be asked. Unless `--ask auto` is given or the settings start a desk, a desk must run or have
+    run before. Raises `ConfigurationError`."""
     from accredit.client.desk_socket import desk_answers
     from accredit.client.desk_start import DeskStarter
     from accredit.console.settings import read_settings
@@ -116,7 +116,7 @@ def _quiet() -> None:
 
 
 def _announce(url: str) -> None:
-    """Tell a person at a terminal what is going on; otherwise nothing would be shown."""
+    """Tell a person at a terminal what this command waits for. Otherwise nothing would be shown."""
     from accredit.client.pins import shown_url
 
     if sys.stdin.isatty():

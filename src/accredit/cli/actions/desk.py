@@ -1,4 +1,4 @@
-"""Implements `accredit desk` and its three commands."""
+"""Implements `accredit desk` and its subcommands `open`, `unlock` and `lock`."""
 
 import asyncio
 import contextlib
@@ -112,7 +112,7 @@ def _run_read_only_desk(port: int, store: str | None, config: Path | None, *, wa
 
 
 def _own_address(config: Path | None) -> Mapping[str, str]:
-    """Return the gateway's id by its URL."""
+    """Return the id of the configuration's own gateway, by its URL."""
     loaded = load(config, os.environ, {})
     gateway, own_id = loaded.config.gateway, ""
     with contextlib.suppress(ConfigurationError):  # a gateway that needs none has none
@@ -127,7 +127,7 @@ def _log(url: StoreUrl, folder: Path, person: KeyFile) -> LogPages:
 
 
 def _output_kind(environ: Mapping[str, str]) -> Literal["terminal", "log"]:
-    """Return where this process's stderr is read."""
+    """Return where this process's stderr can be read: in the desk's log, or at the terminal."""
     with contextlib.suppress(OSError, ValueError):
         if os.path.samestat(os.stat(desk_log(environ)), os.fstat(sys.stderr.fileno())):
             return "log"

@@ -51,7 +51,7 @@ from accredit.gateway.settings import BootstrapSettings
 from accredit.keys import ReadFiles, reading, write_file
 
 _TOKEN_VARIABLE = "ACCREDIT_TOKEN"  # noqa: S105 - the name of a variable
-"""The token of `accredit wrap`, hidden from child processes."""
+"""The environment variable with the token of `accredit wrap`. Child processes don't get it."""
 
 _logger = logging.getLogger("accredit.app")
 
@@ -172,7 +172,8 @@ def _build_gateway(
 
 
 def _lock_pid_file(configuration: Path | None) -> PidFile | None:
-    """Lock the file by which `accredit reload` finds this process; None, with a log entry, if that is impossible."""
+    """Lock the file by which `accredit reload` finds this process. Return None, after logging why, if that is
+    impossible."""
     if configuration is None:
         return None
     try:
@@ -189,7 +190,7 @@ def _lock_pid_file(configuration: Path | None) -> PidFile | None:
 
 
 def _path(settings: GatewaySettings) -> str:
-    """Return the path for clients. A server of HTTP+SSE (2024-11-05) is only reached at its own."""
+    """Return the path for clients. For a server that speaks HTTP+SSE (2024-11-05) it ends in `/sse`."""
     upstream = settings.upstream
     if isinstance(upstream, HttpUpstream) and urlsplit(upstream.url).path.rstrip("/").endswith(SSE_PATH):
         return f"{settings.path}{SSE_PATH}" if settings.server else SSE_PATH

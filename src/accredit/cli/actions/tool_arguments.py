@@ -1,11 +1,11 @@
-"""A tool's arguments from words of a shell, typed by the tool's input schema. No I/O.
+"""Makes a tool's arguments from words of a shell, typed by the tool's input schema. No I/O.
 
-A word is read, in this order, and as the schema allows for the argument:
+A word becomes the first of these that the schema allows for the argument:
 
-- as a string, if that is allowed, or if the schema says nothing about it;
-- as `null`, `true`, `false`, an integer or a number, written as in JSON;
-- as an array or an object in JSON; several words of one name, or one that is not a JSON array, are an array's
-  elements.
+- a string, also if the schema says nothing about the argument;
+- `null`, `true`, `false`, an integer or a number, if it is written as in JSON;
+- an array or an object, if it is written in JSON. Where an array is allowed, several words of one name are its
+  elements, and so is a single word that is not a JSON array.
 
 Not checked: anything else that a schema may require. The server does that.
 """
@@ -19,7 +19,8 @@ from typing import Any, NoReturn, cast
 from accredit.errors import ConfigurationError
 
 MAX_SCHEMA_STEPS = 32
-"""References of a tool's input schema that are followed for one argument of `accredit call`: ends circular ones."""
+"""The most references in a tool's input schema that are followed for one argument of `accredit call`. Circular ones end
+here."""
 
 
 _Schema = Mapping[str, object]
@@ -38,7 +39,8 @@ _UNIONS = ("anyOf", "oneOf")
 
 
 def parse_arguments(tool: str, words: Iterable[str], given: Mapping[str, object], schema: _Schema) -> dict[str, object]:
-    """Return a call's arguments: `given` (from JSON, unchanged) and NAME=VALUE words. Raises `ConfigurationError`."""
+    """Return a call's arguments: those in `given` (from JSON, unchanged), and those in the NAME=VALUE words. Raises
+    `ConfigurationError`."""
     spoken: dict[str, list[str]] = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -121,7 +123,8 @@ _EXAMPLES = {
 
 
 def _check_choice(name: str, value: object, schema: _Schema) -> object:
-    """Return a value that the schema's `enum`, if any, contains. A listed number may be written as a plain word."""
+    """Return the value if the schema has no `enum`, or one that contains it. A word may stand for a number in the
+    `enum`. Raises `ConfigurationError`."""
     listed = cast("list[object]", schema["enum"]) if isinstance(schema.get("enum"), list) else None
     if listed is None or any(each == value and type(each) is type(value) for each in listed):
         return value
