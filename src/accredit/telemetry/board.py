@@ -1,11 +1,11 @@
 """The counts of all workers, in shared memory. I/O: anonymous memory.
 
-It is mapped before workers are forked. Each worker writes only its own slot and can read all, so any worker can show
-the totals. A replacement continues in the slot of its predecessor, so counters never fall, however a worker died; only
-gauges start again.
+The memory is mapped before workers are forked. Each worker writes only its own slot and can read all, so any worker can
+show the totals. When a worker is replaced, the new one continues in the same slot, so counters never fall, however a
+worker died. Only gauges start again.
 
-A slot has the names of its series, each after its length, in order of creation, and their numbers in the same order.
-The length of the valid names is written last, so a killed worker leaves no half entry.
+A slot has the names of its series in order of creation, each after its length, and the series' numbers in the same
+order. The length of the valid names is written last, so a worker that is killed leaves no half entry.
 """
 
 import mmap
@@ -20,17 +20,17 @@ from accredit.base.clock import unix_ns
 from accredit.telemetry.families import FAMILIES, Family
 
 MAX_SERIES = 4_096
-"""Series that one worker counts in: each tool of the catalog has some for each method and error that occurs. What would
-be one more is counted as that of `_other`."""
+"""The most series that one worker counts in: each tool of the catalog has some for each method and error that occurs.
+What would need a further series is counted in that of `_other`."""
 BOARD_NAMES_BYTES = 1_048_576
-"""Bytes for the names of one worker's series: 256 each. Memory that is not used is never mapped."""
+"""How many bytes the names of one worker's series may take: 256 each. Memory that is not used is never mapped."""
 
 
 OTHER = "_other"
 
 _WIDEST = max(family.width for family in FAMILIES)
 _SPARE = len(FAMILIES)
-"""Extra series beyond the bound: one overflow series for each family."""
+"""Further series beyond the bound: one `_other` for each family."""
 _NAMES_USED, _STARTED = 0, 1
 _HEADER_BYTES = 16
 _VALUES = (MAX_SERIES + _SPARE) * _WIDEST
@@ -41,7 +41,7 @@ Labels = tuple[str, ...]
 
 
 class _Part:
-    """One slot's memory."""
+    """The memory of one slot."""
 
     def __init__(self, memory: mmap.mmap, start: int) -> None:
         whole = memoryview(memory)[start : start + _SLOT_BYTES]
@@ -54,7 +54,7 @@ class _Part:
         self._known: list[tuple[Family, Labels, int]] = []
 
     def series(self) -> Sequence[tuple[Family, Labels, int]]:
-        """Return the series so far, each with the position of its first number."""
+        """Return the series that exist, each with the position of its first number."""
         with self._lock:
             used = self.header[_NAMES_USED]
             while self._read < used:
@@ -83,7 +83,8 @@ class Slot:
         self.started = int(part.header[_STARTED])
 
     def place(self, family: Family, labels: Labels) -> int:
-        """Return the position of a series' first number; that of `OTHER` if there is no room."""
+        """Return the position of a series' first number, after creating the series if needed. If there is no room,
+        return that of `OTHER`."""
         with self._lock:
             place = self._places.get((family, labels))
             if place is not None:
@@ -119,14 +120,14 @@ class Slot:
 
 
 class Board:
-    """The slots of all workers. Made before they are forked."""
+    """The slots of all workers. It is made before workers are forked."""
 
     def __init__(self, workers: int = 1) -> None:
         self._memory = mmap.mmap(-1, workers * _SLOT_BYTES)
         self._parts = [_Part(self._memory, number * _SLOT_BYTES) for number in range(workers)]
 
     def slot(self, number: int = 0) -> Slot:
-        """Return a worker's slot, which it must be the only one to use."""
+        """Return the slot of a worker. No other worker may use it."""
         return Slot(self._parts[number])
 
     def totals(self) -> dict[Family, dict[Labels, list[float]]]:

@@ -1,9 +1,10 @@
 """Sends spans and metrics to a collector: OTLP over HTTP. I/O: its own thread, and the given sender.
 
-The OpenTelemetry SDK comes with `accredit[telemetry]`; only the thread uses it, and no call waits. If the collector is
-temporarily unavailable, spans are retried for `EXPORT_KEEP_SECONDS`, at growing intervals; then, or when the bounded
-queue is full, they are dropped and counted. Metrics are cumulative. So a slow, absent or hostile collector costs no
-memory beyond the queue and one message.
+The OpenTelemetry SDK comes with `accredit[telemetry]`. Only the exporter's thread uses it, and no call waits for it. If
+the collector is unavailable for a while, spans are sent again for `EXPORT_KEEP_SECONDS`, at growing intervals. After
+that they are dropped and counted; so are spans that find the bounded queue full. Metrics are not sent again: they are
+cumulative, so the next message makes up for a lost one. So a slow, absent or hostile collector costs no memory beyond
+the queue and one message.
 """
 
 import asyncio
@@ -40,18 +41,19 @@ else:
     instrumentation = Deferred("opentelemetry.sdk.util.instrumentation")
 
 EXPORT_SPANS_SECONDS = 5.0
-"""How long a span may wait for others, as by the SDK's own default."""
+"""How many seconds a span may wait for others to be sent with. It is the SDK's default, too."""
 EXPORT_METRICS_SECONDS = 60.0
-"""How often the collector gets all metrics, as by the SDK's own default."""
+"""How often the collector gets all metrics, in seconds. It is the SDK's default, too."""
 EXPORT_LAST_SECONDS = 2.0
-"""The same for what is left when the process ends: an orchestrator waits for that."""
+"""How many seconds may be taken to send what is left when the process ends. An orchestrator waits for that."""
 MAX_EXPORT_LOOKUPS = 4
-"""Times that the collector's name is looked up at once: the system can't be told to stop, and a thread waits for it."""
+"""How many look-ups of the collector's name may run at once. The system can't be told to stop one, and a thread waits
+for each."""
 EXPORT_RETRY_SECONDS, MAX_EXPORT_RETRY_SECONDS = 1.0, 30.0
-"""The pause before a collector that takes nothing for now gets the same spans again, doubled each time up to the
-second; a part of it is left to chance, so that gateways do not come all at once."""
+"""The pause before spans are sent again to a collector that takes nothing for now, in seconds: at first, and at most.
+It doubles each time. A part of it is random, so that gateways do not all come at once."""
 EXPORT_KEEP_SECONDS = 300.0
-"""For how long the same spans are sent again, one message of a process: a collector is started anew in less."""
+"""For how many seconds the same spans, one message of a process, are sent again. A collector restarts in less."""
 
 answers: Any = Deferred("opentelemetry.proto.collector.logs.v1.logs_service_pb2")
 protobuf: Any = Deferred("google.protobuf.message")
@@ -63,14 +65,14 @@ _T = TypeVar("_T")
 
 
 class Collector(Protocol):
-    """Sends messages. Belongs to one event loop."""
+    """Sends messages to a collector. It belongs to one event loop."""
 
     async def send(self, path: str, body: bytes, timeout: float) -> bytes:
         """Send a message; return the answer. Raises `CollectorError`."""
         ...
 
     async def aclose(self) -> None:
-        """Close what is open."""
+        """Close connections that are open."""
         ...
 
 
@@ -83,15 +85,15 @@ class _Message(NamedTuple):
 
 
 class Lookups(ThreadPoolExecutor):
-    """A collector's name lookups, each in a daemon thread, as one takes a minute without a name server. At most `most`
-    run at once."""
+    """Look-ups of a collector's name. Each has a daemon thread, as a look-up takes a minute if no name server answers.
+    At most `most` run at once."""
 
     def __init__(self, most: int = MAX_EXPORT_LOOKUPS) -> None:
         super().__init__(1)
         self._free = threading.BoundedSemaphore(most)
 
     def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> "Future[_T]":
-        """Look up. Raises `OSError`."""
+        """Run a look-up in a thread. Raises `OSError` if too many are running."""
         if not self._free.acquire(blocking=False):
             raise OSError("no name server answers")
         future = Future[_T]()
@@ -110,7 +112,8 @@ class Lookups(ThreadPoolExecutor):
 
 
 class Exporter:
-    """One per process. `collector` is called in the exporter's thread; `instance` tells this process from others."""
+    """Sends the telemetry of one process. `collector` is called in the exporter's thread; `instance` distinguishes this
+    process from others."""
 
     def __init__(
         self, metrics: Metrics, queue: SpanQueue, collector: Callable[[], Collector], service: str, instance: str
@@ -129,7 +132,7 @@ class Exporter:
         queue.wake = self._wake.set
 
     def start(self) -> None:
-        """Begin."""
+        """Start the exporter's thread."""
         self._thread.start()
 
     async def stop(self) -> None:
@@ -208,7 +211,7 @@ class Exporter:
         return rejected
 
     def _say(self, problem: str, reason: str = "") -> None:
-        """Log a problem when it begins and when it ends."""
+        """Log a problem when it begins, and again when it is over."""
         if problem and not self._problem:
             log_event(_log, logging.WARNING, problem, reason=reason)
         elif self._problem and not problem:
@@ -217,7 +220,8 @@ class Exporter:
 
 
 def rejected_count(answer: bytes) -> int:
-    """Return how many items of a message a collector rejected (`partial_success`, which all its answers share)."""
+    """Return how many items of a message a collector rejected. All its answers have `partial_success` in the same form,
+    so one type reads them all."""
     try:
         return max(0, answers.ExportLogsServiceResponse.FromString(answer).partial_success.rejected_log_records)
     except protobuf.DecodeError:
@@ -225,7 +229,8 @@ def rejected_count(answer: bytes) -> int:
 
 
 class Encoding:
-    """Encodes for OTLP, with the SDK: for `service`, by the process `instance`, counting since `started`."""
+    """Encodes messages in OTLP, with the SDK. They are from `service`, from its process `instance`, with counts since
+    `started`."""
 
     def __init__(self, service: str, instance: str, started: int) -> None:
         self._about = {"service.name": service, "service.version": __version__, "service.instance.id": instance}

@@ -7,14 +7,14 @@ for `.`; our own begin with `accredit_`. docs/reference/metrics.md has a row for
 from typing import Literal, NamedTuple
 
 SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-"""The conventions' bounds, for operations."""
+"""The bounds of the histograms of operations, in seconds: those of the conventions."""
 SHORT_SECONDS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
-"""For a store's operations."""
+"""The bounds of the histograms of a store's operations, in seconds."""
 
 
 class Family(NamedTuple):
-    """One metric. `together` says how workers' values combine: the sum of their shares, or the maximum of a value that
-    all should agree on."""
+    """One metric. `together` says how the workers' values make the total: their sum, or their maximum if all should
+    have the same value."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
@@ -23,7 +23,7 @@ class Family(NamedTuple):
     bounds: tuple[float, ...] = ()
     together: Literal["sum", "max"] = "sum"
     otel: str = ""
-    """Its name in OTLP, if different."""
+    """The metric's name in OTLP, if it differs."""
 
     @property
     def width(self) -> int:

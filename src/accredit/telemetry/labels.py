@@ -1,6 +1,6 @@
 """Values of labels, all from our own lists, so that peers can't create series. No I/O.
 
-Anything else is `_other`; for errors `_OTHER`, by the conventions.
+Any other value becomes `_other`; for errors `_OTHER`, as the conventions say.
 """
 
 from asyncio import CancelledError
@@ -31,8 +31,8 @@ from accredit.refusals import BY_WORD, CHALLENGE_REQUIRED, CODES
 from accredit.telemetry.board import OTHER
 
 MAX_LABEL_CHARS = 128
-"""Characters of a label's value, such as a tool's name (128, says MCP). Of a longer one nothing is counted but that it
-was `_other`."""
+"""The most characters of a label's value, such as a tool's name (128, says MCP). A longer one is counted as
+`_other`."""
 
 
 CALL = "tools/call"
@@ -44,7 +44,7 @@ UPSTREAM_UNAVAILABLE, CANCELLED = "upstream_unavailable", "cancelled"
 REVISIONS = frozenset({*LEGACY_REVISIONS, *MODERN_REVISIONS})
 
 _MCP_CODES = range(-32_042, -31_999)
-"""Codes with a meaning in MCP, its SDKs or JSON-RPC servers."""
+"""JSON-RPC error codes with a meaning in MCP, its SDKs or JSON-RPC servers."""
 _JSONRPC_CODES = frozenset(
     {
         encode.PARSE_ERROR, encode.INVALID_REQUEST, encode.METHOD_NOT_FOUND, encode.INVALID_PARAMS,
@@ -54,14 +54,15 @@ _JSONRPC_CODES = frozenset(
 _WORDS = {encode.HEADER_MISMATCH: "header_mismatch", encode.INVALID_PARAMS: "invalid_params"}
 _EARLY_WORDS = frozenset({"session_not_found", *_WORDS.values(), "invalid_request", "keys_unavailable"})
 RESULT_END_BYTES = 2_048
-"""The part of a result that is searched for `isError`, which servers put at its end: searching all of a long one would
-take as long as all other measuring."""
+"""How many of a result's last bytes are searched for `isError`, which servers put at the end. To search all of a long
+result would take as long as all other measuring."""
 _MEMBER, _NONE = b'"isError"', b'"isError":false'
 _NONE_AT_LAST = _NONE + b"}}"
 
 
 class Names:
-    """One server's names that may be labels: `tools` of the catalog, and `methods` that the configuration adds."""
+    """The names of one server that may be labels: the `tools` of its catalog, and the `methods` that the configuration
+    adds."""
 
     __slots__ = ("_methods", "_tools", "_written")
 
@@ -86,13 +87,13 @@ class Names:
 
 
 def code_label(code: int) -> str:
-    """Return the label of a JSON-RPC error: its code, if it is a standard one."""
+    """Return the label of a JSON-RPC error: its code, if that is a known one."""
     return str(code) if code in _JSONRPC_CODES or code in CODES or code in _MCP_CODES else OTHER_ERROR
 
 
 def error_of_response(response: Response, *, of_tool: bool) -> str:
-    """Return the label of a response, "" if it is no error. A tool's result is an error if its last `RESULT_END_BYTES`
-    say so; one of more than `SHORT_MESSAGE_BYTES` never counts as one."""
+    """Return the label of a response; "" if it is no error. A tool's result is an error if its last `RESULT_END_BYTES`
+    say so. A result of more than `SHORT_MESSAGE_BYTES` never counts as an error."""
     if not isinstance(response, Success):
         return code_label(response.code)
     text = response.text

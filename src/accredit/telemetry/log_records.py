@@ -1,7 +1,7 @@
 """Log entries as OTLP log records. No I/O.
 
-The body is the entry's envelope, as `accredit log export` writes it; attributes describe it, unverified. The message
-classes come with `accredit[telemetry]`.
+The body of a log record is the entry's envelope, as `accredit log export` writes it. Attributes describe it; nothing is
+verified. The message classes come with `accredit[telemetry]`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -54,7 +54,7 @@ def _log_record(envelope: Envelope, now: int) -> Any:
 
 
 def _facts(envelope: Envelope) -> tuple[str, int, list[tuple[str, str | int]]]:
-    """Return the name of an entry's kind, its time in unix nanoseconds, and attributes."""
+    """Return three facts about an entry: the name of its kind, its time in unix nanoseconds, and attributes."""
     said = decode_statement(envelope.payload).predicate
     match said:
         case CallRecord():

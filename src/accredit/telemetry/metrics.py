@@ -1,6 +1,6 @@
 """One worker's counters, at a few hundred nanoseconds a count. I/O: the memory of its slot (`board`).
 
-Callers pass bounded values of labels (`labels`).
+Callers must pass values of labels from a bounded set (`labels`).
 """
 
 from bisect import bisect_left
@@ -16,7 +16,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 class Number:
-    """A counter or a gauge, by its labels."""
+    """A counter or a gauge: one number for each set of labels."""
 
     __slots__ = ("_family", "_places", "_slot", "_values")
 
@@ -27,7 +27,7 @@ class Number:
         self._places: dict[Labels, int] = {}
 
     def add(self, labels: Labels = (), by: float = 1.0) -> None:
-        """Count."""
+        """Add to a counter."""
         place = self._places.get(labels)
         self._values[self._place(labels) if place is None else place] += by
 
@@ -42,7 +42,7 @@ class Number:
 
 
 class Histogram(Generic[_Key]):
-    """Durations by key; `labels_of` returns a key's labels."""
+    """A histogram of durations for each key. `labels_of` returns the labels of a key."""
 
     __slots__ = ("_family", "_first", "_labels_of", "_places", "_slot", "_sum", "bounds", "values")
 
@@ -73,7 +73,7 @@ class Histogram(Generic[_Key]):
 
 
 class Both(Generic[_Key]):
-    """Two histograms with the same bounds, updated together."""
+    """Two histograms with the same bounds and keys, which are updated together."""
 
     __slots__ = ("_bounds", "_first", "_one", "_other", "_places", "_sum", "_values")
 
@@ -101,7 +101,7 @@ class Both(Generic[_Key]):
 
 
 Ended = tuple[tuple[str, str], str]
-"""An operation (method and tool), and the error that ended it."""
+"""How an operation ended: its method and tool, and the error that ended it ("" if none)."""
 
 
 class Metrics:

@@ -1,7 +1,8 @@
 """Measures one request: on arrival, and at each server that it goes to. Reads clocks.
 
-A request's `watcher` is its operation, so that any code that learns the result can report it. At a server the first
-report counts. On arrival the last one does, and what ended the exchange with the client takes precedence.
+A request's `watcher` is its operation, so that any code that learns the result can report it. At a server, the first
+report counts. On arrival, the last report counts; but an error with which the exchange with the client ends takes
+precedence.
 """
 
 from collections.abc import Iterable
@@ -39,9 +40,9 @@ _SESSION_DIGITS = 32
 
 
 class _Traced:
-    """A traced operation's span. `request_id` is set for numeric ids. `epoch_ns` is the time when `perf_counter` was
-    0, shared by all spans of a request, so that setting the clock doesn't shift them apart. `below` is the context
-    of the span at the server, if one operation has both."""
+    """The span of a traced operation. `request_id` is set for numeric ids. `epoch_ns` is the time when `perf_counter`
+    was 0. All spans of a request share it, so that setting the clock doesn't shift them apart. If one operation
+    measures the request on arrival and at the server, `below` is the context of the span at the server."""
 
     __slots__ = (
         "below", "context", "epoch_ns", "link", "parent_id", "request_id", "revision", "session", "verdict",
@@ -59,12 +60,13 @@ class _Traced:
 
 
 class Operation:
-    """One measured request; an operation at a server has the one on arrival as its `parent`. `error` is the result so
-    far, None while unknown. `later`: the answer comes separately from the request, and then ends this.
+    """One request that is measured. An operation at a server has the operation on arrival as its `parent`. `error` is
+    the result so far, None while it is unknown. If `later`, the answer comes separately from the request's own
+    exchange, and ends this operation.
 
-    Most requests go to one server only, and end with the exchange here: then one operation measures both. `sent` is
-    when the request was sent there, `heard` when the server's first answer came (both 0 before), and `heard_error` its
-    result.
+    Most requests go to one server only, and end with the exchange with the client: then one operation measures both. In
+    that case `sent` is when the request was sent to the server, `heard` is when the server's first answer came (both 0
+    before), and `heard_error` is the result in that answer.
     """
 
     __slots__ = (
@@ -94,7 +96,7 @@ class Operation:
         self.traced: _Traced | None = None
 
     def trace(self, context: TraceContext, parent_id: str | None, request: Request, epoch_ns: int) -> _Traced:
-        """Give it a span."""
+        """Give the operation a span."""
         traced = self.traced = _Traced(context, parent_id, request, epoch_ns)
         self.trace_id = context.trace_id
         return traced
@@ -119,15 +121,16 @@ class Operation:
         self._hear(error_of(error))
 
     def unsent(self) -> None:
-        """Report that it was refused before reaching the server, unless the server has answered something."""
+        """Report that the request was refused before it reached the server. If the server has answered anything, this
+        is ignored."""
         if not self.heard and (not self.at_server or self.error is None):
             self.sent = 0.0
             if self.traced is not None:
                 self.traced.below = None
 
     def end(self, error: str | None = None, later: bool = False) -> None:
-        """Count it, once: with `error`, or else with what was reported. `later`: if there is no answer yet, it will
-        come separately."""
+        """Count the operation, once: with `error`, or else with the result that was reported. With `later`, an
+        operation without a result goes on: its answer will come separately."""
         if error is None:
             error = self.error
             if error is None:
@@ -214,30 +217,31 @@ class Batched(Struct):
     operations: Operations
 
     def told(self, revision: str | None, session: str) -> None:
-        """Tell each (`Operation.told`)."""
+        """Call `Operation.told` of each."""
         for each in self.operations:
             each.told(revision, session)
 
     def unsent(self) -> None:
-        """Tell each (`Operation.unsent`)."""
+        """Call `Operation.unsent` of each."""
         for each in self.operations:
             each.unsent()
 
     def end(self, error: str | None = None, later: bool = False) -> None:
-        """End each (`Operation.end`)."""
+        """Call `Operation.end` of each."""
         for each in self.operations:
             each.end(error, later)
 
 
 class Transports(NamedTuple):
-    """The transports on both sides, in the conventions' words: "tcp" or "pipe"."""
+    """The transports to the client and to the server, in the words of the conventions: "tcp" or "pipe"."""
 
     from_client: str = "tcp"
     to_server: str = "tcp"
 
 
 class Meter:
-    """Measures one server's requests. `names` may be labels; without a `tracer` nothing is traced."""
+    """Measures the requests to one server. `names` are those that may be labels. Without a `tracer` nothing is
+    traced."""
 
     def __init__(
         self,
@@ -261,8 +265,8 @@ class Meter:
     def begin(
         self, message: Frame | Batch, began: float, traceparent: bytes | None = None
     ) -> Operation | Batched | None:
-        """Begin to measure the requests in a message that came at `began` (`perf_counter`). `traceparent` is from the
-        HTTP request, a separate trace: spans are linked to it."""
+        """Begin to measure the requests in a message that came at `began` (`perf_counter`). `traceparent` is that of
+        the HTTP request. It belongs to another trace, to which the spans are linked."""
         if isinstance(message, Request):
             operation = message.watcher = Operation(self, self._names.of(message), began)
             if self.tracer is not None:
@@ -274,7 +278,7 @@ class Meter:
         return Batched(tuple(each for each in begun if isinstance(each, Operation)))
 
     def unread(self, error: AccreditError, began: float) -> None:
-        """Count a refused request that could not be read."""
+        """Count a request that was refused because it could not be read."""
         self.served.observe(((OTHER, ""), error_of(error)), perf_counter() - began)
 
     def decided(self, watcher: Watcher | None, error: AccreditError | None) -> None:
@@ -287,7 +291,7 @@ class Meter:
     # --- at a server ---------------------------------------------------------------------------------
 
     def in_trace(self, request: Request, operation: Operation) -> Request:
-        """Return a request with the context of its span at its server."""
+        """Return a request whose `_meta` names the span at the server as its parent, if it is traced."""
         traced = operation.traced
         if traced is None or self.tracer is None:
             return request
@@ -295,8 +299,9 @@ class Meter:
         return _in_trace(request, traced.below, traced)
 
     def sent(self, message: Frame | Batch, parent: Watcher | None = None) -> tuple[Frame | Batch, Operations]:
-        """Begin to measure the requests in a message to the server; return the message, with its trace's context if it
-        has one. `parent` is for a request of the gateway's own."""
+        """Begin to measure the requests in a message to the server. Return the message, in which traced requests name
+        their spans. `parent` is given for a request of the gateway's own: it is the operation for which the request is
+        made."""
         if isinstance(message, Request):
             request, operation = self._sent(message, parent)
             return request, (operation,)
@@ -312,7 +317,8 @@ class Meter:
         return _batch_of(message, frames, operations), tuple(operations)
 
     def received(self, operations: Operations, error: BaseException | None = None) -> None:
-        """End operations that the server has not answered: the exchange is over."""
+        """End these operations: the exchange with the server is over. Those that the server has not answered end with
+        `error`, if given."""
         for each in operations:
             if each.error is None and error is not None:
                 if isinstance(error, RequestError):
@@ -360,20 +366,20 @@ class Telemetry(NamedTuple):
         return Meter(self.metrics, self.tracer, server=server, names=names, transports=transports)
 
     def timed(self, store: ProofStore | None) -> ProofStore | None:
-        """Wrap a store, to time it."""
+        """Wrap a store so that its operations are timed; None stays None."""
         return TimedStore(store, self.metrics.store_seconds) if store is not None else None
 
     def invalid(self, server: str) -> None:
-        """Count an invalid answer of a server's, by its name in the configuration."""
+        """Count an invalid answer of a server. `server` is its name in the configuration."""
         self.metrics.invalid.add((server,))
 
     def unasked(self, server: str) -> None:
-        """Count an unsolicited answer of a server, by its name in the configuration."""
+        """Count an answer of a server that nobody asked for. `server` is its name in the configuration."""
         self.metrics.unasked.add((server,))
 
 
 def _in_trace(request: Request, context: TraceContext, above: _Traced) -> Request:
-    """Return a request with the context of its span at a server."""
+    """Return a request whose `_meta` has the context of its span at a server."""
     traceparent = {"traceparent": Raw(to_json(f"00-{context.trace_id}-{context.span_id}-01"))}
     try:
         # The client's `tracestate` means nothing in a trace that began here.
@@ -389,7 +395,7 @@ def _context_in(request: Request) -> TraceContext | None:
 
 
 def _batch_of(batch: Batch, frames: Iterable[Frame], operations: Iterable[Operation]) -> Batch:
-    """Return a batch of these members; its text is unchanged if none is traced."""
+    """Return a batch of these members. If none of them is traced, its text is that of `batch`."""
     kept = tuple(frames)
     if not any(each.traced for each in operations):
         return Batch(kept, batch.text)

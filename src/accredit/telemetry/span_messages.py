@@ -1,8 +1,8 @@
 """Spans as OTLP messages. No I/O.
 
 The messages equal those of the SDK's encoder (a test compares them), but are made in less than half the time: encoding
-is most of the cost of a traced call. Attribute messages with short values are cached, as most have few values. The
-message classes come with `accredit[telemetry]`.
+is most of the cost of a traced call. The messages of attributes with short values are cached, as most attributes have
+only a few values. The message classes come with `accredit[telemetry]`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from accredit.base.deferred import Deferred
 from accredit.telemetry.tracing import Span, TraceContext
 
 MAX_KNOWN_ATTRIBUTES = 1024
-"""Attributes of spans whose message is remembered, some 300 bytes each: most are names of tools and the like, and each
+"""The most span attributes whose message is cached, some 300 bytes each. Most are names of tools and the like, and each
 is in thousands of spans."""
 
 

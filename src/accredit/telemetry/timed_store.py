@@ -1,4 +1,4 @@
-"""Wraps a store to time its operations: a `ports.ProofStore` around another one. Reads a clock."""
+"""Wraps a store to time its operations: a `ports.ProofStore` around another. Reads a clock."""
 
 from collections.abc import Coroutine, Sequence
 from time import perf_counter
@@ -13,7 +13,7 @@ _T = TypeVar("_T")
 
 
 class TimedStore:
-    """Measures each operation of `store` in `seconds`, whatever its result."""
+    """Measures how long each operation of `store` takes, whatever its result. The durations go into `seconds`."""
 
     def __init__(self, store: ProofStore, seconds: Histogram[str]) -> None:
         self._store = store
@@ -26,7 +26,7 @@ class TimedStore:
     def look(
         self, challenge: bytes, request_hash: bytes, *, issued: bool, now: int
     ) -> "CoroutineType[Any, Any, Spending]":
-        """Look at a challenge."""
+        """Return what `spend` would return now, without spending the challenge."""
         return self._timed("look", self._store.look(challenge, request_hash, issued=issued, now=now))
 
     def spend(
@@ -53,7 +53,7 @@ class TimedStore:
         return await self._store.ready()
 
     def problem(self) -> str | None:
-        """Return why the store needs attention."""
+        """Return why the store needs attention, or None."""
         return self._store.problem()
 
     async def aclose(self) -> None:

@@ -1,11 +1,11 @@
 """Decides which calls are traced, and queues their spans. Reads randomness and a clock.
 
-- The decision comes before any library, when a message has been read: an untraced call costs a look at its `_meta`
-  and a counter.
-- A parent (`params._meta.traceparent`, SEP-414) decides: its trace continues if it is sampled, and otherwise there is
-  none. But anybody can set that flag, so beyond `PARENT_SAMPLED_PER_SECOND` the rate decides, as for a call without a
-  parent.
-- Spans go into a bounded queue (`SpanQueue`), as tuples: what does not fit is dropped and counted. Nobody waits.
+- The decision needs no library. It is made when a message has been read, so an untraced call costs only a look at its
+  `_meta` and a counter.
+- If a call has a parent (`params._meta.traceparent`, SEP-414), the parent decides: if it is sampled, its trace
+  continues; otherwise the call is not traced. But anybody can set that flag. So beyond `PARENT_SAMPLED_PER_SECOND` the
+  rate decides, as for a call without a parent.
+- Spans go into a bounded queue (`SpanQueue`), as tuples. What does not fit is dropped and counted. Nobody waits.
 """
 
 import math
@@ -20,15 +20,16 @@ from accredit.base.random_ids import RandomIds
 from accredit.telemetry.metrics import Number
 
 MAX_WAITING_SPANS = 4_096
-"""Spans of one process that wait to be sent, of some 2 KiB each. A collector that is slow or away costs no more: the
-next one is dropped, and counted."""
+"""The most spans of one process that wait to be sent, of some 2 KiB each. A collector that is slow or away costs no
+more memory: further spans are dropped, and counted."""
 SPANS_AT_ONCE = 256
-"""Spans in one request to the collector: some 10 ms of encoding, and 200 KiB."""
+"""The most spans in one request to the collector: some 10 ms of encoding, and 200 KiB."""
 MAX_PARENT_SAMPLED = 200
-"""Traces that callers may have had sampled at once: who calls decides that by a flag, and anybody can set it. Beyond
-that the gateway's own rate decides."""
+"""How many calls at once are traced because their callers say so. Anybody can set the flag that says so. Beyond this
+number the gateway's own rate decides."""
 PARENT_SAMPLED_PER_SECOND = 100
-"""The same over time: at some 50 us each it is half a percent of one core."""
+"""How many calls a second are traced, over time, because their callers say so. At some 50 us each that is half a
+percent of one core."""
 
 
 # W3C Trace Context, section 3.2.2: version, trace id, parent id, flags. No id is all zeros, there is no version ff, and
@@ -70,10 +71,10 @@ class Span(NamedTuple):
 
 
 class SpanQueue:
-    """Spans waiting to be sent. One thread puts, another takes."""
+    """Spans that wait to be sent. One thread puts them in, another takes them out."""
 
     def __init__(self, counted: Number, wake: Callable[[], None] = lambda: None) -> None:
-        """`wake` is called when a full batch is waiting."""
+        """`counted` counts the dropped spans. `wake` is called when a full batch is waiting."""
         self._spans = deque[Span]()
         self._counted = counted
         self.wake = wake
@@ -82,7 +83,7 @@ class SpanQueue:
         return len(self._spans)
 
     def put(self, span: Span) -> None:
-        """Add one, or drop it."""
+        """Add a span, or drop it if the queue is full."""
         if len(self._spans) >= MAX_WAITING_SPANS:
             self._counted.add(("dropped",))
             return
@@ -96,7 +97,8 @@ class SpanQueue:
 
 
 class Tracer:
-    """One per process. `rate` is from 0 to 1; `lot` returns a random number in [0, 1)."""
+    """Decides for one process which calls are traced. `rate` is from 0 to 1; `lot` returns a random number in [0,
+    1)."""
 
     def __init__(
         self,

@@ -1,12 +1,13 @@
 """Lays out what commands print: texts, facts, tables. No I/O.
 
-Text may come from others' files or peers: it is never markup, can't control the terminal, and can't begin a row as
-ours do (`base.terminal`). Within a given width:
+Text may come from others' files or peers: it is never markup, can't control the terminal, and can't begin a row as ours
+do (`base.terminal`). Within a given width:
 
-- a line of text continues after its margin and `  | `;
-- a fact's value continues below itself, after `| `; where there is little room it begins below its name, indented;
-- a table's cell continues in its column, after `| `, and no cell begins with that or with a blank; where columns
-  would be too narrow, each row of the table is printed as facts.
+- a line of text that is folded continues after its margin and `  | `;
+- a fact is a name with a value. The value continues below itself, after `| `. If there is little room, it begins below
+  its name, indented;
+- a table's cell continues in its column, after `| `, and no cell begins with that or with a blank. If columns would be
+  too narrow, each row of the table is printed as facts.
 
 Without a width (None), rows are not folded, for programs and files.
 """
@@ -28,9 +29,9 @@ _GAP = "  "
 _MARK = "| "
 _SET_IN = "  "
 _LEAST_VALUE = 20
-"""Least width of a value beside its name."""
+"""The least width of a value that is printed beside its name."""
 _LEAST_CELL = 10
-"""Least width of a folded cell: less could not be read."""
+"""The least width of a cell that is folded: a narrower one could not be read."""
 
 
 class Words(NamedTuple):
@@ -50,7 +51,7 @@ def text_rows(value: Words | str, width: int | None) -> list[Row]:
 
 
 def fact_rows(facts: Sequence[tuple[str, Words | str]], width: int | None) -> Iterator[Row]:
-    """Yield the rows of names, each with its value."""
+    """Yield the rows of facts: names, each with its value."""
     widest = max((_cell_len(one_line(name)) for name, _ in facts), default=0)
     for name, value in facts:
         label, words = _words(Words(name, "bold")), _words(value)
@@ -103,7 +104,7 @@ def _cell(words: Words) -> Words:
 
 
 def _widths(natural: Sequence[int], width: int) -> list[int] | None:
-    """Return the columns' widths, narrowing the widest until all fit; None if they would be too narrow."""
+    """Return the columns' widths, after narrowing the widest until all fit. Return None if they would be too narrow."""
     found, room = list(natural), width - len(_GAP) * (len(natural) - 1)
     while (over := sum(found) - room) > 0:
         widest = max(found)
@@ -116,8 +117,7 @@ def _widths(natural: Sequence[int], width: int) -> list[int] | None:
 
 
 def _join_cells(cells: Row, widths: Sequence[int], width: int | None) -> Row:
-    """Join cells, each padded to its column's width; with less padding if a terminal might show the row wider than
-    `width`."""
+    """Join cells, each padded to its column's width. If a terminal might show the row wider than `width`, pad less."""
     parts = [each._replace(text=_pad(each.text, size, _cell_len(each.text)) + _GAP)
              for each, size in zip(cells, widths, strict=True)]  # fmt: skip
     if width is not None and columns("".join(each.text for each in parts).rstrip()) > width:
@@ -131,5 +131,5 @@ def _pad(text: str, size: int, takes: int) -> str:
 
 
 def _cell_len(text: str) -> int:
-    """Return in how many columns a terminal shows a text that can be printed."""
+    """Return how many columns a terminal uses for a printable text."""
     return len(text) if text.isascii() else cells.cell_len(text)

@@ -1,7 +1,7 @@
 """Prints results of commands: words and tables for people, JSON for programs. I/O: stdout, and stderr for notes.
 
-A terminal gets colours, and long lines are folded (`terminal.layout`); otherwise rows are as wide as needed. Text may
-come from others' files: it is never markup, can't control the terminal, and can't begin a row.
+On a terminal there are colours, and long lines are folded (`terminal.layout`). Otherwise rows are as wide as needed.
+Text may come from others' files: it is never markup, can't control the terminal, and can't begin a row.
 """
 
 import json
@@ -19,10 +19,10 @@ from accredit.terminal.layout import Row, Words, fact_rows, table_rows, text_row
 from accredit.terminal.progress import clear
 
 MAX_TOLD_CANDIDATES = 20
-"""Ids listed on stderr if the one given is ambiguous: a screenful."""
+"""The most ids that are listed on stderr if a given one is ambiguous: a screenful."""
 MIN_ID_CHARS = 4
-"""Characters of an id that have to be written: fewer may be meant for something else, and begin the ids of thousands of
-calls in a log of a million."""
+"""How many characters of an id must be given at least. Fewer may be meant for something else, and could begin the ids
+of thousands of calls in a log of a million."""
 
 
 GOOD, BAD, QUIET = "green", "bold red", "dim"
@@ -55,7 +55,7 @@ def tell(line: str) -> None:
 
 
 def check_out(out: Path | None, *, as_json: bool) -> None:
-    """Check that not two things go to stdout. Raises `ConfigurationError`."""
+    """Check that not both the product and JSON go to stdout. Raises `ConfigurationError`."""
     if out == STDOUT and as_json:
         raise ConfigurationError("--out - and --json both want stdout", "keep one of them, or name a file for --out")
 
@@ -71,7 +71,7 @@ def write_out(out: Path, data: bytes, *, private: bool = False, replace: bool = 
 
 
 def print_facts(facts: Iterable[tuple[str, Words | str]], *, err: bool = False) -> None:
-    """Print names with their values; on stderr if stdout has another use."""
+    """Print names with their values. With `err`, print them on stderr, as stdout has another use."""
     show(fact_rows(list(facts), width_of(sys.stderr if err else sys.stdout)), err=err)
 
 
@@ -99,9 +99,10 @@ def find_by_prefix(
 ) -> str | None:
     """Return the candidate that equals `prefix`, else the only one that begins with it.
 
-    `candidates` maps ids to descriptions. If there is none, or more than one, says so on stderr and returns None; the
-    command then ends with exit code 1. `what` is the kind of id, such as "call"; `remedy` is the help if there is
-    none. Matching is literal and case-sensitive. Raises `ConfigurationError` for less than `at_least` characters.
+    `candidates` maps ids to descriptions. If no candidate or more than one begins so, print that on stderr and return
+    None; the command then ends with exit code 1. `what` is the kind of id, such as "call"; `remedy` is the help if
+    there is no such candidate. Matching is literal and case-sensitive. Raises `ConfigurationError` for a prefix of less
+    than `at_least` characters.
     """
     if prefix in candidates:
         return prefix

@@ -1,11 +1,12 @@
 """Where a command gets the passphrase of a person's key: a file, or a terminal. I/O: both.
 
-- `--passphrase-file` names a file that only its owner can read; one line's end at its end does not count.
-- Else a person at a terminal is asked, without echo; for a new key twice.
-- Else nothing is signed, and the error names the option.
-- Before anything is read, other programs of the same user are refused a look into this process's memory
-  (`base.private_memory`).
-- A new passphrase of blanks alone is refused; a short one is warned of. A key that was made under one still opens.
+- `--passphrase-file` names a file that only its owner can read. One line end at the file's end is not part of the
+  passphrase.
+- Without that file, a person at a terminal is asked, without echo; for a new key twice.
+- Without file and terminal, nothing is signed, and the error names the option.
+- Before anything is read, this process's memory is closed to other programs of the same user (`base.private_memory`).
+- A new passphrase that consists of blanks is refused; a short one brings a warning. A key that was made with such a
+  passphrase can still be opened.
 
 A passphrase is never an argument, which every user of the machine sees, nor in the environment. It is in no log.
 """
@@ -23,18 +24,19 @@ from accredit.keys import AskPassphrase, KeyFile, read_file
 from accredit.keys.passphrase import passphrase_bytes
 
 MAX_PASSPHRASE_FILE_BYTES = 1_024
-"""Bytes of a file that holds a passphrase, with its line's end."""
+"""The most bytes of a file that holds a passphrase, with its line end."""
 ADVISED_PASSPHRASE_CHARS = 15
-"""Characters below which a new passphrase is warned of: whoever copies the key's file tries the short ones in turn,
-and Argon2id makes that only dearer. NIST SP 800-63B-4 (3.1.1.2) wants as many of a password that
-stands alone."""
+"""How many characters a new passphrase should have; a shorter one brings a warning. Whoever copies the key's file can
+try all short passphrases, and Argon2id only makes that more expensive. NIST SP 800-63B-4 (3.1.1.2) requires as many of
+a password that is the only protection."""
 
 
 _CONTROLS = frozenset("\0\n\r")
 
 
 def passphrase_source(file: Path | None) -> AskPassphrase:
-    """Return what gives the passphrase of a key that is to sign. It raises `ConfigurationError`."""
+    """Return a function that gets the passphrase of a key that is to sign. That function raises
+    `ConfigurationError`."""
 
     def passphrase(key: KeyFile) -> bytearray:
         keep_memory_private()
@@ -65,7 +67,7 @@ def new_passphrase(file: Path | None, name: str) -> bytearray | None:
 
 
 def _fit(passphrase: bytearray) -> bytearray:
-    """Return a new passphrase. Raises `ConfigurationError`."""
+    """Check a new passphrase, and return it. Raises `ConfigurationError`."""
     text = passphrase.decode()
     if not any(each.isprintable() and not each.isspace() for each in text):
         raise ConfigurationError("the passphrase is blank", "type words that nobody would guess")

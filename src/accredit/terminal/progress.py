@@ -1,9 +1,9 @@
 """A progress line on the terminal, for work of more than two seconds. I/O: stderr, a thread.
 
-- It goes to stderr, and only if that is a terminal. There is none with `--json`, while results go to the same
-  terminal (`hidden`), or inside another progress.
-- Nothing is shown before two seconds have passed, and nothing is left at the end, however it ends.
-- Other output to stderr must remove it first (`clear`); it is shown again afterwards.
+- The line goes to stderr, and only if that is a terminal. There is none with `--json`, none while results go
+  to the same terminal (`hidden`), and none inside another progress.
+- Nothing is shown before two seconds have passed, and nothing is left when the work ends, however it ends.
+- Other output to stderr must remove the line first (`clear`). It is shown again afterwards.
 """
 
 import sys
@@ -23,25 +23,25 @@ else:  # for what is shown
     shutil = Deferred("shutil")
 
 PROGRESS_ENTRIES = 500
-"""Entries that are verified (in 40 ms) between two updates of what is shown."""
+"""How many entries are verified (in 40 ms) between two updates of the count that is shown."""
 PROGRESS_AFTER_SECONDS = 2.0
-"""How long something takes before a terminal shows how far it is: until then nobody wonders."""
+"""After how many seconds a terminal shows how far the work is. Until then nobody wonders."""
 PROGRESS_SECONDS = 0.2
-"""How often that is shown anew."""
+"""How often the progress line is shown again, in seconds."""
 
 
 _for_programs: ContextVar[bool] = ContextVar("accredit_for_programs", default=False)
 _T = TypeVar("_T")
 _lock = threading.Lock()
 _begun = threading.Lock()
-"""Held by the progress that owns the line."""
+"""The lock that the progress holds to which the line belongs."""
 _on_screen: set[str] = set()
 """The line on the screen, if any."""
 
 
 @contextmanager
 def printing_json() -> Generator[None]:
-    """While entered, the running command prints JSON."""
+    """Declare that the running command prints JSON, within this block."""
     token = _for_programs.set(True)
     try:
         yield
@@ -55,7 +55,8 @@ def is_for_programs() -> bool:
 
 
 class Progress:
-    """`with Progress("verifying", total=1_000) as progress`, and `progress.done = 500` now and then.
+    """The progress of some work. Use it as `with Progress("verifying", total=1_000) as progress`, and set
+    `progress.done = 500` now and then.
 
     `what` names the work; `unit` is what `done` counts. Without a `total` only `done` is shown, and while that is 0
     only the time.

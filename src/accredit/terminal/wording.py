@@ -1,7 +1,8 @@
 """Times, scopes, constraints, and logged calls in words. No I/O.
 
-Times are unix seconds; `now` is the reader's time. Servers and agents chose the names in a log, so they are printed as
-escaped JSON strings in ASCII, cut to a length: they can't end a line, control the terminal, or imitate other names.
+Times are unix seconds; `now` is the time at which somebody reads the text. Servers and agents chose the names in a log.
+So these are printed as escaped JSON strings in ASCII, cut to a length: they can't end a line, control the terminal, or
+imitate other names.
 """
 
 from collections.abc import Iterable
@@ -25,7 +26,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def timestamp(at: int) -> str:
-    """Return a time in RFC 3339, UTC; a year beyond that as the number."""
+    """Return a time in RFC 3339, UTC. A time after the year 9999 is a number of seconds."""
     try:
         return (_EPOCH + timedelta(seconds=at)).isoformat().replace("+00:00", "Z")
     except OverflowError:
@@ -57,7 +58,8 @@ def begins(cert: DelegationCert, now: int) -> str:
 
 
 def verdict(result: VerifyResult) -> str:
-    """Return why a proof does not verify: its status, and the reason without that prefix."""
+    """Return why a proof does not verify: its status, and then the reason, from which a repetition of the status is
+    removed."""
     status = f"{result.identity_status}: "
     reason = result.error_reason.removeprefix(status)
     if reason.startswith("cert "):
@@ -66,12 +68,12 @@ def verdict(result: VerifyResult) -> str:
 
 
 def constraints(found: Iterable[Constraint]) -> str:
-    """Return constraints, all of which must hold."""
+    """Return constraints in words. All of them must hold."""
     return "; ".join(map(constraint, found)) or "none"
 
 
 def shown_target(target: str) -> str:
-    """Return a target's name, escaped and cut."""
+    """Return a target's name, escaped and cut to a length."""
     text = json_ascii(target[:MAX_SAID_CHARS])
     return text if len(target) <= MAX_SAID_CHARS else f"{text}..."
 
