@@ -20,7 +20,7 @@ async def _run(app: ASGIApplication, request: HttpRequest, state: dict[str, Any]
 
 
 class _Messages:
-    """ASGI's messages about one request."""
+    """Receives and sends the ASGI messages about one request."""
 
     def __init__(self, request: HttpRequest) -> None:
         self._request = request

@@ -49,7 +49,7 @@ def _access_tokens(grant: AccessGrant) -> AccessTokens:
 
 
 class Ports(NamedTuple):
-    """The adapters, by port; None if not needed. The caller closes all but the revocations."""
+    """The adapters, each named after its port; None if it is not needed. The caller closes all but the revocations."""
 
     store: ProofStore | None = None
     revocations: Revocations | None = None
@@ -144,8 +144,8 @@ def _records(loaded: Loaded) -> Records | None:
 
 
 def _log_executor(place: LogPlace, signer: LogSigner) -> LogExecutor:
-    """Return the executor that writes the log. The gateway's own key signs in a separate process, as that costs CPU;
-    another signer works in a thread, as it mostly waits."""
+    """Return the executor that writes the log. The gateway's own key signs in a separate process, as signing costs CPU.
+    Another signer is used in a thread, as it mostly waits."""
     if signer.records is None:
         return LogProcess(place, signer, on_replaced=_report_replaced)
     return FileThread(place, signer) if isinstance(place, FileLog) else DatabaseThread(place, signer)

@@ -50,7 +50,7 @@ class ClientConnection(asyncio.Protocol, ABC):
         self.app_state = app_state
         self.server_state = server_state
         self.address = ""
-        """Where the client comes from."""
+        """The client's address."""
         self.write_paused = self.read_paused = False
         self._transport: Any = None
         self._writable: asyncio.Future[None] | None = None

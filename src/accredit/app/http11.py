@@ -101,7 +101,7 @@ class HttpConnection(ClientConnection):
         self._context = copy_context()  # in which no call is
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Interrupt the request."""
+        """Interrupt the request: the connection has ended."""
         super().connection_lost(exc)
         self._known = None
         for request in (self._current, *self._waiting):

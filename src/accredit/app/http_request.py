@@ -259,7 +259,7 @@ class HttpRequest:
 
 
 class HttpExchange(Exchange):
-    """The gateway's exchange over a request of a connection."""
+    """The gateway's exchange with a client, over one request of a connection."""
 
     __slots__ = ("_gone", "_request", "_task")
 
@@ -300,7 +300,8 @@ class HttpExchange(Exchange):
         self._request.end()
 
     def watch(self) -> None:
-        """From now on, cancel the current task if the client disconnects. The body has been read."""
+        """From now on, cancel the current task if the client disconnects. Call this only after the body has been
+        read."""
         self._gone = False
         self._task = asyncio.current_task(self._request.connection.loop)
         self._request.watch(self._interrupt)

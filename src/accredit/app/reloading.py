@@ -47,7 +47,7 @@ _logger = logging.getLogger("accredit.app")
 
 
 class Order(Struct, frozen=True):
-    """A parent's order to a worker, or the worker's answer, with the reload's number."""
+    """A parent's order to a worker, or the worker's answer. `number` is the number of the reload that it is about."""
 
     kind: Literal["prepare", "swap", "stay", "ready", "unable", "done"]
     number: int
@@ -153,7 +153,7 @@ class Reports:
 
 
 class Alone:
-    """Reloads of a process that serves alone."""
+    """Does the reloads of a process that serves alone."""
 
     def __init__(self, start: Start, part: ReloadTarget, reports: Reports) -> None:
         self._start = start
@@ -206,7 +206,8 @@ class Alone:
 
 
 class Worker:
-    """A worker's part in its parent's reloads. `orders` is its end of their socket."""
+    """Does a worker's part in the reloads that its parent leads. `orders` is the worker's end of the socket between
+    them."""
 
     def __init__(self, part: ReloadTarget, orders: socket.socket) -> None:
         self._part = part

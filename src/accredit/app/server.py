@@ -76,7 +76,8 @@ class Reloads(Protocol):
     """Rereads this process's configuration."""
 
     def begin(self, take: "Callable[[ssl.SSLContext | None, Ending], None]") -> None:
-        """Begin to listen for reloads, in the event loop. `take` gets the server's own settings."""
+        """Begin to listen for reloads, in the event loop. `take` is called with the server's own settings after
+        each."""
         ...
 
 

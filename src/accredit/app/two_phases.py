@@ -40,7 +40,7 @@ _REMEDY = "see the log for what it waits for, and reload again"
 
 
 class _Checked(Struct, frozen=True):
-    """The child's result: a change, or a problem."""
+    """What the checking child reports: a change, or a problem."""
 
     told: str = ""
     ending_seconds: int = 0
@@ -88,7 +88,7 @@ class TwoPhases:
         return False
 
     def give_up(self) -> None:
-        """Abort, as the gateway ends."""
+        """Abort the reload, because the gateway ends."""
         self.over = True
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.checker, signal.SIGKILL)

@@ -89,7 +89,7 @@ class _Workers:
         self._reload: TwoPhases | None = None
         self._again = False
         self._short = False
-        """Whether workers are missing because a reload kept them from being started."""
+        """Whether there are too few workers, because a reload kept new ones from being started."""
         self._in_force: ConfigurationChange | None = None
         self._problem: str | None = None
 
@@ -113,7 +113,7 @@ class _Workers:
         return self._exit_code
 
     def _next_signal(self) -> int | None:
-        """Return the next signal; during a reload, None after a moment."""
+        """Return the next signal. During a reload, return None if none comes for a moment."""
         if self._reload is None:
             return signal.sigwait(_WAITED)
         info = signal.sigtimedwait(_WAITED, RELOAD_LOOK_SECONDS)

@@ -16,7 +16,7 @@ from accredit.gateway.app import Gateway
 
 
 class InProcess(httpx2.AsyncBaseTransport):
-    """Passes requests to an application, each in a task that ends when its response is closed."""
+    """Passes requests to an application. Each runs in a task of its own, which ends when the response is closed."""
 
     def __init__(self, app: Gateway) -> None:
         self._app = app

@@ -38,7 +38,7 @@ async def in_memory(server: object, place: str, capabilities: Capabilities) -> A
 
 
 async def _never(*_asked: object) -> ErrorData:
-    """Refuse any request of the server: this host only reads lists."""
+    """Refuse any request that the server makes: this client only reads lists."""
     return ErrorData(code=INVALID_REQUEST, message="nobody is here to answer")
 
 

@@ -192,7 +192,7 @@ def _leads(url: str, answer: Answer) -> str:
 
 
 def _check_admitted(answer: Answer) -> None:
-    """Raise a helpful error if the server requires authorization."""
+    """Check that the server does not require authorization. Raises `ConfigurationError`, which says what to do."""
     if answer.status == 401:
         raise ConfigurationError(
             "the server wants authorization (HTTP 401)",

@@ -215,7 +215,7 @@ def _fault(error: BaseException, remedy: str, seconds: float) -> ConfigurationEr
 
 
 def first_of(error: BaseException) -> BaseException:
-    """Return the first error in a group: the SDK's task groups wrap every error."""
+    """Return the first single error in a group: the SDK's task groups wrap every error."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error

@@ -1,4 +1,4 @@
-"""Caches: by key in a bounded memory, or once per object. No I/O."""
+"""Caches: of values by key, in a bounded memory; and of a value that is computed once per object. No I/O."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable

@@ -57,7 +57,7 @@ def install_extra(extra: str) -> str:
 
 
 class Deferred:
-    """Stands in for a module, which is loaded when an attribute is first used. Threads may share it."""
+    """Stands in for a module, which is loaded when one of its attributes is first used. Threads may share it."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -69,7 +69,8 @@ class Deferred:
 
 
 def names_of(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a `__getattr__` for a package of ours that loads each name's module on first use."""
+    """Return a `__getattr__` for a package of ours. `modules` maps each name to its module, which is loaded when the
+    name is first used."""
 
     def load_name(name: str) -> Any:
         if name not in modules:

@@ -33,7 +33,7 @@ def log_event(
     exc_info: BaseException | None = None,
     **fields: object,
 ) -> None:
-    """Log `event`, a short constant sentence, with its facts; `exc_info` adds a traceback as one field."""
+    """Log an event with its facts. `event` is a short constant sentence. `exc_info` adds a traceback as one field."""
     if logger.isEnabledFor(level):
         logger.log(level, event, exc_info=exc_info, extra={_FIELDS: fields})
 

@@ -19,9 +19,9 @@ MAX_ANCESTORS = 8
 
 
 _LINUX = struct.Struct("3i")
-"""`struct ucred`: process, user, group."""
+"""The fields of `struct ucred`: process, user, group."""
 _MAC = struct.Struct("2I")
-"""The beginning of `struct xucred`: version, user."""
+"""The first fields of `struct xucred`: version, user."""
 _SOL_LOCAL, _LOCAL_PEERCRED, _LOCAL_PEERPID = 0, 1, 2
 _WRAPPERS = frozenset(
     {"accredit", "python", "python3", "sh", "bash", "dash", "zsh", "env", "uv", "uvx", "pipx", "node"}

@@ -36,7 +36,8 @@ class StandardInput:
         self._ended = False
 
     def read(self, max_bytes: int) -> bytes:
-        """Return all of it, or one byte more than `max_bytes`. Raises `ConfigurationError`."""
+        """Return all that is on stdin; if it is longer than `max_bytes`, return one byte more than that. Raises
+        `ConfigurationError`."""
         while not self._ended and len(self._kept) <= max_bytes:
             try:
                 part = _stream().read(max_bytes + 1 - len(self._kept))

@@ -42,7 +42,7 @@ def flag(*words: str, **settings: Any) -> click.Option:
 
 
 class Command(click.Command):
-    """A command. `run` names its function; its summary is the first paragraph of `text`."""
+    """A command. `run` names its function. The first paragraph of `text` is its summary."""
 
     def __init__(self, name: str, text: str, params: Sequence[click.Parameter] = (), *, run: str) -> None:
         super().__init__(name, help=text, short_help=summary(text), params=[*params], callback=self._run)

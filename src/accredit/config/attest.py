@@ -64,7 +64,7 @@ def build_log_signer(loaded: Loaded) -> LogSigner:
 
 
 def trusted_log_keys(loaded: Loaded) -> tuple[LogKey, ...]:
-    """Return other keys that sign the same log. Raises `ConfigurationError`."""
+    """Return the keys of other gateways that sign the same log. Raises `ConfigurationError`."""
     keys: list[LogKey] = []
     folder = folder_of(loaded, ("attest", "public_key_files"))
     for name in loaded.config.attest.public_key_files:
@@ -79,7 +79,7 @@ def trusted_log_keys(loaded: Loaded) -> tuple[LogKey, ...]:
 
 
 def try_record_signer(loaded: Loaded) -> None:
-    """Let the signer of records, if any, sign a trial. Forks. Raises `ConfigurationError`."""
+    """Have the signer of records, if there is one, sign a trial, in a forked process. Raises `ConfigurationError`."""
     named = _named_signer(loaded)
     if named is not None:
         from accredit.keys.record_signers import try_signer  # noqa: PLC0415 - securesystemslib is slow to load

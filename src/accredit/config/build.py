@@ -166,8 +166,8 @@ def _check_replicas(urls: Sequence[str], place: str) -> None:
 
 
 def _folder(loaded: Loaded) -> Path | None:
-    """Return the command's folder: `upstream.cwd`, else the file's folder if the command is from the file, whose paths
-    are relative to it."""
+    """Return the folder that the command runs in: `upstream.cwd`. Without that, a command that is set in the file runs
+    in the file's folder, as its paths are relative to it. Else return None."""
     if loaded.config.upstream.cwd is not None:
         folder = Path(loaded.config.upstream.cwd)
         if not folder.is_dir():

@@ -90,7 +90,7 @@ def _convert(value: object, kind: type[_S], place: Place, *, strict: bool) -> _S
 def _wrong(
     error: msgspec.ValidationError, value: object, kind: type[Section], place: Place, *, strict: bool
 ) -> WrongValue:
-    """Return msgspec's error in our words: its own may quote a value."""
+    """Return msgspec's error in our words, as its own may quote a value."""
     match = _AT.fullmatch(str(error))
     text, path = match.groups() if match else (str(error), "")
     steps: list[int | str] = [

@@ -31,9 +31,9 @@ _IDENTITY_KEY_FILE = "identity.key"
 def build_identity(
     loaded: Loaded, upstream: HttpUpstream | StdioUpstream, *, starting: bool
 ) -> IdentitySettings | None:
-    """Return how the server is told in a header who calls, or None if it is not. Raises `ConfigurationError`.
+    """Return how the server is told in a header who calls, or None if it is not told. Raises `ConfigurationError`.
 
-    Unless a gateway is `starting`, no key is written: for a missing one a temporary key is made.
+    If the gateway is not `starting`, no key is written: in place of a missing key a temporary one is made.
     """
     table, place = loaded.config.upstream, loaded.place("upstream")
     if table.identity != "jwt":

@@ -69,7 +69,8 @@ def _is_here(host: str, own: str) -> bool:
 
 
 def tls_context(gateway: Gateway) -> ssl.SSLContext | None:
-    """Return the server's side of TLS 1.2 and later, or None if not configured. Raises `ConfigurationError`."""
+    """Return the TLS context of the listener (TLS 1.2 and later), or None if TLS is not configured. Raises
+    `ConfigurationError`."""
     certificate, key = gateway.tls_cert_file, gateway.tls_key_file
     if certificate is None and key is None:
         return None

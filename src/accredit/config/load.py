@@ -35,7 +35,7 @@ DEFAULT_FILE = "accredit.toml"
 _Key = tuple[str, str]
 """A section, and a key in it."""
 OF_ONE = frozenset({"upstream", "tools", "resources", "prompts"})
-"""The sections that `[servers.NAME]` has for each server."""
+"""The sections that are about a single server. `[servers.NAME]` holds them for each of several servers."""
 
 
 class Origin(NamedTuple):
@@ -64,7 +64,7 @@ class Loaded:
     server: str = ""
 
     def place(self, section: str) -> str:
-        """Return a section's place in the file; in a view, `servers.NAME...`."""
+        """Return how a section is named in the file. In a view of a server it is `servers.NAME...`."""
         if not self.server:
             return section
         return f"servers.{self.server}" if section == "upstream" else f"servers.{self.server}.{section}"
@@ -181,7 +181,7 @@ def _number_tables(section: str, listed: object) -> dict[str, object]:
 
 
 def _anchor_path(key: _Key, value: object, folder: Path) -> object:
-    """Make a relative path in a file relative to that file's folder."""
+    """Make a path in the file absolute: a relative one starts from that file's folder."""
     if key in FILES:
         return str(folder / str(value))
     if key[0] == "servers":
@@ -191,7 +191,8 @@ def _anchor_path(key: _Key, value: object, folder: Path) -> object:
 
 
 def _from_environment(environ: Mapping[str, str]) -> Values:
-    """Read our variables. Names without a double underscore may belong to others (Kubernetes makes up such names)."""
+    """Read our environment variables. Names without a double underscore may belong to others (Kubernetes sets such
+    names)."""
     return {
         check_environment_name(name): (Origin("environment", name), _several(text))
         for name, text in environ.items()

@@ -19,7 +19,7 @@ _KEYS = tuple(f"{section}.{key}" for section, table in SECTIONS.items() for key 
 
 
 def problem(fault: WrongValue, origin_of: Callable[[str, str], str]) -> ConfigurationError:
-    """Return the error for a fault. `origin_of` returns the source of a section's key."""
+    """Return the error for a wrong value. `origin_of` returns where the value of a section's key came from."""
     place = fault.place
     section, key = str(place[0]), str(place[1]) if len(place) > 1 else ""
     remedy = _did_you_mean(place) if fault.text == NO_SUCH_KEY else _meaning(place)

@@ -100,7 +100,7 @@ def _rename_headers(table: Table, new: str) -> None:
 
 
 def _take_timeout(body: _Body) -> Item | None:
-    """Remove the timeout from `[gateway]`; return it, or None."""
+    """Remove `upstream_timeout_seconds` from `[gateway]`, and return it; None if it is not set."""
     for at, (key, item) in enumerate(body):
         if key is None or key.key != _GATEWAY:
             continue

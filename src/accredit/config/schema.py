@@ -297,7 +297,7 @@ class Resource(Section, frozen=True):
 
 
 class Tool(Resource, frozen=True):
-    """`[tools.NAME]`."""
+    """`[tools.NAME]`: the scope of a tool, and what else calls of it need."""
 
     facts: Annotated[Facts, "a table from a constraint's facts to JSON Pointers into the call's arguments"] = {}
     token_scope: Annotated[TokenScope, 'the scope that a token needs for it, or "" for none'] = ""
@@ -317,7 +317,7 @@ class Resources(Section, frozen=True):
 
 
 class Prompts(Section, frozen=True):
-    """`[prompts]`."""
+    """`[prompts]`: the scope of all prompts."""
 
     scope: Annotated[Scope, "the scope of all prompts"] = "mcp:prompt"
 

@@ -47,7 +47,7 @@ def _mask_value(section: str, key: str, value: object) -> object:
 
 
 def _without_query(url: str) -> str:
-    """Return a URL with its query masked, which may contain a key."""
+    """Return a URL with its query masked: a query may contain a key."""
     return f"{url.partition('?')[0]}?{_MASK}" if "?" in url else url
 
 

@@ -24,7 +24,7 @@ MAX_CLIENT_SECRET_BYTES = 4_096
 
 
 class Source(NamedTuple):
-    """Sources of values: the environment, and the folder for relative paths."""
+    """Where values are taken from: the environment, and files, whose relative paths start from `folder`."""
 
     environ: Mapping[str, str]
     folder: Path

@@ -29,11 +29,11 @@ NO_SUCH_KEY = "no such key"
 """What an error says about an unknown key."""
 
 Place = tuple[int | str, ...]
-"""A section, a key in it, and the path inside its value."""
+"""A place in the configuration: a section, a key in it, and the path inside its value."""
 
 
 class WrongValue(ValueError):
-    """A wrong value at a place in the file; `text` completes "KEY ..."."""
+    """A wrong value at a place in the file. `text` completes the sentence "KEY ..."."""
 
     def __init__(self, place: Place, text: str) -> None:
         super().__init__(text)
@@ -42,7 +42,8 @@ class WrongValue(ValueError):
 
 
 class _Check(NamedTuple):
-    """A rule for a type's values: `rule` raises `ValueError` with a text that completes "KEY ..."."""
+    """A rule for the values of a type. If a value breaks it, `rule` raises `ValueError` with a text that completes "KEY
+    ..."."""
 
     rule: Callable[[Any], None]
 
@@ -88,7 +89,7 @@ def _text(value: str) -> None:
 
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-"""A header's name (RFC 9110 section 5.6.2)."""
+"""Matches a header's name (RFC 9110 section 5.6.2)."""
 
 _OWN_HEADERS = frozenset(
     {
@@ -330,11 +331,11 @@ ToolName = Annotated[str, _Check(_tool_name)]
 ServerName = Annotated[str, _Check(_server_name)]
 UriPrefix = Annotated[str, _Check(_uri_prefix)]
 TokenScope = Annotated[str, _Check(_token_scope)]
-"""RFC 6749 section 3.3; empty for none."""
+"""One scope of a token (RFC 6749 section 3.3), or "" for none."""
 TokenUrl = Annotated[str, _Check(_token_url)]
 AbsoluteUri = Annotated[str, _Check(_absolute)]
 TokenScopes = Annotated[str, _Check(_token_scopes)]
-"""RFC 6749 section 3.3."""
+"""Scopes of a token, separated by spaces (RFC 6749 section 3.3)."""
 Secret = Annotated[SecretFrom, _Check(_secret)]
 StoreText = Annotated[str, _Check(_store)]
 Command = Annotated[list[str], _Check(_command)]

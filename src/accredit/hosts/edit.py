@@ -139,7 +139,7 @@ def put_back(place: EntryLocation, data: bytes, kept: bytes) -> bytes:
 
 
 def unsafe(file: Path) -> ConfigurationError:
-    """Return the refusal to edit a file."""
+    """Return the error for a file that can't be edited safely."""
     return ConfigurationError(f"{file} is in a form that can't be edited safely", "edit it by hand")
 
 

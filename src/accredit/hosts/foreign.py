@@ -49,7 +49,7 @@ class Command(NamedTuple):
 
 
 class Remote(NamedTuple):
-    """A server behind a URL. `holds_secret`: the URL may contain a credential."""
+    """A server behind a URL. `holds_secret` says that the URL may contain a credential."""
 
     url: str
     headers: Mapping[str, Text]
@@ -73,7 +73,7 @@ class SkippedEntry(NamedTuple):
 
 
 class Folders(NamedTuple):
-    """The user's home and the project's folder (None: the file is user-wide)."""
+    """The user's home folder, and the folder of the project. The latter is None if the file is user-wide."""
 
     home: Path
     project: Path | None
@@ -331,7 +331,7 @@ class _Entry:
 
 
 def _flat(host: Host, members: Mapping[str, object]) -> Mapping[str, object]:
-    """Flatten members that some hosts nest: Zed's command, Continue's headers."""
+    """Return an entry's members, with those flattened that some hosts nest: Zed's command, Continue's headers."""
     command, options = members.get(host.command), members.get("requestOptions")
     if isinstance(command, dict):
         inner = cast("dict[str, object]", command)

@@ -93,7 +93,7 @@ def put_every(text: str, table: str, entries: Mapping[str, object]) -> str:
 
 
 def written(text: str, path: Sequence[str]) -> str:
-    """Return an existing member's value, as spelled. Raises `ConfigurationError`."""
+    """Return an existing member's value as the text spells it. Raises `ConfigurationError`."""
     member = _member(_Reader(text, (path[0], "")), path[1])
     return text[member.value : member.end]
 

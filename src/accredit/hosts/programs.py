@@ -20,7 +20,7 @@ MAX_PROCESSES = 65_536
 """The most processes that are searched for a host that must not run. Linux allows up to 4,194,304; a person's machine
 has some 500."""
 HOST_PROGRAM_SECONDS = 60.0
-"""How long a host's own program may take to write an entry. Claude Code takes 1.4."""
+"""How many seconds a host's own program may take to write an entry. Claude Code takes 1.4."""
 
 
 _DESKTOP = {"linux": {"claude-desktop", "Claude"}, "darwin": {"Claude"}}

@@ -151,7 +151,7 @@ def _compose(text: str) -> Any:
 
 
 def _meaning(node: Any) -> object:
-    """Convert a node; scalars that are not strings become pairs of tag and text."""
+    """Convert a node to a Python value. Scalars that are not strings become pairs of tag and text."""
     if node.id == "scalar":
         return node.value if node.tag.endswith(":str") else (node.tag, node.value)
     if node.id == "sequence":
@@ -219,7 +219,7 @@ def _behind_line(text: str, at: int) -> int:
 
 
 def _entry(name: str, value: Mapping[str, object], column: int, *, listed: bool) -> list[str]:
-    """Return the lines of an entry; scalars and lists are written as JSON, which is YAML too."""
+    """Return the lines of an entry. Scalars and lists in it are written as JSON, which is valid YAML, too."""
     lines = [f"{key}: {json.dumps(each, ensure_ascii=False)}" for key, each in value.items()]
     if listed:
         return [f"{' ' * column}{'  ' if number else '- '}{line}" for number, line in enumerate(lines)]

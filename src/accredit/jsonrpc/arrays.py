@@ -100,7 +100,7 @@ class RewrittenArray:
         self._text.write(element)
 
     def end(self) -> Success:
-        """Return the response."""
+        """Return the whole response, with the elements written so far."""
         self._text.write(b"]" + self._result_after + self._after)
         text = self._text.getvalue()
         return Success(self._id, Raw(memoryview(text)[len(self._before) : len(text) - len(self._after)]), text)

@@ -40,7 +40,7 @@ def line_too_long(detail: str, head: bytes, tail: bytes) -> LineTooLong:
 
 
 def _first(head: bytes) -> list[tuple[str, bytes]]:
-    """Return the members before the first long one, and the name of that one."""
+    """Return the members before the first long one. Add the name of the long one, without its value."""
     pairs: list[tuple[str, bytes]] = []
     at = 1
     while (member := _NEXT.match(head, at)) is not None:

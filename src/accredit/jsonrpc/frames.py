@@ -154,7 +154,7 @@ class Watcher(Protocol):
         ...
 
     def failed(self, error: AccreditError) -> None:
-        """Take note that the request failed, and why: the gateway answers it itself."""
+        """Take note that the request failed, and why: the gateway itself answers the request with this error."""
         ...
 
 
@@ -284,8 +284,8 @@ def message_in_steps(text: bytes) -> Steps[dict[str, Raw]]:
 
 
 def _long_error(found: dict[str, Raw]) -> Steps[dict[str, Raw] | None]:
-    """Return the members of a message's long `error`, in steps; None if there is no error or it is short. Raises
-    `FrameError`."""
+    """Return the members of a message's `error`, in steps, if it is long. Return None if there is no error or it is
+    short. Raises `FrameError`."""
     error = found.get("error")
     if error is None or not is_object(error) or not LONG_ANSWER_BYTES < len(error) <= MAX_SPLIT_BYTES:
         return None

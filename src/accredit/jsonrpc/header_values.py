@@ -9,7 +9,7 @@ _PLAIN = re.compile(rb"[\t\x20-\x7e]*")
 _SENTINEL = re.compile(r"=\?base64\?(.*)\?=")
 
 Headers = Mapping[bytes, bytes]
-"""Header values by lower-case name; a repeated header has all its values, joined by `DUPLICATED`."""
+"""Header values by lower-case name. A header that is repeated has all its values, joined by `DUPLICATED`."""
 
 DUPLICATED = b"\0"
 """Joins the values of a repeated header. No valid value contains this byte, so the joined value never equals anything
@@ -26,7 +26,8 @@ def plain_header(value: bytes) -> str | None:
 
 
 def encode_header(text: str) -> bytes:
-    """Return the header value for a text: the text itself if it can be read back unchanged, else its sentinel form."""
+    """Return the header value for a text: the text itself if `decode_header` would return it unchanged, else its Base64
+    sentinel form (`=?base64?...?=`)."""
     value = text.encode("utf-8", "surrogatepass")
     if plain_header(value) == text and not _SENTINEL.fullmatch(text):
         return value

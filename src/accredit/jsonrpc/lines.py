@@ -1,4 +1,4 @@
-"""Stdio framing: one message a line, LF ended (2025-11-25 and 2026-07-28, basic/transports). No I/O."""
+"""Stdio framing: each message is one line, ended by LF (2025-11-25 and 2026-07-28, basic/transports). No I/O."""
 
 from accredit.errors import FrameError
 from accredit.jsonrpc.ends import line_too_long

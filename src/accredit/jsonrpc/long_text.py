@@ -129,7 +129,8 @@ def _check_numbers(text: bytes | memoryview) -> Steps[None]:
 
 
 def outside_strings(text: bytes | memoryview, keep: bytes = b"") -> Iterator[bytes]:
-    """Yield the text outside strings, slice by slice; if `keep` is given, only these bytes of it."""
+    """Yield the text that is outside strings, slice by slice. If `keep` is given, yield only those of its bytes that
+    are in `keep`."""
     inside, carried = 0, b""
     for start in range(0, len(text), _SLICE):
         part = bytes(text[start : start + _SLICE])

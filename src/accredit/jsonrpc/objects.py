@@ -39,7 +39,8 @@ _NOT_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class _Name:
-    """A member's name that equals only itself: a dict keyed by it keeps two members of one name apart."""
+    """A member's name that is equal to no other, not even one with the same text. So a dict with such keys keeps two
+    members of one name."""
 
     __slots__ = ("text",)
 
@@ -84,7 +85,7 @@ def pairs(text: bytes | Raw, most: int = MAX_MEMBERS) -> list[tuple[str, Raw]]:
 
 
 def members(text: bytes | Raw) -> dict[str, Raw]:
-    """Return an object's members by name, the last of duplicates. Raises `FrameError`."""
+    """Return an object's members by name. If a name is repeated, the last member counts. Raises `FrameError`."""
     if len(text) >= _SURELY_WITHIN_BYTES and not _surely_within(text):
         return dict(pairs(text))
     try:
@@ -174,7 +175,7 @@ _decode_elements: Callable[[bytes], msgspec.Struct] = msgspec.json.Decoder(_Elem
 
 
 def split_batch(text: bytes) -> list[bytes]:
-    """Return the elements of an array, 1 to `MAX_BATCH_MEMBERS`. Raises `FrameError`."""
+    """Return the elements of an array, of which there must be 1 to `MAX_BATCH_MEMBERS`. Raises `FrameError`."""
     try:
         elements: tuple[Raw, ...] = msgspec.structs.astuple(_decode_elements(text))
     except msgspec.ValidationError:

@@ -2,18 +2,20 @@
 
 Source: 2026-07-28, basic/transports/streamable-http ("Custom Headers from Tool Parameters", "Server Validation").
 
-An `x-mcp-header` annotation is valid where
+A property in the schema declares a header by an `x-mcp-header` annotation, which is the end of the header's name. An
+annotation is valid if
 
-- [reachable] it stands on a property that is reached from the schema's root through `properties` alone;
+- [reachable] its property is reached from the schema's root through `properties` alone;
 - [token] it is a token (RFC 9110 section 5.6.2), unique in the schema without regard to case;
 - [type] the property's `type` is string, integer or boolean.
 
-An invalid one makes the tool invalid: clients must not offer it, so no headers arrive and nothing is checked.
+An invalid annotation makes the tool invalid: clients must not offer it, so no headers arrive and nothing is checked.
 
-A call is refused (-32020) when a declared header
+A call is refused (-32020) if a declared header
 
 1. occurs twice;
-2. is there without its argument, or missing with it (null and non-scalar values count as no argument);
+2. is there without its argument, or is missing although the argument is there (null and non-scalar values count as no
+   argument);
 3. is malformed or differs from the argument. Integers are compared as numbers: 42 and 42.0 are equal.
 
 Headers that no schema declares are forwarded, as the source demands.
@@ -49,7 +51,7 @@ _Path = tuple[str, ...]
 """The names of properties that lead from the root of a tool's arguments to one value."""
 
 PARAM_HEADERS = b"mcp-param-"
-"""The prefix of these headers' names."""
+"""The prefix of the names of headers that mirror arguments."""
 
 _ANNOTATION = "x-mcp-header"
 _ANNOTATED = _ANNOTATION.encode("ascii")
@@ -218,7 +220,7 @@ def _disagreement(header: DeclaredHeader, argument: Raw | None, value: bytes | N
 
 
 def _render(argument: Raw) -> str | None:
-    """Return a scalar as a header spells it: a string's value, a number's or boolean's JSON text. None for other
+    """Return a scalar as a header spells it: a string's value, or the JSON text of a number or boolean. None for other
     values."""
     text = bytes(argument)
     if text == b"null" or text.startswith((b"{", b"[")):

@@ -42,7 +42,8 @@ def plain_result(text: bytes, id: MessageId, *, modern: bool) -> Raw | None:
 
 
 def _extent(text: bytes, id: bytes) -> tuple[int, int]:
-    """Return where the result begins and ends if the text has one of the usual forms and is valid; else 0, 0."""
+    """Return where the result begins and ends, provided that the text is valid and has one of the usual forms. Return
+    0, 0 if it has none of these forms."""
     if text.endswith(b"}}"):
         for form in _BEGINNINGS:
             beginning = form % id

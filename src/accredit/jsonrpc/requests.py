@@ -45,7 +45,7 @@ MAX_META_NAME_CHARS = 256
 
 
 PARAMS_MEMBERS = {name: Names("_meta", *method.params) for name, method in METHODS.items()}
-"""Clients' methods, with the members that MCP defines in their `params`, over all revisions."""
+"""The members that MCP defines in the `params` of each method of clients, over all revisions."""
 UNKNOWN_PARAMS = Names("_meta")
 """The members that are defined in the `params` of a method that MCP does not define."""
 _META_NAMES = Names(*META_MEMBERS)

@@ -100,7 +100,8 @@ class SseParser:
         self._in_utf8 = True
 
     def _usual(self, chunk: bytes) -> Event | None:
-        """Return the event if a chunk is exactly one, in the form that most servers write: one line of data."""
+        """Return the event if a chunk is exactly one event in the form that most servers write, with one line of data;
+        else None."""
         for beginning, name in _USUAL:
             if chunk.startswith(beginning):
                 end = chunk.find(b"\n", len(beginning))

@@ -36,7 +36,7 @@ from accredit.jsonrpc.result_types import TASK, TASKS_EXTENSION, declared_extens
 from accredit.limits import ITEMS_AT_ONCE, MAX_SPLIT_BYTES
 
 MAX_TASK_ID_CHARS = 1_024
-"""The longest id of a task. It travels in `Mcp-Name`, beside other headers."""
+"""The most characters of a task's id. The id is sent in `Mcp-Name`, beside other headers."""
 
 
 RELATED_TASK = "io.modelcontextprotocol/related-task"
@@ -162,7 +162,8 @@ def filter_tasks(response: Success, shown: Callable[[str], bool]) -> Steps[bytes
 
 
 def holds_tasks(response: Success) -> Steps[bool]:
-    """Return whether a response to an unknown request (on a resumed stream) looks like a list of tasks, in steps."""
+    """Return whether a response looks like a list of tasks, in steps. It is for responses on a resumed stream, whose
+    request is unknown."""
     try:
         return "tasks" in (yield from response.members())
     except FrameError:

@@ -156,7 +156,7 @@ def is_utf8(data: bytes) -> bool:
 
 
 def _outside_strings(data: bytes, keep: bytes = b"") -> bytes:
-    """Return the text without its strings; if `keep` is given, only these bytes of it."""
+    """Return the text without its strings. If `keep` is given, return only those of its bytes that are in `keep`."""
     # Escaped backslashes and quotes go first, so that every quote left opens or closes a string. The letters of other
     # escapes must go later: without its n, the backslash of `\n` would join the next one.
     if b"\\" in data:
@@ -229,7 +229,7 @@ def numbers_are_finite(data: bytes) -> bool:
 
 
 class ExtremeNumbers:
-    """Checks the numbers of one text that could be too large; at most `MAX_EXTREME_NUMBERS` of them."""
+    """Checks those numbers of one text that could be too large. There may be at most `MAX_EXTREME_NUMBERS` of them."""
 
     def __init__(self) -> None:
         self._left = MAX_EXTREME_NUMBERS

@@ -42,7 +42,7 @@ _ID_BYTES = 16
 
 
 class Agent:
-    """An agent with its own key, and its `token` ("" for none)."""
+    """An agent with a key of its own. `token` is its session token, or ""."""
 
     def __init__(self) -> None:
         self._key = make_key("agent", "Drill", unix_seconds())
@@ -86,7 +86,7 @@ class Proof(Struct, frozen=True, kw_only=True):
     age: int = CLOCK_LEAD_SECONDS
 
     def of(self, agent: Agent, delegation: DelegationCert, params: Mapping[str, object]) -> ProofBundle:
-        """Make the agent's proof of one call."""
+        """Return the agent's proof for one call, with the faults of this kind."""
         call = guarded_call_from_values(_METHOD, params, self.session, None)
         context = call.session_context(self.gateway_id, agent.id, DRILL_SCOPE) if self.bound else b""
         challenge = self.challenge or secrets.token_bytes(CHALLENGE_BYTES)

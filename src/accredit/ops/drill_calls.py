@@ -281,7 +281,7 @@ class Drill:
         return self._proof.of(self._parties.agent, self._delegation, params)
 
     async def _again(self, name: str, what: str, params: Params, proof: ProofBundle) -> None:
-        """Replay an accepted proof up to `DRILL_COPIES` times, until one is not refused as a replay."""
+        """Send an accepted proof again, up to `DRILL_COPIES` times, until a copy is not refused as a replay."""
         for _ in range(DRILL_COPIES):
             await self._try(name, what, _expect_refusal("ratify_replayed"), params, proof)
             if self.tried[-1].verdict != "ok":

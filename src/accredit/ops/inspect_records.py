@@ -1,4 +1,5 @@
-"""What `accredit inspect` says about attestations: a call's bundle, or one envelope as a bundle of one."""
+"""What `accredit inspect` says about attestations: about a call's bundle, or about a single envelope, which counts as a
+bundle of one."""
 
 from collections.abc import Mapping, Sequence
 

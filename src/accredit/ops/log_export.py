@@ -1,6 +1,7 @@
-"""Implements `accredit log export` and `log checkpoint`. Writes to stdout, or to a new file, all or nothing.
+"""Implements `accredit log export` and `log checkpoint`. Writes to stdout, or to a new file, which is written
+completely or not at all.
 
-The store is private, so files written from it are too (mode 0600).
+The store is private, so files written from it are private, too (mode 0600).
 """
 
 import sys

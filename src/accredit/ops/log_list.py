@@ -50,7 +50,7 @@ _SERVER = 2
 _TO_THE_SECOND = len("2026-08-01T12:00:00")
 _NEGATIVE = 1
 _Kept = Callable[[CallRecord], tuple[bytes | None, bytes | None]]
-"""Returns the stored chain and proof of a call."""
+"""A function that returns the chain and the proof that are stored for a call; None for what is not stored."""
 
 
 class Filter(Struct, frozen=True):

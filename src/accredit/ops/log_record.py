@@ -18,7 +18,7 @@ _STYLES = {True: GOOD, None: QUIET, False: BAD}
 
 
 def id_with_name(holder_id: str, names: Names, *, short: bool = False) -> str:
-    """Return an id with its name, if known."""
+    """Return an id with its holder's name, if that is known."""
     shown = holder_id[:SHORT_ID_CHARS] if short else holder_id
     return f"{names[holder_id]} ({shown})" if holder_id in names else shown
 

@@ -134,7 +134,7 @@ def verify_file(
     as_json: bool,
     names: Names | None = None,
 ) -> int:
-    """Verify an exported file; return the exit code. `names` are those of agents. Raises `ConfigurationError`."""
+    """Verify an exported file; return the exit code. `names` are names of agents by id. Raises `ConfigurationError`."""
     people = people_in(wanted.roots)
     trusted, kept = public_keys(keys, config), checkpoints(since)
     found = lines(path)

@@ -148,7 +148,7 @@ class _Chains:
 
 
 def _collect_terms(loaded: Loaded) -> ReplayConfiguration:
-    """Return what a configuration decides by. Raises `ConfigurationError`."""
+    """Return everything in a configuration that decides calls. Raises `ConfigurationError`."""
     every = build_all_settings(loaded, os.environ)
     merged = next((each for each in every if each.members), None)
     servers = {each.server: _terms(each) for each in every if each is not merged}

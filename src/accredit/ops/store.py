@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 def migrate_store(store: str | None, config: Path | None, *, as_json: bool) -> int:
-    """Create what is missing; return the exit code. Raises `ConfigurationError`."""
+    """Create the tables and roles that are missing; return the exit code. Raises `ConfigurationError`."""
     database = _database(store, config)
     done = _run_on_database(migration.migrate, database, "making tables and indexes")
     if done.before is not None and done.before > done.known:

@@ -117,7 +117,7 @@ def add_server(addition: Addition, *, as_json: bool) -> int:
 
 
 def _check_names(loaded: Loaded, addition: Addition) -> None:
-    """Check that the names are free."""
+    """Check that the new server's name, and the one that the existing server gets, are free."""
     name, existing = addition.name, addition.existing
     for (section, key), origin in loaded.origins.items():
         if section in OF_ONE and origin.kind == "environment":
@@ -206,7 +206,7 @@ def _put(path: Path, data: bytes, old: bytes | None) -> None:
 def _notes(
     loaded: Loaded, addition: Addition, offer: ServerListing, suggested: Sequence[Suggestion], *, pinned: bool
 ) -> Iterator[str]:
-    """Yield side effects that the user should know."""
+    """Yield notes on side effects that the user should know."""
     name, existing, path = addition.name, addition.existing, loaded.config.gateway.path.rstrip("/")
     if existing is not None:
         yield f"[upstream] is [servers.{existing}] now, with its catalog: clients find it at {path}/{existing}"

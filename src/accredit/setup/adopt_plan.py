@@ -45,7 +45,7 @@ MAX_ADOPTION_PORTS = 20
 
 
 class Adopted(NamedTuple):
-    """A server as the host had it, and its name in `[servers]`."""
+    """A server as it is in the host's file, and its name in `[servers]`."""
 
     own: Own
     server: str
@@ -241,7 +241,8 @@ def _fault_of_command(server: Command) -> tuple[str, str] | None:
 
 
 def _content(file: Path, old: bytes | None, added: str) -> tuple[bytes, Loaded]:
-    """Append the tables, and check that the result means exactly that."""
+    """Return the file's bytes with the tables appended, and the configuration that they mean. Check that it means the
+    old one plus the tables, and nothing else."""
     before = old.decode() if old is not None else ""
     tables = added.lstrip("\n") if not before else added if before.endswith("\n") else f"\n{added}"
     after = before + (tables.replace("\n", "\r\n") if "\r\n" in before else tables)
@@ -296,7 +297,7 @@ def _is_open(server: Remote) -> bool:
 
 
 def unset(own: Sequence[Own]) -> Iterator[str]:
-    """Yield each variable that the servers use and that is not set here, once."""
+    """Yield each variable that the servers use and that is not set in this environment. Each is yielded once."""
     seen: set[str] = set()
     values = chain.from_iterable(text.build_server_table(each).values.values() for each in own)
     for value in values:

@@ -57,8 +57,8 @@ public_key_file = {file}
 
 
 class Value(NamedTuple):
-    """A header's or environment variable's value: text, which may be secret, or the name of a variable to read it
-    from."""
+    """The value of a header or environment variable. `text` is the value itself, which may be secret, or the name of a
+    variable to read it from."""
 
     text: str
     is_secret: bool = False
@@ -88,7 +88,7 @@ def build_server_table(own: Own) -> ServerTable:
 
 
 def with_values(own: Own, values: Mapping[str, str]) -> Own:
-    """Return the server with these values substituted for variables."""
+    """Return the server with variables replaced by these values."""
 
     def filled(parts: Text) -> Text:
         return tuple(
@@ -165,7 +165,7 @@ def _value(text: Text) -> Value:
 
 
 def _words(server: Command, taken: Mapping[str, Value]) -> tuple[list[str], dict[str, Value]]:
-    """Return the command's words, and the variables that its secrets come from."""
+    """Return the words of the command as the table has them, and the variables from which its secrets come."""
     if all(isinstance(part, str) for word in server.words for part in word):
         return ["".join(map(str, word)) for word in server.words], {}
     values: dict[str, Value] = {}

@@ -25,7 +25,7 @@ about."""
 
 
 _Headers = Mapping[str, str | Mapping[str, str]]
-"""`upstream.headers`: each a string, or a table that names the value's source."""
+"""The headers of `upstream.headers`, by name. Each value is a string, or a table that names its source."""
 
 _HEAD = """\
 # The configuration of the gateway in front of {server}.
@@ -124,7 +124,8 @@ def can_have_table(tool: str) -> bool:
 
 
 def tool_table(suggestion: Suggestion, name: str = "") -> str:
-    """Return a tool's table, or a comment if it can't have one. `name` is the server's in `[servers]`."""
+    """Return a tool's table, or a comment if the tool can't have one. `name` is the name of its server in `[servers]`,
+    or ""."""
     comment = f'# "{_to_comment(suggestion.description)}"\n' if suggestion.description.strip() else ""
     if not can_have_table(suggestion.tool):
         return (
@@ -137,7 +138,8 @@ def tool_table(suggestion: Suggestion, name: str = "") -> str:
 
 
 def _kinds(offer: ServerListing, name: str) -> str:
-    """Return `[resources]`, with a table for each prefix that needs its own scope, and `[prompts]`."""
+    """Return the tables `[resources]` and `[prompts]`. `[resources]` has a table for each prefix that needs a scope of
+    its own."""
     listed = [str(each.uri) for each in offer.resources] + [
         f"{each.uri_template} (template)" for each in offer.templates
     ]

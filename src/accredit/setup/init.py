@@ -57,7 +57,7 @@ class InitPlan(NamedTuple):
 
     @property
     def files(self) -> tuple[Path, Path, Path, Path]:
-        """The configuration, the key, its public half, and the lock."""
+        """The paths of the configuration, the key, its public half, and the lock."""
         key = self.folder / GATEWAY_KEY_FILE
         return self.folder / DEFAULT_FILE, key, public_path(key), self.folder / LOCK_FILE
 

@@ -61,7 +61,8 @@ def agent_of(words: Sequence[str]) -> Path | None:
 
 
 def connect_words(url: str, files: Sequence[Path], hold: int) -> list[str]:
-    """Return the command for an endpoint. `files` are the agent's key and delegation, as far as they exist."""
+    """Return the command that connects to an endpoint. `files` are the agent's key and delegation, as far as they
+    exist."""
     named = [
         word for option, file in zip(("--key", "--delegation"), files, strict=False) for word in (option, str(file))
     ]

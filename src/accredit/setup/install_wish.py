@@ -12,7 +12,7 @@ from accredit.hosts.table import Host, Places, find_host, project_file
 
 
 class InstallOptions(NamedTuple):
-    """The host, the entry's name, and the options of both commands."""
+    """What the user wants: the host, the entry's name, and the options that both commands have."""
 
     host: str
     name: str | None

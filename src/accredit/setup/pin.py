@@ -122,7 +122,8 @@ def definitions_of(offer: ServerListing) -> Definitions:
 
 
 def lock_text(lock: Lock) -> bytes:
-    """Return the text of a lock, checked to be readable. Raises `ConfigurationError` for what can't be pinned."""
+    """Return the text of a lock, after a check that it can be read. Raises `ConfigurationError` for what can't be
+    pinned."""
     try:
         text = write_lock(lock)
         read_lock(text)

@@ -297,8 +297,8 @@ def _say_where(wish: UpOptions, loaded: Loaded, gateway: PidFileContent | None, 
 
 @contextlib.contextmanager
 def _one_at_a_time(environ: Mapping[str, str]) -> Generator[Callable[[], None]]:
-    """Hold the person's lock, until the end or until the yielded function is called (step 2). Raises
-    `ConfigurationError`."""
+    """Hold the person's lock, so that other runs wait (step 2). It is held until the block ends, or until the yielded
+    function is called. Raises `ConfigurationError`."""
     path = own_config_folder(environ) / _LOCK
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

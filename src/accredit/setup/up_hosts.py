@@ -57,7 +57,7 @@ def offer_hosts(loaded: Loaded, file: Path, *, agreed: bool, asks: bool) -> None
 
 
 def _own_entry_words(host: Host, file: Path) -> Iterator[str]:
-    """Yield the words of our own entries. Raises `ConfigurationError`."""
+    """Yield the words in the commands of our own entries. Raises `ConfigurationError`."""
     data = read_host_file(file)
     for entry in ({} if data is None else entries(host, data)).values():
         words = host.words(entry)

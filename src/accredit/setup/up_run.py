@@ -65,7 +65,7 @@ class Subprocess:
 
     @property
     def pid(self) -> int:
-        """The process id; 0 without a process."""
+        """The process id; 0 if there is no process."""
         return self._process.pid if self._process is not None else 0
 
     def start(self) -> None:

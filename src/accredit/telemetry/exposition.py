@@ -23,7 +23,7 @@ CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 
 class _Shown:
-    """The interface that prometheus-client collects from."""
+    """The metrics, with the interface from which prometheus-client collects."""
 
     def __init__(self, board: Board) -> None:
         self._board = board

@@ -27,7 +27,8 @@ class Family(NamedTuple):
 
     @property
     def width(self) -> int:
-        """How many numbers a series has; a histogram has one for each bound, one beyond, and the sum."""
+        """How many numbers a series has. A histogram has one for each bound, one for what is beyond the last bound, and
+        the sum."""
         return len(self.bounds) + 2 if self.bounds else 1
 
 

@@ -137,7 +137,8 @@ def error_of(error: BaseException | None) -> str:
 
 
 def decision_of(error: AccreditError | None) -> tuple[str, str]:
-    """Return a decision's verdict and error, as in records: a refusal's `data.error`."""
+    """Return a decision's verdict and error, in the words that records use. A refusal's error is that in its
+    `data.error`."""
     if error is None:
         return "allow", ""
     challenges = isinstance(error, ProofRefused) and error.code == CHALLENGE_REQUIRED
@@ -145,7 +146,7 @@ def decision_of(error: AccreditError | None) -> tuple[str, str]:
 
 
 def word_of(error: AccreditError) -> str:
-    """Return the word for what refused a call."""
+    """Return the word that says why a call was refused."""
     match error:
         case ProofRefused() | TokenError():
             return error.error if error.error in BY_WORD else OTHER_ERROR

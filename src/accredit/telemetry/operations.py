@@ -403,5 +403,5 @@ def _batch_of(batch: Batch, frames: Iterable[Frame], operations: Iterable[Operat
 
 
 def _session_name(id: str) -> str:
-    """Return a name for a session that doesn't reveal its id, which would allow using it."""
+    """Return a name for a session. It doesn't reveal the session's id, which would allow using the session."""
     return f"sha256:{sha256(id.encode('utf-8', 'surrogatepass')).hexdigest()[:_SESSION_DIGITS]}" if id else ""

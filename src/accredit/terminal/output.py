@@ -55,13 +55,13 @@ def tell(line: str) -> None:
 
 
 def check_out(out: Path | None, *, as_json: bool) -> None:
-    """Check that not both the product and JSON go to stdout. Raises `ConfigurationError`."""
+    """Check that `--out -` and `--json` are not given together: both use stdout. Raises `ConfigurationError`."""
     if out == STDOUT and as_json:
         raise ConfigurationError("--out - and --json both want stdout", "keep one of them, or name a file for --out")
 
 
 def write_out(out: Path, data: bytes, *, private: bool = False, replace: bool = False) -> None:
-    """Write a command's product to a file (`keys.write_file`), or to stdout. Raises `ConfigurationError`."""
+    """Write the result of a command to a file (`keys.write_file`), or to stdout. Raises `ConfigurationError`."""
     if out != STDOUT:
         write_file(out, data, private=private, replace=replace)
         return

@@ -110,7 +110,7 @@ class Progress:
 
 
 def clear() -> None:
-    """Remove the progress line, before output that is to stay."""
+    """Remove the progress line. Call this before output that is to stay."""
     with _lock:
         for line in tuple(_on_screen):
             sys.stderr.write(f"\r{' ' * len(line)}\r")

@@ -84,7 +84,7 @@ def calls(number: int) -> str:
 
 
 def unverified_note(left: "UnverifiedEntries") -> str:
-    """Return the note on records that do not verify. Their names may be anything, so they are escaped."""
+    """Return the note on records that do not verify. The names in them may be anything, so they are escaped."""
     where = f"the first at {shown_target(left.place)}: {escape_text(left.reason)}"
     return f"left out, as it does not verify: {several(left.entries, 'record')} ({where}); see accredit log verify"
 

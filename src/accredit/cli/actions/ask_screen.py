@@ -97,7 +97,7 @@ class AskScreen:
         self._show([[Words(each, BAD)] for each in warned])
 
     def _short(self, row: str) -> str:
-        """Truncate a row to the width."""
+        """Return the part of a row that fits the width."""
         return rows(row, self.width, GOES_ON)[0]
 
     def _show(self, found: Sequence[Row]) -> None:

@@ -30,7 +30,7 @@ _BREAK = re.compile(r"[=:]+")
 
 
 class Candidate(NamedTuple):
-    """A candidate and its description."""
+    """A candidate for the word at the cursor, and its description."""
 
     word: str
     meaning: str = ""

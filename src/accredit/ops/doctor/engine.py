@@ -30,7 +30,7 @@ MIGRATE = "as the database's administrator: accredit store migrate --store postg
 right."""
 
 Subject = Literal["keys", "configuration", "store", "gateway", "clock", "desk", "hosts", "versions"]
-"""What a finding may be about, in the order in which they are printed."""
+"""The subjects that a finding may be about, in the order in which findings are printed."""
 _Name = TypeVar("_Name", bound=str)
 T = TypeVar("T")
 
@@ -145,7 +145,7 @@ def _run(name: _Name, look: Callable[[], Any], told: "queue.SimpleQueue[tuple[_N
 
 
 def explain_failure(error: Exception) -> Unknown:
-    """Return why a look that failed found nothing."""
+    """Return why a look has failed, as its result."""
     what = str(error).splitlines()[0] if str(error) else type(error).__name__
     return Unknown(f"this look has failed: {what}", "see what is there")
 

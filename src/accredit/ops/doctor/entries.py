@@ -38,7 +38,7 @@ class _Entry(NamedTuple):
         return url if url.startswith(("http://", "https://")) else ""
 
     def files(self, option: str) -> list[Path]:
-        """Return the values of an option that names files."""
+        """Return the values of an option whose values are files."""
         found = [value for name, value in zip(self.words, self.words[1:], strict=False) if name == option]
         return [Path(value) for value in found]
 

@@ -39,7 +39,7 @@ def look_at_keys(at: Surroundings) -> Iterator[Result]:
 
 
 def look_at_key(path: Path) -> Iterator[Result]:
-    """Yield problems of a private key and its public half."""
+    """Yield what is wrong with a private key and its public half."""
     try:
         mode = path.stat().st_mode
         if mode & _OTHERS:

@@ -81,7 +81,7 @@ def tls(facts: Facts) -> Result:
 
 
 def outgoing(facts: Facts) -> Result:
-    """Outgoing connections and advertised URLs use TLS, or stay on this machine."""
+    """Outgoing connections and the URLs that clients are given use TLS, or stay on this machine."""
     servers = _servers(facts)
     if isinstance(servers, Unknown):
         return unknown(servers)
@@ -141,7 +141,7 @@ def hosts(facts: Facts) -> Result:
 
 
 def admin(facts: Facts) -> Result:
-    """Only those who should read metrics can reach them."""
+    """Only those who should read metrics can reach the admin listener."""
     found = facts.loaded.config.admin
     if found.port is None:
         return ok("there is no listener for metrics")
@@ -173,7 +173,8 @@ def proofs(facts: Facts) -> Result:
 
 
 def scopes(facts: Facts) -> Result:
-    """Tools have different scopes, so a delegation for one does not cover all; harmful ones are marked sensitive."""
+    """Tools have different scopes, so that a delegation for one tool does not cover all. Harmful tools are marked
+    sensitive."""
     servers = _servers(facts)
     if isinstance(servers, Unknown):
         return unknown(servers)
@@ -188,7 +189,7 @@ def scopes(facts: Facts) -> Result:
 
 
 def definitions(facts: Facts) -> Result:
-    """Each server's tool definitions are pinned to what somebody has reviewed."""
+    """Each server's tool definitions are pinned, so that they stay as somebody has reviewed them."""
     if isinstance(facts.settings, Unknown):
         return unknown(facts.settings)
     pinned = list(zip(facts.settings, views(facts.loaded), strict=False))  # without what is merged of them
@@ -291,7 +292,7 @@ def records(facts: Facts) -> Result:
 
 
 def evidence(facts: Facts) -> Result:
-    """Records prove who allowed and who signed a call, without trusting the gateway."""
+    """Records prove who allowed a call and who signed it, so that nobody has to trust the gateway."""
     config = facts.loaded.config
     if config.attest.mode == "off":
         return no("nothing is recorded that would show anything", 'set attest.mode = "durable"')
@@ -344,7 +345,7 @@ def stopping(facts: Facts) -> Result:
 
 
 def metrics(facts: Facts) -> Result:
-    """There are metrics to alert on."""
+    """There are metrics on which alerts can be based."""
     config = facts.loaded.config
     if config.admin.port is None and config.telemetry.endpoint is None:
         return no("nothing is measured", "set admin.port, or telemetry.endpoint; deploy/prometheus has the alerts")

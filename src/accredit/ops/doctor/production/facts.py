@@ -24,7 +24,7 @@ class FileFound(NamedTuple):
     command: str = ""
     is_there: bool = True
     is_others: bool = False
-    """Whether the only fault is that it has another owner."""
+    """Whether the only fault is that the file has another owner."""
 
 
 class SinkFound(NamedTuple):

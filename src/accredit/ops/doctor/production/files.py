@@ -144,7 +144,7 @@ def _of_upstreams(loaded: Loaded) -> Iterator[tuple[str, Path]]:
 
 
 def _find_credentials(loaded: Loaded) -> Iterator[str]:
-    """Yield settings in the file itself that are, or may hold, a credential."""
+    """Yield the settings in the configuration file itself that are, or may hold, a credential."""
     config = loaded.config
     named = {("telemetry", "endpoint"): [config.telemetry.endpoint]}
     named["tokens", "issuers"] = [issuer.jwks_url for issuer in config.tokens.issuers]
@@ -202,8 +202,8 @@ def _status(path: Path) -> os.stat_result | None:
 
 
 def certificate_until(loaded: Loaded) -> Found[int | None]:
-    """Return when the first certificate in the endpoint's chain expires (unix seconds); None if there is none. One
-    that is not valid yet is `Unknown`."""
+    """Return when the endpoint's certificate chain expires, which is when the first certificate in it does (unix
+    seconds); None if there is none. If one is not valid yet, the answer is `Unknown`."""
     from cryptography.x509 import load_pem_x509_certificates  # noqa: PLC0415 - only for this look
 
     name = loaded.config.gateway.tls_cert_file

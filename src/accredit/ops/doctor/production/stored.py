@@ -57,7 +57,8 @@ def disk_space_found(store: StoreUrl) -> Found[DiskSpace]:
 
 
 class _Stored:
-    """Revocation lists from a store, read once (a `stores.revocation.RemoteLists`)."""
+    """Revocation lists that were read from a store once, in the form in which they are verified (a
+    `stores.revocation.RemoteLists`)."""
 
     def __init__(self, name: str, lists: Sequence[bytes]) -> None:
         self.name = name
