@@ -1,4 +1,4 @@
-"""The two hosts as which a server is asked: one with all capabilities, and one with none. No I/O.
+"""The two hosts that a server is asked as: one declares all capabilities, and one none. No I/O.
 
 Servers may offer more to more capable clients (a tool that asks the user needs elicitation), so one request is not
 enough. The declared capabilities replace the SDK's, which has no types for some of them.

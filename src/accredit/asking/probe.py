@@ -27,7 +27,7 @@ from accredit.net.token_endpoint import request_token
 MAX_SETUP_REDIRECTS = 5
 """The most redirects that `accredit init` follows. HTTP servers add a slash, or take one away, with one redirect."""
 ENDPOINT_EVENT_SECONDS = 5.0
-"""How many seconds the first event of a stream may take that may be HTTP+SSE. Servers send it at once."""
+"""How many seconds a stream that may be HTTP+SSE has for its first event. Servers send it at once."""
 MAX_ENDPOINT_EVENT_BYTES = 65_536
 """The most bytes of that first event, which names a URL."""
 
@@ -83,7 +83,7 @@ async def wants_sign_in(upstream: HttpUpstream, seconds: float) -> bool:
 
 
 async def add_access_token(upstream: HttpUpstream, place: str = "upstream") -> HttpUpstream:
-    """Return the upstream with one more header: the token that is got by its `auth`. `place` is the server's table in
+    """Return the upstream with one more header: a token, obtained as its `auth` says. `place` is the server's table in
     the configuration. Raises `ConfigurationError`."""
     auth = upstream.auth
     if auth is None:

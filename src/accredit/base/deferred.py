@@ -1,4 +1,4 @@
-"""Modules that are loaded on first use. No other module imports by a name that is computed.
+"""Modules that are loaded on first use.
 
 This is for modules that are costly to load and that many configurations never need. A caller that knows it will need
 one loads it early (`load`). Type checkers and import linters must still see the import:

@@ -3,7 +3,7 @@
 The OpenTelemetry SDK comes with `accredit[telemetry]`. Only the exporter's thread uses it, and no call waits for it. If
 the collector is unavailable for a while, spans are sent again for `EXPORT_KEEP_SECONDS`, at growing intervals. After
 that they are dropped and counted; so are spans that find the bounded queue full. Metrics are not sent again: they are
-cumulative, so the next message makes up for a lost one. So a slow, absent or hostile collector costs no memory beyond
+cumulative, so the next message makes up for a lost one. Thus a slow, absent or hostile collector costs no memory beyond
 the queue and one message.
 """
 

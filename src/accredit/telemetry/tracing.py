@@ -25,10 +25,10 @@ more memory: further spans are dropped, and counted."""
 SPANS_AT_ONCE = 256
 """The most spans in one request to the collector: some 10 ms of encoding, and 200 KiB."""
 MAX_PARENT_SAMPLED = 200
-"""How many calls at once are traced because their callers say so. Anybody can set the flag that says so. Beyond this
-number the gateway's own rate decides."""
+"""How many calls are traced at once because their callers ask for it. Anybody can ask, by a flag. Beyond this number
+the gateway's own rate decides."""
 PARENT_SAMPLED_PER_SECOND = 100
-"""How many calls a second are traced, over time, because their callers say so. At some 50 us each that is half a
+"""How many calls a second are traced, over time, because their callers ask for it. At some 50 us each that is half a
 percent of one core."""
 
 

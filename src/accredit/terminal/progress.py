@@ -34,7 +34,7 @@ _for_programs: ContextVar[bool] = ContextVar("accredit_for_programs", default=Fa
 _T = TypeVar("_T")
 _lock = threading.Lock()
 _begun = threading.Lock()
-"""The lock that the progress holds to which the line belongs."""
+"""The lock held by the progress whose line is shown."""
 _on_screen: set[str] = set()
 """The line on the screen, if any."""
 

@@ -1,7 +1,7 @@
 """Checks the configuration and its store: owners, permissions, and whether a gateway would accept them. I/O: files; a
 database only if the configuration is the person's own.
 
-A store's file is read as `stores.sqlite.untouched` reads it.
+A store's file is read by `stores.sqlite.untouched`, which leaves it as it is.
 """
 
 import os
