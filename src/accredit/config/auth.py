@@ -42,7 +42,7 @@ def build_auth(loaded: Loaded, environ: Mapping[str, str]) -> AccessGrant | None
 
 
 def _check_exchange(loaded: Loaded, named: str, *, for_somebody: bool) -> None:
-    """Check that every call has a token to exchange, and that it is set for whom the new token is."""
+    """Check that every call has a token to exchange, and that the configuration says for whom the new token is."""
     if loaded.config.tokens.mode != "required":
         raise ConfigurationError(
             f'{named}.type is "token_exchange" and tokens.mode is "{loaded.config.tokens.mode}": a caller may come'

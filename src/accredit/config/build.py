@@ -1,8 +1,8 @@
 """From a configuration that is valid by itself to the settings of the data plane. Reads the PATH for programs.
 
 In this order: check that there is exactly one of `url` and `command`, with nothing that belongs to the other; read the
-headers' values from where they are, or look for the program; then build what `identity`, `proofs`, `tokens`, `rounds`,
-`attest` and `pins` are for. Every failure is a `ConfigurationError`.
+headers' values from where they are, or look for the program; then call `identity`, `proofs`, `tokens`, `rounds`,
+`attest` and `pins`, which build the other settings. Every failure is a `ConfigurationError`.
 """
 
 import os

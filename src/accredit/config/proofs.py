@@ -31,7 +31,8 @@ from accredit.ratify import CertificateCache, HybridPublicKey, zone_names
 
 
 def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
-    """Return how calls are decided, or None if proofs are off and the catalog is empty. Raises `ConfigurationError`."""
+    """Return how calls are decided, or None if proofs are off and the catalog says nothing. Raises
+    `ConfigurationError`."""
     proofs = loaded.config.proofs
     catalog = build_catalog(loaded.config)
     required, observes = proofs.mode == "required", proofs.mode == "observe"

@@ -26,8 +26,8 @@ _REQUESTS, _RESPONSES = frozenset({"method", "params"}), frozenset({"result", "e
 
 
 def line_too_long(detail: str, head: bytes, tail: bytes) -> LineTooLong:
-    """Return the error for an overlong line of which only the two ends are kept. `detail` is its text. `tail` is b"" if
-    the line has not ended yet."""
+    """Return the error for an overlong line of which only the two ends are kept. `detail` is the error's text. `tail`
+    is b"" if the line has not ended yet."""
     head, tail = head.lstrip(b" \t\r"), tail.rstrip(b" \t\r")
     if not head.startswith(b"{"):
         return LineTooLong(detail, is_message=head.startswith(b"["))

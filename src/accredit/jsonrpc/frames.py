@@ -216,8 +216,8 @@ class Success(Struct, frozen=True):
         return (yield from object_in_steps(Raw(self.text.lstrip())))
 
     def with_result(self, members: Mapping[str, Raw], changes: Mapping[str, object]) -> Steps["Success"]:
-        """Return the response with a new result, in steps: `members`, of which `changes` replaces some or adds
-        others."""
+        """Return a copy of the response with a new result, in steps. The result has these `members`, some of which
+        `changes` replaces; `changes` may also add members."""
         message = yield from self.message()
         yield
         before, after = around("result", message)

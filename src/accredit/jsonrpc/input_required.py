@@ -69,8 +69,8 @@ def check_told_of_task(notification: Notification, open_requests: Mapping[Messag
 
 
 def check_input_requests(request: Request | None, asked: Raw) -> Steps[None]:
-    """Check the `inputRequests` of a task, in steps ([entries] and [declared-kinds]). `request` is the one whose client
-    declared what it can answer; None, if it is unknown, counts as having declared nothing. Raises `FrameError`."""
+    """Check the `inputRequests` of a task, in steps ([entries] and [declared-kinds]). They may ask only for what
+    `request` declares. If it is None, the request is unknown, and counts as declaring nothing. Raises `FrameError`."""
     if not is_object(asked):
         raise FrameError('"inputRequests" is not an object')
     yield from check_brackets(asked, '"inputRequests"')
