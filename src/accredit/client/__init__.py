@@ -1,11 +1,15 @@
 """The agent's side: proofs with every call, answers to a gateway's challenges, and `accredit connect`.
 
-`presenter` the key and the delegations · `pins` which gateway is signed for · `proving` which proof a request carries,
-and `streams` adding it · `gateways` the whole connection: `http`, the `ways` over it, and `renewing` for sessions that
-end (`legacy_session` restores one, `server_requests` tracks the server's requests) · `session` the official SDK's
-client on top · `rounds`, `legs` its calls, while a server asks for input · `messages`, `budgets` bounds on what a
-server sends · `refusals` messages for people · `connect` the same for hosts that know nothing of proofs, with a
-`bridge` for those that know nothing of rounds either · `sdk` the SDK's internals that are used here.
+- `presenter`: the agent's key and delegations. `pins`: for which gateway proofs are signed.
+- `proving`: which proof a request carries. `streams`: adds it to the request.
+- `gateways`: the whole connection. `http` and the transports over it (`ways`); `renewing`, which replaces sessions that
+  end. `legacy_session` restores a session, and `server_requests` tracks the server's own requests.
+- `session`: the official SDK's client on top of that. `rounds`, `legs`: its calls, while a server asks for input.
+- `messages`, `budgets`: bounds on what a server sends.
+- `refusals`: messages for people about refusals.
+- `connect`: the same as a program, for hosts that know nothing of proofs. `bridge`: for those of them that know nothing
+  of rounds either.
+- `sdk`: the SDK's internals that are used here.
 """
 
 import typing

@@ -1,8 +1,9 @@
 """A connection that lives in a task of its own. I/O: what it opens.
 
-An anyio context cancels the task that entered it when something fails below. Entered by a host, the SDK's client
-cancelled whatever the host was doing, and ended only where the host left. Here that task is ours: a host that waits for
-an answer learns that the connection is closed, and nothing else is disturbed.
+When something fails inside an anyio context, anyio cancels the task that entered it. If the host's own task entered the
+SDK's client, a failed connection cancelled whatever the host was doing, and the connection was closed only when the
+host left the context. Here the task is ours. A host that waits for an answer learns that the connection is closed, and
+nothing else is disturbed.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ class Apart:
         self._task = task
 
     async def leave(self) -> None:
-        """Leave, and wait for the end. Errors meanwhile are logged."""
+        """Leave `inner`, and wait until it has ended. Errors meanwhile are logged."""
         if (task := self._task) is None:
             return
         self._left.set()

@@ -1,21 +1,21 @@
 """Asks a person about a call that the gateway refused, while the host waits.
 
-- [when] A refusal leads to an ask if a delegation could let the call pass, and the gateway is known. A call that was
-  asked for recently keeps its ask, so that the desk returns its decision. A gateway's credential among the arguments is
-  not part of the ask, as it is not of the call that the gateway forwards.
-- [same-user] The desk must be the same user's. What it sends is bounded (`desk_socket`), and quoted only in the
+- [when] A person is asked if a delegation could let the call pass, and the gateway is known. If the same call was asked
+  for recently, that ask is used again, so that the desk can return its decision. If an argument is a credential for the
+  gateway, the ask leaves it out: the gateway does not forward it either.
+- [same-user] The desk must be the same user's. What it sends is bounded (`desk_socket`), and is quoted only in the
   expected form.
-- [progress] While a person decides, the host gets progress every `ASK_PROGRESS_SECONDS`, if it sent a token.
+- [progress] While a person decides, the host gets progress every `ASK_PROGRESS_SECONDS`, if it sent a progress token.
 - [valid-answer] An answer that allows the call is used only if it is valid (`consent.answers`): a lying desk gains
   nothing.
-- [patience] When patience ends the model is told the code, and that the same call may be made again; if the desk
-  refuses more asks, it is told without a code. A person's no is reported as such.
-- [pages] If the host shows pages, the ask's page is shown there (`pages`); declining there means no.
-- [withdrawal] When the host cancels its call, or disconnects, the ask is withdrawn, unless another call still waits for
+- [patience] If nobody has answered in time, the model is told the ask's code, and that the same call may be made again.
+  If the desk refuses more asks, the model is told so, without a code. If the person says no, the model is told that.
+- [pages] If the host can show pages, the ask's page is shown there (`pages`). Declining it there means no.
+- [withdrawal] If the host cancels its call, or disconnects, the ask is withdrawn, unless another call still waits for
   it.
-- [start] The desk is looked for at each refusal, as it may have started after this program. Without one the refusal
-  stands, and the model is told that nobody could be asked; if the desk goes away, the refusal stands as it is. If the
-  person wants it (`desk.toml`), a desk is started first (`desk_start`).
+- [start] At each refusal the desk is looked for anew, as it may have started after this program. Without a desk the
+  refusal stands, and the model is told that nobody could be asked. If the desk goes away while it is asked, the refusal
+  stands with no such addition. If the person wants it (`desk.toml`), a missing desk is started first (`desk_start`).
 """
 
 import asyncio
@@ -58,12 +58,12 @@ from accredit.refusals import BY_WORD, UNTRUSTED_ROOT
 ASK_PROGRESS_SECONDS = 5.0
 """How often a host is told that a person's answer is awaited."""
 MAX_HOLDS_OF_ASK = 8
-"""Calls that wait for the answer to one ask: an agent that makes one call more often at the same time is told at once
-that nobody has answered yet."""
+"""How many calls may wait for the answer to one ask. If an agent repeats the call more often at the same time, it is
+told at once that nobody has answered yet."""
 MAX_REMEMBERED_ASKS = 64
-"""Asks of one connection that are remembered, so that a repeated call finds its own."""
+"""How many asks of one connection are remembered, so that a repeated call finds its own."""
 DESK_START_SECONDS = 20.0
-"""How long a call waits for a desk that was started for it: that takes one or two, on a busy machine ten."""
+"""How long a call waits for a desk that was started for it. A start takes a second or two, on a busy machine ten."""
 DESK_LOOK_SECONDS = 0.05
 """How often a starting desk is polled."""
 
@@ -76,7 +76,7 @@ _NAME_CHARS = 64
 _ID_BYTES = 16
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 _EARLIER_SECONDS = 30
-"""An ask that ends sooner is not reused: a new one is made."""
+"""An ask that ends within this time is not used again: a new one is made."""
 
 NO_DESK = (
     "Nobody could be asked for this call: no desk runs. Once the user has started one (`accredit desk`), the same call"
@@ -107,7 +107,7 @@ class Waits(NamedTuple):
 
 
 class _Waiting(Struct):
-    """A pending ask, and how many calls wait for it now."""
+    """A pending ask, and how many calls are waiting for its answer."""
 
     ask: Ask
     holds: int = 0
@@ -116,8 +116,8 @@ class _Waiting(Struct):
 
 
 class Asking:
-    """Asks for the calls of one connection. `desk` are the possible paths of its socket, `hold` is how many seconds the
-    host waits; `starter` starts a desk if none runs."""
+    """Asks about the calls of one connection. `desk` are the possible paths of the desk's socket, and `hold` is how
+    many seconds a call is held while a person decides. `starter` starts a desk if none runs."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class Asking:
                 self._words.put(name, _server_words(members))
 
     def ask_for(self, request: JSONRPCRequest, refusal: ProofRefused) -> Ask | str:
-        """Return the ask for a refused call ([when]), or why there is none: "" if that needs no words."""
+        """Return the ask for a refused call ([when]). If there is none, return why: "" if that needs no words."""
         scope = scope_in(refusal.data.get("required_scope"))
         row = BY_WORD.get(refusal.error)
         if request.method not in ASKABLE or scope is None or row is None or not row.grant_helps:
@@ -182,10 +182,10 @@ class Asking:
     async def hold(
         self, ask: Ask, say: Say | None, pages: Pages | None = None, *, wait: bool = True
     ) -> Allowed | Withheld | Waits | str:
-        """Wait for a person's answer; without a desk ([start]) return why the refusal stands, "" if that needs no
+        """Wait for a person's answer. Without a desk ([start]), return why the refusal stands: "" if that needs no
         words.
 
-        Cancelled, it withdraws the ask ([withdrawal]). Without `wait` it returns as soon as the ask is pending.
+        If this is cancelled, the ask is withdrawn ([withdrawal]). Without `wait`, return as soon as the ask is pending.
         """
         waiting = self._asks.get(ask.same_call) or _Waiting(ask)
         if waiting.holds >= MAX_HOLDS_OF_ASK:
@@ -296,7 +296,8 @@ class Asking:
         return Withheld(_not_answered(waiting, ask.code))
 
     def _judged(self, line: DeskLine, waiting: _Waiting) -> tuple[Allowed | Withheld | str] | None:
-        """Return the result of a line, in a tuple; None if it only says that the ask is pending. Raises `DeskGone`."""
+        """Return what a line of the desk decides, in a tuple of one. Return None if it only says that the ask is
+        pending. Raises `DeskGone`."""
         if line.error == "rate":
             return (Withheld(_not_answered(waiting, "")),)
         if line.error:
@@ -344,7 +345,7 @@ def _refusal(refusal: ProofRefused, scope: str) -> AskedRefusal:
 
 
 def _wants(ask: Ask) -> tuple[object, ...]:
-    """Return the parts of a refusal that determine the needed delegation."""
+    """Return what the refusal asks for: two asks with equal parts need the same delegation."""
     return ask.refusal.required_scope, ask.refusal.definition
 
 

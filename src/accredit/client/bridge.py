@@ -1,15 +1,16 @@
 """Connects a legacy-era host to a modern-era server. A transport around another; no further I/O.
 
-- [initialize] A host's `initialize` is forwarded. If it is refused, and `server/discover` is not, the bridge answers
-  it; with `modern`, `server/discover` is tried first. Until then everything else passes unchanged, and a modern host
-  never sends `initialize`: so most connections are never bridged.
-- [request-meta] A request gets the `_meta` members that the modern era requires: the revision, and the host's identity
-  and capabilities.
-- [input-requests] A server's request for input (`input_required`) becomes requests to the host, of the kinds that it
-  declared; the bridge repeats the call with the answers. Whatever is still open when the host cancels its call is
-  cancelled, too.
+- [initialize] A host's `initialize` is forwarded. If the server refuses it, but answers `server/discover`, the bridge
+  answers `initialize` itself. With `modern`, `server/discover` is tried first. Until then everything else passes
+  unchanged. A modern host never sends `initialize`, so most connections are never bridged.
+- [request-meta] Each request gets the `_meta` members that the modern era requires: the revision, and the host's
+  identity and capabilities.
+- [input-requests] When a server asks for input (`input_required`), the host gets a request for each entry, of the kinds
+  that it declared. The bridge then repeats the call with the answers. If the host cancels its call, the requests to it
+  that are still open are cancelled, too.
 - [local-answers] `ping` is answered here, and the level of `logging/setLevel` is added to each request. Subscriptions
-  and list changes are not bridged, and are not offered. The server's notifications pass; the host's end here.
+  and list changes are not bridged, and are not offered. The server's notifications pass on to the host; those of the
+  host are not forwarded.
 
 Not checked: the content of results and answers, except for what `accredit.rounds` checks.
 """
@@ -96,7 +97,7 @@ class Bridge:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it, after everything sent was forwarded."""
+        """Close the wrapped transport, once everything that was sent has been forwarded."""
         for stream in self._ends:
             stream.close()
         with anyio.move_on_after(STOP_GRACE_SECONDS):
@@ -146,7 +147,7 @@ class Bridge:
             del self._calls[request.id]
 
     async def _initialize(self, request: JSONRPCRequest) -> Params:
-        """Answer `initialize`, from the server or, for a modern one, in its place ([initialize])."""
+        """Answer `initialize`: with the server's answer or, for a modern server, with one made here ([initialize])."""
         if self._modern:
             return await self._discover(request) or await self._server.ask(request)
         try:
@@ -158,8 +159,8 @@ class Bridge:
             return offered
 
     async def _discover(self, request: JSONRPCRequest) -> Params | None:
-        """Discover a modern server; return the answer to the host's `initialize`, or None if the server is legacy: then
-        nothing is bridged.
+        """Discover a modern server, and return the answer to the host's `initialize`. Return None if the server is
+        legacy: then nothing is bridged.
 
         Raises `RoundsError`.
         """
@@ -194,7 +195,8 @@ class Bridge:
         return {**answer, **{name: discovered[name] for name in ("instructions",) if name in discovered}}
 
     async def _result(self, request: JSONRPCRequest) -> Params:
-        """Answer a request ([request-meta] to [local-answers]). Raises `MCPError` and `RoundsError`."""
+        """Return the result of a request to the modern server ([request-meta] to [local-answers]). Raises `MCPError`
+        and `RoundsError`."""
         params = request.params or {}
         if request.method == "ping":
             return {}
@@ -217,7 +219,8 @@ class Bridge:
         return {name: value for name, value in result.items() if name not in _MODERN_MEMBERS}
 
     async def _ask(self, context: InputContext, _: object) -> Params:
-        """Return the host's answer to one entry. Raises `MCPError` if it refuses, `ValueError` if it can't be asked."""
+        """Return the host's answer to one entry of a request for input. Raises `MCPError` if the host refuses, and
+        `ValueError` if the host can't be asked this."""
         params = context.params.model_dump(by_alias=True, mode="json", exclude_none=True) if context.params else {}
         if params.pop("mode", None) == "url":
             if "url" not in self._declared["elicitation"]:

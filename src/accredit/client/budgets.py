@@ -1,11 +1,11 @@
 """Bounds on what a server sends a client: per message, and over each whole call. No I/O.
 
-- [message] A message has at most so many values and characters, and fewer values in members that the SDK's models
-  validate: for each invalid one they make five errors. This holds on every transport, also on the caller's own. What
-  that one takes to read a message is its own.
-- [call] A call gets so many characters from its server in all, over all answers, rounds and notifications, and so many
-  dialogs. What may queue for the host has lower bounds: each notification, and all requests during a call. As not every
-  transport tells a message's call, it counts for the one with most left.
+- [message] A message has a bounded number of values and characters. Members that the SDK's models validate have a lower
+  bound on their values, because those models make five errors for each invalid value. This holds on every transport,
+  also on one that the caller passes in. How much memory such a transport takes to read a message is not bounded here.
+- [call] A call has a budget of characters from its server, over all answers, rounds and notifications, and a budget of
+  dialogs. What may queue for the host has lower bounds: each notification, and all requests during a call together. Not
+  every transport tells which call a message belongs to, so each message counts for the open call with the most left.
 - [excess] What exceeds a bound is not passed on: an answer becomes an error, anything else is dropped.
 """
 
@@ -24,13 +24,14 @@ from accredit.jsonrpc.encode import INVALID_ANSWER, UPSTREAM_ERROR
 from accredit.limits import MAX_ANSWER_BYTES, MAX_ANSWER_VALUES, MAX_DIALOGS, MAX_ROUNDS, MAX_TYPED_VALUES
 
 MAX_CALL_CHARS = 67_108_864
-"""Characters from a server in all while a call is open: four of the longest answers."""
+"""How many characters a server may send in all while a call is open: as many as four of the longest answers have."""
 MAX_NOTIFICATION_CHARS = 262_144
-"""Characters of a notification from a server. Progress waits for the host's callback, and with one rare character takes
-1 MiB each. Hosts show a line of it."""
+"""Characters of a notification from a server. Progress waits for the host's callback; a single rare character can make
+each such text take 1 MiB. Hosts show a line of it."""
 MAX_CALL_ASKED_CHARS = 8_388_608
-"""Characters of what a server asks for while a call is open: requests that wait for a person or a model are kept. As
-many as some pictures have, for a model to look at; with one rare character in each they take 32 MiB."""
+"""How many characters the server's requests may have in all while a call is open: they are kept while they wait for a
+person or a model. That is enough for some pictures that a model is to look at. With one rare character in each they
+take 32 MiB."""
 
 
 _log = logging.getLogger("accredit.client")
@@ -40,7 +41,8 @@ _UNTYPED = frozenset({"structuredContent", "inputSchema", "outputSchema", "_meta
 
 
 class CallBudget(Struct, eq=False):
-    """The rest of a call's budget: dialogs, and characters of its server's messages, and of its requests."""
+    """What is left for a call: dialogs, characters of its server's messages, and characters of its server's
+    requests."""
 
     dialogs: int
     chars: int = MAX_CALL_CHARS
@@ -48,8 +50,8 @@ class CallBudget(Struct, eq=False):
 
 
 class Budgets:
-    """The remaining budgets of one client's calls. `rounds` is how many each may have: it gets `MAX_DIALOGS` dialogs
-    for each of them."""
+    """What is left for each of one client's open calls. `rounds` is how many rounds a call may have: it gets
+    `MAX_DIALOGS` dialogs for each of them."""
 
     def __init__(self, rounds: int = MAX_ROUNDS) -> None:
         self._dialogs = MAX_DIALOGS * max(rounds, 1)
@@ -70,7 +72,7 @@ class Budgets:
 
     @contextmanager
     def call(self) -> Generator[None]:
-        """Open a call for the time of this context."""
+        """Keep a call open, with a budget of its own, within this context."""
         left = self.begin()
         try:
             yield
@@ -78,13 +80,14 @@ class Budgets:
             self.end(left)
 
     def asked(self) -> bool:
-        """Count a dialog; return whether it is allowed."""
+        """Count one dialog, a request of the server to the host. Return whether it is allowed."""
         call = max(self._calls or [self._between], key=lambda left: left.dialogs)
         call.dialogs -= 1
         return call.dialogs >= 0
 
     def heard(self, item: Incoming) -> Incoming | None:
-        """Count a message of the server; return what is passed on ([excess])."""
+        """Count a message of the server. Return what is passed on in its place: the message, an error, or None
+        ([excess])."""
         if not isinstance(item, SessionMessage):
             return item
         try:
@@ -100,7 +103,7 @@ class Budgets:
         return item
 
     def _waits(self, message: JSONRPCMessage, chars: int) -> None:
-        """Count a message that may queue for the host. Raises `FrameError`."""
+        """Check a message against the bounds on what may queue for the host, and count it. Raises `FrameError`."""
         if isinstance(message, JSONRPCNotification) and chars > MAX_NOTIFICATION_CHARS:
             raise FrameError(f"a notification of more than {MAX_NOTIFICATION_CHARS} characters", bound=True)
         if isinstance(message, JSONRPCRequest):
@@ -111,7 +114,7 @@ class Budgets:
 
 
 def characters(message: JSONRPCMessage) -> int:
-    """Count a message's characters. Raises `FrameError` for too many of them, or of values."""
+    """Return how many characters a message has. Raises `FrameError` if it has too many characters or values."""
     chars = values = 0
     typed, untyped = [_content_of(message)], list[object]()
     for waiting, most in ((typed, MAX_TYPED_VALUES), (untyped, MAX_ANSWER_VALUES)):

@@ -1,16 +1,16 @@
 """`accredit connect`: a gateway as a stdio server, for hosts that know nothing of proofs. Speaks HTTP to the gateway.
 
-- [lines] A line of the host is one message; an invalid one gets an error line. It is forwarded as it is, with a proof
-  and the token if needed (`streams`); both eras pass, and so does whatever the server requests of its client. A legacy
-  host in front of a modern server gets a `bridge`.
-- [result-kinds] Answers are passed to the host as they are, except for a result of a kind that the host can't know:
-  that is an error. A refused tool call becomes a result that says what would allow it, readable for models and people;
-  other refusals become errors with that text. Key, proof, challenge and token stay here. If a person can be asked
-  (`client.asking`), the call is held meanwhile, and made once more if it is allowed.
-- [session-first] Messages of a legacy host wait while its `initialize` is unanswered: only then there is a session to
-  bind proofs to, and the server's era is known.
-- [ends] When the host closes its side, open calls may finish. When the gateway is gone, each request gets an error; the
-  next one may find it again.
+- [lines] A line of the host is one message. An invalid line is answered with an error line. A valid message is
+  forwarded as it is, with a proof and the token if needed (`streams`). Messages of both eras pass, and so do the
+  server's requests to its client. If the host is legacy and the server modern, a `bridge` stands between them.
+- [result-kinds] Answers are passed to the host as they are, except for a result of a kind that the host can't know: the
+  host gets an error instead. A refused tool call becomes a result, readable for models and people, that says what would
+  allow it. Other refusals become errors with that text. Key, proof, challenge and token stay here. If a person can be
+  asked (`client.asking`), the call is held meanwhile, and made once more if the person allows it.
+- [session-first] Messages of a legacy host wait while its `initialize` is unanswered. Before that answer there is no
+  session to bind proofs to, and the server's era is unknown.
+- [ends] When the host closes its side, open calls may finish. While the gateway is gone, each request gets an error; a
+  later request may find the gateway again.
 
 Only messages are ever written to the host.
 """
@@ -63,22 +63,22 @@ from accredit.limits import GRACE_SECONDS, HOLD_SECONDS, MAX_OPEN_REQUESTS, STOP
 from accredit.refusals import DENIED
 
 MAX_HOST_LINE_BYTES = 16_777_216
-"""Bytes of a host's message that `accredit connect` reads."""
+"""The most bytes of one message of the host that `accredit connect` reads."""
 
 
 _log = logging.getLogger("accredit.client")
 
 
 class HostConnection(Protocol):
-    """The host that started us. `gone` is set when our output has no reader any more."""
+    """The host that started us. `gone` is set when nobody reads our output any more."""
 
     @property
     def gone(self) -> asyncio.Event:
-        """See above."""
+        """Return the event `gone`."""
         ...
 
     async def read(self) -> bytes:
-        """Return the host's next output; b"" at its end."""
+        """Return the next line that the host wrote; b"" at the end of its output."""
         ...
 
     def send(self, line: bytes) -> None:
@@ -93,10 +93,10 @@ class HostConnection(Protocol):
 class Connecting(Struct, frozen=True, kw_only=True):
     """How to reach the gateway. Without a `presenter` nothing is proved, and the gateway's refusals say so.
 
-    `headers` are sent with every request; `timeout` bounds the gateway's silence, in seconds, or is None. With `modern`
-    the modern era is used towards the gateway if possible, whichever era the host is of. `desk` are the possible paths
-    of the socket of the desk to ask (none: nobody is asked), `starter` starts one if none runs, and `hold` is how many
-    seconds a call waits.
+    `headers` are sent with every request. `timeout` is how many seconds the gateway may be silent, or None. With
+    `modern`, the modern era is spoken to the gateway if possible, whatever the host speaks. `desk` are the possible
+    paths of the socket of the desk to ask; if there are none, nobody is asked. `starter` starts a desk if none runs,
+    and `hold` is how many seconds a call waits for a person.
     """
 
     url: str
@@ -115,7 +115,7 @@ class Connecting(Struct, frozen=True, kw_only=True):
 
 
 async def run(connecting: Connecting, make_host: Callable[[], HostConnection]) -> int:
-    """Serve until the host ends, or a signal comes; return the exit code. Raises `ConfigurationError`."""
+    """Serve until the host ends, or a signal to stop comes. Return the exit code. Raises `ConfigurationError`."""
     presenter = connecting.presenter
     reached = Reached(
         url=connecting.url,
@@ -146,8 +146,9 @@ async def run(connecting: Connecting, make_host: Callable[[], HostConnection]) -
 
 
 class _Open(Struct):
-    """A request of the host, whether it is of the modern era, and the extensions that it declares. `holding` waits for
-    a person's answer to it, once asked. `by_page` says that the host is first asked to show a page."""
+    """An open request of the host: whether it is of the modern era, and which extensions it declares. `holding` is the
+    task that waits for a person's answer to it, once a person is asked. `by_page` says that the host is first asked to
+    show a page."""
 
     message: JSONRPCRequest
     modern: bool
@@ -216,7 +217,7 @@ class _Connection:
             await asyncio.wait(tasks)
 
     async def _over(self) -> None:
-        """Wait until all of the host's messages were forwarded, and its requests answered."""
+        """Wait until all of the host's messages have been forwarded, and all of its requests answered."""
         await self._waiting.join()
         await self._idle.wait()
 
@@ -239,7 +240,7 @@ class _Connection:
                     self._host.send(encode_line(error_frame(error.id, error.code, error.detail)))
 
     def _frames(self, line: bytes | FrameError) -> tuple[Frame, ...]:
-        """Return the messages of a line; those of a batch are forwarded and answered one by one. Raises
+        """Return the messages of a line. Those of a batch are forwarded and answered one by one. Raises
         `RequestError`."""
         if isinstance(line, FrameError):
             id = line.id if isinstance(line, LineTooLong) and line.kind != "response" else None
@@ -323,8 +324,8 @@ class _Connection:
         return message
 
     def _ask_person(self, message: JSONRPCError, opened: _Open) -> str | None:
-        """Ask a person about a refused call, and return None: the host is answered later. Or return why nobody is
-        asked, "" if that needs no words."""
+        """Ask a person about a refused call, and return None: the host gets its answer later. If nobody is asked,
+        return why: "" if that needs no words."""
         refusal = refusal_of(message.error)
         if self._asking is None or opened.holding is not None or refusal is None:
             return ""
@@ -335,7 +336,8 @@ class _Connection:
         return None
 
     def _is_declined(self, asking: Asking, opened: _Open) -> bool:
-        """Check whether a request is about a page; if the person has declined there, answer it and return True."""
+        """Check whether the host already showed the ask's page for this request. If the person declined there, answer
+        the request and return True."""
         message = opened.message
         if message.method == "initialize":
             self._pages.begin(message)
@@ -393,7 +395,7 @@ class _Connection:
         return say
 
     def _refusal(self, message: JSONRPCError, opened: _Open, *, told: str = "", why_not: str = "") -> JSONRPCMessage:
-        """Return a refusal in the host's form; `told` replaces the text about what would allow the call, `why_not` says
+        """Return a refusal in the host's form. `told` replaces the text about what would allow the call. `why_not` says
         why nobody was asked."""
         refusal = refusal_of(message.error)
         if refusal is None or message.id is None:

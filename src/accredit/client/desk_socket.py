@@ -1,7 +1,8 @@
 """The client's connection to the person's desk: a Unix socket, one JSON object a line. I/O: a socket.
 
-A socket counts only if it is this user's own, and so is the process that listens there, as the system says: nobody else
-learns what an agent asks. What the desk sends is bounded, and taken only as texts and an answer that `asking` judges.
+A socket is used only if it belongs to this user, and the system says that the process listening there does, too. So
+nobody else learns what an agent asks. What the desk sends is bounded, and only texts are taken from it, and an answer
+that `asking` checks.
 """
 
 import asyncio
@@ -24,11 +25,11 @@ DESK_ANSWER_SECONDS = 5.0
 
 
 class DeskGone(Exception):
-    """There is no desk, or its answer is unreadable."""
+    """There is no desk, or what it sends is unreadable."""
 
 
 class DeskLine(Struct, frozen=True):
-    """A line of the desk: who is asked and where, an answer, or why it takes no ask."""
+    """A line of the desk. It says who is asked and where, or carries an answer, or says why the desk takes no ask."""
 
     state: str = ""
     url: str = ""
@@ -94,7 +95,7 @@ def _read_line(line: bytes) -> DeskLine:
 
 
 def text_or_empty(value: object) -> str:
-    """Return a foreign value if it is a string, else ""."""
+    """Return a value from outside if it is a string, else ""."""
     return value if isinstance(value, str) else ""
 
 

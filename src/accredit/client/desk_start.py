@@ -1,14 +1,14 @@
 """Starts the person's desk, for a program that some host has started. I/O: a process, a file.
 
-- [once] It is started only if none answers, at most once in `DESK_RESTART_SECONDS`. Of several started at once all but
-  one exit by themselves.
-- [detached] It has a session of its own and none of this process's descriptors: it outlives the host, and delays nobody
-  who waits for this process's end. When it exits it is reaped.
-- [environment] It gets only the environment variables that lead to the person's files, programs and screen: a host's
-  configuration may hold secrets that are meant for this process.
-- [no-terminal] It has no terminal: it logs to `desk.log`, beside its journal. It opens a browser and asks for the
-  passphrase by pinentry if the host passes on the display; else there are `accredit desk open` and `unlock`, and
-  `accredit approve`.
+- [once] A desk is started only if none answers, and at most once in `DESK_RESTART_SECONDS`. If several are started at
+  once, all but one exit by themselves.
+- [detached] The desk has a session of its own and none of this process's descriptors. So it outlives the host, and
+  delays nobody who waits for this process to end. When the desk exits, it is reaped.
+- [environment] The desk gets only the environment variables that lead to the person's files, programs and screen. A
+  host's configuration may put secrets into the environment that are meant for this process alone.
+- [no-terminal] The desk has no terminal: it logs to `desk.log`, beside its journal. If the host passes on the display,
+  the desk opens a browser, and asks for the passphrase by pinentry. Otherwise a person uses `accredit desk open`,
+  `accredit desk unlock` and `accredit approve`.
 """
 
 import contextlib
@@ -28,7 +28,8 @@ from accredit.errors import ConfigurationError
 from accredit.keys.places import desk_log, user_runtime_folder
 
 DESK_RESTART_SECONDS = 60.0
-"""How long no other desk is started after one: if it exits at once, each call would start a process."""
+"""How long after one start no other desk is started. Without this, each call would start a process if desks exit at
+once."""
 MAX_DESK_LOG_BYTES = 1_048_576
 """Bytes of `desk.log` above which a start truncates it."""
 
@@ -60,8 +61,8 @@ class DeskStarter:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> subprocess.Popen[bytes] | None:
-        """Start a desk, and return its process; within the restart interval, the previous process. None if it can't be
-        started."""
+        """Start a desk, and return its process. Within `DESK_RESTART_SECONDS` of the last start, return that process.
+        Return None if no desk can be started."""
         now = self._clock()
         last = self._process
         if last is not None and (last.poll() is None or now - self._at < DESK_RESTART_SECONDS):
@@ -85,8 +86,8 @@ class DeskStarter:
 
 
 def desk_environment(environ: Mapping[str, str], user: int) -> dict[str, str]:
-    """Return the environment for a desk ([environment]). If a host has hidden the folder of the user's sockets, it is
-    added again, so that the desk listens where the person's commands look first."""
+    """Return the environment for a desk ([environment]). If the host has removed the variable that names the folder of
+    the user's sockets, it is added again: the desk must listen where the person's commands look first."""
     kept = {
         name: value for name, value in environ.items() if name in _HANDED_ON or name.startswith(_HANDED_ON_PREFIXES)
     }

@@ -1,6 +1,7 @@
 """The whole connection to a gateway at a URL: HTTP, proofs on top of it, and on top of them the renewal of sessions.
 
-Opens nothing itself. One `Prover` serves all sessions: a new one knows the gateway's id and the targets' scopes.
+Opens nothing itself. One `Prover` serves all sessions in turn: in a new session it still knows the gateway's id and the
+scopes of tools and other targets.
 """
 
 import ssl
@@ -32,7 +33,7 @@ class Reached(Struct, frozen=True, kw_only=True):
 
 
 class _Latest:
-    """The latest connection: proofs are bound to its session."""
+    """The latest HTTP connection: its session is the one that proofs are bound to."""
 
     def __init__(self, reached: Reached) -> None:
         self._reached = reached
@@ -55,8 +56,8 @@ class _Latest:
 
 
 def _ssl_context(url: str) -> ssl.SSLContext | None:
-    """Return no trusted certificates for plain HTTP without a proxy, as loading the system's takes 20 ms; else None for
-    these."""
+    """Return an SSL context without trusted certificates for plain HTTP without a proxy: loading the system's takes 20
+    ms. Otherwise return None, which loads them."""
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if url.startswith("http://") and not getproxies() else None
 
 
@@ -70,8 +71,8 @@ def to_gateway(
 ) -> RenewingTransport:
     """Return the transport. Without a `presenter` nothing is proved.
 
-    `whole_lists` is `Prover`'s, `uncovered` and `heard` are `ProvingTransport`'s. Raises `ConfigurationError` for a
-    file of known gateways that can't be read.
+    `whole_lists` is passed to `Prover`, `uncovered` and `heard` to `ProvingTransport`. Raises `ConfigurationError` if
+    the file of known gateways can't be read.
     """
     latest = _Latest(reached)
     prover = None

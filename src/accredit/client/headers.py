@@ -1,7 +1,8 @@
 """The HTTP headers of a message (2025-11-25 and 2026-07-28, basic/transports). No I/O.
 
-The legacy era names its revision, once agreed on. The modern era mirrors what routes a request: its revision, method
-and target, and the arguments that a tool's schema declares (`x-mcp-header`), if its list was seen.
+In the legacy era, messages name the revision once it is agreed on. In the modern era, headers repeat the parts of a
+request by which it is routed: its revision, method and target. They also repeat the arguments that a tool's schema
+marks with `x-mcp-header`, if a list with that tool was seen.
 """
 
 from collections.abc import Mapping
@@ -23,11 +24,11 @@ from accredit.jsonrpc.methods import META_VERSION, TARGET_MEMBER
 from accredit.limits import MAX_KNOWN_TARGETS
 
 _Declared = dict[tuple[str, ...], str]
-"""Headers by the path of the argument that they mirror."""
+"""The names of headers, by the path of the argument that each repeats."""
 
 
 class RoutingHeaders:
-    """Makes a connection's headers from its state."""
+    """Makes the headers of one connection's messages, from what the connection has learned."""
 
     def __init__(self) -> None:
         self._agreed = ""
@@ -49,7 +50,7 @@ class RoutingHeaders:
         return headers
 
     def learn(self, method: str, result: Mapping[str, Any]) -> None:
-        """Learn from a response what later requests need."""
+        """Learn from a response what the headers of later requests need."""
         version, tools = result.get("protocolVersion"), result.get("tools")
         if method == "initialize" and isinstance(version, str):
             self._agreed = version

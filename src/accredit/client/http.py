@@ -1,16 +1,17 @@
 """The HTTP connection to a gateway, for transports on top of it. Opens sockets; logs nothing itself.
 
-The SDK's transport ends, with everything in it, when a connection breaks. So failures become answers here:
+When a connection breaks, the SDK's transport ends, with every request in it. So failures become answers here:
 
-- [unreachable] A gateway that can't be reached, or does not answer in time, is a JSON-RPC error for the one request,
-  whose data names the address, and what is wrong with its certificate.
-- [broken-body] A body that breaks off ends its own request only.
-- [needs-token] A 401 or 403 that asks for a token says so in the words of a refusal (docs/reference/refusals.md).
-- [lost-session] A session that the gateway does not know (404; 400 from older servers, in words) is `SESSION_LOST`.
-- [size] An answer that is too long is an error as well, and so is a refusal with too many values. A stream may be long,
-  but none of its events. None may be compressed: we ask for `identity`.
-- [beyond-bounds] Headers return what the server has chosen (a session, a place in a stream, a revision), even beyond
-  ASCII.
+- [unreachable] If a gateway can't be reached, or does not answer in time, that one request gets a JSON-RPC error. The
+  error's data names the address, and what is wrong with its certificate.
+- [broken-body] If a body breaks off, only its own request ends.
+- [needs-token] A 401 or 403 that asks for a token becomes a refusal in the usual words (docs/reference/refusals.md).
+- [lost-session] If the gateway does not know the session, that becomes `SESSION_LOST`. Gateways say so by 404, older
+  servers by 400 and a text.
+- [size] An answer that is too long becomes an error as well, and so does a refusal with too many values. A stream may
+  be long, but none of its events may. No body may be compressed: we ask for `identity`.
+- [beyond-bounds] Values that the server has chosen (a session, a place in a stream, a revision) are sent back in
+  headers even if they are not ASCII.
 
 The session id of the legacy era is noted: proofs are bound to it. In the stateless era none is sent, and none is read.
 """
@@ -34,7 +35,7 @@ from accredit.limits import MAX_ANSWER_BYTES, MAX_REFUSAL_BYTES, MAX_TYPED_VALUE
 from accredit.refusals import INVALID_TOKEN, MISSING_TOKEN, SESSION_LOST
 
 SILENCE_SECONDS = 3_600.0
-"""How long a gateway may send no message while a request waits, by default: an hour, for long-running tools."""
+"""How long a gateway may send no message while a request waits, by default: an hour, because tools may run long."""
 
 
 BROKEN_OFF = "the gateway broke its answer off"
@@ -49,10 +50,11 @@ class GatewayHttp(httpx2.AsyncClient):
     """A client for one gateway. `token` is sent as `Authorization: Bearer` and shown nowhere else; `headers` are sent
     with every request.
 
-    `timeout` bounds a request's silence, in seconds. `on_trouble` is called with a line for the log for each message
-    that did not reach the gateway; `on_lost` when the session is gone. `has_no_endpoint` says that the last message was
-    refused as by a server without streamable HTTP. `trusted` holds trusted certificates, instead of the system's. With
-    `is_session` every request belongs to a session, whatever its headers say.
+    `timeout` is how many seconds the gateway may be silent during a request. `on_trouble` is called for each message
+    that did not reach the gateway, with a line for the log. `on_lost` is called when the session is lost.
+    `has_no_endpoint` says that the last message was refused as by a server without streamable HTTP. `trusted` holds
+    trusted certificates, instead of the system's. With `is_session` every request belongs to a session, whatever its
+    headers say.
     """
 
     def __init__(
@@ -85,7 +87,8 @@ class GatewayHttp(httpx2.AsyncClient):
     def build_request(
         self, method: str, url: httpx2.URL | str, *, headers: Any = None, **options: Any
     ) -> httpx2.Request:
-        """Build a request ([beyond-bounds]): without an encoding, non-ASCII headers raise."""
+        """Build a request. Its headers may be beyond ASCII ([beyond-bounds]): httpx2 raises for those unless it is
+        given an encoding."""
         return super().build_request(method, url, headers=httpx2.Headers(headers, encoding="utf-8"), **options)
 
     async def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
@@ -130,8 +133,8 @@ class GatewayHttp(httpx2.AsyncClient):
         return response
 
     async def _refusal(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-        """Translate a refusal ([needs-token] and [lost-session]); any other stays as it is, or gets our text if it has
-        none."""
+        """Translate a refusal that [needs-token] or [lost-session] describes. Any other stays as it is, but gets a text
+        of ours if it has none."""
         status, body = response.status_code, await _body(response)
         if "www-authenticate" in response.headers and status in (401, 403):
             return self._unauthorized(request, status)
@@ -174,7 +177,7 @@ class GatewayHttp(httpx2.AsyncClient):
 
 
 class _Fenced(httpx2.AsyncByteStream):
-    """A body that raises the one error that the SDK's transport expects if it breaks off or is too long."""
+    """A body that breaks off or is too long: it then raises the one error that the SDK's transport expects."""
 
     def __init__(self, inner: Any, max_bytes: int | None) -> None:
         self._inner = inner
@@ -199,7 +202,7 @@ class _Fenced(httpx2.AsyncByteStream):
 
 
 async def _body(response: httpx2.Response) -> bytes:
-    """Return the body of a refusal, up to its bound, or until it breaks off."""
+    """Return the body of a refusal, up to the bound on its size, or up to where it breaks off."""
     body = bytearray()
     if _is_coded(response):
         await response.aclose()
@@ -218,7 +221,7 @@ async def _body(response: httpx2.Response) -> bytes:
 
 
 def _is_coded(response: httpx2.Response) -> bool:
-    """Return whether a body is compressed: 700 bytes can become 400 MiB in one step."""
+    """Return whether a body is compressed. Compressed bodies are refused: 700 bytes can become 400 MiB in one step."""
     return response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity")
 
 

@@ -1,9 +1,10 @@
 """The state of a legacy session, to restore in the session that replaces it.
 
-- [restore] A new session gets the host's own `initialize`, `notifications/initialized`, the log level, and the current
-  subscriptions.
-- [roots] A change of roots is announced again if it was before, as the new session has never asked for them.
-- [lists-changed] If lists may change (the server offered `listChanged`), the host is told that they have.
+- [restore] A new session gets the host's own `initialize` and `notifications/initialized`, the log level, and the
+  current subscriptions.
+- [roots] If the host has announced a change of its roots, it is announced again: the new session has never asked for
+  the roots.
+- [lists-changed] If the server's lists may change (it offered `listChanged`), the host is told that they have changed.
 
 I/O only through the `Peer` that is passed in.
 """
@@ -25,7 +26,7 @@ from accredit.jsonrpc.encode import UNAVAILABLE, UPSTREAM_ERROR
 from accredit.limits import RENEW_SECONDS
 
 MAX_RENEWED_SUBSCRIPTIONS = 1_000
-"""Subscriptions of a session that are renewed in the next one; beyond that the oldest are dropped."""
+"""How many subscriptions of a session are renewed in the next one. If there are more, the oldest are dropped."""
 
 
 _log = logging.getLogger("accredit.client")
@@ -33,7 +34,7 @@ _ROOTS_CHANGED = "notifications/roots/list_changed"
 
 
 class LegacySession(Struct):
-    """A session after the answer to its `initialize`. `revision` and `capabilities` are the server's."""
+    """What is known of a session once its `initialize` is answered. `revision` and `capabilities` are the server's."""
 
     initialize: JSONRPCRequest
     revision: object
@@ -79,18 +80,18 @@ class LegacySession(Struct):
 
     @property
     def notifications(self) -> list[JSONRPCNotification]:
-        """The first messages to the next session."""
+        """The notifications that a new session gets first, after `initialize`."""
         initialized = self.initialized or JSONRPCNotification(jsonrpc="2.0", method="notifications/initialized")
         return [initialized] if self.roots_changed is None else [initialized, self.roots_changed]
 
     @property
     def requests(self) -> list[JSONRPCRequest]:
-        """The requests to the next session after these."""
+        """The requests that a new session gets after `notifications`."""
         level = [] if self.level is None else [self.level]
         return [*level, *self.subscriptions.values()]
 
     async def begin_again(self, peer: Peer) -> ErrorData | None:
-        """Start a session with the host's own `initialize`; return why there is none, or None."""
+        """Start a session with the host's own `initialize`. Return None, or the error if there is no new session."""
         asking = peer.request("initialize", self.initialize.params or {})
         try:
             with anyio.fail_after(RENEW_SECONDS):

@@ -56,8 +56,8 @@ from accredit.rounds import InputContext, is_input_required_result, read_input_r
 from accredit.rounds.results import Responses, check_result_type
 
 MAX_WAITING_PROGRESS = 16
-"""Progress notifications of a call that wait for a host's callback, which gets one at a time. Of more the oldest are
-dropped: a server may send them as fast as it likes."""
+"""How many progress notifications of a call wait for the host's callback, which gets one at a time. If there are more,
+the oldest are dropped: a server may send them as fast as it likes."""
 
 
 _log = logging.getLogger("accredit.client")
@@ -72,8 +72,9 @@ _RESOURCE = TypeAdapter[ReadResourceResult | InputRequiredResult](ReadResourceRe
 class RoundsCall(TypedDict, total=False):
     """Options of every call that may have rounds.
 
-    `timeout` bounds each leg (default: a minute), `max_total_timeout` the whole call, both in seconds; `progress` is
-    called with (progress, total, message). `input_responses` and `request_state` continue rounds made by hand.
+    `timeout` is how many seconds each leg may take (default: a minute), `max_total_timeout` how many the whole call may
+    take. `progress` is called with (progress, total, message). `input_responses` and `request_state` continue a call
+    whose request for input the caller answers by hand.
     """
 
     timeout: float | None
@@ -131,8 +132,8 @@ class Legs:
         )
 
     async def _list_up_to(self, name: str) -> None:
-        """List tools until this one: its schema names the headers it requires (2026-07-28, basic/transports, "Custom
-        Headers")."""
+        """List tools until this one is found: its schema names the headers that a call of it requires (2026-07-28,
+        basic/transports, "Custom Headers")."""
         cursor = None
         for _ in range(MAX_LIST_PAGES):
             page = await read_result(self._client.list_tools(cursor=cursor, cache_mode="refresh"))
@@ -142,7 +143,8 @@ class Legs:
 
 
 class _Reading:
-    """A dispatcher that reads results first ([raw-answer]); everything else is passed to the inner one."""
+    """A dispatcher that reads each result before the SDK does ([raw-answer]). It passes everything else to the inner
+    one."""
 
     def __init__(self, inner: Dispatcher[Any], is_modern: bool) -> None:
         self._inner = inner
@@ -184,7 +186,8 @@ async def read_result(asking: Awaitable[_Result]) -> _Result:
 
 
 def one_at_a_time(show: ProgressFnT) -> ProgressFnT:
-    """Return a callback that may be called many times at once ([progress-order])."""
+    """Wrap `show` in a callback that may be called many times at once: it calls `show` for one event at a time
+    ([progress-order])."""
     waiting = deque[tuple[float, float | None, str | None]](maxlen=MAX_WAITING_PROGRESS)
     is_telling = False
 
@@ -207,7 +210,7 @@ def one_at_a_time(show: ProgressFnT) -> ProgressFnT:
 
 
 class Dialogs:
-    """Bounds the server's own requests: how many at once, and of `budgets` in all."""
+    """Bounds the server's own requests: how many may be open at once, and how many `budgets` allow in all."""
 
     def __init__(self, budgets: Budgets) -> None:
         self._budgets = budgets
@@ -215,7 +218,7 @@ class Dialogs:
 
     @contextmanager
     def one(self) -> Generator[None]:
-        """Count one as open in this context. Raises `MCPError` if there are too many."""
+        """Count one request of the server as open within this context. Raises `MCPError` if there are too many."""
         if self._open >= MAX_DIALOGS or not self._budgets.asked():
             raise MCPError(INTERNAL_ERROR, "Too many requests for input")
         self._open += 1

@@ -1,13 +1,14 @@
 """Reads a server's messages from bytes, and writes messages. I/O: the body of a response.
 
 - [measure] A message is measured before it is decoded: its bytes, its values at any depth, and the digits of long
-  numbers, whose cost is quadratic. What exceeds a bound is a `FrameError` with `bound`.
-- [one-step] Only then it is decoded, in one step, after others had their turn: no step is longer than a tenth of a
-  second.
-- [events] A stream of events is split as bytes. An event has as many bytes as a message, and as many lines as at a
-  gateway.
+  numbers, as a number costs time that grows with the square of its digits. What exceeds a bound is a `FrameError` with
+  `bound`.
+- [one-step] Only then is it decoded, in one step, after other tasks had their turn. The bounds keep that step below a
+  tenth of a second.
+- [events] A stream of events is split as bytes. An event may have as many bytes as a message, and as many lines as a
+  gateway allows.
 
-The SDK reads with its models, through text: an event of 16 MiB took 340 MiB, and a second in one step.
+The SDK would decode to text first, and then to its models: an event of 16 MiB took 340 MiB, and a second in one step.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -30,12 +31,13 @@ from accredit.jsonrpc.text import check_text
 from accredit.limits import LONG_ANSWER_BYTES, MAX_ANSWER_BYTES, MAX_ANSWER_VALUES
 
 MAX_ANSWER_LONG_DIGITS = 1_048_576
-"""Digits of such a message in numbers of a hundred and more: a number costs as the square of its digits. At 4,300, the
-most that is read as an integer, so many take 30 ms, and 80 to be written again."""
+"""How many digits such a message may have in all, in numbers of a hundred digits and more. A number costs time that
+grows with the square of its digits. At 4,300 digits, the most that is read as an integer, this many take 30 ms, and 80
+ms to be written again."""
 
 
 RAW_BYTES = 1_024
-"""Raw bytes of an event that are kept besides its data: its `retry` is in them."""
+"""How many raw bytes of an event are kept besides its data: its `retry` is in them."""
 
 _LONG_DIGITS = b"0" * 100
 _DIGITS = bytes(ord("0") if byte in b"0123456789" else ord(" ") for byte in range(256))
@@ -56,8 +58,8 @@ async def read_message(text: bytes) -> SessionMessage | FrameError:
 
 
 async def events_of(response: httpx2.Response) -> AsyncIterator[Event]:
-    """Yield a stream's events, with the first `RAW_BYTES` of their bytes. Raises `FrameError` for an event beyond a
-    bound, and `httpx2`'s errors for a stream that breaks off, or is none."""
+    """Yield a stream's events, each with the first `RAW_BYTES` of its bytes. Raises `FrameError` for an event beyond a
+    bound, and `httpx2`'s errors for a stream that breaks off, or a body that is no stream."""
     if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
         raise httpx2.SSEError("not a stream of events")
     parser = SseParser(MAX_ANSWER_BYTES)

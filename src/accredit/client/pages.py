@@ -1,11 +1,12 @@
 """Shows the page of an ask in a host that opens pages (URL elicitation). No I/O of its own.
 
-- [declared] A host is asked only if it declares that it shows pages (`elicitation.url`): a legacy one in `initialize`,
-  a modern one in each request. The address is the loopback's, and holds no secret.
+- [declared] A host is asked to show a page only if it declares that it can (`elicitation.url`): a legacy host in
+  `initialize`, a modern one in each request. The page's address is on the loopback, and holds no secret.
 - [decline] *Decline* means no. Any other answer means nothing: only the person's key allows a call.
-- [legacy-pages] In the legacy era the request is open while the call is held, and ends with it.
-- [modern-pages] In the modern era the call is answered with the request (`input_required`), and not held; the state
-  that comes back is sealed for this very call, and not forwarded. A call in the midst of a server's rounds is held.
+- [legacy-pages] In the legacy era the request to show the page is open while the call is held, and ends with it.
+- [modern-pages] In the modern era the call is not held: it is answered with the request to show the page
+  (`input_required`). The host repeats the call with the state that came with that request. The state is sealed for this
+  very call, and not forwarded. A call that is already in a server's rounds is held instead.
 
 The page only shows the ask. Opening it gives no rights.
 """
@@ -41,7 +42,8 @@ class Page(Struct):
 
 
 class Resumed(NamedTuple):
-    """A modern request that came back: without our additions, and whether the person declined this ask."""
+    """A modern request that came back after a page was shown, without what we added, and whether the person declined
+    the ask."""
 
     request: JSONRPCRequest
     code: str
@@ -109,7 +111,7 @@ class Pages:
         }
 
     def resumed(self, request: JSONRPCRequest, agent_id: str) -> Resumed | None:
-        """Return a request that brings our state back, without it; None for any other ([modern-pages])."""
+        """If a request brings back a state of ours, return it without that state; else None ([modern-pages])."""
         params = request.params or {}
         state, member = params.get("requestState"), TARGET_MEMBER.get(request.method)
         if not isinstance(state, str) or member is None:
@@ -128,8 +130,8 @@ class Pages:
 
 
 def _binding(agent_id: str, method: str, target: str, params: dict[str, Any]) -> bytes:
-    """Return the data that a state is bound to. An argument that may be a credential is left out, as it may be missing
-    from the ask. Raises `ConsentError`."""
+    """Return the data that binds a state to its call. An argument that may be a credential is left out, because the ask
+    may lack it, too. Raises `ConsentError`."""
     arguments = params.get("arguments")
     if isinstance(arguments, dict):
         named = cast("dict[str, Any]", arguments)

@@ -1,5 +1,5 @@
-"""One side of a connection, to which requests are sent: separates its answers from its other messages, and can change
-what is sent to it. No I/O."""
+"""One side of a connection, to which requests are sent. Separates the answers to these from other messages, and can
+change what is sent. No I/O."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -69,7 +69,7 @@ class Peer:
         return answer.result
 
     def settles(self, message: JSONRPCMessage | None) -> bool:
-        """Deliver a message that is an awaited answer; return whether it was one."""
+        """If a message is an awaited answer, deliver it to whoever waits. Return whether it was one."""
         if not isinstance(message, JSONRPCResponse | JSONRPCError) or message.id is None:
             return False
         waiting = self._waiting.get(message.id)
@@ -85,7 +85,8 @@ class Peer:
 
 
 class Changed:
-    """A stream that writes each message as changed by `change`, or not at all if that returns None."""
+    """A stream that passes each message through `change` before it is written. If that returns None, nothing is
+    written."""
 
     def __init__(
         self, inner: WriteStream[SessionMessage], change: Callable[[SessionMessage], SessionMessage | None]

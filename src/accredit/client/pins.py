@@ -1,25 +1,27 @@
 """Pins the gateway's id for which proofs may be made. Reads and writes the file of known gateways.
 
-A proof is bound to one gateway's id, so an agent that signed any claimed id could be made to sign for another gateway:
-whoever got the proof would use it there. In order:
+A proof is bound to one gateway's id. If an agent signed for any id that a server claims, a server could get a proof for
+another gateway, and use it there. So the id is pinned, by the first of these rules that applies:
 
-- [named] An id that the caller names is the pin.
-- [remembered] Else the id that this URL had before is (`known_gateways.json` beside the agent's key). A server without
-  a URL (a command, one in this process, a transport) is known by the name that the caller gave it.
-- [first-use] Else the first id that the URL claims becomes the pin, and is remembered: trust on first use. But an id
-  that is known under another URL is refused (`gateway_mismatch`): only a person can say, by [named], that both lead to
-  one gateway. Until then nothing more is sent to that server (`refused`), not even calls without a proof: it poses as a
-  gateway.
+- [named] If the caller names an id, that is the pin.
+- [remembered] Otherwise it is the id that this URL had before (`known_gateways.json` beside the agent's key). A server
+  without a URL (a command, one in this process, a transport) is known by the name that the caller gave it.
+- [first-use] Otherwise the first id that the URL claims becomes the pin, and is remembered: trust on first use. But an
+  id that is known under another URL is refused (`gateway_mismatch`): only a person can say, by [named], that both URLs
+  lead to one gateway. Until then nothing more is sent to that server (`refused`), not even calls without a proof: it
+  poses as another gateway.
 
-From then on another id is refused (`gateway_changed`). Two URLs are equal if they differ only by the case of their
-scheme or host, by the default port, by a slash at the end, or by a name of this machine's loopback. [first-use] reads
-the file again, one process at a time: if two find one id under two URLs at once, one is refused.
+Once an id is pinned, another id is refused (`gateway_changed`). Two URLs are equal if they differ only by the case of
+their scheme or host, by the default port, by a slash at the end, or by a name of this machine's loopback. For
+[first-use] the file is read again, by one process at a time: if two processes find one id under two URLs at once, one
+of them is refused.
 
-- [no-address] With neither URL nor name, no claimed id counts: a transport may lead anywhere, a command may be a
+- [no-address] Without a URL or a name, no claimed id counts: a transport may lead anywhere, and a command may be a
   bridge. Nothing is signed there, unless the caller allowed proofs that are bound to nothing (`unbound`): then the
   first id that is claimed is the pin for the connection.
 
-Not checked: who was met first. Name the id from the start if that matters (`accredit connect --gateway-id`).
+Not checked: whether the server that was met first is the right one. If that matters, name the id from the start
+(`accredit connect --gateway-id`).
 """
 
 import fcntl
@@ -54,7 +56,7 @@ _log = logging.getLogger("accredit.client")
 
 
 class PinsInUse(Exception):
-    """Another process has locked the file of known gateways. `request` is the waiting one's id."""
+    """Another process has locked the file of known gateways. `request` is the id of the request that waits for it."""
 
     def __init__(self, refusal: ProofRefused) -> None:
         super().__init__(refusal.message)
@@ -63,8 +65,9 @@ class PinsInUse(Exception):
 
 
 class GatewayPin:
-    """The id of the gateway at one URL, or under the name that stands for it ("" for neither). `id` is "" until it is
-    known. With `unbound` a server that has neither gets proofs that are bound to nothing ([no-address])."""
+    """The id of the gateway at one URL, or under the name that stands for a URL; "" if there is neither. `id` is ""
+    until it is known. With `unbound`, a server with neither URL nor name gets proofs that are bound to nothing
+    ([no-address])."""
 
     def __init__(
         self,
@@ -80,17 +83,18 @@ class GatewayPin:
         self._file = file if url else None
         self.url = url
         self.named = bool(id)
-        """Whether the caller named the id ([named]): any other gateway was only met."""
+        """Whether the caller named the id ([named]). If not, the id is only what the server claimed."""
         self.unbound = unbound and not url
         """Whether a proof may be made before the id is known."""
         self._met: MutableMapping[str, str] = {} if met is None else met
         self.id = id or self._known_here(self._known())
         self.refused: ProofRefused | None = None
-        """Why nothing is sent there, if the server has claimed an id that is known elsewhere."""
+        """Why nothing is sent to this server: it has claimed an id that is known under another URL. None if it has
+        not."""
 
     def meet(self, claimed: str) -> None:
-        """Check the id that the gateway claims. Raises `ProofRefused` if another one is pinned, or if it is known
-        elsewhere, and `PinsInUse` while another process has the file: then it can be tried again."""
+        """Check the id that the gateway claims. Raises `ProofRefused` if another id is pinned, or if this one is known
+        under another URL. Raises `PinsInUse` while another process has locked the file: then it can be tried again."""
         if not (self.id or self.url or self.unbound):
             return
         if not self.id and claimed.isprintable() and 0 < len(claimed.encode()) <= MAX_IDENTIFIER_LENGTH_BYTES:
@@ -108,12 +112,13 @@ class GatewayPin:
             raise refusal
 
     def unknown(self, why: str = "") -> ProofRefused:
-        """Return the refusal to sign before the gateway's id is known: such a proof would be valid elsewhere, too."""
+        """Return the refusal to sign before the gateway's id is known: such a proof would be valid at other gateways,
+        too."""
         text = f"gateway_unknown: {why or (_SILENT if self.url else _NO_PLACE)}; nothing was signed for it"
         return ProofRefused({"error": "gateway_unknown"}, text, GATEWAY_CHANGED)
 
     def _meet_first(self, claimed: str) -> None:
-        """Look up or pin a first id ([remembered] and [first-use]), with those of other processes. Raises
+        """Pin a first id, by what this or any other process has remembered ([remembered] and [first-use]). Raises
         `ProofRefused`."""
         try:
             known = self._known()
@@ -200,7 +205,7 @@ def check_name(name: str) -> None:
 
 @contextmanager
 def _alone(file: Path | None) -> Generator[bool]:
-    """Take the lock for reading and changing the file, if it has a folder; False if another process has it."""
+    """Lock the file for reading and changing it, if it has a folder. Yield False if another process has the lock."""
     try:
         lock = None if file is None else os.open(_lock_of(file), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:
@@ -218,7 +223,8 @@ def _alone(file: Path | None) -> Generator[bool]:
 
 
 def _lock_of(file: Path) -> str:
-    """Return the lock's file: the file itself is replaced by each change, and others must not be able to lock it."""
+    """Return the path of the lock. It is a file of its own: each change replaces the file of known gateways, and others
+    must not be able to lock that."""
     folder, name = os.path.split(os.path.realpath(file))
     return os.path.join(folder, f".{name}.lock")
 

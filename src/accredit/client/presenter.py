@@ -1,21 +1,25 @@
-"""An agent's key and delegations, and the proofs made with them. Reads files, delegations when they change.
+"""An agent's key and delegations, and the proofs made with them. Reads files; reads delegations again when they change.
 
-- [usable] A delegation is used only if it is for this key, is validly signed and in its time. A changed file is read
-  again before its next use; if the new content is unusable the old one stays in force, with a warning.
-- [order] For a scope, the delegations that cover it are presented in their order, those that a constraint refuses now
-  last; if none covers it, the one that covers most. Expired ones count only if there are no others. No delegation is
-  ever presented for another agent's key; one that names a gateway is presented to that gateway alone. A gateway whose
-  id nobody has named gets those that name it, and only the first of the others: it may be anybody, and could see them
-  all by naming scopes. Where a person can be asked, a delegation for certain calls is presented for no other call, even
-  if there is no other delegation.
-- [exact-call] A proof is bound to the exact call and to the named gateway. Without a gateway none is made, unless the
-  presenter was made with `binding="none"`: such a proof is valid for any call at any gateway that takes unbound ones.
+- [usable] A delegation is used only if it is for this key, validly signed, and within its time. A changed file is read
+  again before its next use. If the new content is unusable, the old one stays in force, with a warning.
+- [order] For a scope, the delegations that cover it are presented in their order, but those that a constraint refuses
+  now come last. If none covers the scope, the one that covers most is presented. Exceptions:
+  - An expired delegation counts only if there are no others.
+  - No delegation is ever presented for another agent's key.
+  - A delegation that names a gateway is presented to that gateway alone.
+  - If nobody has named a gateway's id, it may be any server, and by naming scopes it could see all delegations. So it
+    gets those that name it, and of the others only the first.
+  - Where a person can be asked, a delegation for certain calls is presented for no other call, even if there is no
+    other delegation.
+- [exact-call] A proof is bound to the exact call and to the named gateway. Without a gateway no proof is made, unless
+  the presenter was made with `binding="none"`: such a proof is valid for any call at any gateway that takes unbound
+  proofs.
 - [challenge] A gateway's challenge is signed only if it has 32 bytes, has not expired, and names the pinned gateway.
-- [person-allowed] What a person allowed when asked comes after the named delegations. A grant for one very call is kept
-  in memory, others in the folder `grants` beside the key, which is read at the start.
+- [person-allowed] What a person allowed when asked comes after the delegations that were passed in. A grant for one
+  exact call is kept in memory. Others are kept in the folder `grants` beside the key, which is read at the start.
 
 Not checked here: revocation, facts that only the gateway knows (amounts, places, uses), and whether it trusts the
-principal. The gateway's refusal tells, and then the next delegation is tried (`proving`).
+principal. If the gateway refuses for such a reason, the next delegation is tried (`proving`).
 """
 
 import hashlib
@@ -54,13 +58,14 @@ from accredit.ratify.facts import CallFacts, VerifierContext
 from accredit.refusals import CHALLENGE_REQUIRED
 
 MAX_GRANTS = 64
-"""Delegations of an agent that a person allowed when asked: each ends within a day."""
+"""How many delegations of an agent may come from a person who was asked: each ends within a day."""
 
 
 _log = logging.getLogger("accredit.client")
 
 GRANTS = "grants"
-"""The folder beside an agent's key for what a person allowed beyond one call."""
+"""The folder beside an agent's key for the delegations that a person gave when asked, except those for one exact
+call."""
 
 Chain = Sequence[DelegationCert]
 """A delegation and its parents, leaf first."""
@@ -73,7 +78,7 @@ class _Held(NamedTuple):
 
 
 class _Source:
-    """A delegation and its source. `stamp` tells one content of its file from another."""
+    """A delegation and where it comes from. `stamp` changes whenever its file's content does."""
 
     def __init__(self, held: _Held, file: Path | None, stamp: object) -> None:
         self.held = held
@@ -96,12 +101,13 @@ class _Meta(Struct, frozen=True):
 class ProofPresenter:
     """An agent's means of proof. `agent_id` is the agent's; `key_path` is None for a key without a file.
 
-    `gateway_id` pins the gateway from the start; otherwise `known_gateways` remembers the first one met at each URL
-    (default: `known_gateways.json` beside the key file), and one that is known under another URL is refused. A server
-    without a URL needs `gateway_id`, or the client's `known_as`, to be trusted. `binding="none"` waives that: such a
-    server gets proofs that are bound to nothing until it claims an id, and then to what it claims. With `may_ask` there
-    may be no delegation at all, and what a person allowed when asked is presented ([order] and [person-allowed]).
-    `clock` gives unix seconds, `draw` unpredictable bytes.
+    `gateway_id` pins the gateway from the start. Otherwise `known_gateways` remembers the first id met at each URL
+    (default: `known_gateways.json` beside the key file), and refuses an id that is known under another URL. A server
+    without a URL is trusted only with `gateway_id`, or with the client's `known_as`. `binding="none"` waives that: such
+    a server gets proofs that are bound to nothing until it claims an id, and then proofs that are bound to that id.
+
+    With `may_ask` there need not be any delegation, and what a person allowed when asked is presented, too ([order] and
+    [person-allowed]). `clock` gives unix seconds, `draw` unpredictable bytes.
     """
 
     def __init__(
@@ -150,7 +156,7 @@ class ProofPresenter:
 
     @property
     def name(self) -> str:
-        """The name that the agent's key gives itself."""
+        """The name that the agent's key file gives the agent."""
         return self._key.about.name
 
     @property
@@ -174,7 +180,7 @@ class ProofPresenter:
 
     @property
     def has_one_chain(self) -> bool:
-        """Whether a proof with one delegation shows everything that the agent may do."""
+        """Whether a proof with the one delegation shows everything that the agent may do."""
         return len(self._sources) == 1
 
     def pin(self, url: str = "") -> GatewayPin:
@@ -192,9 +198,9 @@ class ProofPresenter:
     def chains_for(
         self, scope: str, call: GuardedCall | None = None, verifier_id: str = "", *, met: bool = False
     ) -> tuple[Chain, ...]:
-        """Return the delegations to present, best first ([order]); for "" the one that covers most. There may be none:
-        all may be for other gateways or, if a person can be asked, for other calls. `met` says that the gateway's id
-        was named by nobody."""
+        """Return the delegations to present, best first ([order]). For the scope "" that is the one that covers most.
+        There may be none: all may be for other gateways or, if a person can be asked, for other calls. `met` says that
+        nobody has named the gateway's id."""
         candidates = _select_for_gateway(self._alive() or self._current(), verifier_id, met=met)
         if self._may_ask and call is not None:
             candidates = tuple(held for held in candidates if not self._is_for_others(held.chain, call, verifier_id))
@@ -218,8 +224,8 @@ class ProofPresenter:
         return chains[0]
 
     def allow(self, chain: Sequence[DelegationCert]) -> None:
-        """Present from now on what a person allowed when asked ([person-allowed]). Raises `ConfigurationError` for a
-        chain that proves nothing; if it can't be written it is kept in memory, with a warning."""
+        """Present from now on what a person allowed when asked ([person-allowed]). A chain that can't be written to its
+        file is kept in memory, with a warning. Raises `ConfigurationError` for a chain that proves nothing."""
         held = self._take(tuple(chain))
         self._allowed = [*(each for each in self._allowed if each.expires_at >= self._clock()), held][-MAX_GRANTS:]
         if self._grants is None or this_call_only(held.chain[0].constraints):
@@ -271,7 +277,8 @@ class ProofPresenter:
         return bundle.to_dict()
 
     def accept_challenge(self, data: Mapping[str, object], pin: GatewayPin) -> Challenge:
-        """Return the challenge in the `data` of a -31002 ([challenge]). Raises `ProofRefused`: nothing is signed."""
+        """Return the challenge in the `data` of a -31002. If it may not be signed ([challenge]), raises
+        `ProofRefused`."""
         try:
             challenge = msgspec.convert(data.get("_meta"), _Meta).ratify_challenge
         except msgspec.ValidationError:
@@ -303,7 +310,7 @@ class ProofPresenter:
         return (*(source.held for source in self._sources), *self._allowed)
 
     def _read_grants(self) -> None:
-        """Read what a person allowed earlier, and delete what has expired."""
+        """Read the delegations that a person gave earlier, and delete those that have expired."""
         files = sorted(self._grants.glob("*.json")) if self._grants is not None else []
         for file in files[:MAX_GRANTS]:
             try:
@@ -323,7 +330,7 @@ class ProofPresenter:
         return _Source(self._take(given), file, stamp)
 
     def _is_refused(self, chain: Chain, call: GuardedCall, verifier_id: str) -> bool:
-        """Return whether a constraint certainly refuses the call, by the clock and the call itself."""
+        """Return whether a constraint certainly refuses the call, judging only by the clock and the call itself."""
         context = VerifierContext(call=_facts(call, verifier_id))
         return certain_refusal(chain, context, self._clock()) is not None
 
@@ -358,7 +365,7 @@ class ProofPresenter:
 
 
 def _select_for_gateway(held: tuple[_Held, ...], gateway: str, *, met: bool) -> tuple[_Held, ...]:
-    """Return the delegations that a gateway may see ([order]); "" is one that has not said its id."""
+    """Return the delegations that a gateway may see ([order]). "" stands for a gateway that has not told its id."""
     if gateway or met:
         held = tuple(each for each in held if not _is_elsewhere(each.chain, gateway))
     if not met:
@@ -368,7 +375,8 @@ def _select_for_gateway(held: tuple[_Held, ...], gateway: str, *, met: bool) -> 
 
 
 def _is_elsewhere(chain: Chain, gateway: str) -> bool:
-    """Return whether a chain is for another gateway alone; for "", whether it names any gateway."""
+    """Return whether a chain is for another gateway alone. If `gateway` is "", return whether the chain names any
+    gateway."""
     return any(names_other_gateway(cert.constraints, gateway) for cert in chain)
 
 
@@ -387,7 +395,7 @@ def _nothing_to_present() -> ConfigurationError:
 
 
 def _stamp(file: Path | None) -> object:
-    """Return a value that tells one content of a file from another; None if there is no file."""
+    """Return a value that changes when a file's content does; None if there is no file."""
     if file is None:
         return None
     try:

@@ -1,28 +1,31 @@
 """Decides which proof a request carries, and how a refusal is answered. One per connection; no I/O but the pin's file.
 
-A request, in order:
+For a request, the first rule that applies:
 
-- [unguarded] One that carries a proof already, or needs none, stays as it is.
+- [unguarded] A request that carries a proof already, or needs none, stays as it is.
 - [guarded] A guarded call gets a proof that is bound to it, if its scope and the gateway's id are known and the target
-  is not sensitive. Otherwise it is sent without: the refusal says what is needed, and nothing was signed for a
-  stranger. A gateway that only observes refuses nothing, so there a sensitive target gets one too, and a target without
-  a scope one for none: else nobody would know who calls.
-- [task] A request about a task gets one for the tool that made the task: bound to the tool's scope if the request
-  changes the task, else to no scope.
-- [list] A list request gets one if one delegation covers everything that the agent may do, so that the gateway filters.
+  is not sensitive. Otherwise it is sent without a proof: the refusal says what is needed, and nothing was signed for a
+  stranger. A gateway that only observes refuses nothing, so there calls get a proof also if the target is sensitive or
+  has no scope (then for no scope). Otherwise nobody would know who calls.
+- [task] A request about a task gets a proof for the tool that made the task. If the request changes the task, the proof
+  is bound to the tool's scope, else to no scope.
+- [list] A list request gets a proof if one delegation covers everything that the agent may do, so that the gateway can
+  filter the list.
 
-A refusal is answered by sending again, once for each of these reasons:
+A refused request is sent again, once for each of these reasons:
 
-- [list-retry] A list: it is sent without a proof. What may be listed is not what may be called, and calls then tell
-  what is wrong.
-- [other-scope] -31001, or -31003 with another scope than assumed: the proof is made for the scope that the gateway
-  names, if its id is known (`pins`). It may name one for a call: by naming more it could explore the delegations. An
-  unbound proof, valid at any gateway, is made only if the caller wrote `binding="none"`, and for no URL.
-- [challenge] -31002: the gateway's challenge is checked and signed (Option B).
-- [next-delegation] A refusal of the delegation itself (a constraint, its end, its principal): the next one that covers
-  the scope is presented, of `MAX_PRESENTED` in all, each with a new challenge if one was needed.
-- [token-argument] A call with an argument `_token`, which a gateway removes if it is a credential. The signature covers
-  what is forwarded, so the argument only if the tool is known to declare it. If that was wrong, the other way is tried.
+- [list-retry] A refused list request is sent without a proof. What may be listed is not what may be called, and later
+  refusals of calls tell what is wrong.
+- [other-scope] After -31001, or -31003 with another scope than assumed, the proof is made for the scope that the
+  gateway names, if its id is known (`pins`). It may name one scope for a call: by naming more it could explore the
+  delegations. An unbound proof, valid at any gateway, is made only if the caller wrote `binding="none"`, and never for
+  a URL.
+- [challenge] After -31002 the gateway's challenge is checked and signed (Option B).
+- [next-delegation] After a refusal of the delegation itself (a constraint, its end, its principal), the next delegation
+  that covers the scope is presented, up to `MAX_PRESENTED` in all. If a challenge was needed, each gets a new one.
+- [token-argument] This is for a call with an argument `_token`, which a gateway removes if it is a credential. The
+  signature covers what is forwarded. So it covers this argument only if the tool is known to declare it. If that call
+  is refused, the proof is made the other way.
 
 One request gets `MAX_PROOFS_OF_REQUEST` proofs in all, whatever is answered; then the refusal stands.
 
@@ -54,8 +57,9 @@ from accredit.refusals import BY_WORD, CHALLENGE_REQUIRED, DENIED, MISSING, REPL
 from accredit.tokens.carried import ARGUMENT
 
 MAX_PROOFS_OF_REQUEST = MAX_PRESENTED + 2
-"""Proofs that a client makes for one request, whatever is answered: one for a scope assumed wrongly, one for the other
-reading of a call, and one with each delegation that is tried. A hostile server got 199 for a call."""
+"""How many proofs a client makes for one request, whatever is answered: one with each delegation that is tried, one if
+the scope was assumed wrongly, and one for the other reading of `_token` ([token-argument]). Without this bound a
+hostile server got 199 proofs for a call."""
 
 
 Params = dict[str, object]
@@ -78,9 +82,9 @@ class _Target(Struct, frozen=True):
 class Attempt(Struct):
     """A request in progress: its `params` without a proof, and what was tried.
 
-    `scope` is what was signed for, if anything; `named` is the scope that the gateway asked for; `chains` are the
-    delegations for it that were not refused yet, `proofs` how many were made. `other` is the call in a gateway's other
-    possible reading (5 in the list of refusals).
+    `scope` is what was signed for, if anything; `named` is the scope that the gateway asked for. `chains` are the
+    delegations for it that were not refused yet, and `proofs` is how many proofs were made. `other` is the call as the
+    gateway may read it instead ([token-argument]).
     """
 
     method: str
@@ -105,11 +109,10 @@ class Listed(NamedTuple):
 
 
 class Prover:
-    """Decides on the proofs of one connection. Raises `ConfigurationError` for a file of known gateways that can't be
-    read.
+    """Decides on the proofs of one connection. Raises `ConfigurationError` if the file of known gateways can't be read.
 
-    `session_id` returns the MCP session's id, or ""; `url` is the gateway's, or the name that stands for it, or "" for
-    neither. With `whole_lists` the gateway is not asked to filter lists.
+    `session_id` returns the MCP session's id, or "". `url` is the gateway's, or the name that stands for it, or "" if
+    there is neither. With `whole_lists` the gateway is not asked to filter lists.
     """
 
     def __init__(
@@ -134,7 +137,7 @@ class Prover:
         return self._pin.refused
 
     def attempt(self, method: str, params: Params) -> Attempt | None:
-        """Return the request as an attempt to prove, or None if it is sent as it is."""
+        """Return the request as an attempt, which gets proofs. Return None if the request is sent as it is."""
         if method not in GUARDED | LISTS | {LISTEN}:
             return None
         if any(name in PROOFS for name in _object(params.get("_meta"))):
@@ -161,7 +164,7 @@ class Prover:
         return self._signed(attempt, target.scope)
 
     def answered(self, attempt: Attempt, result: Params) -> None:
-        """Learn which task a call has become: changing it needs what the tool needs."""
+        """Learn which task a call has become: a request that changes the task needs the same scope as the call."""
         task = result if result.get("resultType") == TASK else _object(result.get("task"))
         id, target = task.get(TASK_MEMBER), self._target(attempt)
         if attempt.method == "tools/call" and isinstance(id, str) and target is not None:
@@ -170,8 +173,8 @@ class Prover:
     def again(self, attempt: Attempt, code: int, data: object) -> Params | None:
         """Return the params to send in answer to a refusal, or None if the refusal stands.
 
-        Raises `ProofRefused` if the gateway asks for something that is not signed, does not tell its id, or is not the
-        pinned one.
+        Raises `ProofRefused` if the gateway asks for something that is never signed, does not tell its id, or is not
+        the pinned gateway.
         """
         had_scope = attempt.scope
         if attempt.method in LISTS:
@@ -213,9 +216,9 @@ class Prover:
     def listed(self, attempt: Attempt, result: Params) -> Listed:
         """Learn from a list, and separate the items that the delegations cover from the others.
 
-        A gateway that filters knows more about that (an item may accept several scopes): if its id has only now become
-        known, and something would be left out, the list is requested again. Raises `ProofRefused` if it is not the
-        pinned gateway.
+        A gateway that filters its lists knows better which items are covered: an item may accept several scopes. So the
+        list is requested again if something would be left out, and the gateway's id has only now become known. Raises
+        `ProofRefused` if it is not the pinned gateway.
         """
         kind = KINDS[attempt.method]
         items = result.get(kind.items)
@@ -307,7 +310,8 @@ class TokenTakers:
             self._names.put(name, True)
 
     def readings(self, method: str, params: Params) -> tuple[Params, ...]:
-        """Return the params as a gateway will read them, and for a call with such an argument the other reading."""
+        """Return the params as a gateway will probably read them. If the call has an argument `_token`, the other way
+        to read it follows."""
         arguments = params.get("arguments")
         if method != "tools/call" or not isinstance(arguments, dict) or ARGUMENT not in arguments:
             return (params,)
@@ -322,12 +326,12 @@ def with_meta(params: Params, more: Mapping[str, object]) -> Params:
 
 
 def scope_in(value: object) -> str | None:
-    """Return a scope that a gateway names, or None if no catalog could ask for it."""
+    """Return the scope that a gateway names, or None if it is nothing that a catalog could require."""
     return value if isinstance(value, str) and scope_fault(value) is None else None
 
 
 def _is_observed(item: Mapping[str, object]) -> bool:
-    """Return whether a gateway says that it refuses no use of an item: hiding it would be useless."""
+    """Return whether a gateway says that it refuses no use of an item. Hiding such an item would be useless."""
     return _object(item.get("_meta")).get(OBSERVED) is True
 
 

@@ -1,9 +1,10 @@
 """Recognizes refusals among errors, and explains them to people. Checks which files exist; no other I/O.
 
 A person gets three things: what was refused, what the delegation covers, and the command that would change that. The
-scope in it is the server's word, and the person is told so. The command grants what a desk proposes at most: calls of
-this target at this gateway, a few within an hour. There is none for a scope that lets an agent delegate or speak for
-somebody, for a sensitive one, for an unknown gateway, and for a name that can't be signed.
+scope in the command is the server's word, and the person is told so. The command grants no more than a desk would
+propose: calls of this target at this gateway, a few within an hour. No command is suggested for a scope that lets an
+agent delegate or speak for somebody, for a sensitive scope, for an unknown gateway, and for a name that can't be
+signed.
 
 No text here holds a key, a proof, a challenge or a token.
 """
@@ -58,7 +59,7 @@ _NO_COMMAND = (
 
 
 def refusal_of(error: ErrorData) -> ProofRefused | None:
-    """Return the refusal that a JSON-RPC error is, or None."""
+    """Return the refusal that a JSON-RPC error reports, or None if it reports none."""
     data = cast("dict[str, object]", error.data) if isinstance(error.data, dict) else {}
     word = data.get("error")
     if isinstance(word, str) and (error.code in CODES or word in UNKNOWN_ERRORS.values()):
@@ -67,15 +68,15 @@ def refusal_of(error: ErrorData) -> ProofRefused | None:
 
 
 class Caller(Struct, frozen=True):
-    """The caller, its URL ("" for none), and our command in use."""
+    """Who calls: its proofs, its URL ("" for none), and the command of ours that is in use."""
 
     presenter: ProofPresenter | None
     url: str = ""
     command: str = "accredit connect"
 
     def gateway_at(self, refusal: ProofRefused) -> str:
-        """Return the id of the refusing gateway: the pinned one; for a caller without a key the one that it claims. ""
-        if it is unknown, or can't be signed."""
+        """Return the id of the refusing gateway: the pinned one or, for a caller without a key, the one that the
+        gateway claims. Return "" if it is unknown, or can't be signed."""
         meta = _object(refusal.data.get("_meta"))
         id = meta.get(VERIFIER) or _object(meta.get("ratify_challenge")).get("verifier_id")
         if self.presenter is not None:
@@ -132,7 +133,7 @@ def _reason(refusal: ProofRefused, scope: str | None, presenter: ProofPresenter 
 
 
 def _constraints(refusal: ProofRefused, scope: str, presenter: ProofPresenter | None) -> list[str]:
-    """Return the options of a grant that repeats the delegation's constraints, except for the one that refused the
+    """Return options for a new grant that repeat the delegation's constraints, except for the one that refused the
     call."""
     reason = refusal.data.get("reason")
     if presenter is None or not isinstance(reason, str):
@@ -167,7 +168,8 @@ def _object(value: object) -> dict[str, object]:
 
 
 def is_for_a_person(scope: str) -> bool:
-    """Return whether no command is suggested that would grant a scope, as the server chose it."""
+    """Return whether a scope is only for a person to grant. Servers choose the scope, so no command is suggested that
+    would grant such a one."""
     return scope.startswith(_IDENTITY) or scope in WILDCARDS or "*" in scope or is_sensitive(scope)
 
 
@@ -179,7 +181,7 @@ def _is_portable(name: str) -> bool:
 
 
 def _terms(gateway: str, method: str, target: object) -> list[str] | None:
-    """Return the option that binds a grant to calls of a target at a gateway; None if that can't be signed."""
+    """Return the option that binds a grant to calls of a target at a gateway. Return None if they can't be signed."""
     if not gateway or not isinstance(target, str) or not _is_portable(target):
         return None
     return _option(CallTerms(gateway=gateway, method=method, target=(target,)).constraint())
@@ -226,5 +228,6 @@ def strip_mark(description: str) -> str:
 
 
 def public_data(data: Mapping[str, object]) -> dict[str, object]:
-    """Return what the host may see of a refusal: never the challenge, which is for the client alone."""
+    """Return the part of a refusal's data that the host may see. The challenge is left out: it is for the client
+    alone."""
     return {name: value for name, value in data.items() if name != "_meta"}

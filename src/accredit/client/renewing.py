@@ -1,21 +1,22 @@
 """A connection that outlives its server's sessions. A transport around others; no I/O besides.
 
 - [lost-session] A legacy session that the server no longer knows is replaced by a new one with the same state
-  (`legacy_session`), in the same revision, as the host can't agree to another one any more.
-- [resend] A request that found its session gone was not taken: it is sent again, once. One that was open when the
-  connection broke ends with an error that says so, as nobody knows whether it was done.
-- [open-requests] The server's own requests of a session that is gone end with it (`server_requests`).
+  (`legacy_session`). Its revision stays the same too, as the host can't agree to another one any more.
+- [resend] If a request finds its session lost, the server has not taken it: it is sent again, once. If the connection
+  broke while a request was open, the request ends with an error that says so: nobody knows whether it was done.
+- [open-requests] If a session is lost, the server's own requests in it end, too (`server_requests`).
 - [streams] A stream of the modern era (`subscriptions/listen`) that breaks after it was acknowledged is requested
   again.
-- [older-transport] A server without an endpoint of streamable HTTP at the URL is tried with HTTP+SSE (2024-11-05),
-  whose session is its stream.
-- [patience] A request is abandoned, and cancelled at the server, when the server has sent no message for `patience`
-  seconds. Comments that keep a stream open are no messages. Time in which the server waits for the host does not count.
-- [cancellation] Nothing waits until a cancellation is written: messages before it may wait for a server that does not
-  read.
+- [older-transport] If the server has no endpoint of streamable HTTP at the URL, HTTP+SSE (2024-11-05) is tried, where
+  the stream is the session.
+- [patience] If the server has sent no message for `patience` seconds, a waiting request is abandoned, and cancelled at
+  the server. Comments that keep a stream open are no messages. Time in which the server waits for the host does not
+  count.
+- [cancellation] Nobody waits until a cancellation is written: earlier messages may still be queued for a server that
+  does not read.
 
-While the server is away each request gets an error, and the next one tries again. A new session is also tried for
-without a request, with back-off.
+While the server can't be reached, each request gets an error, and the next request tries again. Without a request, a
+new session is tried for as well, less and less often.
 """
 
 import logging
@@ -52,7 +53,7 @@ from accredit.limits import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS, STOP_GRA
 from accredit.refusals import SESSION_LOST
 
 MAX_TRIES = 2
-"""Sessions that may end under one request: it fails if the second one ends as well."""
+"""How many sessions may be lost under one request: it fails when the second one is lost."""
 
 
 _log = logging.getLogger("accredit.client")
@@ -61,20 +62,20 @@ _ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 _CUT_OFF = "the connection broke off before the answer came: whether this was done is not known"
 _TOO_LATE = "the gateway did not answer in time: whether this was done is not known"
 _CHECK_INTERVAL = 0.1
-"""The interval between checks for requests that have waited too long, as a part of the patience. HTTP's own timeout is
-short enough to come first, with its own error."""
+"""The interval between checks for requests that have waited too long, as a fraction of the patience. HTTP's own timeout
+is short enough to end a request first, with its own error."""
 _NO_SESSION = "the session was lost, and the one that followed it, too: this was not done"
 
 
 class Opened(NamedTuple):
-    """An opened connection to the server: its HTTP client, and the transport over it."""
+    """An opened connection to the server: its HTTP client, and the transport on top of that."""
 
     http: GatewayHttp
     transport: Transport
 
 
 class Transports(NamedTuple):
-    """How to open either transport. Each gets a function to call when the session is lost."""
+    """How to open each of the two transports. Both functions take one that they call when the session is lost."""
 
     streamable: Callable[[Callable[[], None]], Opened]
     sse: Callable[[Callable[[], None]], Opened]
@@ -145,7 +146,8 @@ class RenewingTransport:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close every connection, after the host's messages were forwarded: each ends its own session."""
+        """Close every connection, once the host's messages have been forwarded. Each connection ends its own
+        session."""
         self._closing = True
         for stream in self._ends:
             stream.close()
@@ -172,7 +174,8 @@ class RenewingTransport:
     async def _hold(
         self, connection: _Connection, *, task_status: TaskStatus[NoEventStream | None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
-        """Open a connection, report None (or why there is none), and pass on its messages, to its end."""
+        """Open a connection, and report None, or the error if it can't be opened. Pass on its messages until it
+        ends."""
         opened = self._open_way(lambda: self._lost(connection))
         connection.http = opened.http
         fault: NoEventStream | None = None
@@ -234,7 +237,8 @@ class RenewingTransport:
     # --- from the host ----------------------------------------------------------------------------------
 
     def _at_once(self, item: SessionMessage) -> SessionMessage | None:
-        """Return what is to be written, and waited for ([cancellation]). Raises `ClosedResourceError`."""
+        """Return the message if it is to be written now, and waited for. A cancellation is written later, without
+        waiting ([cancellation]). Raises `ClosedResourceError`."""
         if self._closing:
             raise anyio.ClosedResourceError
         if not isinstance(item.message, JSONRPCNotification) or item.message.method != "notifications/cancelled":
@@ -312,7 +316,7 @@ class RenewingTransport:
             await self._to_host.send(SessionMessage(added))
 
     def _acknowledged(self, message: JSONRPCNotification) -> bool:
-        """Note that the host's stream is open; return whether the host was told so before."""
+        """Note that the server has acknowledged the host's stream. Return whether the host was told so before."""
         meta = (message.params or {}).get("_meta")
         id = cast("dict[str, Any]", meta).get(META_SUBSCRIPTION) if isinstance(meta, dict) else None
         request = self._open.get(id) if isinstance(id, str | int) else None
@@ -389,7 +393,7 @@ class RenewingTransport:
             await self._send(request)
 
     async def _begin_anew(self, lost: _Connection) -> ErrorData | None:
-        """Replace the lost session by a new one; return why there is none, or None."""
+        """Replace the lost session by a new one. Return None, or the error if there is no new session."""
         session = cast("LegacySession", self._session)
         try:
             connection = await self._connect()
@@ -410,12 +414,12 @@ class RenewingTransport:
         return None
 
     def _retire(self, connection: _Connection) -> None:
-        """Close a connection whose session is lost, if no request waits for it."""
+        """Close a connection whose session is lost, once no request waits for its answer there."""
         if self._is_idle(connection) and connection.http.lost:
             connection.scope.cancel()
 
     async def _listen_again(self, request: _Request) -> None:
-        """Request a broken stream again, after a while ([streams])."""
+        """Request a broken stream again, after a pause ([streams])."""
         await anyio.sleep(request.delay)
         request.delay = min(2 * request.delay, BACKOFF_MAX_SECONDS)
         if self._open.get(request.message.id) is request:
@@ -425,8 +429,8 @@ class RenewingTransport:
         return self._open_way is self._ways.streamable and connection.http.has_no_endpoint
 
     async def _fall_back(self, request: _Request, error: ErrorData) -> None:
-        """Send the host's `initialize` over HTTP+SSE; fail it with `error` if there is none, either
-        ([older-transport])."""
+        """Send the host's `initialize` over HTTP+SSE ([older-transport]). If the server has no HTTP+SSE either, answer
+        it with `error`."""
         first, self._open_way = self._current, self._ways.sse
         try:
             self._current = await self._connect()

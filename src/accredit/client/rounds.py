@@ -2,26 +2,31 @@
 
 Source: 2026-07-28, basic/patterns/mrtr, "Client Requirements". A round, in this order:
 
-- [result] the result is read (`accredit.rounds.results`); one that the protocol does not allow, or does not know, ends
-  the call, in manual mode too;
-- [manual] in manual mode the call ends with `InputRequired`;
-- [max-rounds] after `max_rounds` retries it ends with `RoundsExceeded`;
-- [total-time] once the whole call's time is used up it ends with `RoundsTimeout`, before anybody is asked for anything;
-- [handlers] every entry must have a handler here, or the call ends with `InputHandlerMissing` before any of them runs;
-- [announcement] the round is announced, and [total-time] is checked again;
-- [concurrent] with requests: their handlers run concurrently, for the time that is left; the first that fails ends the
-  call, and cancels the others; one that has not started yet does not start; without: a pause, which grows from round to
-  round until a round with requests resets it;
-- [retry] [total-time] is checked again; then the retry is sent, with the original params and only this round's answers
-  and state, for its own time or the time that is left, whichever is less.
+- [result] The result is read (`accredit.rounds.results`). If the protocol does not allow it, or does not know its kind,
+  the call ends, in manual mode too.
+- [manual] In manual mode the call ends with `InputRequired`.
+- [max-rounds] After `max_rounds` retries the call ends with `RoundsExceeded`.
+- [total-time] If the whole call's time is used up, the call ends with `RoundsTimeout`, before anybody is asked for
+  anything.
+- [handlers] Every requested input must have a handler here. Otherwise the call ends with `InputHandlerMissing`, before
+  any handler runs.
+- [announcement] The round is announced, and [total-time] is checked again.
+- [concurrent] If inputs are requested, their handlers run concurrently, for the time that is left. The first that fails
+  ends the call: it cancels the others, and those that have not started yet don't start. If none is requested, there is
+  a pause instead. It grows from round to round; a round with requests resets it.
+- [retry] [total-time] is checked again. Then the retry is sent, with the original params and only this round's answers
+  and state. It may take a leg's time or the time that is left, whichever is less.
 
-- [deadline] A leg, an announcement and all handlers of a round each run under a deadline; whatever they started is
-  cancelled and awaited when that is over, and when the caller cancels the call.
+Throughout:
+
+- [deadline] A leg, an announcement, and all handlers of a round together each have a deadline. When it is over, or the
+  caller cancels the call, everything they started is cancelled and awaited.
 - [checking] A handler's result is checked while the others still run.
-- [late] Whatever fails after its time is over has timed out, however it handled its cancellation.
+- [late] Whatever fails after its deadline has timed out, even if it reacts to its cancellation with another error.
 
 Not checked: the content of a state or an answer, whether the answers reach the server that asked, and that a sender can
-be cancelled. One that shields itself delays the end of its call; its result is judged by the time at which it came.
+be cancelled. A sender that shields itself delays the end of its call; its result is judged by the time at which it
+came.
 """
 
 import copy
@@ -54,19 +59,21 @@ from accredit.rounds.results import (
 )
 
 STATE_ONLY_FIRST_SECONDS = 0.05
-"""The wait before a call is repeated for a server that asked only to be called again; it doubles."""
+"""The first pause before a call is repeated for a server that requests no input and only wants to be called again. It
+doubles from round to round."""
 STATE_ONLY_MAX_SECONDS = 0.25
-"""The longest such wait: somebody may be waiting for the answer."""
+"""The longest such pause: somebody may be waiting for the answer."""
 
 
 _Result = TypeVar("_Result")
 
 _Sender = Callable[[Params, LegOptions], Awaitable[_Result | InputRequiredResult]]
-"""Sends one leg, with a new id. It adds what all legs share (headers, the progress callback) by itself. The params are
-its own copy, so that a proof may be written into them."""
+"""Sends one leg, with a new id. What all legs share (headers, the progress callback) it adds itself. It gets a copy of
+the params, so that it may write a proof into them."""
 
 InputHandler = Callable[..., Awaitable[Any]]
-"""`async def handler(context, params)`, which returns its kind's result; one for roots may omit `params`."""
+"""`async def handler(context, params)`. It returns the result for its kind of request. A handler for roots may omit
+`params`."""
 
 _Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 """The SDK's progress callback: `(progress, total, message)`."""
@@ -86,12 +93,12 @@ async def run_rounds(
     progress: _Progress | None = None,
     clock: Callable[[], float] = anyio.current_time,
 ) -> _Result:
-    """Send `params` until the result is complete, fulfilling the server's requests for input in between.
+    """Send `params` until the result is complete. In between, answer the server's requests for input.
 
-    `handlers` are by the embedded request's method. `timeout` is for each leg (None: a minute), `max_total_timeout` for
-    the whole call with all its legs and handlers (None: unbounded), both in seconds. Raises `ValueError` for times that
-    are not positive, `RequestTimeout` for a leg, everything under `RoundsError` but `SealError`, and what `send_leg`
-    and `progress` raise.
+    `handlers` has the handler of each method that the server may request. `timeout` is for each leg (None: a minute),
+    `max_total_timeout` for the whole call with all its legs and handlers (None: unbounded), both in seconds. Raises
+    `ValueError` for times that are not positive, `RequestTimeout` for a late leg, everything under `RoundsError` but
+    `SealError`, and what `send_leg` and `progress` raise.
     """
     leg_time = _positive(LEG_SECONDS if timeout is None else timeout)
     budget = _Budget(_positive(math.inf if max_total_timeout is None else max_total_timeout), clock)
@@ -173,7 +180,7 @@ class _Budget:
         self._started = clock()
 
     def left(self) -> float:
-        """Return what is left. Raises `RoundsTimeout` if that is nothing ([total-time])."""
+        """Return how many seconds are left. Raises `RoundsTimeout` if there are none ([total-time])."""
         left = self._total - (self._clock() - self._started)
         if left <= 0:
             raise self.error()
@@ -201,7 +208,7 @@ def _entries(requested: InputRequiredResult, handlers: Mapping[str, InputHandler
 
 
 async def within(seconds: float, work: Awaitable[_Result], over: Callable[[], Exception]) -> _Result:
-    """Await `work`; raise what it raises, or `over()` once its time is over."""
+    """Await `work`, and raise what it raises. If it takes longer than `seconds`, raise `over()`."""
     with anyio.move_on_after(seconds) as deadline:
         try:
             return await work

@@ -1,8 +1,8 @@
 """The official SDK's internals that are used here: no other file imports or reads them. I/O: streams.
 
-The SDK has no public name for the types of its streams, for an in-memory transport, or for the parts of its HTTP
-transport; and no public hook between the wire and its models. Each of these is named here once, so that a release of
-the SDK that changes one affects only this file, and its test, which says what is missing.
+The SDK has no public names for the types of its streams, for an in-memory transport, or for the parts of its HTTP
+transport. It has no public hook between the wire and its models. Each internal that is used instead is named once,
+here. So a release of the SDK that changes one affects only this file and its test, which says what is missing.
 """
 
 import re
@@ -56,8 +56,8 @@ else:
     _stdio = Deferred("mcp.client.stdio")
 
 MIN_RESUME_SECONDS = 0.1
-"""The shortest wait before a client resumes a stream of events, whatever `retry` the server names: for 0 it made thirty
-requests a second, as long as the call was open. Servers that want to be polled name a second or so."""
+"""The shortest wait before a client resumes a stream of events, whatever `retry` the server names. With a `retry` of 0
+the client sent thirty requests a second while the call was open. Servers that want to be polled name about a second."""
 
 
 __all__ = [
@@ -92,7 +92,7 @@ EVENTS = {"accept": "text/event-stream", "cache-control": "no-store"}
 """The headers of a request for a stream."""
 
 _NO_REVISION = ("Unsupported protocol version ", "No mutually supported modern protocol version ")
-"""The prefixes of the SDK's `RuntimeError`s for a server whose revisions it does not speak."""
+"""How the SDK's `RuntimeError`s begin if it speaks none of a server's revisions."""
 
 _RETRY = re.compile(rb"^retry: ?([0-9]{1,6})$", re.MULTILINE)
 
@@ -114,16 +114,16 @@ class _Place:
 
 
 class Streamable(StreamableHTTPTransport):
-    """The SDK's transport, except that messages are read by `messages`, that its long-lived stream is reopened for as
-    long as the session lives (the SDK gives up after two failures), and that a request's own stream is resumed only
-    while its answer is awaited."""
+    """The SDK's transport, with three differences. `messages` reads the messages. The long-lived stream is reopened for
+    as long as the session lives; the SDK gives up after two failures. A request's own stream is resumed only while its
+    answer is awaited."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
         self._resuming: set[RequestId] = set()
 
     def _consume_modern_cancellation(self, session_message: SessionMessage) -> bool:
-        """Do as the SDK; in the older era, where a stream outlives its request, stop resuming."""
+        """Do as the SDK does. In the legacy era, where a stream outlives its request, also stop resuming the stream."""
         if super()._consume_modern_cancellation(session_message):
             return True
         message = session_message.message
@@ -197,7 +197,7 @@ class Streamable(StreamableHTTPTransport):
         place: _Place,
         asked: RequestId | None = None,
     ) -> bool:
-        """Pass on a stream's messages, to its end or to the answer to `asked`; return whether that came."""
+        """Pass on a stream's messages, to its end or to the answer to `asked`. Return whether that answer came."""
         try:
             async for event in events_of(response):
                 place.note(event)
@@ -217,7 +217,8 @@ class Streamable(StreamableHTTPTransport):
 
 class _OpenToTheEnd(ContextSendStream[Incoming]):
     async def aclose(self) -> None:
-        """Do nothing: `post_writer` calls this after the last message is sent, while answers are still to come."""
+        """Do nothing. The SDK's `post_writer` calls this after the last message is sent, while answers are still to
+        come."""
 
 
 def open_to_the_end() -> tuple[ContextSendStream[Incoming], ContextReceiveStream[Incoming]]:
@@ -273,7 +274,7 @@ def _error_message(id: RequestId, message: str, code: int = PARSE_ERROR) -> Sess
 
 
 def _answers(item: Incoming, asked: RequestId) -> bool:
-    """Return whether a message answers the request whose stream it came on, by its id. Raises `FrameError` for an
+    """Return whether a message answers, by its id, the request on whose stream it came. Raises `FrameError` for an
     invalid message, as it might be that answer."""
     if isinstance(item, FrameError):
         raise item

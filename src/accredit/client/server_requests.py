@@ -1,9 +1,9 @@
 """The requests of a server to the host (sampling, elicitation, roots), across the server's sessions.
 
-- [own-ids] Two sessions never share an id at the host: servers count from the start in each, and an answer to the last
-  session's first request must not answer the new one's. The first session keeps its ids.
+- [own-ids] Two sessions never use the same id at the host. Servers count from the start in each session, and an answer
+  to the last session's first request must not answer the new session's. The first session keeps its ids.
 - [lost-session] A request of a lost session is cancelled at the host, and the host's answer to it is dropped.
-- [limit] At most `MAX_DIALOGS` may be open; more are refused here.
+- [limit] At most `MAX_DIALOGS` requests may be open; more are refused here.
 
 No I/O: the owner sends what it returns.
 """
@@ -17,7 +17,7 @@ from accredit.limits import MAX_DIALOGS
 
 
 class _Numbered(Protocol):
-    """A session, as far as needed here: they are numbered from 0."""
+    """What is used of a session here: its number. Sessions are numbered from 0."""
 
     number: int
 
@@ -57,7 +57,8 @@ class ServerRequests(Generic[_Session]):
         return session, answer.model_copy(update={"id": id})
 
     def withdraw(self, session: _Session, cancelled: JSONRPCNotification) -> JSONRPCNotification:
-        """Remove the request that the server cancels; return the cancellation for the host, which then is silent."""
+        """Remove the request that the server cancels, and return the cancellation for the host. The host does not
+        answer it then."""
         params = cancelled.params or {}
         id = params.get("requestId")
         if not isinstance(id, str | int):

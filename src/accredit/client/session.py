@@ -1,8 +1,9 @@
 """`AccreditedClient`: the official SDK's client, with proofs and with rounds. Opens what the SDK opens.
 
-Every leg of a call carries its own fresh proof (`streams`), and a gateway's challenge is answered without the caller
-noticing. A refusal is raised as `ProofRefused`; a call that can't go on is raised as an error under `RoundsError`, a
-late one as `RequestTimeout`; every other error is the SDK's own (`MCPError`). Errors are never wrapped in groups.
+Every leg of a call (one request with its answer) carries its own fresh proof (`streams`). A gateway's challenge is
+answered without the caller noticing. A refusal is raised as `ProofRefused`. A call that can't go on is raised as an
+error under `RoundsError`, a late one as `RequestTimeout`. Every other error is the SDK's own (`MCPError`). Errors are
+never wrapped in groups.
 """
 
 from collections.abc import Awaitable, Callable, Generator, Mapping
@@ -56,14 +57,16 @@ Target = str | _Local
 class AccreditedClient:
     """An async context manager. `target` is a URL, a stdio server's command, a server in this process, or a transport.
 
-    A target without a URL may lead anywhere, so nothing is signed there unless the presenter names the `gateway_id`, or
+    A target without a URL may lead anywhere. So nothing is signed there unless the presenter names the `gateway_id`, or
     the server has a name in place of a URL, `known_as`: the first id that is claimed under that name is remembered.
 
-    Over HTTP `token` is sent in `Authorization`, otherwise in `_meta.token`; `headers` are sent with every HTTP
-    request, and `timeout` bounds its silence, in seconds. It (else a minute) also bounds connecting on any transport,
-    and listing a page without a time of its own, in all. Each handler is `async def handler(context, params)`, where
-    `context` is an `InputContext`, and returns its kind's result. Handlers answer in both eras, and a server is told
-    which kinds there are. `mode` is the SDK's: "auto", "legacy", or a modern revision.
+    Over HTTP `token` is sent in `Authorization`, otherwise in `_meta.token`. `headers` are sent with every HTTP
+    request. `timeout` is how many seconds the server may be silent during one. The same time (by default a minute)
+    bounds connecting on any transport, and listing a page that is given no time of its own; both in all.
+
+    Each handler is `async def handler(context, params)`, where `context` is an `InputContext`, and returns its kind's
+    result. Handlers answer in both eras, and a server is told which kinds there are. `mode` is the SDK's: "auto",
+    "legacy", or a modern revision.
     """
 
     def __init__(
@@ -81,7 +84,7 @@ class AccreditedClient:
         mode: str = "auto",
         known_as: str = "",
     ) -> None:
-        """Raise `ConfigurationError` if the file of known gateways can't be read, or for an invalid name."""
+        """Raise `ConfigurationError` if the file of known gateways can't be read, or a name is invalid."""
         given = {"elicitation/create": elicitation, "sampling/createMessage": sampling, "roots/list": roots}
         self._handlers = {method: handler for method, handler in given.items() if handler is not None}
         self._seconds = LEG_SECONDS if timeout is None else timeout
@@ -106,9 +109,9 @@ class AccreditedClient:
         self._connection = Apart(self._client)
 
     async def __aenter__(self) -> Self:
-        """Connect. Raises `MCPError` if no server answers, `ProofRefused` for lack of a token, `RequestTimeout` for a
-        late one, `UnsupportedRevision` for one without a revision of MCP that is spoken here, and
-        `UnsupportedResultType` for a server whose own description is of an unknown kind."""
+        """Connect. Raises `MCPError` if no server answers, `ProofRefused` if a token is missing, and `RequestTimeout`
+        if the server is late. Raises `UnsupportedRevision` if it has no revision of MCP that is spoken here, and
+        `UnsupportedResultType` if its own description is a result of an unknown kind."""
         late = partial(RequestTimeout, self._seconds)
         with _refusals():
             await within(self._seconds, read_result(replace_revision_error(self._connection.enter())), late)
@@ -137,7 +140,7 @@ class AccreditedClient:
 
     async def list_tools(self, *, cursor: str | None = None, timeout: float | None = None) -> ListToolsResult:
         """Return one page of the tools that the delegations cover. `timeout` is for the whole operation, in seconds.
-        Raises `MCPError` and `RequestTimeout`, as the other lists do."""
+        Raises `MCPError` and `RequestTimeout`, as the other list methods do."""
         return await self._list_page(self._client.list_tools(cursor=cursor), timeout)
 
     @overload
@@ -166,7 +169,8 @@ class AccreditedClient:
         allow_input_required: bool = False,
         **options: Unpack[RoundsCall],
     ) -> CallToolResult | InputRequiredResult:
-        """Call a tool, with its rounds; with `allow_input_required` once, returning the server's request for input.
+        """Call a tool, and answer the server's requests for input, to its result. With `allow_input_required`, call it
+        only once, and return a request for input to the caller.
 
         See `RoundsCall` for the options. Raises `ProofRefused`, `RequestTimeout` and everything under `RoundsError`.
         """

@@ -45,21 +45,21 @@ from accredit.policy import GUARDED, LISTS
 from accredit.policy.lists import KINDS
 
 KNOWN_GATEWAYS_SECONDS = 0.5
-"""How long a client waits for another process that reads and changes this file: it takes a millisecond or two, and a
-stopped one would block all others."""
+"""How long a client waits for another process that has locked the file of known gateways. Reading and changing it takes
+a millisecond or two; without this bound a stopped process would block all others."""
 KNOWN_GATEWAYS_LOOK_SECONDS = 0.002
-"""The polling interval meanwhile."""
+"""How often the client tries again meanwhile."""
 
 
 Uncovered = Callable[[dict[str, object]], dict[str, object]]
-"""Returns the replacement of a list's item that no delegation covers, which is otherwise left out."""
+"""Returns what is shown in place of a list's item that no delegation covers. Without this, such items are left out."""
 
 Heard = Callable[[Incoming], Incoming | None]
-"""Returns what is passed on of a server's message: see `budgets`."""
+"""Returns what is passed on in place of a server's message, or None: see `budgets`."""
 
 
 class _Open(Struct):
-    """A request whose answer is awaited, and the host's id of it."""
+    """A request whose answer is awaited, and the host's id for it."""
 
     sent: SessionMessage
     id: RequestId
@@ -130,7 +130,7 @@ class ProvingTransport:
             await self._to_host.send(_refusal(id, refused))
 
     def _sent(self, item: SessionMessage) -> SessionMessage | None:
-        """Return what is written for the host's message; None for nothing ([foreign-gateway]). Raises
+        """Return what is written in place of the host's message, or None for nothing ([foreign-gateway]). Raises
         `ClosedResourceError`."""
         if self._is_closed:
             raise anyio.ClosedResourceError
@@ -173,7 +173,8 @@ class ProvingTransport:
         return SessionMessage(renamed, item.metadata)
 
     async def _answered(self, item: Incoming) -> Incoming | None:
-        """Do as `_received`, again while another process has the file of known gateways."""
+        """Handle a received message (`_received`); while another process has locked the file of known gateways, try
+        again."""
         until = anyio.current_time() + KNOWN_GATEWAYS_SECONDS
         while True:
             try:
@@ -184,7 +185,7 @@ class ProvingTransport:
                 await anyio.sleep(KNOWN_GATEWAYS_LOOK_SECONDS)
 
     def _received(self, item: Incoming) -> Incoming | None:
-        """Return the message to pass on for a received one; None if the request was sent again instead. Raises
+        """Return what to pass on in place of a received message, or None if the request was sent again instead. Raises
         `PinsInUse`, with nothing changed."""
         message = item.message if isinstance(item, SessionMessage) else None
         if isinstance(message, JSONRPCNotification):
@@ -222,7 +223,7 @@ class ProvingTransport:
         return opened
 
     def _notification(self, item: Incoming, message: JSONRPCNotification) -> Incoming:
-        """Return a notification under the host's own id of its subscription."""
+        """Return a notification with the host's own id of its subscription put back."""
         meta = (message.params or {}).get("_meta")
         id = cast("Params", meta).get(META_SUBSCRIPTION) if isinstance(meta, dict) else None
         opened = self._open.get(id) if isinstance(id, str | int) else None
@@ -269,13 +270,13 @@ class _Writing:
         self._fewer = anyio.Event()
 
     async def few(self) -> None:
-        """Wait until fewer than the bound wait."""
+        """Wait until fewer than `MAX_DIALOGS` answers wait."""
         while self._waiting >= MAX_DIALOGS:
             await self._fewer.wait()
 
     @contextmanager
     def one(self, message: JSONRPCMessage) -> Generator[None]:
-        """Count a message, if it is an answer, while it waits."""
+        """If a message is an answer, count it while it waits, within this context."""
         answers = isinstance(message, JSONRPCResponse | JSONRPCError)
         self._waiting += answers
         try:
@@ -287,7 +288,7 @@ class _Writing:
 
 
 class _Write(Changed):
-    """Changes messages on their way out, and counts them while they wait."""
+    """Changes messages on their way out, and counts the answers among them while they wait."""
 
     def __init__(
         self,

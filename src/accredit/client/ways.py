@@ -2,9 +2,9 @@
 
 Streamable HTTP is the official SDK's transport, as changed in `sdk`.
 
-HTTP+SSE has one stream for everything that the server sends, which is the session, and a POST for each message. A
-refused POST is the answer to its request. When the stream ends, so does the transport. Its endpoint must be of the same
-origin.
+HTTP+SSE has one stream for everything that the server sends, and a POST for each message to it. The stream is the
+session: when it ends, so does the transport. If a POST is refused, that is the answer to its request. The URL for these
+messages must have the same origin as the stream's.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -159,5 +159,5 @@ async def _read_refusal(request: JSONRPCRequest, response: httpx2.Response) -> J
 
 
 def is_broken_connection(error: ErrorData) -> bool:
-    """Return whether an error is the SDK transport's for a connection that broke before an answer came."""
+    """Return whether an error comes from the SDK's transport because a connection broke before the answer came."""
     return error.message.startswith("SSE stream") or error.message.endswith(BROKEN_OFF)
