@@ -261,9 +261,10 @@ class ProofPresenter:
     ) -> dict[str, object]:
         """Return a fresh proof of one call, in the form of `_meta.ratify_proof`.
 
-        It is bound to `call`, its `scope` ("" for a list) and the gateway `verifier_id`; to nothing if that is "".
-        Without a gateway's `challenge` it signs one of its own (Option A). It presents `chain`, by default that of
-        `chain_for`. Raises `ConfigurationError` for lack of a delegation, or of a `verifier_id` ([exact-call]).
+        It is bound to `call`, its `scope` ("" for a list) and the gateway `verifier_id`; if that is "", it is bound to
+        nothing. Without a `challenge` of the gateway it signs one that is made here (Option A). It presents `chain`, by
+        default the one that `chain_for` returns. Raises `ConfigurationError` if there is no delegation, or a
+        `verifier_id` is missing ([exact-call]).
         """
         if not verifier_id and not self._unbound:
             raise ConfigurationError(
@@ -277,8 +278,8 @@ class ProofPresenter:
         return bundle.to_dict()
 
     def accept_challenge(self, data: Mapping[str, object], pin: GatewayPin) -> Challenge:
-        """Return the challenge in the `data` of a -31002. If it may not be signed ([challenge]), raises
-        `ProofRefused`."""
+        """Return the challenge in the `data` of a -31002. Raises `ProofRefused` if it may not be signed
+        ([challenge])."""
         try:
             challenge = msgspec.convert(data.get("_meta"), _Meta).ratify_challenge
         except msgspec.ValidationError:

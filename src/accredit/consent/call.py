@@ -73,7 +73,7 @@ class CallTerms(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return Extension(name=CALL, params=msgspec.json.decode(msgspec.json.encode(self)))
 
     def words(self) -> str:
-        """Return what it allows, for people."""
+        """Return what the constraint allows, in words for people."""
         targets = " or ".join(map(_word, self.target))
         parts = [f"only at gateway {_word(self.gateway)}", f"only {_word(self.method)} {targets}"]
         if self.params_sha256 is not UNSET:
@@ -86,7 +86,8 @@ class CallTerms(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def this_call_only(constraints: Sequence[Constraint]) -> bool:
-    """Return whether one of them allows one very call only. Raises nothing: an unreadable one allows nothing."""
+    """Return whether one of the constraints allows only one exact call. Raises nothing: an unreadable one allows
+    nothing."""
     return any(
         isinstance(each, Extension)
         and each.name == CALL
@@ -97,7 +98,7 @@ def this_call_only(constraints: Sequence[Constraint]) -> bool:
 
 
 def names_definition(constraints: Sequence[Constraint]) -> bool:
-    """Return whether one of them allows calls only with a certain definition of the tool. Raises nothing."""
+    """Return whether one of the constraints allows calls only with a certain definition of the tool. Raises nothing."""
     return any(
         isinstance(each, Extension) and each.name == CALL and each.params is not UNSET and "definition" in each.params
         for each in constraints
@@ -105,7 +106,7 @@ def names_definition(constraints: Sequence[Constraint]) -> bool:
 
 
 def names_other_gateway(constraints: Iterable[Constraint], gateway: str) -> bool:
-    """Return whether one of them allows calls at another gateway only. Raises nothing."""
+    """Return whether one of the constraints allows calls only at another gateway. Raises nothing."""
     return any(
         isinstance(each, Extension)
         and each.name == CALL
@@ -116,7 +117,7 @@ def names_other_gateway(constraints: Iterable[Constraint], gateway: str) -> bool
 
 
 def named_arguments(constraints: Iterable[Constraint], arguments: object) -> dict[str, str]:
-    """Return the digests of the arguments that these constraints name, by pointer, so that constraints can still be
+    """Return the digests of the arguments that these constraints name, by pointer. With them, constraints can still be
     evaluated once the arguments themselves are gone. Raises nothing: an unreadable constraint names none."""
     digests_by_pointer: dict[str, str] = {}
     for each in constraints:
@@ -134,7 +135,7 @@ def named_arguments(constraints: Iterable[Constraint], arguments: object) -> dic
 
 
 def evaluate_call(constraint: Extension, _cert_id: str, context: VerifierContext, _now: int) -> str | None:
-    """Evaluate the constraint ([members] to [definition]), as an `Evaluator`: return None, or why the call is not
+    """Evaluate the constraint, as an `Evaluator` does ([members] to [definition]). Return None, or why the call is not
     allowed."""
     call = context.call
     if call is None:
@@ -147,8 +148,8 @@ def evaluate_call(constraint: Extension, _cert_id: str, context: VerifierContext
 
 
 def is_for_call(constraint: Extension, call: CallFacts) -> bool:
-    """Return whether a constraint of this type is for this call, as far as can be known without the definition of its
-    tool ([members] to [arguments])."""
+    """Return whether a constraint of this type is for this call ([members] to [arguments]). The tool's definition is
+    not checked."""
     try:
         terms = CallTerms.read(constraint)
     except WireError:
@@ -206,7 +207,7 @@ def value_at(value: object, pointer: str) -> object:
 
 
 def _word(text: str) -> str:
-    """Return a name for use among our words: in quotes if it could be taken for some of them."""
+    """Return a name for use among our words: in quotes if it could be taken for part of them."""
     return json.dumps(text, ensure_ascii=False) if _NO_WORD.search(text) else text
 
 

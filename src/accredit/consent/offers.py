@@ -1,17 +1,19 @@
 """A person's choices for an ask, and the delegation of each. No I/O.
 
-- [one-call] Only this call, once, within ten minutes: always.
-- [similar-calls] Similar calls, a number of them, within at most a day: if the arguments tell whom or what the call is
-  about (`to`, `channel`, `repo`, ...), and with those fixed, also empty ones; or the same resource again. Further
-  recipients that stay open are named (`cc`, `bcc`).
-- [folder] Calls below the folder of a path, likewise limited: if a catalog that the person trusts tells the resource
-  and the path of the call.
-- [caution] Only [one-call] for a new agent or gateway, for money, and for what runs a command or a query. Such hints
-  come from arguments' names and parts of them (`amountUsd`, `sql_statement`): they raise caution, and never lower it.
-- [limits] Each delegation names one scope, the gateway, the method and the target, has a limit of uses and an end. The
-  right to delegate, a wildcard, and names that can't be signed portably are not offered at all (`grant` may).
-- [definition] If the gateway pins the tool's definition, the delegation ends with that: with another one it is another
-  tool.
+- [one-call] The choice of only this call, once, within ten minutes, is always offered.
+- [similar-calls] Similar calls, a number of them, within at most a day, are offered in two cases. Either the call is
+  for a resource: then it is the same resource again. Or the arguments tell whom or what the call is about (`to`,
+  `channel`, `repo`, ...): then these are fixed, also empty ones. If recipients could be added (`cc`, `bcc`), the choice
+  names those arguments.
+- [folder] Calls below the folder of a path, with the same limits, are offered if a catalog that the person trusts tells
+  the call's resource and path.
+- [caution] Only [one-call] is offered for a new agent or gateway, for money, and for what runs a command or a query.
+  Such hints come from arguments' names and parts of them (`amountUsd`, `sql_statement`). They can only make the choices
+  fewer.
+- [limits] Each delegation names one scope, the gateway, the method and the target, and has a limit of uses and an end.
+  The right to delegate, a wildcard, and names that can't be signed portably are never offered (`grant` may give them).
+- [definition] If the gateway pins the tool's definition, the delegation is valid only for that definition: a tool with
+  another one is another tool.
 
 Other arguments of similar calls may be anything: a constraint can't say that an argument is absent.
 """
@@ -44,7 +46,7 @@ from accredit.ratify.constraints import MaxAmount, MaxRate, ResourcePath, path_f
 from accredit.ratify.scopes import DELEGATE, WILDCARDS
 
 MAX_LIKE_SECONDS = 86_400
-"""The longest time for which they can be allowed: a day."""
+"""The longest time for which similar calls can be allowed: a day."""
 
 
 _MONEY = frozenset(
@@ -55,7 +57,7 @@ _MONEY = frozenset(
         *("eth", "wei", "sats", "satoshi", "satoshis", "accountnumber", "cardnumber", "stake", "bid"),
     )
 )
-"""Parts of arguments' names that are about money."""
+"""Words in arguments' names that mean money."""
 
 _RUNS = frozenset(
     (
@@ -65,16 +67,17 @@ _RUNS = frozenset(
         *("args", "exec", "execute", "eval", "lambda", "snippet", "formula", "macro"),
     )
 )
-"""Parts of the names of arguments that something runs."""
+"""Words in the names of arguments that may be run as a program, a command or a query."""
 _ROOTS = ("amount", "price", "currency", "payment"), ("command", "script", "query", "shell", "statement")
-"""Beginnings or ends of words for money, and for what runs, joined without a break: `totalamount`."""
+"""Beginnings or ends of words that have no break inside (`totalamount`): first those for money, then those for what
+runs."""
 _CODES = frozenset(
     (
         *("area", "airport", "city", "color", "country", "coupon", "currency", "dial", "discount", "error", "exit"),
         *("iata", "lang", "language", "pin", "post", "postal", "promo", "qr", "region", "state", "status", "zip"),
     )
 )
-"""Codes that are no program: `zip_code`."""
+"""Words before `code` that make it no program: `zip_code`."""
 
 _ABOUT = frozenset(
     (
@@ -88,11 +91,11 @@ _ABOUT_PARTS = frozenset(part for name in _ABOUT for part in name.split("_")) - 
     *("recipientids", "receiver", "receivers", "addressee", "address", "addresses", "email", "emails", "phone"),
     *("user", "users", "account", "group", "team", "chat", "channels", "rooms", "attendee", "attendees"),
 }
-"""Parts of names of other arguments that are fixed as well, if there is one of those."""
+"""If an argument named in `_ABOUT` is there, other arguments with these words in their names are fixed as well."""
 _SENDS = ("to", "cc", "bcc")
-"""The arguments for recipients: those that a call lacks can be added."""
+"""The arguments for recipients. If a call lacks one of them, a similar call may add it."""
 _PLAIN = re.compile(r"[\w.$:@-]{1,128}", re.ASCII)
-"""Names of arguments that a certificate can name, and a person can read."""
+"""The form of names that a certificate can hold and a person can read."""
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _NOT_PORTABLE = frozenset("<>&")
 
@@ -100,8 +103,8 @@ Choice = Literal["once", "like", "below"]
 
 
 class Offer(Struct, frozen=True, kw_only=True):
-    """A choice. `button` and `words` are safe to show, `kept` are the pointers of the fixed arguments. `max_calls` and
-    `seconds` are proposals, and fixed only for "once"."""
+    """One of the person's choices. `button` and `words` are safe to show. `kept` are the pointers of the fixed
+    arguments. `max_calls` and `seconds` are proposals that the person may change, except for "once"."""
 
     key: Choice
     button: str
@@ -113,7 +116,7 @@ class Offer(Struct, frozen=True, kw_only=True):
     kept: tuple[str, ...] = ()
 
     def grant(self, ask: Ask, cert_id: str, now: int, *, max_calls: int = 0, seconds: int = 0) -> Grant:
-        """Return the agent's grant to sign. `cert_id` must be new; `now` is in unix seconds.
+        """Return the grant to the agent, to be signed. `cert_id` must be new; `now` is in unix seconds.
 
         `max_calls` and `seconds` replace the proposals (0: keep). Raises `NotOffered` for numbers out of bounds.
         """
@@ -137,8 +140,8 @@ class Offer(Struct, frozen=True, kw_only=True):
 def offers_for(ask: Ask, *, is_new: bool, facts: Mapping[str, str | float] | None = None) -> tuple[Offer, ...]:
     """Return the choices for a call, the narrowest first. Raises `NotOffered` if it can't be allowed here at all.
 
-    `is_new` says that nothing was allowed to this agent at this gateway yet. `facts` are this call's, by a catalog that
-    the person trusts (`policy.facts`); None without one.
+    `is_new` says that nothing was allowed to this agent at this gateway yet. `facts` are those of this call according
+    to a catalog that the person trusts (`policy.facts`); None without such a catalog.
     """
     scope = ask.refusal.required_scope
     if scope == DELEGATE or scope in WILDCARDS or scope.endswith("*"):
@@ -162,7 +165,7 @@ def runs_something(ask: Ask) -> bool:
 
 
 def what_runs(ask: Ask) -> list[Any]:
-    """Return the values of the arguments that something may run, by name, at any depth."""
+    """Return the values of the arguments whose names, at any depth, say that something may run them."""
     return [value for name, value in _members(ask) if _is_of(name, _RUNS, _ROOTS[1])]
 
 
@@ -180,13 +183,14 @@ def _members(ask: Ask) -> Iterator[tuple[str, Any]]:
 
 
 def parts_of(name: str) -> list[str]:
-    """Return the words of an argument's name in lower case, split at non-letters and at changes of case: of
-    `amountUsd`, `amount_usd` and `AMOUNT-USD2` `amount` and `usd`. Letters that look Latin count as Latin."""
+    """Return the words of an argument's name in lower case. It is split at non-letters and at changes of case:
+    `amountUsd`, `amount_usd` and `AMOUNT-USD2` all give `amount` and `usd`. Letters that look Latin count as Latin."""
     return [part.lower() for part in _PARTS.findall(in_latin(name[:MAX_LOOK_ALIKE_CHARS]))]
 
 
 def _is_of(name: str, words: frozenset[str], roots: tuple[str, ...]) -> bool:
-    """Return whether a part of a name, or two parts joined, is one of these words, or begins or ends with a root."""
+    """Return whether a name contains one of these words, also as two parts joined, or a part that begins or ends with a
+    root."""
     parts = parts_of(name)
     if parts[1:] == ["code"] and parts[0] in _CODES:
         return parts[0] in words

@@ -1,13 +1,15 @@
 """Which requests the desk's page answers, and the headers of every answer. No I/O.
 
-Other users, other ports and other sites reach 127.0.0.1 as well as the person's browser does. In this order:
+The person's browser reaches the desk at 127.0.0.1, but other users, pages of other ports and other sites can, too. So
+these must hold, checked in this order:
 
-- [host] `Host`, exactly once, is the address that the desk advertises, which stops DNS rebinding;
-- [route] the path and the method are known;
-- [static] pages and their static files hold no personal data, and need no further checks;
-- [same-origin] any other request of a browser comes from this very origin, if the browser says so (`Sec-Fetch-Site`);
-- [writes] a write comes with `Origin`, exactly, and `Sec-Fetch-Site: same-origin`, as JSON with a length within bounds;
-- [bearer] `Authorization` is, exactly once, the bearer of a signed-in session; signing in needs none.
+- [host] `Host` comes exactly once, and is the address that the desk advertises. This stops DNS rebinding.
+- [route] The path and the method are known.
+- [static] Pages and their static files hold no personal data, and need no further checks.
+- [same-origin] Any other request of a browser comes from this very origin, if the browser says so (`Sec-Fetch-Site`).
+- [writes] A write comes with exactly this `Origin` and `Sec-Fetch-Site: same-origin`. Its body is JSON, with a length
+  within bounds.
+- [bearer] `Authorization` comes exactly once, and is the bearer token of a signed-in session. Signing in needs none.
 
 Cookies are neither set nor read. Not checked here: an ask's nonce (`desk`).
 """
@@ -18,7 +20,7 @@ from msgspec import Struct
 from starlette.datastructures import Headers
 
 MAX_PAGE_BODY_BYTES = 4_096
-"""Bytes of a request's body from the page: a decision has some 200."""
+"""The most bytes of a request's body from the page: a decision has some 200."""
 
 
 _POLICY = (
@@ -36,7 +38,8 @@ EVERY_ANSWER: tuple[tuple[bytes, bytes], ...] = (
 )
 """Headers of every answer, refusals included."""
 SIGNED_IN = "signed_in"
-"""Member of a request's state, set once all rules hold with a signed-in session: its connection is then not cut off."""
+"""A member of a request's state. It is set once all rules hold with a signed-in session: the connection is then not cut
+off."""
 
 
 class PageRefusal(Struct, frozen=True):
@@ -53,13 +56,13 @@ def only(headers: Headers, name: str) -> str | None:
 
 
 def bearer_in(headers: Headers) -> str:
-    """Return the bearer, or "" if there is none, or more than one."""
+    """Return the bearer token, or "" if there is none, or more than one."""
     scheme, _, token = (only(headers, "authorization") or "").partition(" ")
     return token if scheme.lower() == "bearer" else ""
 
 
 def host_fault(headers: Headers, address: str) -> PageRefusal | None:
-    """Refuse a `Host` other than `address` (`127.0.0.1:PORT`): [host]."""
+    """Return the refusal of a `Host` other than `address` (`127.0.0.1:PORT`), or None ([host])."""
     return None if only(headers, "host") == address else PageRefusal(421, "other_host")
 
 

@@ -33,16 +33,16 @@ from accredit.console.sessions import PAGE_SESSION_SECONDS, Sessions
 from accredit.errors import DeskError
 
 MAX_PAGE_STREAMS = 16
-"""Pages that can listen for changes at one time."""
+"""How many pages can listen for changes at one time."""
 PAGE_STREAM_SECONDS = 15.0
 """Seconds between keep-alive events, by which both sides notice that the other one is gone."""
 PAGE_BODY_SECONDS = 5.0
-"""Seconds for the whole body of a page's request to arrive."""
+"""How many seconds the whole body of a page's request may take to arrive."""
 
 
 Said = Mapping[str, Any]
 Work = Callable[..., Awaitable[Said]]
-"""Handles a request, given its JSON object (or query) and its path parameters as keywords."""
+"""Handles a request. It is given the request's JSON object (or query), and its path parameters as keywords."""
 
 _Respond = Callable[[Request], Awaitable[ASGIApp]]
 """Handles an admitted request. Raises `DeskError`."""
@@ -80,20 +80,20 @@ def _read_files() -> Mapping[str, Response]:
 
 
 class PageSection(Protocol):
-    """A section of the page: routes below `/api/`, and its members of the state that is pushed to pages."""
+    """A section of the page. It has routes below `/api/`, and adds members to the state that is pushed to pages."""
 
     def routes(self) -> Mapping[str, Work]:
         """Return the handler of each method and path, such as `GET /api/calls/{call_id}`."""
         ...
 
     def state(self) -> dict[str, Any]:
-        """Return its members of the state that is pushed to pages."""
+        """Return this section's members of the state that is pushed to pages."""
         ...
 
 
 class _Route(Route):
-    """Matches a method and a path exactly: HEAD is not GET, a trailing newline is not the same path, and another method
-    gets 404, not 405."""
+    """Matches a method and a path exactly. HEAD does not match GET, a path with a trailing newline is another path, and
+    a wrong method gets 404, not 405."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         match, found = super().matches(scope)
@@ -191,7 +191,7 @@ class Page:
         return tell
 
     async def _states(self, bearer: str, number: int) -> AsyncIterator[str]:
-        """Yield the state as server-sent events, whenever it is newer than `number`, until the page signs out."""
+        """Yield the state as a server-sent event whenever its number is above `number`, until the page signs out."""
         while not self._changes.is_over and self._sessions.knows(bearer, self._clock()):
             state = {name: value for part in self._parts for name, value in part.state().items()}
             if self._changes.number != number:

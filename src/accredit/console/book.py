@@ -2,14 +2,16 @@
 
 An ask that is valid by itself (`consent.asks`) is taken by these rules, in this order:
 
-- [duplicate] one that is known already is joined by whoever sends it again, or returns its answer;
-- [unique-ids] its id was never used before, nor its code by another ask that is remembered: both would hide one ask
-  behind another;
-- [principal] if it names principals, this person is one of them;
-- [denial] an identical call was denied less than an hour ago: so is this one, unseen;
-- [agent-limits] the agent has fewer than three pending, and had fewer than ten in this hour. All agents together to
-  whom nothing was allowed yet at the gateway share limits of their own: keys cost nothing;
-- [pending-limit] fewer than 64 are pending in all.
+- [duplicate] If the ask is known already, nothing new is made: whoever sends it again waits for the same answer, or
+  gets it at once.
+- [unique-ids] Its id was never used before, and its code is not that of another remembered ask. Otherwise one ask could
+  hide behind another.
+- [principal] If it names principals, this person is one of them.
+- [denial] If an identical call was denied less than an hour ago, this ask is denied, too, and the person does not see
+  it.
+- [agent-limits] The agent has fewer than three pending asks, and had fewer than ten in this hour. Agents to whom
+  nothing was allowed yet at the gateway share limits of their own: keys cost nothing.
+- [pending-limit] Fewer than 64 asks are pending in all.
 
 An ask is pending until it expires, or for an hour if the person keeps it open.
 """
@@ -28,23 +30,23 @@ from accredit.consent.asks import Ask
 from accredit.errors import DeskError
 
 MAX_PENDING_ASKS = 64
-"""Pending asks at one time: more than anybody reads."""
+"""How many asks may be pending at one time: more than anybody reads."""
 MAX_PENDING_ASKS_OF_NEW = 16
-"""Of these, asks of agents to whom nothing was allowed yet: any program can make keys without end, and must not crowd
-out agents that the person knows."""
+"""How many of these may come from agents to whom nothing was allowed yet. Any program can make keys without end, and
+must not crowd out agents that the person knows."""
 MAX_PENDING_ASKS_OF_AGENT = 3
-"""Pending asks of one agent at one time."""
+"""How many asks of one agent may be pending at one time."""
 MAX_ASKS_OF_AGENT_AN_HOUR = 10
-"""Asks of one agent that a person is shown in an hour: who is asked too often says yes without reading."""
+"""How many asks of one agent a person is shown in an hour: people who are asked too often say yes without reading."""
 MAX_ASKS_OF_NEW_AN_HOUR = 60
-"""The same, for all agents together to whom nothing was allowed yet."""
+"""The same for all agents together to whom nothing was allowed yet."""
 MAX_ANSWERED_ASKS = 1_024
-"""Answered asks that are remembered: a program that lost its answer gets it again, and an identical ask is denied
-unseen."""
+"""How many answered asks are remembered. A program that lost its answer gets it again, and an identical ask is denied
+without being shown."""
 DENIED_SECONDS = 3_600
-"""How long asks identical to a denied one are denied unseen."""
+"""For how long asks that are identical to a denied one are denied without being shown."""
 KEPT_OPEN_SECONDS = 3_600
-"""How long an ask stays open that the person keeps open (WCAG 2.2.1)."""
+"""For how long an ask stays open if the person keeps it open (WCAG 2.2.1)."""
 
 
 State = Literal["pending", "allowed", "denied", "expired", "withdrawn"]
@@ -58,7 +60,8 @@ _NEW = ""
 class PendingAsk(Struct, kw_only=True, eq=False):
     """An ask that the desk has taken, and its state.
 
-    `until` is when it stops being pending. `answered` is set once there is an `answer`, or never will be.
+    `until` is when it stops being pending. `answered` is an event: it is set once there is an `answer`, or never will
+    be one.
     """
 
     ask: Ask
@@ -78,7 +81,7 @@ class PendingAsk(Struct, kw_only=True, eq=False):
         return self.ask.digest.hex()
 
     def waits(self, now: int) -> bool:
-        """Return whether the person can still decide it."""
+        """Return whether the person can still decide on it."""
         return self.state == "pending" and now <= self.until
 
     def settle(self, state: State, answer: Answer | None) -> None:
@@ -93,7 +96,7 @@ class AskBook:
     def __init__(
         self, person_id: str, used_ids: Iterable[str] = (), denied: Iterable[tuple[tuple[str, ...], int]] = ()
     ) -> None:
-        """Start with the ids used before, and the calls denied before with their times."""
+        """Start with the ids used before, and the calls denied before with the times of the denials."""
         self._person_id = person_id
         self._by_key: OrderedDict[str, PendingAsk] = OrderedDict()
         self._used_ids: RecentlyUsed[str, bool] = RecentlyUsed(MAX_ANSWERED_ASKS * 4)
@@ -110,7 +113,8 @@ class AskBook:
         return [each for each in self._by_key.values() if each.waits(now)]
 
     def unseen(self, agent_id: str = _NEW) -> int:
-        """Return how many asks of an agent were turned away for their number; by default those of all new agents."""
+        """Return how many asks of an agent were turned away because there were too many. By default, count those of all
+        new agents."""
         return self._unseen[agent_id]
 
     def find(self, code: str) -> PendingAsk | None:
@@ -122,7 +126,7 @@ class AskBook:
         return self._by_key.get(key)
 
     def take(self, ask: Ask, now: int, *, is_new: bool, started_by: str = "") -> tuple[PendingAsk, bool]:
-        """Take an ask by the rules above; return it, and whether the person must be shown it. Raises `DeskError`."""
+        """Take an ask by the rules above. Return it, and whether the person must be shown it. Raises `DeskError`."""
         known = self._by_key.get(ask.digest.hex())
         if known is not None:
             return known, False
@@ -150,7 +154,7 @@ class AskBook:
         asked.settle("denied", answer)
 
     def expire(self, now: int) -> list[PendingAsk]:
-        """Settle the asks whose time is over, undecided, and return them."""
+        """Settle, undecided, the asks whose time is over, and return them."""
         over = [each for each in self._by_key.values() if each.state == "pending" and now > each.until]
         for each in over:
             each.settle("expired", Answer(ask=each.key, decision="later", reason="nobody answered in time"))

@@ -1,7 +1,7 @@
 """Opens the desk's page in the person's browser. I/O: a file, processes.
 
-The link signs in whoever has it, and every user can read a command line: so the browser is given a file that only the
-user can read, which redirects to the link and is removed after a while.
+The link signs in whoever has it, and every user can read a command line. So the command line names only a file, which
+only this user can read. The file redirects the browser to the link, and is removed after a while.
 """
 
 import asyncio
@@ -18,7 +18,8 @@ from pathlib import Path
 from accredit.limits import LOGIN_LINK_SECONDS
 
 OPENING_SECONDS = 5.0
-"""How long the desk waits for a browser's command: one that runs longer is the browser itself, with the page."""
+"""How long the desk waits for the command that opens a browser. If it runs longer, it is the browser itself, showing
+the page."""
 
 
 _PAGE = """<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">
@@ -33,7 +34,7 @@ def has_browser(environ: Mapping[str, str]) -> bool:
 
 
 async def open_browser(folder: Path, link: str) -> bool:
-    """Open a link; return whether a browser could be started with it."""
+    """Open a link. Return whether a browser could be started with it."""
     path = folder / f"open-{secrets.token_hex(8)}.html"
     try:
         _write(path, _PAGE.format(link=html.escape(link)))
@@ -70,7 +71,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def clear(folder: Path) -> None:
-    """Remove files left by earlier processes."""
+    """Remove files that earlier processes have left in this folder."""
     for path in folder.glob("open-*.html"):
         _remove(path)
 

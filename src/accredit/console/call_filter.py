@@ -1,8 +1,8 @@
 """A filter of calls, as people write it: `tool:send_email -outcome:ok after:1d`. No I/O.
 
-Each word is `QUALIFIER:VALUE`; `-` before it negates it. All qualifiers must match; several values of one qualifier are
-alternatives. A value with blanks is quoted. `after` and `before` take a time (RFC 3339, or a day), or an age (`30m`,
-`12h`, `7d`). An agent or principal matches by name, or by a prefix of its id.
+Each word is `QUALIFIER:VALUE`; `-` before it negates it. A call must match every qualifier; if one qualifier has
+several values, one of them is enough. A value with blanks is quoted. `after` and `before` take a time (RFC 3339, or a
+day), or an age (`30m`, `12h`, `7d`). An agent or principal matches by name, or by a prefix of its id.
 """
 
 import re
@@ -63,7 +63,8 @@ class _Outcome(Struct, frozen=True):
 
 
 class Glimpse(Struct, frozen=True):
-    """A partial, fast decoding of a record for filtering. Matches are decoded in full (`attest`) and filtered again."""
+    """What a fast, partial decoding of a record gives for filtering. Records that match are decoded in full (`attest`)
+    and filtered again."""
 
     phase: str
     call: _Call
@@ -82,7 +83,7 @@ _decode = msgspec.json.Decoder(_Statement).decode
 
 
 def glimpse(payload: bytes) -> Glimpse | None:
-    """Decode the members of a record that filters use; None if it is not a record or can't be read."""
+    """Decode the members of a record that filters use. Return None if it is not a record, or can't be read."""
     try:
         return _decode(payload).predicate
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -98,7 +99,8 @@ class CallFilter(Struct, frozen=True):
     before: str = ""
 
     def passes(self, received: str, values: Mapping[str, tuple[str, ...]]) -> bool:
-        """Return whether a call received at this time matches; `values` are its values by qualifier (`values_of`)."""
+        """Return whether a call matches. `received` is the time at which it was received, `values` its values by
+        qualifier (`values_of`)."""
         if received < self.after or (self.before and received >= self.before):
             return False
         return all(_any(each, values[name]) for name, each in self.wanted.items()) and not any(
@@ -131,8 +133,8 @@ def read_filter(text: str, now_ms: int) -> CallFilter:
 
 
 def values_of(decision: "Glimpse | CallRecord", status: str, names: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
-    """Return a call's values by qualifier; one that ends with an asterisk is matched as a prefix. `status` is how the
-    call ended; `names` are the known names by id."""
+    """Return a call's values by qualifier. If a value ends with an asterisk, a prefix of it matches. `status` is how
+    the call ended; `names` are the known names by id."""
     call, decided, authority = decision.call, decision.decision, decision.authority
     agent, principal = (authority.agent_id, authority.principal_id) if authority else ("", "")
     verdict = decided.verdict if decided else ""

@@ -1,7 +1,7 @@
 """The client of the desk's socket, for commands: one line out, one line in. I/O: blocking, with a time limit.
 
-Before anything is sent, the system confirms that the listener is the same user: another one's socket gets no passphrase
-and no arguments.
+Before anything is sent, the system confirms that the process listening there is the same user's. So no other user's
+socket gets a passphrase or arguments.
 """
 
 import contextlib
@@ -15,9 +15,9 @@ from accredit.base.peers import is_own, socket_peer
 from accredit.errors import ConfigurationError, DeskError
 
 MAX_DESK_LIST_BYTES = 8_388_608
-"""Bytes of the desk's longest line, the list of all pending asks: 64 of 96 KiB."""
+"""The most bytes of a line of the desk. The longest is the list of all pending asks: 64 of 96 KiB."""
 DESK_PATIENCE_SECONDS = 10.0
-"""Seconds that a command waits for answers that need nobody's decision."""
+"""How many seconds a command waits for an answer that needs nobody's decision."""
 
 
 _CHUNK = 65_536
@@ -37,8 +37,8 @@ def find_desk(paths: Iterable[Path]) -> socket.socket | None:
 
 
 def tell_desk(paths: Sequence[Path], request: Mapping[str, object]) -> Mapping[str, Any]:
-    """Send a request to the first desk that listens at one of `paths`; return its answer. Raises `DeskError` for a
-    refusal, and `ConfigurationError` if no desk answers."""
+    """Send a request to the first desk that listens at one of `paths`, and return its answer. Raises `DeskError` if the
+    desk refuses, and `ConfigurationError` if no desk answers."""
     connection = find_desk(paths)
     if connection is None:
         where = " or ".join(map(str, paths))

@@ -1,8 +1,8 @@
 """Connections to the desk's page: any user of the machine can open them. Runs in an event loop.
 
-- [bound] There are at most `MAX_PAGE_CONNECTIONS`. One more cuts off the oldest of those that are idle.
-- [idle] A connection is idle unless a signed-in session is being answered on it, and reads the answer. Strangers who
-  send requests without end, or don't read, must not keep the person out.
+- [bound] There are at most `MAX_PAGE_CONNECTIONS`. If one more comes, the oldest idle one is cut off.
+- [idle] A connection is idle unless it has a request of a signed-in session that is being answered, and the peer reads
+  the answer. Strangers who send requests without end, or don't read, must not keep the person out.
 - [not-http] What is not HTTP gets an answer with the headers that every answer has, and the connection ends.
 """
 
@@ -14,8 +14,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from accredit.console.admission import EVERY_ANSWER, SIGNED_IN
 
 MAX_PAGE_CONNECTIONS = 64
-"""Connections to the desk's page. Any user of the machine can open them: one more closes the oldest idle one, and
-commands use the socket."""
+"""How many connections to the desk's page there may be. Any user of the machine can open them: one more closes the
+oldest idle one. Commands don't need them: they use the socket."""
 
 
 class PageConnection(H11Protocol):
@@ -25,7 +25,7 @@ class PageConnection(H11Protocol):
     """When it was opened, by the loop's clock."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept a connection; above the bound, cut off the oldest idle one ([bound])."""
+        """Accept a connection. If there are now too many, cut off the oldest idle one ([bound])."""
         super().connection_made(transport)
         self.opened_at = self.loop.time()
         if len(self.connections) > MAX_PAGE_CONNECTIONS:
@@ -41,7 +41,7 @@ class PageConnection(H11Protocol):
         return not cycle.scope["state"].get(SIGNED_IN)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP with 400 and the common headers, and close ([not-http])."""
+        """Answer what is not HTTP with 400 and the headers of every answer, and close the connection ([not-http])."""
         headers = [*EVERY_ANSWER, (b"content-type", b"text/plain"), (b"connection", b"close")]
         lines = [b"HTTP/1.1 400 Bad Request", *(name + b": " + value for name, value in headers), b"", msg.encode()]
         self.transport.write(b"\r\n".join(lines))

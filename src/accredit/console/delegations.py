@@ -1,10 +1,10 @@
-"""Who may what: delegations, joined into a tree below each person who grants. No I/O.
+"""Who may do what: delegations, joined into a tree below each person who grants. No I/O.
 
-- [parents] A chain puts each of its certificates below its issuer's own. The same certificate under two parents appears
-  twice.
-- [validity] A certificate that is revoked, expired or not yet valid makes all below it so.
-- [revocation] An id is chosen by the issuer: revoking it ends every certificate with that id, anywhere, and all below
-  them.
+- [parents] In a chain, each certificate is placed below the one by which its issuer may delegate. If one certificate
+  has two parents, it appears twice.
+- [validity] If a certificate is revoked, expired or not yet valid, so is everything below it.
+- [revocation] The issuer chooses a certificate's id. Revoking an id ends every certificate with that id, wherever it
+  is, and all below these.
 
 Nothing is verified here: whoever can write to a gateway's store, or to this person's files, can put anything there. The
 signatures of one delegation are checked when it is opened (`people`).
@@ -47,7 +47,7 @@ class Link(Struct, frozen=True):
 
     @property
     def handle(self) -> str:
-        """The certificate's name in URLs: a digest of its id, issuer and subject, as ids alone need not be unique."""
+        """The certificate's name in URLs: a digest of its id, issuer and subject. The id alone need not be unique."""
         named = json.dumps([self.cert_id, self.issuer_id, self.subject_id])
         return hashlib.sha256(named.encode()).hexdigest()[:_HANDLE_CHARS]
 
@@ -60,7 +60,8 @@ class Link(Struct, frozen=True):
 
 
 class _Read(Struct):
-    """A fast, partial decoding of a recorded certificate: ten times as fast as `DelegationCert`."""
+    """What a fast, partial decoding of a recorded certificate gives. It takes a tenth of the time of
+    `DelegationCert`."""
 
     cert_id: str
     issuer_id: str
@@ -115,9 +116,9 @@ def _link_from_entry(person_id: str, entry: Mapping[str, Any]) -> Link | None:
 
 
 class Node(Struct, eq=False):
-    """A certificate at one place in the tree. `calls` counts calls that used it, the last at `last` (RFC 3339);
-    `asked_for` is the call for which it was signed at the desk; `found_in` names a chain that holds it: its SHA-256 in
-    the log, or a file ("" for neither)."""
+    """A certificate at one place in the tree. `calls` counts the calls that used it; the last was at `last` (RFC 3339).
+    `asked_for` is the call for which it was signed at the desk. `found_in` says where a chain with it is: its SHA-256
+    in the log, or a file ("" for neither)."""
 
     link: Link
     found_in: str | Path = ""
@@ -135,8 +136,8 @@ class Node(Struct, eq=False):
 
 
 class Placed(Struct, frozen=True):
-    """A certificate with its depth, the id of the person at its root, its state, and when it expires: by itself or by
-    one above it, whichever is first."""
+    """A certificate with its depth in the tree, the id of the person at its root, and its state. Also says when it
+    expires: when it or one above it does, whichever is first."""
 
     node: Node
     level: int
@@ -168,7 +169,7 @@ class DelegationTree:
             level = node.under
 
     def add_signed(self, person_id: str, entries: Iterable[Mapping[str, Any]]) -> None:
-        """Add the journal's entries about signed certificates; those already seen in the log keep the log's data."""
+        """Add the journal's entries about signed certificates. Where the log also has a certificate, its data stays."""
         level = self.by_person.setdefault(person_id, {})
         known = {link.cert_id: node for link, node in level.items()}
         for entry in entries:
@@ -188,14 +189,15 @@ class DelegationTree:
                 yield from _walk_tree(Placed(each, 0, person, "now", each.link.expires_at), now, revoked)
 
     def ends_with(self, cert_id: str, now: int, revoked: frozenset[str]) -> list[Placed]:
-        """Return what is valid now and would end if this id were revoked: all with that id, and all below them."""
+        """Return what is valid now and would end if this id were revoked: all certificates with the id, and all below
+        them."""
         ending = {id(each) for found in self.placed(now, revoked) if found.node.link.cert_id == cert_id
                   for each in found.node.all()}  # fmt: skip
         return [each for each in self.placed(now, revoked) if id(each.node) in ending and each.state in HOLDS]
 
 
 def _walk_tree(place: Placed, now: int, revoked: frozenset[str]) -> Iterator[Placed]:
-    """Yield a certificate and all below it; `place.state` is its parent's."""
+    """Yield a certificate and all below it. On input, `place.state` is the state of its parent."""
     node, ends_at = place.node, min(place.ends_at, place.node.link.expires_at)
     state = _state(node.link, place.state, now, revoked)
     yield Placed(node, place.level, place.person, state, ends_at)

@@ -1,18 +1,20 @@
 """What the desk does with an ask, from the page, the terminal or the socket.
 
-A call is allowed in these steps; if one fails nothing is given out, and the ask and its nonce stay as they are:
+A call is allowed if all of these hold, in this order. If one fails, nothing is given out, and the ask and its nonce
+stay as they are:
 
-- [pending-ask] there is an ask with this code and this digest, it is pending, and nobody else is deciding it;
-- [nonce] the nonce is the one that the page was given with the ask;
-- [choice] the choice is one of those that this ask has, within its bounds;
-- [unlocking] the key is unlocked, or the person gives the passphrase;
-- [still-pending] the ask is still pending;
-- [certificate] the certificate is signed, and the asking side will accept it: for its key, this gateway and this call;
-- [journal] the journal has it on disk.
+- [pending-ask] There is an ask with this code and this digest, it is pending, and nobody else is deciding on it.
+- [nonce] The nonce is the one that the page was given with the ask.
+- [choice] The choice is one of those that this ask has, within its bounds.
+- [unlocking] The key is unlocked, or the person gives the passphrase.
+- [still-pending] The ask is still pending.
+- [certificate] The certificate is signed, and the asking side will accept it: for its key, this gateway and this call.
+- [journal] The journal's entry about it is on disk.
 
-A certificate that the person signed elsewhere (`accredit approve`) is delivered by [pending-ask], [certificate] and
-[journal]; it must be signed by this very key, after the ask came, and not given out before: an agent holds those that
-it was given. Nothing else that comes through the socket allows anything. Denying takes effect at any time.
+A person may also sign the certificate elsewhere (`accredit approve`). It is then delivered if [pending-ask],
+[certificate] and [journal] hold. It must be signed by this very key, after the ask came, and not given out before:
+agents keep the certificates that they were given. Nothing else that comes through the socket allows anything. Denying
+takes effect at any time.
 """
 
 import hmac
@@ -38,11 +40,11 @@ from accredit.ratify.scopes import is_sensitive
 
 _PROMPTED_CHARS = 80
 _USED_IDS_SECONDS = 7_200
-"""How long the ids of decided asks are remembered over a restart: longer than any ask is pending."""
+"""How long the ids of decided asks are remembered across restarts: longer than any ask is pending."""
 
 
 class Choice(Struct, frozen=True):
-    """The person's choice: an offer's key, and the number of calls and seconds (0: as proposed)."""
+    """The person's choice: the offer's key, and how many calls and seconds are allowed (0: as proposed)."""
 
     key: str
     calls: int = 0
@@ -104,7 +106,7 @@ class Desk:
             return ()
 
     def check_nonce(self, asked: PendingAsk, nonce: str) -> None:
-        """Check that the page was given this ask. Raises `DeskError`; the nonce stays valid."""
+        """Check that the page was given this ask. Raises `DeskError`. The nonce stays valid."""
         if not hmac.compare_digest(asked.nonce.encode(), nonce.encode("utf-8", "surrogatepass")):
             raise DeskError("nonce", "this page is not the one that shows the ask")
 
@@ -125,13 +127,13 @@ class Desk:
 
     @property
     def wanted_for(self) -> str:
-        """What the passphrase would be used for now: the signature that waits for the key; else, if each needs it, the
-        only pending ask. "" if nothing waits, or if it is ambiguous."""
+        """What the passphrase would be used for now: the signature that waits for the key. If none does, but each
+        signature needs the passphrase, it is the only pending ask. "" if there is none, or more than one."""
         return self.keys.wanted_for or self._beforehand
 
     async def unlock(self, passphrase: str, told: str | None) -> None:
-        """Unlock the key for what the person was `told` it is for (None: nothing). Raises `ConfigurationError` for a
-        wrong passphrase, and `DeskError`."""
+        """Unlock the key for what the person was `told` that it is for (None: the person was told nothing). Raises
+        `ConfigurationError` for a wrong passphrase, and `DeskError`."""
         await self.keys.unlock(passphrase, told, self._beforehand)
 
     @property
@@ -153,7 +155,7 @@ class Desk:
             self._give(asked, answer.certificates)
 
     def deny(self, asked: PendingAsk) -> None:
-        """Deny a call, even while it is being allowed: that may be somebody else's doing. Raises `DeskError`."""
+        """Deny a call, even while it is being allowed: somebody else may be doing that. Raises `DeskError`."""
         self._check_waits(asked)
         with suppress(DeskError):  # a full disk must not keep anybody from saying no
             self._note("denied", asked)
@@ -203,7 +205,7 @@ class Desk:
             raise DeskError("over", _OVER[asked.state])
 
     def _give(self, asked: PendingAsk, certificates: tuple[DelegationCert, ...]) -> None:
-        """Check that the asking side accepts the certificates, write the journal, and answer ([certificate] and
+        """Check that the asking side accepts the certificates, write the journal, and answer the ask ([certificate] and
         [journal])."""
         answer = Answer(ask=asked.key, decision="allow", certificates=certificates)
         try:
@@ -250,16 +252,16 @@ _OVER: dict[State, str] = {
 
 
 def signed_certificate(signer: HybridSigner, ask: Ask, offer: Offer, choice: Choice, now: int) -> DelegationCert:
-    """Sign the certificate of a person's choice; its id commits to the ask and its values (`past.id_for`). Raises
-    `AccreditError`."""
+    """Sign the certificate of a person's choice. Its id is derived from the ask and the values of its arguments
+    (`past.id_for`), so that these are signed, too. Raises `AccreditError`."""
     draft = offer.grant(ask, "", now, max_calls=choice.calls, seconds=choice.seconds)
     grant = replace(draft, cert_id=id_for(ask.digest.hex(), values_of(ask), draft))
     return issue_delegation(signer, grant, vocabulary=grant.scope)
 
 
 def needs_each(ask: Ask, offer: Offer) -> bool:
-    """Return whether a choice always needs the passphrase: for a sensitive scope, money, or calls whose arguments are
-    not fixed."""
+    """Return whether a choice needs the passphrase each time: it does for a sensitive scope, for money, and for calls
+    whose arguments are not fixed."""
     return (
         is_sensitive(ask.refusal.required_scope) or concerns_money(ask, {}) or (offer.key != "once" and not offer.kept)
     )

@@ -1,16 +1,17 @@
 """Health of the gateways that a desk knows, from their public `/readyz`. I/O: the network, bounded.
 
-Known are those that agents of this person have met (`known_gateways.json`), and those that a configuration names; never
-one that only an ask names. In order:
+A desk knows the gateways that agents of this person have met (`known_gateways.json`), and those that a configuration
+names. One that only an ask names is never asked. The rules, in order:
 
-- [https] http or https; an answer counts as the gateway's only over https, or from this machine;
-- [environment] no proxy from the environment, no redirect, no credentials;
-- [bounds] an answer within `HEALTH_SECONDS` and `MAX_HEALTH_BYTES`, of status 200 or 503, in the shape of `/readyz`;
-- [pause] one that did not answer in time is left alone for `HEALTH_REST_SECONDS`: a name lookup may hold a thread
-  longer than the request's timeout, and the person's key needs threads as well.
+- [https] A gateway is asked by http or https. Its answer counts as the gateway's only over https, or from this machine.
+- [environment] No proxy from the environment is used, no redirect is followed, and no credentials are sent.
+- [bounds] The answer must come within `HEALTH_SECONDS`, have at most `MAX_HEALTH_BYTES` and status 200 or 503, and have
+  the shape of `/readyz`.
+- [pause] A gateway that did not answer in time is not asked again for `HEALTH_REST_SECONDS`. A name lookup may hold a
+  thread longer than the request's timeout, and the person's key needs threads as well.
 
-Only words and booleans are taken; other members are ignored. The answer is the word of whoever answers at that address:
-a gateway that lies, or another process on its port, can say anything.
+Only words and booleans are taken from an answer; other members are ignored. The answer is the word of whoever answers
+at that address: a gateway that lies, or another process on its port, can say anything.
 """
 
 import asyncio
@@ -35,10 +36,10 @@ from accredit.net.fetch import trust
 HEALTH_FRESH_SECONDS = 2.0
 """How long an answer of `/readyz` is shown before a gateway is asked again."""
 HEALTH_REST_SECONDS = 30.0
-"""How long a gateway that did not answer in time is left alone: about as long as a system's name lookup takes to give
-up."""
+"""How long a gateway that did not answer in time is not asked again: about as long as the system's name lookup takes to
+give up."""
 MAX_ASKED_GATEWAYS = 32
-"""Gateways whose health a desk asks for at one time; of more, the first ones."""
+"""How many gateways a desk asks for their health at one time. If it knows more, it asks the first ones."""
 
 
 _STATUSES = ("ok", "not ready", "draining")
@@ -58,9 +59,9 @@ def read_known(file: Path) -> Mapping[str, str]:
 
 
 class GatewayHealth(Struct, frozen=True, kw_only=True):
-    """A gateway's own report. `status` is "" without a report, and `problem` says why. `parts` are those of `/readyz`;
-    `has_list` is whether it uses one of the revocation lists asked about (None: it does not say); `clock_ahead` is by
-    how many seconds its clock is ahead of this machine's, at least."""
+    """A gateway's own report. `status` is "" without a report, and `problem` says why there is none. `parts` are those
+    of `/readyz`. `has_list` says whether it uses one of the revocation lists asked about (None: it does not say).
+    `clock_ahead` is by how many seconds, at least, its clock is ahead of this machine's."""
 
     ids: tuple[str, ...]
     address: str
@@ -81,14 +82,14 @@ class Gateways:
         self._asked_of: tuple[str, ...] = ()
         self._said: list[GatewayHealth] = []
         self.not_asked = 0
-        """How many known gateways are above the bound, and not asked."""
+        """How many known gateways exceed the bound (`MAX_ASKED_GATEWAYS`), and are not asked."""
         self._asking = asyncio.Lock()
         self._late: dict[str, float] = {}
-        """The earliest time to ask again, by address, of those that did not answer in time."""
+        """The earliest time to ask a gateway again that did not answer in time, by its address."""
 
     async def ask(self, lists: Iterable[str] = (), *, anew: bool = False) -> list[GatewayHealth]:
-        """Return all reports, at most moments old; with `anew`, asked after this call began. `lists` are SHA-256
-        digests of revocation lists: each gateway is asked whether it uses one of them."""
+        """Return all reports, at most `HEALTH_FRESH_SECONDS` old; with `anew`, all were asked for after this call
+        began. `lists` are SHA-256 digests of revocation lists: each gateway is asked whether it uses one of them."""
         begun, wanted = time.monotonic(), tuple(sorted(set(lists)))[:MAX_ASKED_LISTS]
         async with self._asking:
             if self._asked_at < (begun if anew else begun - HEALTH_FRESH_SECONDS) or wanted != self._asked_of:
@@ -187,7 +188,8 @@ def _parts(members: Mapping[str, object]) -> dict[str, bool]:
 
 
 def _ahead(date: str, now: float) -> float | None:
-    """Return by how many seconds a `Date` (whole seconds) is ahead of `now`; 0 where that may be rounding."""
+    """Return by how many seconds a `Date` (whole seconds) is ahead of `now`. Return 0 if rounding may explain the
+    difference."""
     try:
         said = parsedate_to_datetime(date).timestamp()
     except (ValueError, TypeError, OverflowError):

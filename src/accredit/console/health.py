@@ -1,12 +1,12 @@
 """The page "Health": the gateways' health, the log's verification and growth, and the revocation lists. Reads the log,
 the lists and gateways' `/readyz`.
 
-- [checkpoint] A writer's records are counted by its latest checkpoint, if a key that the desk was given has signed it;
-  a forged one counts nothing. Without a key nothing is checked, and the page says so.
-- [on-request] The whole log is verified only on request, and only if it is short: for others there is `accredit log
-  verify`.
-- [growth] The growth, and whether proofs are only observed, come from the newest records that verify; without a key,
-  from the newest ones.
+- [checkpoint] A writer's records are counted by its latest checkpoint, if that is signed by a key that the desk was
+  given. A forged checkpoint counts nothing. Without a key nothing is checked, and the page says so.
+- [on-request] The whole log is verified only on request, and only if it is short. For longer ones there is `accredit
+  log verify`.
+- [growth] The log's growth, and whether proofs are only observed, are taken from the newest records that verify or,
+  without a key, from the newest records.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,9 +31,9 @@ from accredit.stores.audit_log.proven import Prover
 from accredit.stores.audit_log.reading import LogReader
 
 MAX_SHOWN_WRITERS = 50
-"""Writers of a log that the page names: each start of a gateway's process is one."""
+"""How many writers of a log the page names. Each start of a gateway's process adds one."""
 RATE_ENTRIES = 1_000
-"""The newest entries of a log, whose times give its growth."""
+"""How many of a log's newest entries are read for its growth, by their times."""
 
 
 _Keys = Sequence[LogKey | RecordKey]
@@ -142,8 +142,8 @@ def _signature(entry: Stored, keys: _Keys) -> str:
 
 
 def _growth(log: LogReader, prover: Prover) -> dict[str, Any]:
-    """Return the time of the newest record, the records per day by the newest ones, and whether the newest call was
-    only observed: then the gateway refuses none for lack of authority."""
+    """Return the time of the newest record, the records per day according to the newest ones, and whether the newest
+    call was only observed: the gateway then refuses no call for lack of authority."""
     times: list[float] = []
     enforced: list[bool] = []
     for each in islice(log.newest_first(), RATE_ENTRIES):

@@ -1,10 +1,12 @@
 """The desk's journal: asks, answers and signatures, one JSON object a line. I/O: one file, mode 0600.
 
-Each entry is on disk before its event takes effect: nothing is signed that the journal could not take. Arguments are
-there as digests only. Any program of the user can write the file; `past` says what its entries prove. At the start the
-end of it is read, to know what the person decided before. Entries of mere asks are clipped: agents ask without end, and
-must not push out what was allowed. One desk writes it at a time: two would not know of each other's answers. A partial
-line (the machine stopped) is skipped; entries after it begin on a line of their own.
+Each entry is on disk before its event takes effect: nothing is signed that the journal could not take. Of arguments it
+holds only digests. Any program of the user can write the file; `past` says what its entries prove. When the desk
+starts, it reads the end of the file, to know what the person decided before.
+
+Texts in the entries of asks are clipped: agents ask without end, and their entries must not push out what was allowed.
+One desk writes the journal at a time: two would not know of each other's answers. If the machine stopped while a line
+was written, that partial line is skipped; entries after it begin on a line of their own.
 """
 
 import fcntl
@@ -20,11 +22,11 @@ from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.keys.places import JOURNAL
 
 MAX_JOURNAL_READ_BYTES = 16_777_216
-"""Bytes read from the end of the desk's journal at its start: some 40,000 asks, or 1,000 allowed calls, whose
-certificates are verified then."""
+"""How many bytes are read from the end of the journal when the desk starts. They hold some 40,000 asks, or 1,000
+allowed calls, whose certificates are verified then."""
 MAX_JOURNAL_ASKED_CHARS = 200
-"""Characters of each text in a journal's entry of an ask: at sixty an hour, the most that new agents can cause, such
-entries take days to fill what is read."""
+"""How many characters of each text a journal's entry of an ask keeps. New agents can cause at most sixty such entries
+an hour; with this limit they take days to fill what is read."""
 
 
 _ASKED = "asked"
@@ -37,7 +39,7 @@ class Journal:
     """The open file; `past` are the entries that it held at the start."""
 
     def __init__(self, folder: Path) -> None:
-        """Raise `ConfigurationError` if it can't be opened."""
+        """Raise `ConfigurationError` if the journal can't be opened."""
         self.path = folder / JOURNAL
         try:
             make_folder(folder)

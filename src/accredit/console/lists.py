@@ -1,8 +1,9 @@
 """The revocation lists that a desk can read: in a gateway's store, and in the file that `desk.toml` names. Blocking
 I/O.
 
-A list counts here if it is readable and signed by its issuer: the desk's own person, a person whose public key is in
-its folder, or the root of a chain in the log. Others, such as an agent's, are named on the page and revoke nothing.
+A list counts here if it is readable and signed by its issuer, and the issuer is one of these: the desk's own person, a
+person whose public key is in its folder, or the root of a chain in the log. Lists of others, such as an agent's, are
+named on the page, and revoke nothing.
 """
 
 import hashlib
@@ -30,8 +31,8 @@ class ListPlace(Struct, frozen=True):
 
 
 class SeenList(Struct, frozen=True):
-    """A list as found. `fault` says why it does not count or could not be read; `issuer_id` is "" if even that is
-    unreadable. `updated_at` is in unix seconds; `sha256` is that of its bytes, in lower-case hex."""
+    """A list as found. `fault` says why it does not count, or why it could not be read. `issuer_id` is "" if even that
+    is unreadable. `updated_at` is in unix seconds. `sha256` is the digest of the list's bytes, in lower-case hex."""
 
     where: str
     issuer_id: str = ""

@@ -1,7 +1,8 @@
 """Pushes the whole state to open pages, again at every change. No I/O of its own.
 
-Each state has a number. A page that reconnects with the last one that it saw (`Last-Event-ID`) gets the current state
-at once if that is newer, and else waits: nothing is lost, and nothing is kept for pages that are gone.
+Each state has a number. A page that reconnects names the last one that it saw (`Last-Event-ID`). If there is a newer
+state by then, it gets that at once, else it waits for one. So no change is missed, and nothing is kept for pages that
+are gone.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ class Changes:
     """Counts changes, and wakes whoever waits for the next one."""
 
     def __init__(self, first: int) -> None:
-        """Start at a number that no earlier process had reached: the time in milliseconds."""
+        """Start at a number that no earlier process has reached: `first`, the time in milliseconds."""
         self.number = first
         self.is_over = False
         self.watched = 0
@@ -25,7 +26,7 @@ class Changes:
         self._changed = asyncio.Event()
 
     def end(self) -> None:
-        """Wake all that wait, for good."""
+        """Wake all that wait, and let nobody wait from now on."""
         self.is_over = True
         self.note()
 

@@ -1,10 +1,11 @@
 """The log of calls for the page: a paged list, and one call's story. Blocking I/O: reads the store, in a few threads.
 
-- [verification] Each shown call is verified with the keys that the desk was given, and is marked if a record of it does
-  not verify. So is each record of a story, which is told from those that verify, if there are any.
+- [verification] Each shown call is verified with the keys that the desk was given. It is marked if a record of it does
+  not verify. So is each record of a story; the story is told from those that verify, if there are any.
 - [evidence] Who allowed a call, and who signed it, is shown only from a record that verifies, by the evidence kept with
-  it (`policy.evidence`); a person is named only if theirs is one of the keys that the desk was given.
-- [no-key] Without a key nothing is verified, and the page says so. Nor is what is only counted: the rate says so.
+  it (`policy.evidence`). A person is named only if theirs is one of the keys that the desk was given.
+- [no-key] Without a key nothing is verified, and the page says so. Calls that are only counted are never verified: the
+  page says so beside their rate.
 """
 
 import asyncio
@@ -47,18 +48,18 @@ from accredit.stores.audit_log.proven import Prover
 from accredit.stores.audit_log.reading import Bookmark, LogReader, Numbered
 
 CALLS_A_PAGE = 50
-"""Calls that the desk's page shows at once; there are more at the end of the list."""
+"""How many calls the desk's page shows at once. More are loaded at the end of the list."""
 CALLS_LOOKED_AT = 20_000
-"""Entries of the log that are scanned for one page of calls (some 0.3 s): with a filter that matches few, the next page
-resumes there."""
+"""How many entries of the log are scanned for one page of calls (some 0.3 s). If a filter matches few of them, the page
+ends early, and the next one resumes there."""
 OUTCOMES_LOOKED_AT = 512
-"""Entries past the end of a page that are scanned for outcomes of its calls: of a call whose outcome is further away,
-the page says only that it has ended."""
+"""How many entries beyond a page are scanned for the outcomes of its calls. If a call's outcome is further away, the
+page says only that the call has ended."""
 MAX_BOOKMARKS = 10_000
-"""Listed calls whose log position is remembered: 4 MiB, and 200 pages of the list. Others are found by the index of
-calls."""
+"""For how many listed calls the position in the log is remembered: 4 MiB, and 200 pages of the list. Other calls are
+found by the log's index of calls."""
 MAX_LOG_LOOKS = 2
-"""Pages of the log that are read at one time: each is a thread and a connection to the store."""
+"""How many pages of the log are read at one time. Each takes a thread and a connection to the store."""
 
 
 _Found = TypeVar("_Found")
@@ -72,8 +73,8 @@ _Bookmarks = RecentlyUsed[str, Bookmark]
 
 
 class LogPages:
-    """Reads the log at a store. `names` returns the known names by id; `keys` verify its records, and `people`, by
-    name, may have allowed calls."""
+    """Reads the log in a store. `names` returns the known names by id. `keys` verify the log's records. `people` are
+    the keys of those who may have allowed calls, with their names."""
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class LogPages:
 
     async def calls(self, text: str, before: int | None) -> dict[str, Any]:
         """Return a page of the calls that match a filter, newest first, and where the next page begins (None: this is
-        the last). Raises `DeskError`."""
+        the last one). Raises `DeskError`."""
         wanted, names = read_filter(text, unix_ms()), self.names()
         shown_by = _Listing(names, Prover(self.keys), self._bookmarks)
         return await self.look(lambda log: _page(log, wanted, before, shown_by))
@@ -165,7 +166,7 @@ class CallsPart:
 
 
 class _Listing(NamedTuple):
-    """What a listing needs: the names, the verifier, and the remembered log positions."""
+    """What making a list needs: the names, the verifier, and the remembered log positions."""
 
     names: Mapping[str, str]
     prover: Prover
@@ -173,7 +174,8 @@ class _Listing(NamedTuple):
 
 
 def _page(log: LogReader, wanted: CallFilter, before: int | None, listing: _Listing) -> dict[str, Any]:
-    """Return a page, and remember its calls' positions. `since` is the time of the last call that was scanned."""
+    """Return a page, and remember the positions of its calls. `since` in it is the time of the last call that was
+    scanned."""
     names = listing.names
     found: list[dict[str, Any]] = []
     outcomes: dict[str, tuple[str, Numbered]] = {}
@@ -211,7 +213,8 @@ def _signature(entries: Iterable[Numbered | None], prover: Prover) -> str:
 
 
 def _rate(log: LogReader, wanted: CallFilter, names: Mapping[str, str], now: int) -> dict[str, Any]:
-    """Count calls by fast decoding, newest first; `whole` is False if the hour holds more than is scanned."""
+    """Count calls by fast decoding, newest first. `whole` is False if the last hour has more entries than are
+    scanned."""
     begin = now - _HOUR_MS
     minutes = [0] * (_HOUR_MS // _MINUTE_MS)
     statuses: dict[str, str] = {}
@@ -255,7 +258,8 @@ def _in_full(
 
 
 def _status(decision: Glimpse | CallRecord, outcome: str, still_open: frozenset[str]) -> str:
-    """Return how a call ended: `open` only if the store says so, `ended` if its outcome was not scanned."""
+    """Return how a call ended. It is `open` only if the store says so, and `ended` if its outcome was not among the
+    scanned entries."""
     if decision.decision is None or not decision.decision.goes_on:
         return outcome if outcome != "open" else ""
     return "ended" if outcome == "open" and decision.call.id not in still_open else outcome

@@ -1,7 +1,7 @@
 """The names that a person gives to keys and gateways: `names.json` in the folder of `desk.toml`. I/O: that file.
 
-They are the person's own, so they are shown without quotes; a name that a key gives itself never is. The file is read
-at each use, as `accredit names set` may have changed it.
+These names are the person's own, so they are shown without quotes. A name that a key gives itself is always quoted. The
+file is read at each use, as `accredit names set` may have changed it.
 """
 
 import json
@@ -18,9 +18,9 @@ from accredit.keys.formats import name_fault
 from accredit.limits import MAX_IDENTIFIER_LENGTH_BYTES, MAX_KEY_FILES
 
 MAX_NAMES = 4_096
-"""Names that a person gives to keys and gateways."""
+"""How many names a person may give to keys and gateways."""
 MAX_NAMES_FILE_BYTES = 1_048_576
-"""Bytes of the file of these names."""
+"""How many bytes the file of these names may have."""
 
 
 NAMES = "names.json"
@@ -46,8 +46,8 @@ def read_names(folder: Path) -> Mapping[str, str]:
 
 
 def known_names(folder: Path) -> Mapping[str, str]:
-    """Return `read_names`, and the names in the folder's public keys, which the person made or accepted. Unreadable
-    files are skipped."""
+    """Return the names of `read_names`, and those in the folder's public keys, which the person made or accepted.
+    Unreadable files are skipped."""
     names: dict[str, str] = {}
     for path in sorted(folder.glob("*.pub"))[:MAX_KEY_FILES] if folder.is_dir() else []:
         with suppress(ConfigurationError):
@@ -69,7 +69,7 @@ def gateway_keys(folder: Path) -> list[LogKey]:
 
 
 def set_name(folder: Path, holder_id: str, name: str) -> None:
-    """Name a key or a gateway; an empty name removes it. Raises `ConfigurationError`.
+    """Name a key or a gateway. An empty name removes its name. Raises `ConfigurationError`.
 
     Names are unique: whoever reads one must know who is meant.
     """

@@ -1,4 +1,5 @@
-"""Asks on the page: the state that all pages share, one ask with its nonce, and decisions. Reads the person's names."""
+"""The page's section of asks: the state that all pages share, one ask with its nonce, and decisions. Reads the person's
+names."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +19,7 @@ from accredit.errors import DeskError, NotOffered
 from accredit.pins.shown import visible_text
 
 _LISTED_CHARS = 200
-"""Characters of a target in the list of asks; the ask's own page shows it whole."""
+"""How many characters of a target the list of asks shows. The ask's own page shows all of it."""
 
 
 class Views:
@@ -99,7 +100,7 @@ def _ask_row(asked: PendingAsk, name: str | None, unseen: int) -> dict[str, Any]
 
 
 class AskedPart:
-    """The section of asks: show, allow, deny, keep open; and lock the key."""
+    """The section of asks. It shows, allows, denies and keeps open an ask, and locks the key."""
 
     def __init__(self, desk: Desk, views: Views, log: LogPages | None = None) -> None:
         """`log` is the gateway's, if there is one."""

@@ -1,12 +1,14 @@
 """What the person decided before, as far as the journal proves it. No I/O.
 
 - [signature] Any program of the same user can write the journal's file. An entry of an allowed call holds the
-  certificate, and counts only if this person's key has signed that, and then for the agent, the gateway and the call
-  that the certificate names, whatever the entry says.
-- [digests] Of arguments it holds digests only: enough to say that a value was never allowed before. The certificate's
-  id is derived from them (`id_for`), so that they are signed, too; others don't count.
-- [denials] Entries of denials and used ids are unsigned, and trusted as a courtesy. By writing some a program keeps a
-  call from being asked for, by removing some it has one asked again; it can do both without the journal.
+  certificate, and counts only if this person's key has signed that. It then counts for the agent, the gateway and the
+  call that the certificate names, whatever the entry itself says.
+- [digests] Of arguments an entry holds only digests: enough to say that a value was never allowed before. The
+  certificate's id is derived from these digests (`id_for`), so the signature covers them, too. Digests that do not fit
+  the id don't count.
+- [denials] Entries of denials and of used ids are unsigned, and believed all the same. By adding some, a program can
+  keep a call from being asked for; by removing some, it can have the call asked for again. It can do both without the
+  journal.
 """
 
 import hashlib
@@ -30,10 +32,10 @@ _ID_CHARS = 32
 
 
 class Past:
-    """What journal entries prove about agents, gateways and calls; `add` keeps it up to date."""
+    """What journal entries prove about agents, gateways and calls. `add` takes further entries."""
 
     def __init__(self, entries: Iterable[Entry] = (), person: HybridPublicKey | None = None) -> None:
-        """`person` is the key by which entries of allowed calls are verified; without it none counts."""
+        """`person` is the key that verifies entries of allowed calls; without it none of these counts."""
         self._person = person
         self._met: dict[tuple[str, str], int] = {}
         self._calls: set[tuple[str, ...]] = set()
@@ -43,7 +45,7 @@ class Past:
         self.signed: list[Entry] = []
         """Allowed calls, by their certificates, oldest first."""
         self.unsigned = 0
-        """Entries of allowed calls that this person's key has not signed: they don't count."""
+        """How many entries of allowed calls lack this person's signature: they don't count."""
         for entry in entries:
             self.add(entry)
 
@@ -72,11 +74,11 @@ class Past:
             self._calls.add((*call, name, digest))
 
     def used_ids(self, since: int) -> list[str]:
-        """Return the ids of asks decided since then."""
+        """Return the ids of asks decided since this time."""
         return [ask_id for ask_id, at in self._used.items() if at >= since]
 
     def denied(self, since: int) -> list[tuple[tuple[str, ...], int]]:
-        """Return the calls denied since then (`Ask.same_call`), with their times."""
+        """Return the calls denied since this time (`Ask.same_call`), with the times of the denials."""
         return [(call, at) for call, at in self._denied.items() if at >= since]
 
     def has_given(self, cert_id: str) -> bool:
@@ -114,8 +116,8 @@ def values_of(ask: Ask) -> dict[str, str]:
 
 
 def id_for(ask: str, values: Mapping[str, str], grant: Grant | DelegationCert) -> str:
-    """Return the id of a certificate for an ask (its digest) with these digests of values: 32 hex characters that
-    differ for any other ask, values, or terms."""
+    """Return the id of a certificate: 32 hex characters that differ for any other ask, values, or terms. `ask` is the
+    digest of its ask, `values` are the digests of that ask's values."""
     subject = grant.subject_pub_key if isinstance(grant, DelegationCert) else grant.subject
     terms = [each.members() for each in grant.constraints]
     named = [ask, dict(values), subject.id, list(grant.scope), grant.issued_at, grant.expires_at, terms]
@@ -123,8 +125,8 @@ def id_for(ask: str, values: Mapping[str, str], grant: Grant | DelegationCert) -
 
 
 def _read_certificate(entry: Entry, person: HybridPublicKey | None) -> Entry | None:
-    """Return an entry as its certificate states it ([signature] and [digests]); None if this person's key has not
-    signed it."""
+    """Return an entry with the content that its certificate states ([signature] and [digests]). Return None if this
+    person's key has not signed the certificate."""
     certificate: object = entry.get("certificate")
     if person is None or not isinstance(certificate, dict):
         return None

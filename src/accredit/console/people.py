@@ -1,9 +1,9 @@
-"""Who may what, as far as this desk can know: delegations in a gateway's log, in the desk's journal, and in files.
+"""Who may do what, as far as this desk can know: delegations in a gateway's log, in the desk's journal, and in files.
 Reads all three, in threads.
 
-A delegation that was not used at this gateway, not signed at this desk, and is not kept in this folder is unknown here;
-the page says so. Calls are counted over a bounded number of the log's newest entries, which are not verified for that:
-the page says so. A certificate's signatures are verified before it is opened, or revoked (`signature`).
+A delegation is unknown here if it was not used at this gateway, not signed at this desk, and is not kept in this
+folder. Calls are counted over a bounded number of the log's newest entries, which are not verified for that. The page
+says both. A certificate's signatures are verified before it is opened, or revoked (`signature`).
 """
 
 import asyncio
@@ -29,20 +29,20 @@ from accredit.ratify.verify import certificate_fault
 from accredit.stores.audit_log.reading import LogReader
 
 MAX_LOG_CHAINS = 20_000
-"""Chains in a log that the desk reads for its tree (some 100 µs each); the page says if there are more."""
+"""How many chains in a log the desk reads for its tree (some 100 µs each). The page says if there are more."""
 PEOPLE_FRESH_SECONDS = 3.0
 """How long the desk shows a tree of delegations before it reads the log again."""
 MAX_DELEGATION_FILES = 1_000
-"""Files of delegations that a desk reads in its folder, and in `grants` there."""
+"""How many files of delegations a desk reads in its folder, and in `grants` there."""
 
 
 _GRANTS = "grants"
 
 
 class Known(Struct, frozen=True):
-    """What is known at one moment. Calls were counted over `counted` log entries, all of them if `is_counted_whole`.
-    `is_whole` is False if the log holds more chains than are read, `odd` counts chains that no gateway would accept;
-    `problem` says why the log could not be read at all."""
+    """What is known at one moment. Calls were counted over `counted` log entries; `is_counted_whole` says that these
+    are all. `is_whole` is False if the log holds more chains than are read. `odd` counts chains that no gateway would
+    accept. `problem` says why the log could not be read at all."""
 
     forest: DelegationTree
     lists: tuple[SeenList, ...] = ()
@@ -55,7 +55,7 @@ class Known(Struct, frozen=True):
 
 
 class People:
-    """Reads and caches what is known. `signed` returns the journal's entries of what `person` signed."""
+    """Reads what is known, and caches it. `signed` returns the journal's entries of what `person` signed."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class People:
         self._reading = asyncio.Lock()
 
     async def known(self, *, anew: bool = False) -> Known:
-        """Return what is known, at most seconds old; with `anew`, read now."""
+        """Return what is known: at most `PEOPLE_FRESH_SECONDS` old or, with `anew`, read now."""
         async with self._reading:
             if anew or self._known is None or time.monotonic() - self._read_at > PEOPLE_FRESH_SECONDS:
                 entries = tuple(self._signed())
@@ -90,8 +90,8 @@ class People:
         return await asyncio.to_thread(self._see_lists)
 
     async def signature(self, node: Node) -> str:
-        """Verify the signatures of the chain that holds a certificate: "good", "BAD: ..." or "" (no chain is known
-        here, or it is gone). Raises `DeskError`."""
+        """Verify the signatures of the chain that holds a certificate. Return "good", "BAD: ..." or, if no chain with
+        it is known here or the chain is gone, "". Raises `DeskError`."""
         match node.found_in:
             case str() as sha256 if sha256 and self._log is not None:
                 text = await self._log.look(lambda log: log.certificates(sha256)) or b""
@@ -132,8 +132,8 @@ class People:
 
 
 class _Seen(Struct):
-    """A log's chains by SHA-256, with the number of calls by each and the time of the last one, and one sample chain of
-    each root."""
+    """A log's chains by SHA-256, with the number of calls by each and the time of the last one. Also holds one chain of
+    each root, as a sample."""
 
     chains: dict[str, tuple[Link, ...]] = {}
     calls: dict[str, tuple[int, str]] = {}
@@ -145,7 +145,8 @@ class _Seen(Struct):
     problem: str = ""
 
     def key_of(self, issuer_id: str) -> HybridPublicKey | None:
-        """Return a root's public key, from a chain of its own: the id is derived from the key."""
+        """Return a root's public key, taken from a chain of that root. It can't be another's: the id is derived from
+        the key."""
         with suppress(WireError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             texts = msgspec.json.decode(self.samples.get(issuer_id, b"[]"), type=list[msgspec.Raw])
             return DelegationCert.decode(bytes(texts[-1])).issuer_pub_key if texts else None
@@ -196,7 +197,7 @@ def _read_log(log: LogReader) -> _Seen:
 
 
 def _take(seen: _Seen, found: Iterable[tuple[str, bytes | None]]) -> None:
-    """Add chains up to the bound; those of the newest calls come first."""
+    """Add chains, up to the bound. Chains of the newest calls are added first."""
     for sha256, text in found:
         if len(seen.chains) == MAX_LOG_CHAINS:
             seen.is_whole = False
@@ -238,8 +239,8 @@ def _in_file(path: Path) -> bytes:
 
 
 def _judge_signatures(text: bytes, link: Link) -> str:
-    """Verify a chain from its root down to the certificate `link`. An empty text means that the log no longer has the
-    chain under that digest."""
+    """Verify a chain from its root down to the certificate `link`. `text` is "" if the log no longer has a chain with
+    that digest."""
     if not text:
         return "BAD: the log has it under another digest, or not any more"
     try:

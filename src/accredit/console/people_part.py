@@ -1,18 +1,19 @@
 """The page "Who may what", and the revocation of a delegation from it.
 
-It is revoked in these steps; if one of the first three fails, nothing after it is done, and the page is told:
+A delegation is revoked in these steps. If one of the first three fails, no later one is done, and the page is told:
 
-- [root] the desk has a key, `desk.toml` names a place, and this person is the delegation's root: no signature of it, or
-  of those above it, is bad;
-- [nonce] the nonce is the one that the page was given with this delegation;
-- [unlocking] the key is unlocked, or the person gives the passphrase;
-- [journal] the journal has it on disk, if it can: a revocation does not wait for a disk;
-- [lists] the list at each named place gets the id (`revoking`): if one does not, the page says so, and it can be
-  retried;
-- [gateways] gateways are asked, for a while, whether they use one of these lists, named by its digest.
+- [root] The desk has a key, `desk.toml` names a place for the list, and this person is the delegation's root. No
+  signature of the delegation, or of those above it, is bad.
+- [nonce] The nonce is the one that the page was given with this delegation.
+- [unlocking] The key is unlocked, or the person gives the passphrase.
+- [journal] An entry about it is written to the journal. If that fails, the revocation goes on: it does not wait for a
+  disk.
+- [lists] The id is added to the list at each named place (`revoking`). If that fails at a place, the page says so, and
+  it can be retried.
+- [gateways] For a while gateways are asked whether they use one of these lists, named by its digest.
 
-What has ended is computed again at the end: since the page was shown, a certificate with the same id may have become
-known. Gateways are not asked whose address is unknown; some don't say which lists they use.
+At the end it is computed again what has ended: since the page was shown, a certificate with the same id may have become
+known. Gateways whose address is unknown are not asked; some don't say which lists they use.
 """
 
 import asyncio
@@ -46,7 +47,7 @@ _PAUSE_SECONDS = 0.5
 
 
 class TakingBack:
-    """What a revocation needs: the person's desk, the places of their list, and the gateways to ask."""
+    """What a revocation needs: the person's desk, the places of the person's list, and the gateways to ask."""
 
     def __init__(self, desk: Desk, places: Sequence[ListPlace], gateways: Gateways, people: People) -> None:
         self.desk = desk
@@ -57,7 +58,7 @@ class TakingBack:
         self._turn = asyncio.Lock()
 
     def missing(self, placed: Placed, known: Known) -> list[str]:
-        """Return the places whose list of this person lacks a certificate's id."""
+        """Return the places where this person's list does not yet have the certificate's id."""
         person, cert_id = self.desk.person.id, placed.node.link.cert_id
         have = {
             each.where
@@ -127,7 +128,7 @@ class TakingBack:
         return []
 
     async def _told(self, cert_id: str) -> list[str]:
-        """Return what gateways say about the lists, a moment after they were written."""
+        """Return what gateways say about the lists, a moment after these were written."""
         has_store = any(not isinstance(each.place, Path) for each in self.places)
         until = time.monotonic() + TAKE_BACK_SECONDS
         await asyncio.sleep(REVOCATION_CHECK_SECONDS)  # a gateway reads its lists again after this time
@@ -151,7 +152,8 @@ class TakingBack:
 
 
 class TakenBack(NamedTuple):
-    """A revocation's result: sentences for the page, whether all lists have it, what is `known` now, what `ended`."""
+    """A revocation's result: sentences for the page, whether the lists at all places have it, what is `known` now, and
+    what `ended`."""
 
     told: list[str]
     is_everywhere: bool
@@ -160,7 +162,7 @@ class TakenBack(NamedTuple):
 
 
 class PeoplePart:
-    """The section of delegations: the list, one delegation, and its revocation (only with `taking`)."""
+    """The section of delegations: the list, one delegation and, only with `taking`, its revocation."""
 
     def __init__(
         self, people: People, names: Callable[[], Mapping[str, str]], taking: TakingBack | None = None
@@ -222,8 +224,8 @@ class PeoplePart:
 
 
 def _forgery_reason(signature: str) -> str:
-    """Return why a certificate with a bad signature is not revoked; "" if it is good or not here. Whoever writes to a
-    store could disguise a certificate that is needed as one that is not."""
+    """Return why a certificate with a bad signature is not revoked; "" if the signature is good, or not known here.
+    Otherwise somebody who can write to a store could disguise a needed certificate as one to be revoked."""
     if not signature.startswith("BAD"):
         return ""
     return "Nobody signed it as it is shown: the store, or the file, that it is in was changed."

@@ -1,6 +1,6 @@
 """Data of the page "Who may what": the list in the tree's order, and one delegation with what ends with it. No I/O.
 
-Whoever may delegate can make any number of delegations: below one, the list of all shows only some.
+A holder who may delegate can make any number of delegations. So below each one, the list of all shows only some.
 """
 
 import re
@@ -19,20 +19,22 @@ from accredit.policy.constraint_words import scopes
 from accredit.ratify.structures import UNTIL_REVOKED
 
 DELEGATIONS_A_PAGE = 200
-"""Delegations that the page shows at once; more are loaded on request."""
+"""How many delegations the page shows at once. More are loaded on request."""
 DELEGATIONS_UNDER_ONE = 20
-"""Delegations below one that the list of all shows: whoever may delegate makes as many as they like, and others must
+"""How many delegations below one the list of all shows. A holder who may delegate can make any number, and others must
 stay in sight. The delegation's own page shows all."""
 MAX_SHOWN_ENDS = 100
-"""Delegations that are named before one is revoked; of more, their number."""
+"""How many delegations are named that would end if one is revoked. Of the others the page gives only the number."""
 MAX_SHOWN_SCOPE_CHARS = 300
-"""Characters of a delegation's scopes in the list of all; its own page shows the rest."""
+"""How many characters of a delegation's scopes the list of all shows. The delegation's own page shows the rest."""
 MAX_SHOWN_ID_CHARS = 600
-"""Characters of a certificate's id on its own page: the issuer chooses it, and it may be as long as a proof."""
+"""How many characters of a certificate's id its own page shows. The issuer chooses the id, which may be as long as a
+proof."""
 
 
 _OWN_ID = re.compile(r"[0-9a-f]{32}")
-"""Ids as accredit makes them. Others may hold anything, and are not put into a command that a person might run."""
+"""The form of ids that accredit makes. Others may hold anything, and are not put into a command that a person might
+run."""
 
 
 class PeopleViews:
@@ -43,13 +45,13 @@ class PeopleViews:
         self._names = names
         self._person_id = person_id
         self._holders = Counter(names.values())
-        """How many ids share a name: then the name alone is ambiguous."""
+        """How many ids share each name. If several do, the name alone is ambiguous."""
         self._now = unix_seconds()
         self._placed = {id(each.node): each for each in known.forest.placed(self._now, known.revoked)}
 
     def page(self, text: str, begin: int, *, all_states: bool) -> dict[str, Any]:
-        """Return a page of the list from row `begin` on: valid delegations, or all; with a text, those that match it,
-        and those above them."""
+        """Return a page of the list from row `begin` on: valid delegations or, with `all_states`, all. If `text` is not
+        empty, only those that match it are listed, and those above them."""
         kept = self._kept(text.casefold().strip(), all_states=all_states)
         rows = list(self._rows(kept, is_short=not text))
         end = begin + DELEGATIONS_A_PAGE
@@ -63,7 +65,8 @@ class PeopleViews:
         }
 
     def find(self, handle: str) -> Placed:
-        """Return the certificate of a handle; of several places, one that the person may revoke. Raises `DeskError`."""
+        """Return the certificate with this handle. If it is at several places, prefer one that the person may revoke.
+        Raises `DeskError`."""
         found = [each for each in self._placed.values() if each.node.link.handle == handle]
         if not found:
             raise DeskError("unknown", "this desk knows no such delegation")
@@ -152,7 +155,8 @@ class PeopleViews:
                 yield from self._tree(each, 1, _nearest(each, DELEGATIONS_UNDER_ONE, kept) if is_short else kept, kept)
 
     def _tree(self, node: Node, level: int, told: set[int], kept: set[int] | None = None) -> "Iterator[_Told]":
-        """Yield a node and those of `told` below it, each with the number of its children that are left out."""
+        """Yield a node, and the nodes of `told` below it. Each comes with the number of its children that are left
+        out."""
         under = [each for each in self._sorted(node.under) if kept is None or id(each) in kept]
         yield _Told(node, level, sum(id(each) not in told for each in under))
         for each in under:
@@ -208,7 +212,7 @@ class PeopleViews:
 
 
 class _Told(NamedTuple):
-    """A row of the list: a node, its depth there, and how many of its children are left out."""
+    """A row of the list: a node, its depth in the list, and how many of its children are left out."""
 
     node: Node
     level: int
@@ -216,8 +220,8 @@ class _Told(NamedTuple):
 
 
 def _nearest(top: Node, most: int, kept: set[int] | None = None) -> set[int]:
-    """Return the `most` nodes nearest below one, breadth first: whoever delegates makes any number, deep or wide, and
-    must not fill the list with them."""
+    """Return the `most` nodes nearest below one, breadth first. A holder who may delegate can make any number, deep or
+    wide, and must not fill the list with them."""
     found: list[Node] = []
     for each in chain([top], found):  # `found` grows meanwhile
         if len(found) == most:

@@ -22,7 +22,7 @@ _LOCAL_FLAGS = 3
 
 
 class Prompt(Protocol):
-    """A way to ask for a passphrase."""
+    """A way to ask a person for a passphrase."""
 
     @property
     def place(self) -> str:
@@ -95,7 +95,7 @@ class Pinentry:
         self._program = program
 
     async def ask(self, text: str) -> str | None:
-        """Return what was typed into the dialog; None if it was closed, or could not be shown."""
+        """Return what was typed into the dialog. Return None if it was closed, or could not be shown."""
         pipe = asyncio.subprocess.PIPE
         try:
             process = await asyncio.create_subprocess_exec(
@@ -116,7 +116,8 @@ class Pinentry:
 
 
 async def _send_command(process: asyncio.subprocess.Process, command: str | None) -> tuple[bool, bytes]:
-    """Send a command (None: only read); return whether pinentry accepted it, and the data that it returned."""
+    """Send a command (None: send nothing, only read). Return whether pinentry accepted it, and the data that it
+    returned."""
     reader, writer = process.stdout, process.stdin
     if reader is None or writer is None:  # both are pipes
         return False, b""

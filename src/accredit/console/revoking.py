@@ -1,11 +1,11 @@
 """Extends an issuer's signed revocation list, in a file or in a gateway's store. Blocking I/O.
 
-- [existing-list] The existing list must be whole and the issuer's own: extending a forged one would sign what the
-  forger left out.
+- [existing-list] The existing list must be whole, and the issuer's own. If it were forged, the issuer would sign a list
+  without the entries that the forger left out.
 - [turns] Writers of one list take turns, so that no entry is lost.
-- [time] All entries stay, and its time never goes back, even if it is ahead of this machine's: an older list would not
-  count.
-- [new-list] A new list without entries has the lowest time there is: older than any list that was lost, so that no
+- [time] All entries stay. The list's time never goes back, even if it is ahead of this machine's: gateways ignore a
+  list that is older than theirs.
+- [new-list] A new list without entries has the lowest time there is. So it is older than any list that was lost, and no
   gateway takes it for a later one.
 """
 
@@ -28,12 +28,12 @@ _BEGINNING = 0
 """The time of a list without entries, in unix seconds ([new-list])."""
 
 _Extend = Callable[[bytes | None], bytes]
-"""Takes a list's bytes (None: no list yet) and returns those of the new one."""
+"""Takes a list's bytes (None: there is no list yet) and returns those of the new one."""
 
 
 def revoke(cert_id: str, key: SigningKey, place: Path | LogStore, where: str) -> ListChange:
-    """Add a certificate's id to the key's list; `where` names the place for people. Raises `ConfigurationError`, with
-    nothing changed."""
+    """Add a certificate's id to the key's list. `where` names the place for people. If it raises `ConfigurationError`,
+    nothing has changed."""
 
     def extend(old: bytes | None) -> bytes:
         return _extend_list(old, cert_id, key, where)
@@ -42,8 +42,8 @@ def revoke(cert_id: str, key: SigningKey, place: Path | LogStore, where: str) ->
 
 
 def begin_list(key: SigningKey, place: Path | LogStore, where: str) -> ListChange:
-    """Create the key's list, without entries; an empty one stays as it is. Raises `ConfigurationError`, also for a list
-    with entries, with nothing changed."""
+    """Create the key's list, without entries. If there is such an empty list already, it stays as it is. Raises
+    `ConfigurationError`, also if the list has entries; nothing has changed then."""
 
     def begin(old: bytes | None) -> bytes:
         if old is None:

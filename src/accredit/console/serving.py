@@ -1,9 +1,9 @@
 """The desk's process: the page on 127.0.0.1, the socket, and their shutdown. Runs an event loop.
 
-- [loopback] It listens on 127.0.0.1 only, and advertises that address: another process may bind `[::1]` and so get
-  `localhost`.
-- [memory] Other programs of the same user can't read its memory, and no crash writes it to disk, where the system can
-  be told so.
+- [loopback] It listens on 127.0.0.1 only, and advertises that address, not `localhost`: another process may listen on
+  `[::1]`, and so get requests to `localhost`.
+- [memory] Other programs of the same user can't read its memory, and a crash does not write it to disk. Both hold only
+  where the system offers that.
 - [shutdown] On SIGTERM or SIGINT nothing more is accepted, and open pages and connections are closed. Pending asks stay
   unanswered: their programs may ask again.
 """
@@ -44,10 +44,10 @@ from accredit.keys.places import KNOWN_GATEWAYS
 from accredit.limits import LISTEN_BACKLOG
 
 BROWSER_SECONDS = 60
-"""The least number of seconds between two browser windows that asks open."""
+"""How many seconds must pass after an ask has opened a browser window before an ask opens another."""
 MAX_DESK_THREADS = 64
-"""Threads of the desk: twice as many as can look up gateways' names at one time, so that some are left for the key, the
-log and the lists."""
+"""How many threads the desk may have. That is twice as many as can look up gateways' names at one time, so that some
+are left for the key, the log and the lists."""
 
 
 _LOOPBACK = "127.0.0.1"
@@ -82,8 +82,8 @@ def open_page_listener(port: int) -> socket.socket:
 
 
 class PageServer:
-    """The page on 127.0.0.1, and the links to it. `folder` is private to the user; `tell` prints a line for whoever
-    started the process, and `told` says where it appears: in the `terminal`, or in the `log`."""
+    """The page on 127.0.0.1, and the links to it. `folder` is private to the user. `tell` prints a line for whoever
+    started the process. `told` says where that line appears: in the `terminal`, or in the `log`."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class PageServer:
             browser.clear(self._folder)
 
     def show(self, code: str) -> None:
-        """Open a browser or print a link for a new ask, unless a page is open: that shows it by itself."""
+        """Open a browser or print a link for a new ask. If a page is open, do nothing: it shows the ask by itself."""
         path = f"/a/{code}"
         if self.changes.watched:
             return
@@ -146,7 +146,7 @@ class PageServer:
             self._tell(f"asked: code {code}; `accredit approve {code}`, or {self.url}{path}")
 
     async def open_page(self) -> str:
-        """Open the page on request; return where it appeared. The link itself stays with this process."""
+        """Open the page on request. Return where it appeared, but not the link: that stays with this process."""
         if self._has_browser and await browser.open_browser(self._folder, self._link("/")):
             return "browser"
         self._tell(f"desk: {self._link('/')}")
@@ -168,7 +168,7 @@ class PageServer:
 
 
 class DeskProcess:
-    """A desk ready to run: its key, its socket and its page; with a log, the page shows that, too."""
+    """A desk ready to run: its key, its socket and its page. If it has a log, the page shows that, too."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class DeskProcess:
         log: LogPages | None = None,
         lists: Sequence[ListPlace] = (),
     ) -> None:
-        """Do everything that can fail; `lists` are the places of the person's revocation list. Raises
+        """Do everything that can fail. `lists` are the places of the person's revocation list. Raises
         `ConfigurationError`."""
         self._socket = places.socket
         self._server = server
@@ -228,7 +228,7 @@ class DeskProcess:
 
 
 async def run_read_only(server: PageServer, log: LogPages, known: Callable[[], Mapping[str, str]]) -> int:
-    """Serve the pages of a log until stopped, without a key and without a socket; return the exit code. `known` returns
+    """Serve the pages of a log until stopped, without a key and without a socket. Return the exit code. `known` returns
     the ids of gateways by URL."""
     people = People(log, lists=[ListPlace(log.store, log.store.name)])
     health = HealthPart(Gateways(known), people, log.names, log)
@@ -237,8 +237,8 @@ async def run_read_only(server: PageServer, log: LogPages, known: Callable[[], M
 
 
 class _Server(uvicorn.Server):
-    """Ends on a signal without raising it again, and calls `on_end` first to release streams that would wait for ever.
-    `on_start` is called once connections are accepted and signals are handled."""
+    """A server that ends on a signal without raising it again. It first calls `on_end`, which releases streams that
+    would wait for ever. It calls `on_start` once connections are accepted and signals are handled."""
 
     def __init__(self, config: uvicorn.Config, on_start: Callable[[], None], on_end: Callable[[], None]) -> None:
         super().__init__(config)

@@ -1,10 +1,10 @@
-"""Sessions of the desk's page: one-time links, and the bearers they are exchanged for. In memory only. Reads
+"""Sessions of the desk's page: one-time links, and the bearer tokens they are exchanged for. In memory only. Reads
 randomness.
 
 - [link] A link holds 128 random bits in its fragment, which browsers never send. It works once, within 60 seconds.
-- [bearer] It is exchanged for a bearer of 256 random bits, good for 12 hours, which only this process and that page
-  know. It is not a cookie: a browser would send one to every port of this machine.
-- [digests] Both are kept as digests, and compared in constant time.
+- [bearer] It is exchanged for a bearer token of 256 random bits, good for 12 hours, which only this process and that
+  page know. The token is not a cookie: a browser would send that to every port of this machine.
+- [digests] The secrets of both are kept as digests, and compared in constant time.
 """
 
 import hashlib
@@ -15,11 +15,11 @@ from collections import OrderedDict
 from accredit.limits import LOGIN_LINK_SECONDS
 
 MAX_LOGIN_LINKS = 8
-"""Unused links; of more, the oldest stops working."""
+"""How many unused links there may be. If there is one more, the oldest stops working."""
 PAGE_SESSION_SECONDS = 43_200
 """How long a page stays signed in: a working day."""
 MAX_PAGE_SESSIONS = 8
-"""Signed-in pages: browsers of one person. Of more, the oldest is signed out."""
+"""How many pages may be signed in: all are browsers of one person. If there is one more, the oldest is signed out."""
 
 
 _LINK_BYTES = 16
@@ -34,13 +34,13 @@ class Sessions:
         self._bearers = _Secrets(MAX_PAGE_SESSIONS)
 
     def new_link(self, now: int) -> str:
-        """Return the secret of a new link. Beyond the bound, the oldest unused one stops working."""
+        """Return the secret of a new link. If there are now too many, the oldest unused link stops working."""
         link = secrets.token_urlsafe(_LINK_BYTES)
         self._links.add(link, now + LOGIN_LINK_SECONDS)
         return link
 
     def log_in(self, link: str, now: int) -> str | None:
-        """Exchange a link for a bearer; None for an unknown, used or expired link."""
+        """Exchange a link for a bearer token. Return None for an unknown, used or expired link."""
         if not self._links.find(link, now, take=True):
             return None
         bearer = secrets.token_urlsafe(_BEARER_BYTES)
@@ -48,7 +48,7 @@ class Sessions:
         return bearer
 
     def knows(self, bearer: str, now: int) -> bool:
-        """Return whether this bearer is signed in."""
+        """Return whether this bearer token is that of a signed-in session."""
         return self._bearers.find(bearer, now)
 
     def log_out(self, bearer: str, now: int) -> None:

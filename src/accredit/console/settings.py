@@ -16,11 +16,11 @@ from accredit.keys.places import config_folder, home_folder
 from accredit.limits import MAX_KEY_FILES
 
 MAX_DESK_FILE_BYTES = 65_536
-"""Bytes of `desk.toml`."""
+"""The most bytes that `desk.toml` may have."""
 UNLOCKED_SECONDS = 900
 """How long the desk's key stays unlocked, by default."""
 MAX_UNLOCKED_SECONDS = 43_200
-"""The longest time for which it may stay unlocked: a working day."""
+"""The longest time that `desk.toml` may keep the key unlocked: a working day."""
 
 
 DESK_FILE = "desk.toml"
@@ -41,8 +41,8 @@ class _DeskFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DeskSettings(Struct, frozen=True, kw_only=True):
-    """The content of `desk.toml`. `unlock_seconds` is how long the key stays unlocked; None: each signature needs the
-    passphrase. `start` lets `connect --ask` start the desk."""
+    """The content of `desk.toml`. `unlock_seconds` is how long the key stays unlocked; if it is None, each signature
+    needs the passphrase. `start` lets `connect --ask` start the desk."""
 
     folder: Path
     key_file: Path | None = None

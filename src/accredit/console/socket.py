@@ -1,11 +1,11 @@
 """The desk's Unix socket: asks, and commands of the same user. One UTF-8 JSON object a line each way.
 
-A peer is checked in this order:
+These are checked in this order:
 
-- [permissions] the socket is in a folder that only the user can enter (0700), and is itself 0600;
-- [same-user] the system says that the peer is the same user; anybody else is cut off without a word;
-- [bounds] at most `MAX_DESK_CONNECTIONS` at one time, lines of at most `MAX_DESK_LINE_BYTES`, and no silence of peers
-  that wait for nothing or don't read. Asking connections leave room for commands.
+- [permissions] The socket is in a folder that only the user can enter (0700), and is itself 0600.
+- [same-user] The system says that the peer is the same user. Anybody else is cut off without an answer.
+- [bounds] There are at most `MAX_DESK_CONNECTIONS` at one time, and lines of at most `MAX_DESK_LINE_BYTES`. A peer that
+  waits for nothing, or does not read, may not be silent for long. Connections that ask leave room for commands.
 
 The requests, each a member: `ping`, `ask`, `withdraw`, `list`, `show`, `deny`, `deliver`, `open`, `unlock`, `lock`.
 There is no way to allow a call: `deliver` brings a certificate that the person's key has signed already. No answer
@@ -38,12 +38,14 @@ from accredit.keys.places import OWN_FOLDER
 from accredit.limits import MAX_PASSPHRASE_BYTES
 
 MAX_DESK_LINE_BYTES = 131_072
-"""Bytes of a line on the desk's socket: an ask has at most 98,304, an answer with a chain of three some 32,000."""
+"""The most bytes of a line on the desk's socket: an ask has at most 98,304, an answer with a chain of three some
+32,000."""
 MAX_DESK_CONNECTIONS = 128
-"""Connections to the desk's socket, all of the same user. Each program that waits for a person holds one."""
+"""How many connections to the desk's socket there may be, all of the same user. Each program that waits for a person's
+decision holds one."""
 MAX_ASKING_CONNECTIONS = 96
-"""Of these, connections that have sent an ask: an agent that repeats a call many times at once must not crowd out
-`accredit approve` and `deny`."""
+"""How many of these may have sent an ask. An agent that repeats a call many times at once must not crowd out `accredit
+approve` and `deny`."""
 DESK_IDLE_SECONDS = 60.0
 """How long a connection that waits for nothing may be silent."""
 
@@ -53,7 +55,7 @@ Said = Mapping[str, Any]
 
 
 def listen(path: Path) -> socket.socket:
-    """Listen at `path`; a stale socket is replaced. Raises `ConfigurationError`."""
+    """Listen at `path`. A stale socket there is replaced. Raises `ConfigurationError`."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         make_own_folder(path.parent)
@@ -81,8 +83,9 @@ def listen(path: Path) -> socket.socket:
 
 
 def make_own_folder(folder: Path) -> None:
-    """Make a folder that only the user can enter. An existing one with our name is made so; any other is left alone: it
-    may be the user's home, or shared. Raises `ConfigurationError` and `OSError`."""
+    """Make a folder that only the user can enter. If one with our name exists, its permissions are changed to that. A
+    folder with any other name is left alone: it may be the user's home, or shared. Raises `ConfigurationError` and
+    `OSError`."""
     make_folder(folder)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
@@ -96,7 +99,7 @@ def make_own_folder(folder: Path) -> None:
 
 
 def is_running(path: object) -> ConfigurationError:
-    """Return the error for a second desk."""
+    """Return the error for a desk that is started while another one runs."""
     return ConfigurationError(
         f"a desk is running already: it listens at {path}",
         "`accredit desk open` shows it; Ctrl-C in its terminal, or SIGTERM, ends it",
@@ -114,7 +117,7 @@ def _folder_lock(folder: Path) -> Generator[None]:
 
 
 def _remove_socket(path: Path) -> None:
-    """Remove a stale socket, and only a socket. Raises `ConfigurationError`."""
+    """Remove a stale socket; anything else at the path stays. Raises `ConfigurationError`."""
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
             raise ConfigurationError(f"{path} is no socket", "set ACCREDIT_DESK_SOCKET to another path")
@@ -133,7 +136,7 @@ def _answers(path: Path) -> bool:
 
 
 class DeskSocket:
-    """Serves the socket. `show` is called with each ask that the person has not seen; `open_page` opens the page;
+    """Serves the socket. `show` is called with each ask that the person has not seen. `open_page` opens the page.
     `address` is the page's URL."""
 
     def __init__(
@@ -191,7 +194,7 @@ class DeskSocket:
             writer.close()
 
     async def answer(self, name: str, value: object, connection: "_Connection") -> Said:
-        """Handle a request by its member's name; return the answer. Raises `DeskError`."""
+        """Handle the request with this member name, and return the answer. Raises `DeskError`."""
         work = self._works.get(name)
         if work is None:
             raise DeskError("unknown", "the desk does not know this request")
@@ -262,7 +265,7 @@ class DeskSocket:
         return {"key": self._desk.keys.state}
 
     async def _unlock(self, said: object, _connection: "_Connection") -> Said:
-        """Take a passphrase, with or without what the person was told it is for."""
+        """Take a passphrase, with or without what the person was told that it is for."""
         members = cast("Said", said) if isinstance(said, dict) else {"passphrase": said}
         passphrase, wanted_for = members.get("passphrase"), members.get("for")
         if not isinstance(passphrase, str) or len(passphrase) > MAX_PASSPHRASE_BYTES:
@@ -275,7 +278,7 @@ class DeskSocket:
 
 
 class _Connection:
-    """One connection: lines in, answers out, and later the decisions about its asks."""
+    """One connection: requests come in line by line, and answers go out. Decisions about its asks follow later."""
 
     def __init__(
         self, server: DeskSocket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pid: int
@@ -289,7 +292,7 @@ class _Connection:
         self._waiting: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        """Serve it until it ends; its asks stay."""
+        """Serve the connection until it ends. Its asks stay pending."""
         try:
             while line := await self._line():
                 await self._tell(await self._answered(line))

@@ -1,13 +1,14 @@
 """The person's key while the desk runs: locked, or in memory for a limited time.
 
 - [plain-key] A key that was made without a passphrase is always open.
-- [passphrase] Otherwise a signature needs the passphrase: on the desk's terminal, with pinentry, or by `accredit desk
-  unlock`, whichever comes first. The prompt says what for, and the passphrase opens the key for that signature and for
-  no other one that always needs it ([duration]). A desk started with a passphrase file has all prompts answered
-  beforehand.
-- [duration] Then the key stays open for as long as `desk.toml` says, by default 15 minutes. With `unlock = "each"`, and
-  for sensitive signatures (`each`), every single one needs the passphrase. There, a passphrase typed before anything
-  waits for the key opens it for what the person was shown, and not for whatever comes first.
+- [passphrase] Otherwise a signature needs the passphrase. The person can give it on the desk's terminal, with pinentry,
+  or by `accredit desk unlock`, whichever comes first. The prompt says what for. The passphrase opens the key for that
+  signature; another one that always needs it ([duration]) prompts again. If the desk was started with a passphrase
+  file, the file answers all prompts.
+- [duration] After that the key stays open for as long as `desk.toml` says, by default 15 minutes. With `unlock =
+  "each"`, and for sensitive signatures (`each`), every single one needs the passphrase. There, the person may type the
+  passphrase before any signature waits for the key. It then opens the key for what the person was shown, and not for
+  whatever comes first.
 - [lock] `lock` forgets the key and the passphrase at once, and cancels a prompt: what waited for the key is not signed.
 
 The key's bytes are not wiped from memory: Python copies as it likes. That no other program reads this process's memory
@@ -28,14 +29,14 @@ from accredit.ratify import HybridSigner
 PASSPHRASE_SECONDS = 120.0
 """How long the desk waits for a passphrase that a signature needs."""
 MAX_PASSPHRASE_TRIES = 3
-"""Wrong passphrases before a prompt gives up; the next signature prompts anew."""
+"""After how many wrong passphrases a prompt gives up. The next signature prompts anew."""
 
 
 KeyState = Literal["open", "unlocked", "asking", "locked"]
 
 
 class KeyInFile:
-    """The person's private key, as in its file; `person` is its public half."""
+    """The person's private key, as it is in its file. `person` is its public half."""
 
     def __init__(self, key: PrivateKeyFile | LockedKeyFile) -> None:
         self._key = key
@@ -98,12 +99,13 @@ class KeyHolder:
 
     @property
     def wanted_for(self) -> str:
-        """What a passphrase is being asked for; "" if nothing waits."""
+        """What a passphrase is needed for now; "" if no signature waits."""
         return self._text if self.state == "asking" else ""
 
     @property
     def state(self) -> KeyState:
-        """`open` for a key without a passphrase; `asking` while a signature waits for one."""
+        """The key's state. It is `open` for a key without a passphrase, and `asking` while a signature waits for
+        one."""
         if not self._key.is_encrypted:
             return "open"
         if self._wanted is not None and not self._wanted.done():
@@ -118,8 +120,8 @@ class KeyHolder:
         return f"{self._prompt.place}, or with `accredit desk unlock`"
 
     async def signer(self, text: str, *, each: bool) -> HybridSigner:
-        """Return the key for one signature, after the passphrase if it is due; `text` says what for. Raises
-        `DeskError`."""
+        """Return the key for one signature. If the passphrase is needed, wait for it first; `text` says what for.
+        Raises `DeskError`."""
         if not self._key.is_encrypted:
             return await asyncio.to_thread(self._key.open, None)
         async with self._asking:
@@ -131,10 +133,10 @@ class KeyHolder:
             return await self._opened(text, each=each)
 
     async def unlock(self, passphrase: str, wanted_for: str | None = None, beforehand: str = "") -> None:
-        """Unlock the key: for the pending signature, else for as long as `desk.toml` says. If each signature needs the
-        passphrase and none is pending, it is for the one on the page (`beforehand`, "" if ambiguous). `wanted_for` is
-        what the person was told (None: don't compare). Raises `ConfigurationError` for a wrong passphrase, and
-        `DeskError`."""
+        """Unlock the key: for the signature that waits or, if none does, for as long as `desk.toml` says. If each
+        signature needs the passphrase and none waits, unlock it for the one on the page (`beforehand`; "" if that is
+        ambiguous). `wanted_for` is what the person was told that it is for (None: don't compare). Raises
+        `ConfigurationError` for a wrong passphrase, and `DeskError`."""
         locks = self._locks
         async with self._trying:  # each try takes 64 MiB, and any program of the user may try
             opened = await asyncio.to_thread(self._key.open, passphrase)
@@ -210,7 +212,8 @@ class KeyHolder:
         return None
 
     def _keep(self, opened: HybridSigner, locks: int) -> None:
-        """Keep the key open, unless it was locked since: `locks` is the count before it was opened."""
+        """Keep the key open, unless it was locked in the meantime. `locks` is how often it had been locked before it
+        was opened."""
         if self._unlock_seconds is not None and locks == self._locks:
             self._open = opened
             self._close_after(self._unlock_seconds)

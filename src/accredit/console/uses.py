@@ -1,11 +1,11 @@
 """Whether what a person allowed was used, as far as a gateway's log tells. No I/O of its own.
 
-- [missing-chain] A chain that the log lacks came with no call: it is unused, or the log is another gateway's.
-- [search] Else the newest entries, back to when it became valid, are searched for calls that used it; a refused call
-  uses nothing, and neither does one whose record does not verify. Without a key of the gateway nothing is verified, and
-  the page says so.
+- [missing-chain] If the log lacks the chain, no call there came with it: it is unused, or the log is another gateway's.
+- [search] Otherwise the newest entries, back to when the chain became valid, are searched for calls that used it. A
+  refused call uses nothing, and neither does one whose record does not verify. Without a key of the gateway nothing is
+  verified, and the page says so.
 
-Unknown are calls at a gateway with another log, or beyond those entries.
+Not found are calls at a gateway with another log, and calls older than those entries.
 """
 
 from collections.abc import Sequence
@@ -29,8 +29,9 @@ _SLACK_SECONDS = 600
 
 
 async def use_of(chain: Sequence[DelegationCert], log: LogPages | None) -> dict[str, Any]:
-    """Return what is known of the use of a chain, leaf first: `used` (None: unknown, and `problem` says why), the last
-    call that used it, whether it was for one call only, and its handle on the page that revokes it."""
+    """Return what is known of the use of a chain (given leaf first). `used` says whether it was used (None: unknown,
+    and `problem` says why). Other members are the last call that used it, whether it was for one call only, and its
+    handle on the page that revokes it."""
     leaf, is_once = links_of(chain)[-1], this_call_only(chain[0].constraints)
     found: dict[str, Any] = {
         "ends": leaf.expires_at, "handle": leaf.handle, "once": is_once, "used": None, "problem": "",
@@ -46,7 +47,8 @@ async def use_of(chain: Sequence[DelegationCert], log: LogPages | None) -> dict[
 
 
 def _last_call(log: LogReader, sha256: str, issued_at: int, prover: Prover) -> dict[str, Any] | None:
-    """Return the id and time of the last call that used a chain; None if none did. Without keys any record counts."""
+    """Return the id and time of the last call that used a chain; None if none did. Without keys, records need not
+    verify."""
     if log.certificates(sha256) is None:
         return None
     earliest = timestamp((issued_at - _SLACK_SECONDS) * 1_000)

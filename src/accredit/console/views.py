@@ -1,7 +1,8 @@
 """An ask in words, for the page and the terminal alike. No I/O.
 
-- [order] What is certain comes first: who asks (by the person's own names for keys; a name that a key gives itself is
-  quoted), for which call, where. What the server says about its tool comes last, and can only raise caution.
+- [order] What is certain comes first: who asks, for which call, and where. Keys have the names that the person gave
+  them; a name that a key gives itself is quoted. What the server says about its tool comes last, and can only make a
+  person more cautious.
 - [safe-text] Every text is safe to show: invisible characters are written as their code points (`pins.shown`).
 - [preview] The preview is derived from the very grant that would be signed.
 """
@@ -32,8 +33,8 @@ _NO_CERT = "0" * 32
 
 
 class Circumstances(Struct, frozen=True, kw_only=True):
-    """What the desk knows about an ask beyond the ask itself. `names` are the person's, by the ids of keys and
-    gateways; `known_tools` were allowed at this gateway before. Times are unix seconds."""
+    """What the desk knows about an ask beyond the ask itself. `names` are those that the person gave, by the ids of
+    keys and gateways. `known_tools` are tools allowed at this gateway before. Times are unix seconds."""
 
     person: str
     person_id: str
@@ -55,7 +56,7 @@ class Caution(Struct, frozen=True):
 
 
 class Fact(Struct, frozen=True):
-    """A fact about who asks; `note` says where it is from."""
+    """A fact about who asks. `note` says where it comes from."""
 
     label: str
     text: str
@@ -63,7 +64,7 @@ class Fact(Struct, frozen=True):
 
 
 class Described(Struct, frozen=True, kw_only=True):
-    """An ask in words. `agent` and `gateway` are names, marked as such if they are not the person's own."""
+    """An ask in words. `agent` and `gateway` are names; they are marked if the person did not give them."""
 
     code: str
     agent: str
@@ -162,7 +163,7 @@ def short(holder_id: str) -> str:
 
 
 def timestamp(at: int) -> str:
-    """Return a time in RFC 3339, UTC; out of its range, the number of seconds."""
+    """Return a time in RFC 3339, UTC. If RFC 3339 can't express it, return the number of seconds."""
     try:
         return (_EPOCH + timedelta(seconds=at)).isoformat().replace("+00:00", "Z")
     except OverflowError:
@@ -186,7 +187,7 @@ def _firsts(ask: Ask, known: Circumstances) -> list[Caution]:
 
 
 def _impostors(ask: Ask, known: Circumstances) -> list[Caution]:
-    """Warn of the person's own names that an unnamed agent's name resembles."""
+    """Warn if the name of an agent that the person has not named resembles one of the person's own names."""
     if ask.agent_id in known.names:
         return []
     own = list(known.names.values())
