@@ -32,8 +32,8 @@ _Extend = Callable[[bytes | None], bytes]
 
 
 def revoke(cert_id: str, key: SigningKey, place: Path | LogStore, where: str) -> ListChange:
-    """Add a certificate's id to the key's list. `where` names the place for people. If it raises `ConfigurationError`,
-    nothing has changed."""
+    """Add a certificate's id to the key's list. `where` names the place for people. Raises `ConfigurationError`;
+    nothing has changed then."""
 
     def extend(old: bytes | None) -> bytes:
         return _extend_list(old, cert_id, key, where)

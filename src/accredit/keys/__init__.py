@@ -1,9 +1,10 @@
 """Key files and signers: the only place where they are made, read and written.
 
-`formats` defines the files' contents, without I/O; `passphrase` unlocks people's keys; `files` reads and writes any
-file of `accredit`; `reading` reads a configuration's files once for many processes; `load` joins them. `token_keys`
-has the keys of session tokens and issuers (PEM, JWK sets); `record_signers` and `record_keys` have keys for the audit
-log that other services hold.
+- `formats`: the files' contents, without I/O. `passphrase`: locks and unlocks people's keys.
+- `files`: reads and writes any file of `accredit`. `reading`: reads a configuration's files once for many processes.
+- `load`: makes, reads and writes key files, by means of these.
+- `token_keys`: the keys of session tokens and issuers (PEM, JWK sets).
+- `record_signers`, `record_keys`: keys for the audit log that other services hold.
 """
 
 from accredit.keys.files import read_file, replace_file, write_file

@@ -1,7 +1,7 @@
 """Reads files up to a bound, and writes them all or nothing.
 
-A file is written under a temporary name in the same folder, synced to disk, and then renamed: after a crash there is
-the old file, the new one or none. An existing file is kept unless replacing is requested.
+A file is written under a temporary name in the same folder, synced to disk, and then renamed. So after a crash there is
+the old file, the new one or none, but never half a file. An existing file is kept unless replacing is requested.
 """
 
 import os
@@ -24,12 +24,12 @@ else:  # for who writes
 _PRIVATE = 0o600
 _PUBLIC = 0o644
 _PIECE_BYTES = 1 << 20
-"""Bytes per read, as Python allocates what is asked for before reading."""
+"""How many bytes are read at once: before it reads, Python allocates as many as are asked for."""
 
 
 def read_file(path: Path, max_bytes: int) -> FileContent:
-    """Return a regular file's content, cached during `reading`; or stdin's, if declared (`base.standard`). Raises
-    `ConfigurationError`, also for more than `max_bytes`."""
+    """Return a regular file's content; during `reading` it is cached. A path that was declared as stdin
+    (`base.standard`) gives what stdin has. Raises `ConfigurationError`, also for more than `max_bytes`."""
     source = standing_for(path)
     content = read_once(path, lambda: _read(path, max_bytes)) if source is None else _read_input(source, max_bytes)
     if len(content.data) > max_bytes:
@@ -75,8 +75,8 @@ def write_file(path: Path, data: bytes, *, private: bool = False, replace: bool 
 
 
 def write_lines(path: Path, lines: Iterable[bytes], *, private: bool, replace: bool = False) -> int:
-    """Write lines that may not fit into memory, as `write_file` does; return their number. Without lines, no file is
-    made. Raises `ConfigurationError`, and what `lines` raises."""
+    """Write lines that may not fit into memory, as `write_file` writes bytes. Return how many there were. If there are
+    no lines, no file is made. Raises `ConfigurationError`, and what `lines` raises."""
     path = Path(os.path.realpath(path)) if replace else path
     temporary = _temporary(path)
     try:

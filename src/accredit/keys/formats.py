@@ -1,12 +1,12 @@
 """The contents of key files and delegation files (docs/reference/files.md). No I/O.
 
-Parsed as strictly as the protocol's own objects (`ratify.wire`). A key file is valid only if:
+They are parsed as strictly as the protocol's own objects (`ratify.wire`). A key file is valid only if:
 
 - [version] its version is known;
 - [name] its name is printable, and no longer than the protocol allows for an agent's;
 - [id] its id is derived from its public key;
-- [seeds] its seeds, if any, belong to its public key. For encrypted seeds that is checked on unlocking (`passphrase`);
-  here the cost of unlocking is bounded.
+- [seeds] its seeds, if any, belong to its public key. If they are encrypted, only the cost of unlocking is checked here
+  (it is bounded); whether they belong to the key is checked on unlocking (`passphrase`).
 """
 
 from typing import Annotated, Any, ClassVar, Literal
@@ -19,11 +19,11 @@ from accredit.ratify import DelegationCert, HybridPrivateKey, HybridPublicKey, d
 from accredit.ratify.wire import Bytes32, WireObject
 
 MIN_ARGON2_MEMORY_KIB = 8_192
-"""The least memory that a key file may name: Argon2 with less is quick to guess at."""
+"""The least memory that a key file may name for Argon2. With less, a passphrase is quick to guess."""
 MAX_ARGON2_MEMORY_KIB = 1_048_576
-"""The most memory that a key file may name, 1 GiB: a hostile one must not take the machine's."""
+"""The most memory that a key file may name, 1 GiB: a hostile file must not use up the machine's."""
 MAX_ARGON2_PASSES = 16
-"""The most passes that a key file may name: with 1 GiB, a minute."""
+"""The most passes over the memory that a key file may name. With 1 GiB they take a minute."""
 MAX_ARGON2_LANES = 16
 """The most threads that a key file may name."""
 
@@ -34,7 +34,7 @@ KeyKind = Literal["human", "agent", "gateway"]
 
 
 class KeyFile(WireObject, frozen=True):
-    """A public key and its holder. `created_at` is in unix seconds; `id` is derived from the key."""
+    """A public key, with its holder's name and kind. `created_at` is in unix seconds; `id` is derived from the key."""
 
     max_bytes: ClassVar[int] = MAX_KEY_FILE_BYTES
 
@@ -90,8 +90,8 @@ class PrivateKeyFile(KeyFile, frozen=True):
 
 
 class SealedSeeds(Struct, frozen=True, forbid_unknown_fields=True):
-    """Encrypted seeds, and the parameters that derive the key of `box` from the passphrase. `box` is the AES-256-GCM
-    of both seeds, Ed25519's first."""
+    """Encrypted seeds, with the parameters for deriving the encryption key from the passphrase. `box` is both seeds
+    (Ed25519's first) under AES-256-GCM."""
 
     kdf: Literal["argon2id"]
     memory_kib: Annotated[int, Meta(ge=MIN_ARGON2_MEMORY_KIB, le=MAX_ARGON2_MEMORY_KIB)]
@@ -103,7 +103,7 @@ class SealedSeeds(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LockedKeyFile(KeyFile, frozen=True):
-    """A key file that can sign once unlocked by its passphrase."""
+    """A key file that can sign once its passphrase has unlocked it."""
 
     seed: SealedSeeds
 

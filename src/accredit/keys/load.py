@@ -1,8 +1,8 @@
 """Makes keys, and reads and writes their files. Uses the operating system's randomness.
 
-A private key that others can read counts as compromised, and is refused. An encrypted one opens only if there is
-somebody to ask for the passphrase. A gateway signs each log record only with the Ed25519 half of its key, which
-`HybridSigner` does not do: hence `LogSigner`.
+A private key that others can read counts as compromised, and is refused. An encrypted key opens only if there is
+somebody to ask for the passphrase. A gateway signs each log record only with the Ed25519 half of its key.
+`HybridSigner` always signs with both, so there is `LogSigner`.
 """
 
 import os
@@ -86,7 +86,7 @@ def write_pair(path: Path, private: bytes, public: bytes, *, replace: bool) -> N
 
 
 def check_free(path: Path, *, replace: bool) -> None:
-    """Check that a key may be written to `path` and beside it. Raises `ConfigurationError`."""
+    """Check that a key may be written to `path`, and its public half beside it. Raises `ConfigurationError`."""
     for each in () if replace else (path, public_path(path)):
         if os.path.lexists(each):
             raise exists_already(each)
@@ -132,8 +132,8 @@ def check_private(path: Path, content: FileContent) -> None:
 
 
 def load_public_key(path: Path) -> KeyFile:
-    """Read a public key file. Raises `ConfigurationError`, also for a private key, which should not be passed
-    around."""
+    """Read a public key file. Raises `ConfigurationError`, also for a private key: it should not be passed around in
+    place of a public one."""
     key = read_key(path)
     if isinstance(key, PrivateKeyFile | LockedKeyFile):
         raise ConfigurationError(
@@ -143,7 +143,7 @@ def load_public_key(path: Path) -> KeyFile:
 
 
 def load_root(path: Path) -> KeyFile:
-    """Read a person's public key file, for use as a root. Raises `ConfigurationError`."""
+    """Read a person's public key file, for use as a trusted root. Raises `ConfigurationError`."""
     key = load_public_key(path)
     if key.kind != "human":
         raise ConfigurationError(
@@ -163,8 +163,8 @@ AskPassphrase = Callable[[KeyFile], bytearray]
 
 
 def load_signing_key(path: Path, ask: AskPassphrase | None = None) -> SigningKey:
-    """Read a private key file, ready to sign. Raises `ConfigurationError`, also for an encrypted key if there is
-    nobody to ask."""
+    """Read a private key file, ready to sign. Raises `ConfigurationError`, also if the key is encrypted and there is
+    nobody to ask for the passphrase."""
     key = read_key(path)
     if isinstance(key, LockedKeyFile):
         key = unlock_key(path, key, ask)

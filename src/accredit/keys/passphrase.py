@@ -1,12 +1,13 @@
-"""Private keys under a passphrase: Argon2id derives a key from it, AES-256-GCM seals the seeds. No I/O.
+"""Private keys under a passphrase: Argon2id derives a key from it, and AES-256-GCM encrypts the seeds. No I/O.
 
-- [cost] The derivation's cost is bounded when a file is read (`formats`), against hostile files.
-- [normalization] A passphrase is normalized to NFC and encoded as UTF-8, so that it may be typed in another form.
-- [sealing] Seeds count only if the box opens and they belong to the public key beside it; both failures are the same
-  error.
+- [cost] The cost of the derivation is bounded when a file is read (`formats`), against hostile files.
+- [normalization] A passphrase is normalized to NFC and encoded as UTF-8. So it does not matter in which Unicode form it
+  is typed.
+- [sealing] Seeds are accepted only if they can be decrypted, and belong to the public key beside them. Both failures
+  are the same error.
 
-The passphrase and derived keys are wiped where Python allows it (bytearrays); copies inside libraries are not. Where
-passphrase, salt and nonce come from is for callers (`load`).
+The passphrase and derived keys are wiped where Python allows it (bytearrays); copies inside libraries are not.
+Passphrase, salt and nonce come from callers (`load`).
 """
 
 import unicodedata
@@ -27,12 +28,12 @@ else:
     argon2 = Deferred("cryptography.hazmat.primitives.kdf.argon2")
 
 ARGON2_MEMORY_KIB = 65_536
-"""Memory that turning a passphrase into a key takes (RFC 9106 section 4, the second choice): each guess costs as much.
-"""
+"""Memory that turning a passphrase into a key takes (RFC 9106 section 4, the second choice): each guess costs as
+much."""
 ARGON2_PASSES = 3
-"""How often that memory is gone through (RFC 9106): half a second in all."""
+"""How many passes over that memory are made (RFC 9106): half a second in all."""
 ARGON2_LANES = 4
-"""Threads that do it (RFC 9106)."""
+"""How many threads compute it (RFC 9106)."""
 
 
 _KEY_BYTES = 32

@@ -1,7 +1,7 @@
-"""Paths of the user's files (XDG Base Directory Specification). Reads nothing.
+"""Paths of the user's files (XDG Base Directory Specification). Reads no file.
 
-`environ` is the process's environment. As the specification says, a variable that is empty or no absolute path counts
-as unset; without `HOME` the user database gives the home folder.
+`environ` is the process's environment. As the specification says, a variable that is empty, or not an absolute path,
+counts as unset. Without `HOME` the user database gives the home folder.
 """
 
 import os
@@ -13,11 +13,11 @@ from pathlib import Path
 from accredit.errors import ConfigurationError
 
 OWN_FOLDER = "accredit"
-"""The name of our folder in each of the user's."""
+"""The name of our folder in each of the user's folders."""
 JOURNAL = "journal.jsonl"
 """The name of the desk's journal."""
 KNOWN_GATEWAYS = "known_gateways.json"
-"""The name of `connect`'s file of gateways it has met, beside its key."""
+"""The name of the file, beside the agent's key, of the gateways that `connect` has met."""
 
 
 def home_folder(environ: Mapping[str, str]) -> Path:
@@ -42,34 +42,34 @@ def state_folder(environ: Mapping[str, str]) -> Path:
 
 
 def desk_journal(environ: Mapping[str, str]) -> Path:
-    """Return the desk's journal; it exists once a desk has run."""
+    """Return the path of the desk's journal. The file exists once a desk has run."""
     return state_folder(environ) / JOURNAL
 
 
 def runtime_folder(environ: Mapping[str, str]) -> Path:
-    """Return the folder of sockets; the state folder if the system has none for each user."""
+    """Return the folder of sockets. If the system has no such folder for each user, it is the state folder."""
     runtime = _absolute(environ, "TMPDIR" if sys.platform == "darwin" else "XDG_RUNTIME_DIR")
     return runtime / OWN_FOLDER if runtime is not None else state_folder(environ)
 
 
 def desk_socket(environ: Mapping[str, str]) -> Path:
-    """Return the desk's socket."""
+    """Return the path of the desk's socket."""
     return _absolute(environ, "ACCREDIT_DESK_SOCKET") or runtime_folder(environ) / "desk.sock"
 
 
 def desk_log(environ: Mapping[str, str]) -> Path:
-    """Return the log file of a desk without a terminal."""
+    """Return the path of the log file of a desk that has no terminal."""
     return state_folder(environ) / "desk.log"
 
 
 def user_runtime_folder(user: int) -> Path:
-    """Return the folder of a user's sockets, where the system has one for each (systemd, elogind)."""
+    """Return the path of a user's folder of sockets, on systems that have one for each user (systemd, elogind)."""
     return Path(f"/run/user/{user}")
 
 
 def desk_sockets(environ: Mapping[str, str], user: int) -> tuple[Path, ...]:
-    """Return the possible sockets of a user's desk, likeliest first. Official SDKs start programs with only `HOME` and
-    `PATH`, so such a program may have started the desk elsewhere."""
+    """Return the paths where a user's desk may have its socket, likeliest first. Official SDKs start programs with only
+    `HOME` and `PATH`. Such a program may have started the desk with its socket elsewhere."""
     if _absolute(environ, "ACCREDIT_DESK_SOCKET"):
         return (desk_socket(environ),)
     is_told = runtime_folder(environ) != state_folder(environ)

@@ -1,8 +1,8 @@
 """Reads a configuration and all its files once, for any number of processes. I/O: the files.
 
-Inside `reading(files)` every read goes through one `ReadFiles`: to the disk the first time, to its memory after that.
-Its `encoded` form has all that was read, private keys included; another process that reads from it (`of`) sees the
-same content, or no file, even if the files have changed.
+Inside `reading(files)` every read goes through one `ReadFiles`. It reads each file from the disk the first time, and
+from its memory after that. Its `encoded` form has all that was read, private keys included. Another process that
+decodes this form (`of`) sees the same content, or the same lack of a file, even if the files have changed.
 """
 
 import os
@@ -28,7 +28,7 @@ _OTHERS = 0o077
 
 
 class FileContent(NamedTuple):
-    """A file's bytes, its permission bits and its owner's user id, when it was read."""
+    """A file's bytes, its permission bits and its owner's user id, as they were when it was read."""
 
     data: bytes
     mode: int
@@ -36,7 +36,7 @@ class FileContent(NamedTuple):
 
     @classmethod
     def of(cls, data: bytes, found: os.stat_result) -> Self:
-        """Combine data and status of a file."""
+        """Combine a file's data with its status."""
         return cls(data, stat.S_IMODE(found.st_mode), found.st_uid)
 
     @property
@@ -62,7 +62,7 @@ class ReadFiles:
     """Files by path, as they were read; None for a missing one."""
 
     def __init__(self, known: dict[str, FileContent | None] | None = None) -> None:
-        """If `known` is given, there are no other files."""
+        """If `known` is given, files that it lacks count as missing: nothing is read from the disk."""
         self._known = {} if known is None else known
         self._closed = known is not None
 
@@ -76,7 +76,7 @@ class ReadFiles:
         return msgspec.msgpack.encode(self._known)
 
     def changed(self, before: "ReadFiles") -> Iterable[Path]:
-        """Return the files that differ from `before`, by digest."""
+        """Return the paths whose content differs from that in `before`, by digest."""
         here, there = self._digests(), before._digests()
         return (Path(name) for name in sorted(here.keys() | there.keys()) if here.get(name) != there.get(name))
 
@@ -91,7 +91,7 @@ class ReadFiles:
         return known
 
     def exists(self, path: Path) -> bool:
-        """Return whether the path exists, as first seen."""
+        """Return whether the path exists, or existed when first asked."""
         name = os.path.abspath(path)
         if self._known.get(name) is not None:
             return True
@@ -109,7 +109,7 @@ _reading: ContextVar[ReadFiles | None] = ContextVar("accredit_reading", default=
 
 @contextmanager
 def reading(files: ReadFiles) -> Generator[None]:
-    """Read through `files` in this thread or task."""
+    """Within this block, in this thread or task, read through `files`."""
     token = _reading.set(files)
     try:
         yield
@@ -125,7 +125,7 @@ def reading_alike() -> Generator[None]:
 
 
 def read_once(path: Path, read: Callable[[], FileContent]) -> FileContent:
-    """Return a file's content, from the current `reading` if there is one. Raises what `read` raises, and
+    """Return a file's content, through the current `reading` if there is one. Raises what `read` raises, and
     `ConfigurationError`."""
     files = _reading.get()
     return read() if files is None else files.content(path, read)

@@ -2,12 +2,12 @@
 
 Imported only if such a key is configured, as securesystemslib loads slowly. A key has one of two forms:
 
-- [pem] PEM: its key id is securesystemslib's own, so that stock verifiers find it;
-- [json] securesystemslib's JSON, `Key.to_dict()` with its `keyid`: for keys without a PEM form, such as sigstore's (an
-  identity and its issuer) and GnuPG's, and for schemes that PEM can't express.
+- [pem] PEM. Its key id is the one that securesystemslib computes, so that stock verifiers find it.
+- [json] securesystemslib's JSON, `Key.to_dict()` with its `keyid`. It is for keys without a PEM form, such as
+  sigstore's (an identity and its issuer) and GnuPG's, and for schemes that PEM can't express.
 
-A signature's extra members are passed to the key. Ordinary keys only verify the bytes, so for them extra members are
-refused.
+A signature's extra members are passed to the key. Ordinary keys verify only the bytes, so a signature by one of these
+may have no extra members.
 """
 
 from collections.abc import Mapping
@@ -38,10 +38,10 @@ from accredit.ratify.strict_json import parse
 _PEM_BEGINS = b"-----BEGIN"
 
 FOREIGN_KEY_ERRORS = (ValueError, TypeError, KeyError, AttributeError, UnsupportedAlgorithm)
-"""What invalid keys raise; a TypeError is for a private key with a password."""
+"""What securesystemslib raises for invalid keys. A TypeError is for a private key with a password."""
 
 _SIGSTORE = (SigstoreKey.DEFAULT_KEY_TYPE, SigstoreKey.DEFAULT_SCHEME)
-"""securesystemslib does not register it by default, as its format is new."""
+"""Sigstore's key type and scheme. securesystemslib does not register them by default, as the format is new."""
 
 
 def load_record_key(path: Path) -> RecordKey:

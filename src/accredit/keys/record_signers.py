@@ -2,12 +2,13 @@
 
 Imported only if such a signer is configured, as securesystemslib loads slowly. In this order:
 
-- [public-key] the public key is read (`record_keys`);
-- [file] a private key in a file (`file2:PATH`) is read here, and refused if others can read it, or if it does not
-  belong to the public key;
-- [other-schemes] any other scheme is opened by securesystemslib, if its extra is installed; a PIN comes from the
-  environment. It is opened on the first signature, as neither a connection nor an HSM's module survives a fork. Before
-  that, a trial in a separate process shows whether it can sign: if it hangs or crashes, the gateway doesn't.
+- [public-key] The public key is read (`record_keys`).
+- [file] A private key in a file (`file2:PATH`) is read here. It is refused if others can read it, or if it does not
+  belong to the public key.
+- [other-schemes] A signer with any other scheme is opened by securesystemslib, if the extra for it is installed. A PIN
+  comes from the environment. The signer is opened for the first signature, because neither a connection nor an HSM's
+  module survives a fork. Before that, a trial in a separate process shows whether it can sign. If the signer hangs or
+  crashes there, the gateway doesn't.
 
 Each signature is verified, as stored, before it is used: a signer with the wrong key can't break the log.
 """
@@ -42,8 +43,8 @@ from accredit.keys.record_keys import FOREIGN_KEY_ERRORS, check_signature, keeps
 from accredit.limits import MAX_PEM_BYTES
 
 SIGNER_TRIAL_SECONDS = 30.0
-"""The time for another signer of records to make its first signature, at the start: reaching a remote service, with all
-that this needs, takes some seconds."""
+"""How long a signer of records may take for its first signature, at the start. Reaching a remote service, with all that
+this involves, takes some seconds."""
 
 
 SECRET_VARIABLE = "ACCREDIT_SIGNER_SECRET"  # noqa: S105 - its name
@@ -188,7 +189,8 @@ def _secret(name: str) -> str:
 
 
 def try_signer(uri: str, public_key_file: Path, folder: Path) -> None:
-    """Have the signer sign once, in another process, and verify that. Raises `ConfigurationError` with the reason."""
+    """Let the signer sign once, in another process, and verify the signature. Raises `ConfigurationError` with the
+    reason if that fails."""
     # With other threads running, a fork would inherit their held locks.
     alone = threading.active_count() == 1
     context = multiprocessing.get_context("fork") if alone else multiprocessing.get_context("spawn")

@@ -35,7 +35,8 @@ def make_token_key() -> "EllipticCurvePrivateKey":
 
 
 def write_token_key(path: Path, key: "EllipticCurvePrivateKey", *, replace: bool = False) -> None:
-    """Write `path` (private) and `path.pub`. Raises `ConfigurationError`; if one of them exists, neither is written."""
+    """Write the private key to `path`, and the public one to `path.pub`. Raises `ConfigurationError`; if one of the
+    files exists, neither is written."""
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

@@ -1,8 +1,9 @@
 """The gateway's outbound HTTP, bounded and isolated: key sets of issuers, tokens for upstream servers, and telemetry.
 I/O: the network.
 
-`fetch` one key set · `key_sets` all issuers' keys, fetched when needed · `token_endpoint` one access token ·
-`access_tokens` the cached ones · `otlp` sending telemetry.
+- `fetch`: fetches one key set. `key_sets`: has all issuers' keys, fetched when needed.
+- `token_endpoint`: requests one access token. `access_tokens`: caches them.
+- `otlp`: sends telemetry.
 """
 
 from accredit.net.access_tokens import AccessTokens

@@ -1,16 +1,16 @@
 """The gateway's access tokens for one upstream server, requested when needed. I/O: the network.
 
-One token for the gateway itself, or one for each caller whose token is exchanged (`tokens.access.SubjectToken.key`).
-For each, in this order:
+There is one token for the gateway itself or, if callers' tokens are exchanged, one for each caller
+(`tokens.access.SubjectToken.key`). When one is needed, in this order:
 
-- [cache] a token with enough time left is returned at once; shortly before its end the next one is requested, while
-  calls use the old one;
-- [request] otherwise a request begins, unless one failed a moment ago. There is one at a time, for which all callers
-  wait; it continues if a caller leaves;
-- [failure] without a token, `UpstreamLeftOut` is raised: no call proceeds;
-- [pause] after a failed connection to the authorization server, nobody asks for a moment. If it refuses one caller's
-  token, others still ask: they must not suffer for it;
-- [rejection] a token that the server rejects is dropped, at limited intervals: the next call gets another one.
+- [cache] A token with enough time left is returned at once. Shortly before it expires the next one is requested, while
+  calls still use the old one.
+- [request] Otherwise a request begins, unless one failed a moment ago. There is one at a time for each token, and all
+  callers that need the token wait for it. The request continues if a caller leaves.
+- [failure] If there is no token, `UpstreamLeftOut` is raised: no call proceeds without one.
+- [pause] After a failed connection to the authorization server, no request is made for any token for a moment. If the
+  server only refused one caller's token, requests for others go on: they must not suffer for it.
+- [rejection] A token that the upstream server rejects is dropped, at limited intervals: the next call gets another one.
 
 The numbers of cached tokens and of concurrent requests are bounded. Keys are digests; tokens are in memory only, and
 are never logged.
@@ -31,26 +31,26 @@ from accredit.net.token_endpoint import Unreachable, request_token
 from accredit.tokens import AccessGrant, AccessToken, SubjectToken
 
 ACCESS_TOKEN_RETRY_SECONDS = 2.0
-"""For how long a request for an access token that failed is not repeated: an authorization server that is down is not
+"""How long a failed request for an access token is not repeated. So an authorization server that is down is not
 flooded, and calls work again soon after it is back."""
 ACCESS_TOKEN_DROP_SECONDS = 5.0
-"""The interval in which one token that the upstream refuses is dropped: an upstream that answers 401 to everything, or
-to one tool, must not make as many requests of the authorization server."""
+"""A token that the upstream refuses is dropped once in this time at most. An upstream that answers 401 to everything,
+or to one tool, must not cause as many requests to the authorization server."""
 ACCESS_TOKEN_MARGIN_SECONDS = 10.0
-"""How long before its end an access token is no longer used, or a tenth of its lifetime if that is less: clocks differ,
-and the request is on its way for a while."""
+"""How long before it expires an access token is no longer used; or a tenth of its lifetime, if that is less. Clocks
+differ, and a request with the token takes a while to arrive."""
 ACCESS_TOKEN_RENEW_SECONDS = 60.0
-"""How long before its end a token in use is renewed, while calls go on with it; or a quarter of its lifetime if that is
-less."""
+"""How long before it expires a token in use is renewed, while calls still use it; or a quarter of its lifetime, if that
+is less."""
 MAX_ACCESS_TOKEN_SECONDS = 86_400
-"""For how long an access token is used at the most, whatever its answer says: what an authorization server takes back
-is out of use within a day."""
+"""How long an access token is used at the most, whatever lifetime the authorization server gives it. So a token that is
+revoked there is out of use within a day."""
 MAX_ACCESS_TOKENS = 4_096
-"""Access tokens that are remembered for one upstream, one for each caller whose token is exchanged: some 2 KiB each,
-and at most 17 KiB."""
+"""How many access tokens are kept for one upstream: one for each caller whose token is exchanged. Each takes some 2
+KiB, and at most 17 KiB."""
 MAX_TOKEN_REQUESTS = 32
-"""Requests for access tokens at once: callers of whom nothing is known yet wait for each other, not for those who have
-one."""
+"""How many requests for access tokens run at once. Further callers without a token wait for these; callers with a token
+don't."""
 
 
 _log = logging.getLogger("accredit.net")
@@ -59,7 +59,8 @@ _OWN = b""
 
 
 class _Held:
-    """The token under one key, if any, and the pending request for the next one. Times are the clock's."""
+    """The token under one key, if any, and the pending request for the next one. Times are those of the clock that was
+    passed in."""
 
     __slots__ = ("dropped_at", "ends_at", "renew_at", "request", "retry_at", "token")
 
@@ -76,16 +77,17 @@ class _Held:
 
 
 class AccessTokens:
-    """The tokens for one server (`ports.AccessTokens`)."""
+    """The access tokens for one server (`ports.AccessTokens`)."""
 
     def __init__(self, grant: AccessGrant, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` returns seconds. Raises `ConfigurationError` for a URL that secrets must not be sent to."""
+        """`clock` returns seconds. Raises `ConfigurationError` for a URL to which secrets must not be sent."""
         check_url("auth.token_url", grant.token_url, "the client's secret would go there in the clear")
         self._grant = grant
         self._clock = clock
         self._held = RecentlyUsed[bytes, _Held](MAX_ACCESS_TOKENS)
         self._asking: dict[bytes, _Held] = {}
-        """Pending requests, kept here so that an evicted key is not requested twice."""
+        """Pending requests by key. They are kept here so that no second request is made if the key is evicted from the
+        cache."""
         self._room = asyncio.Semaphore(MAX_TOKEN_REQUESTS)
         self._retry_at = -math.inf
 

@@ -1,13 +1,14 @@
 """Fetching a key set over HTTP, bounded. I/O: the network.
 
-The URL is configured; nothing on the way there may change it, or cost more than intended:
+The URL is configured. Nothing on the way there may change what is fetched, or make it cost more than intended:
 
-- [https] https, or http to loopback, where nobody listens in;
-- [environment] no proxy, credential or certificate from the environment;
-- [redirects] redirects only within the same origin, and few;
-- [response] status 200, no content coding, at most `max_bytes`, all within one time limit.
+- [https] Only https is used, or http to loopback, where nobody listens in.
+- [environment] No proxy, credential or certificate is taken from the environment.
+- [redirects] Redirects are followed only within the same origin, and only `MAX_KEYS_REDIRECTS` of them.
+- [response] The status must be 200, without a content coding, and the body at most `max_bytes`, all within one time
+  limit.
 
-What the body says is for its reader to check.
+The content of the body is checked by those who read it.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from accredit.errors import ConfigurationError, KeySetError
 from accredit.limits import MAX_QUOTED
 
 MAX_KEYS_REDIRECTS = 3
-"""Redirects of one fetch, all within one origin."""
+"""How many redirects one fetch follows, all within one origin."""
 
 
 _HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "accredit"}
@@ -41,8 +42,8 @@ async def fetch(url: str, *, max_bytes: int, timeout: float) -> bytes:
 
 
 def check_url(key: str, url: str, otherwise: str = "keys that come in the clear can be anybody's") -> None:
-    """Check [https] for the URL under `key` in the configuration. Raises `ConfigurationError`, with the reason
-    `otherwise`."""
+    """Check [https] for the URL that the configuration has under `key`. Raises `ConfigurationError`, with `otherwise`
+    as the reason."""
     try:
         parsed = httpx2.URL(url)
     except httpx2.InvalidURL:
@@ -84,5 +85,5 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
 
 @cache
 def trust() -> ssl.SSLContext:
-    """Return the certificates that this machine trusts. Cached: reading them takes some 20 ms."""
+    """Return an SSL context with the certificates that this machine trusts. Cached: reading them takes some 20 ms."""
     return httpx2.create_ssl_context(trust_env=False)

@@ -2,16 +2,17 @@
 
 For an issuer whose keys are at a URL, in this order:
 
-- [fresh] a fresh set that has the requested key is returned at once;
-- [fetch] otherwise a fetch begins, at most once a minute (every few seconds while no set is known), and only one at a
-  time; the fetch that found the first set does not count, so that a key published just after it is found at once;
-- [stale] a set that has the key but is no longer fresh is returned at once, up to a day old: nobody waits for its
-  successor;
-- [missing-key] a set without the key is returned when the fetch is over, whatever its outcome: the key may be an
-  invented one;
-- [no-set] without a set, or with one more than a day old, `KeysUnavailable` is raised.
+- [fresh] If the known set is fresh and has the requested key, it is returned at once.
+- [fetch] Otherwise a fetch begins: at most once a minute (every few seconds while no set is known), and only one at a
+  time. The fetch that found the first set does not count for this, so that a key published just after it is found at
+  once.
+- [stale] If the set has the key but is no longer fresh, it is returned at once, up to a day old: nobody waits for the
+  fetch.
+- [missing-key] If the set lacks the key, it is returned when the fetch is over, whatever the outcome: perhaps no such
+  key exists.
+- [no-set] If no set is known, or only one more than a day old, `KeysUnavailable` is raised.
 
-When a fetch fails, or what it brought can't be read, the last good set stays in force.
+If a fetch fails, or what it brought can't be read, the last good set stays in force.
 """
 
 import asyncio
@@ -26,16 +27,16 @@ from accredit.net.fetch import check_url, fetch
 from accredit.tokens import KeySet, read_key_set
 
 KEYS_FRESH_SECONDS = 300.0
-"""The age at which a key set is fetched again: a key that its issuer has withdrawn is accepted for so long."""
+"""The age at which a key set is fetched again. A key that its issuer has withdrawn is accepted for this long."""
 KEYS_REFETCH_SECONDS = 60.0
-"""The interval between fetches of a known key set: tokens with invented key ids must not cause as many requests."""
+"""The least time between fetches of a known key set. Tokens with invented key ids must not cause a fetch each."""
 KEYS_RETRY_SECONDS = 5.0
-"""The interval between fetches of a key set that is not known yet: until it is, every token is refused."""
+"""The least time between fetches of a key set that is not known yet. Until it is known, every token is refused."""
 KEYS_STALE_SECONDS = 86_400.0
-"""The age at which a key set that can't be fetched is no longer used. An issuer that is down for a night locks nobody
-out."""
+"""The age at which a key set that can't be fetched again is no longer used. So if an issuer is down for a night, nobody
+is locked out."""
 KEYS_FETCH_SECONDS = 10.0
-"""The time for one fetch, redirects included. Issuers answer well within a second."""
+"""How long one fetch may take, redirects included. Issuers answer well within a second."""
 
 
 _log = logging.getLogger("accredit.net")
@@ -52,8 +53,8 @@ class IssuerKeys:
         *,
         before: "IssuerKeys | None" = None,
     ) -> None:
-        """`sources` maps each issuer to its keys or their URL. `clock` returns seconds. Sets that `before` fetched
-        from the same URL are kept. Raises `ConfigurationError`."""
+        """`sources` maps each issuer to its keys, or to their URL. `clock` returns seconds. Sets that `before` has
+        fetched from the same URL are kept. Raises `ConfigurationError`."""
         urls = {issuer: source for issuer, source in sources.items() if isinstance(source, str)}
         for url in urls.values():
             check_url("tokens.issuers.jwks_url", url)
@@ -72,7 +73,7 @@ class IssuerKeys:
         return await self._remote[issuer].keys(kid)
 
     async def refresh(self) -> None:
-        """Fetch known remote sets again, and wait for all, successful or not."""
+        """Fetch known remote sets again. Wait until all fetches are over, successful or not."""
         await asyncio.gather(*(remote.refresh() for remote in self._remote.values()))
 
     def problem(self) -> str | None:
@@ -112,7 +113,8 @@ class _Remote:
         return known
 
     async def refresh(self) -> None:
-        """Fetch the set again, if one is known. A pending fetch may have begun too early, so it doesn't count."""
+        """Fetch the set again, if one is known. A fetch that is already running does not count: it may have begun too
+        early."""
         if self._fetch is not None:
             await asyncio.wait([self._fetch])
         if self._set is not None:
@@ -120,7 +122,7 @@ class _Remote:
             await self._refetched()
 
     async def aclose(self) -> None:
-        """Cancel a fetch under way."""
+        """Cancel the running fetch."""
         if self._fetch is not None:
             self._fetch.cancel()
             await asyncio.wait([self._fetch])
@@ -143,7 +145,7 @@ class _Remote:
             await asyncio.wait([self._fetch])  # unlike `await`, no cancelled caller cancels the fetch
 
     def _begin(self) -> None:
-        """Begin a fetch, if none is under way and enough time has passed since the last."""
+        """Begin a fetch, if none is running and enough time has passed since the last."""
         if self._fetch is None and self._clock() - self._tried_at >= self._pause():
             self._tried_at = self._clock()
             self._fetch = asyncio.create_task(self._load())

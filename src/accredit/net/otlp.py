@@ -1,13 +1,13 @@
 """Sends to a telemetry collector: OTLP over HTTP. I/O: the network.
 
-- [environment] No proxy, credential or certificate from the environment, no redirect, and no cookie: nothing from the
-  collector is stored, or sent back.
-- [bounds] One request at a time, with a time limit, and a limit on the CPU time that its response takes: an endless
-  head (such as repeated 100 Continue) must not starve calls. At most `MAX_COLLECTOR_BYTES` of the response's body are
-  read.
-- [status] A success status means accepted, whatever follows it. Retryable are those that OTLP 1.x names ("OTLP/HTTP
-  Response", "Failures"): 429, 502, 503, 504, and no response. `Retry-After` is honoured, up to
-  `MAX_RETRY_AFTER_SECONDS`.
+- [environment] No proxy, credential or certificate is taken from the environment, and no redirect is followed. No
+  cookie is kept: nothing from the collector is stored, or sent back.
+- [bounds] One request is sent at a time, with a time limit. There is also a limit on the CPU time that its response
+  takes: an endless head (such as repeated 100 Continue) must not starve calls. At most `MAX_COLLECTOR_BYTES` of the
+  response's body are read.
+- [status] A success status means that the message was accepted, whatever follows it. Sending is repeated only for what
+  OTLP 1.x names ("OTLP/HTTP Response", "Failures"): 429, 502, 503, 504, and no response. `Retry-After` is honoured, up
+  to `MAX_RETRY_AFTER_SECONDS`.
 - [secrecy] Errors quote nothing from the collector.
 """
 
@@ -24,12 +24,14 @@ from accredit.errors import CollectorError
 from accredit.net.fetch import trust
 
 MAX_COLLECTOR_BYTES = 65_536
-"""Bytes of a collector's answer that are read: it says how many records were rejected, and why, which nobody reads."""
+"""How many bytes of a collector's answer are read. It says how many records were rejected, and why, which nobody
+reads."""
 COLLECTOR_WORK_SECONDS = 1.0
-"""Processor time of the sending thread for one message and its answer: a megabyte over TLS takes some 10 ms, the first
-message loads modules. While that thread computes no call does."""
+"""How much processor time the sending thread may take for one message and its answer. A megabyte over TLS takes some 10
+ms; the first message also loads modules. While that thread computes, no call does."""
 MAX_RETRY_AFTER_SECONDS = 300.0
-"""The longest pause that a collector gets by asking for it (`Retry-After`): one that asks for a year is tried anew."""
+"""The longest pause that a collector can ask for (`Retry-After`). If it asks for a year, it is tried again after this
+time."""
 
 
 _PROTOBUF = "application/x-protobuf"
@@ -48,7 +50,7 @@ class Collector:
         )
 
     async def send(self, path: str, body: bytes, timeout: float) -> bytes:
-        """Send a message within `timeout` seconds; return the body of a success, b"" if it is unreadable. Raises
+        """Send a message within `timeout` seconds. Return the body of a success; b"" if that is unreadable. Raises
         `CollectorError` if the message may not have been accepted."""
         was_taken, watching = False, None
         try:
@@ -103,7 +105,7 @@ async def _message(answer: httpx2.Response) -> bytes:
 
 
 def _wait(text: str) -> float:
-    """Return the seconds of a `Retry-After` (RFC 9110, section 10.2.3), 0 if it is invalid."""
+    """Return the seconds that a `Retry-After` asks for (RFC 9110, section 10.2.3); 0 if it is invalid."""
     if text.isascii() and text.isdigit():
         return float(min(int(text[:_SECONDS_DIGITS]), MAX_RETRY_AFTER_SECONDS))
     try:

@@ -1,15 +1,15 @@
 """One request for an access token. I/O: the network.
 
-The client's secret, and maybe a caller's token, go there and come to nobody else:
+It carries the client's secret, and maybe a caller's token. They must reach only the authorization server:
 
-- [https] https, or http to loopback, where nobody listens in (`fetch.check_url`);
-- [environment] no proxy, credential or certificate from the environment;
-- [redirects] no redirect is followed, whoever it leads to;
-- [response] status 200, JSON, no content coding, at most `MAX_TOKEN_ANSWER_BYTES`;
-- [secrecy] what is wrong is told without a word of the answer or of an exception's text, but an error of the
-  specification.
+- [https] Only https is used, or http to loopback, where nobody listens in (`fetch.check_url`).
+- [environment] No proxy, credential or certificate is taken from the environment.
+- [redirects] No redirect is followed, wherever it leads.
+- [response] The status must be 200, and the body JSON without a content coding, at most `MAX_TOKEN_ANSWER_BYTES`.
+- [secrecy] Errors say what is wrong without quoting the answer or an exception's text. Only an error code that the
+  specification names is quoted.
 
-How long it takes is the caller's to bound; what the answer says is read by `tokens.access`.
+The caller limits the time; `tokens.access` reads what the answer says.
 """
 
 import httpx2
@@ -19,8 +19,8 @@ from accredit.net.fetch import trust
 from accredit.tokens import AccessGrant, AccessToken, SubjectToken, error_word, read_access_token
 
 MAX_TOKEN_ANSWER_BYTES = 65_536
-"""Bytes of an answer with an access token: the longest token, and an id token and a refresh token that nobody asked
-for."""
+"""The most bytes of an answer with an access token. That is enough for the longest token, with an id token and a
+refresh token that nobody asked for."""
 
 
 _HEADERS = {
@@ -33,7 +33,7 @@ _HEADERS = {
 
 
 class Unreachable(AccessTokenError):
-    """The authorization server was not reached: other requests would fail, too."""
+    """The authorization server was not reached. Other requests would fail, too."""
 
 
 async def request_token(grant: AccessGrant, subject: SubjectToken | None) -> AccessToken:

@@ -1,6 +1,6 @@
-"""Pinned definitions: a lock's content for each server's tools, and how a server differs from it.
+"""Pinned definitions: the lock, which holds what was approved of each server's tools, and how a server differs from it.
 
-A core without I/O. Files are read in `config`, servers are asked in `asking` and `gateway.admission`.
+A core without I/O. Files are read in `config`; servers are asked in `asking` and `gateway.admission`.
 """
 
 from accredit.pins.compare import Change, changes

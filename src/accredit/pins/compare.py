@@ -1,12 +1,13 @@
 """Compares a server's lists with its pins: findings for people and programs. No I/O.
 
-- [definition] A tool whose definition is not the pinned one is `definition_changed`, one that is not pinned
-  `new_definition`, and a pinned one that is not listed `missing_definition`: every difference of the two sets is a
-  finding.
-- [moved-name] A new or changed tool whose definition, except for the name, was approved for another one is reported
-  with that: a rename, a swapped pair, or a copy.
-- [instructions] Other instructions are `instructions_changed`: reported, and nothing is refused for it.
-- [lookalike] A new or changed tool's name that looks like another's, or mixes scripts, is marked.
+- [definition] Every difference between the two sets of tools is a finding. A tool whose definition is not the pinned
+  one is `definition_changed`. A tool that is not pinned is `new_definition`. A pinned tool that is not listed is
+  `missing_definition`.
+- [moved-name] If the definition of a new or changed tool was, except for the name, approved for another tool, the
+  finding names that tool. It is a rename, a swapped pair, or a copy.
+- [instructions] If the instructions differ, that is `instructions_changed`. It is reported, and nothing is refused for
+  it.
+- [lookalike] If a new or changed tool's name looks like another's, or mixes scripts, the finding says so.
 """
 
 import json
@@ -23,8 +24,8 @@ Problem = Literal["definition_changed", "new_definition", "missing_definition", 
 
 
 class Change(Struct, frozen=True):
-    """One difference. `tool` is "" for the instructions; `expected` is the pinned digest and `found` the current one,
-    or None. `text` is one line for people, `notes` are more of these, `diff` shows the change."""
+    """One difference. `tool` is "" for the instructions. `expected` is the pinned digest, and `found` the current one;
+    either may be None. `text` is one line for people, `notes` are further lines, and `diff` shows the change."""
 
     problem: Problem
     tool: str
@@ -36,7 +37,7 @@ class Change(Struct, frozen=True):
 
 
 def changes(pinned: Definitions, found: Definitions) -> list[Change]:
-    """Return how a server differs from its pins: tools by name, the instructions last."""
+    """Return the differences between a server and its pins: tools by name, the instructions last."""
     twins = same_but_for_name(pinned.tools.values())
     names = LookAlikes(pinned.tools.keys() | found.tools.keys())
     listed: list[Change] = []

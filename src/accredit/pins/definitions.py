@@ -1,12 +1,12 @@
 """Definitions of tools, and their digests: what a lock pins, and what a server lists. No I/O.
 
 - [digest] The digest of a definition is the SHA-256 of the RFC 8785 form of all its members as they came, except for
-  `_meta`. Integers beyond 2^53, which that form lacks, count with their own digits.
-- [ambiguous] An ambiguous definition has none: one with a repeated member, at any depth. Nor has one without a
-  canonical form (a lone surrogate), or one of more than `MAX_DEFINITION_BYTES`. It never equals the pinned one.
-- [two-definitions] A name that is listed twice with different digests has none either, whichever of the two a client
-  would take.
-- [bounds] A list is read to its end or not at all: within bounds on its tools and its bytes.
+  `_meta`. That form lacks integers beyond 2^53: they are written with their own digits.
+- [ambiguous] Some definitions have no digest, and so never equal the pinned one: a definition with a repeated member,
+  at any depth; one without a canonical form (it has a lone surrogate); and one of more than `MAX_DEFINITION_BYTES`.
+- [two-definitions] If a name is listed twice with different digests, the tool has no digest either: it is unknown which
+  of the two a client takes.
+- [bounds] A list is read to its end or not at all. There are bounds on its tools and its bytes.
 
 Not covered: the content of `_meta`, and what a tool does. A server with the same definitions may behave differently.
 """
@@ -34,11 +34,11 @@ from accredit.jsonrpc.objects import (
 from accredit.limits import MAX_DEFINITIONS, MAX_LISTED_BYTES
 
 MAX_DEFINITION_BYTES = 1_048_576
-"""Bytes of one tool's definition. Real ones have some thousand; to digest this much takes 40 ms, which block everything
-else."""
+"""The most bytes of one tool's definition. Real ones have some thousand. Computing the digest of this many takes 40 ms,
+and nothing else runs meanwhile."""
 MAX_REMEMBERED_DIGESTS = 8_192
-"""Definitions whose digests are cached by the SHA-256 of their text, at some 200 bytes each: servers list the same text
-again and again, and the canonical form takes eight times as long as that hash."""
+"""How many definitions' digests are cached, by the SHA-256 of their text, at some 200 bytes each. Servers list the same
+text again and again, and making the canonical form takes eight times as long as that SHA-256."""
 
 
 _LIST = Names("tools", "nextCursor")
@@ -48,8 +48,8 @@ _remembered = RecentlyUsed[bytes, str](MAX_REMEMBERED_DIGESTS)
 
 
 class Definition(Struct, frozen=True):
-    """A tool as it was listed. `text` is JSON, `sha256` the digest in lower-case hex, or None by [ambiguous] and
-    [two-definitions]."""
+    """A tool as it was listed. `text` is its JSON. `sha256` is its digest in lower-case hex, or None ([ambiguous] and
+    [two-definitions])."""
 
     name: str
     sha256: str | None
@@ -57,14 +57,14 @@ class Definition(Struct, frozen=True):
 
 
 class Definitions(Struct, frozen=True):
-    """One server's tools by name, and its instructions, or None."""
+    """One server's tools by name, and its instructions or None."""
 
     tools: Mapping[str, Definition]
     instructions: str | None = None
 
     @property
     def set_sha256(self) -> str:
-        """The digest of the whole set: of the sorted array of the tools' digests."""
+        """The digest of all tools together: that of the sorted array of their digests."""
         return _sha256(sorted(tool.sha256 or "" for tool in self.tools.values()))
 
     @property
@@ -76,8 +76,9 @@ class Definitions(Struct, frozen=True):
 class Pins(Struct, frozen=True, kw_only=True):
     """One gateway's pins for its server: the digests of tools by name, and of the instructions.
 
-    If they are not `enforced`, differences are only reported. A look at the server's list is valid for `fresh_seconds`.
-    `listed` are the digests of definitions in clients' lists, if these name tools differently from their servers.
+    If they are not `enforced`, differences are only reported. Once the server's list was compared, the result is valid
+    for `fresh_seconds`. Clients' lists may name tools differently from their servers; `listed` then has the digests of
+    the definitions in clients' lists.
     """
 
     tools: Mapping[str, str]
@@ -87,7 +88,8 @@ class Pins(Struct, frozen=True, kw_only=True):
     listed: Mapping[str, str] | None = None
 
     def as_listed(self, name: str) -> str | None:
-        """Return the digest that a tool of this name must have in a client's list, or None."""
+        """Return the digest that a tool of this name must have in a client's list, or None if no such tool is
+        pinned."""
         return (self.tools if self.listed is None else self.listed).get(name)
 
 
@@ -101,7 +103,7 @@ class ListReader:
     def add(self, result: bytes | Raw) -> Steps[None]:
         """Read the result of one `tools/list`, in steps.
 
-        Raises `FrameError` for an invalid result, and beyond the bounds of [bounds].
+        Raises `FrameError` for an invalid result, and for a list that exceeds its bounds ([bounds]).
         """
         self._bytes += len(result)
         if self._bytes > MAX_LISTED_BYTES:
@@ -133,8 +135,8 @@ def read_definition(item: bytes | Raw) -> Definition:
 
 
 def digest_of(text: bytes) -> str | None:
-    """Return the digest of a definition, a JSON object that `jsonrpc` has accepted ([digest]), or None
-    ([ambiguous])."""
+    """Return the digest of a definition ([digest]), or None if it has none ([ambiguous]). `text` is a JSON object that
+    `jsonrpc` has accepted."""
     if len(text) > MAX_DEFINITION_BYTES:
         return None
     key = hashlib.sha256(text).digest()
@@ -161,7 +163,8 @@ def without_meta(text: bytes) -> dict[str, Raw]:
 
 
 def same_but_for_name(tools: Iterable[Definition]) -> dict[str, list[str]]:
-    """Group tools' names by the digest of their definitions without the name."""
+    """Group tools' names: those whose definitions are equal except for the name, by the digest of the definition
+    without it."""
     found: dict[str, list[str]] = {}
     for tool in tools:
         rest = without_meta(tool.text)

@@ -13,12 +13,13 @@
       "version": 1
     }
 
-- [form] It is JSON with sorted members, and one line for each tool. Invisible characters (`shown.hides`) are escaped,
-  so that the diffs of version control show them, too. `_meta` is not in it, as it is not pinned.
-- [server-name] Servers are identified by name. The one of `[upstream]`, which has none, is `upstream`: no configuration
-  has both `[upstream]` and `[servers]`.
-- [strict] It is read strictly. An unknown or repeated member, a name other than the definition's, or a digest other
-  than that of its content refuses the whole file: editing one by hand, or merging two into a third, approves nothing.
+- [form] The file is JSON with sorted members, and one line for each tool. Invisible characters (`shown.hides`) are
+  escaped, so that the diffs of version control show them, too. `_meta` is left out, as it is not pinned.
+- [server-name] Servers are identified by name. The server of `[upstream]`, which has no name, is called `upstream`.
+  This can't be confused with another server: no configuration has both `[upstream]` and `[servers]`.
+- [strict] The file is read strictly. An unknown or repeated member, a name other than the definition's, or a digest
+  other than that of its content refuses the whole file. So editing one by hand, or merging two into a third, approves
+  nothing.
 """
 
 import json

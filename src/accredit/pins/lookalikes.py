@@ -1,17 +1,17 @@
 """Names that look alike but differ: what a person would take for another tool. No I/O.
 
-Two names look alike when, normalised as below, they are equal:
+Two names look alike when they are equal after these steps:
 
-- [invisible] invisible characters are left out (`shown.hides`), and compatibility forms (full width, mathematical,
-  ligatures) count as their letters, without accents;
-- [other-scripts] letters of other scripts count as the Latin ones that they look like;
-- [case] case does not count; `I`, `l`, `1` and `|` are one, and so are `O` and `0`;
-- [pairs] `rn` is `m`, `vv` is `w`; blanks, dots, dashes and underscores of all kinds are one, and count only once in a
-  row.
+- [invisible] Invisible characters are left out (`shown.hides`). Compatibility forms (full width, mathematical,
+  ligatures) become ordinary letters, without accents.
+- [other-scripts] Letters of other scripts become the Latin ones that they look like.
+- [case] Upper and lower case count as the same. So do `I`, `l`, `1` and `|`, and also `O` and `0`.
+- [pairs] `rn` becomes `m`, and `vv` becomes `w`. Blanks, dots, dashes and underscores of all kinds count as the same; a
+  row of them counts as one.
 
-A name also stands out when it mixes scripts, or is wholly made of letters of another script that look Latin. This is a
-part of UTS 39 (confusables): of Armenian, Cherokee, Coptic and Lisu the letters that look most alike; not covered are
-other scripts, symbols, and names that mean the same (`send_mail` and `send_email`).
+A name also stands out if it mixes scripts, or consists only of letters of another script that look Latin. This is a
+part of UTS 39 (confusables). Of Armenian, Cherokee, Coptic and Lisu it covers only the letters that look most alike.
+Not covered are other scripts, symbols, and names that mean the same (`send_mail` and `send_email`).
 """
 
 import re
@@ -67,10 +67,10 @@ _LATIN_TWINS = {
     "COPTIC": frozenset(_COPTIC.values()),
     "LISU": frozenset(_LISU.values()),
 }
-"""The Latin letters that look like some of each script."""
+"""For each script, the Latin letters that look like one of its letters."""
 _WORDS = re.compile(r"[^\W\d_]+")
 _LONG_WORD = 4
-"""The length from which words made of look-alikes alone are rare in their own language."""
+"""From this length on, words that consist only of look-alikes are rare in their own language."""
 _STROKES = str.maketrans("I1|O", "lll0")
 _SEPARATORS = re.compile(r"[\s._\-\u2010-\u2015\u2212\u00b7\u30fb]+")
 _SCRIPTS = (
@@ -80,7 +80,7 @@ _SCRIPTS = (
 
 
 class LookAlikes:
-    """Finds the look-alikes of many names among many, in linear time."""
+    """Finds, among many names, those that look like each other, in linear time."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._by_reading: dict[tuple[int, str], list[str]] = {}
@@ -95,17 +95,17 @@ class LookAlikes:
 
 
 def mixes_scripts(name: str) -> bool:
-    """Return whether a name has letters of more than one of the scripts that are confused with each other."""
+    """Return whether a name has letters of several scripts that are confused with each other."""
     named = {script_of(char) for char in name[:MAX_LOOK_ALIKE_CHARS] if char.isalpha()}
     return len(named.intersection(_SCRIPTS)) > 1
 
 
 def twins_in(text: str) -> list[tuple[str, str]]:
-    """Return the words of a text that are wholly made of letters that look like those of another script, each with its
-    reading in Latin letters. Linear in the text's length.
+    """Return the words of a text that consist only of letters that look like those of another script, each with its
+    reading in Latin letters. Takes time linear in the text's length.
 
-    In a text that has other letters of that script such words are rare only if they are long: short ones are not
-    returned, but Latin words that look like them are.
+    If the text also has other letters of that script, it may simply be in that script, where only long words of this
+    kind are rare. Then short ones are not returned, but Latin words that look like words of that script are.
     """
     plain = {script_of(char) for char in text if char.isalpha() and not char.isascii() and char not in _TWINS}
     found: list[tuple[str, str]] = []
@@ -120,7 +120,7 @@ def twins_in(text: str) -> list[tuple[str, str]]:
 
 
 def in_latin(name: str) -> str:
-    """Return a name by [invisible] and [other-scripts]. Linear in its length."""
+    """Return a name after the steps [invisible] and [other-scripts]. Takes time linear in its length."""
     visible = "".join(char for char in name if not hides(char))
     # One by one, in linear time: normalising the whole would sort its marks.
     plain = "".join(map(partial(unicodedata.normalize, "NFKD"), visible))
@@ -128,7 +128,8 @@ def in_latin(name: str) -> str:
 
 
 def _readings(name: str) -> tuple[str, str]:
-    """Return a name in folded case, twice: as it is, and with I, 1, | and O as they look ([case])."""
+    """Return a name in lower case, in two readings: as it is, and with I, 1, | and O replaced by what they look like
+    ([case])."""
     letters = in_latin(name[:MAX_LOOK_ALIKE_CHARS])
     separated = _SEPARATORS.sub("_", letters)
     return _merge_letters(separated.casefold()), _merge_letters(separated.translate(_STROKES).casefold())

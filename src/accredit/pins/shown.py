@@ -1,13 +1,15 @@
 """Shows definitions to a person: what a model would read, and what changed. No I/O.
 
-- [invisible] Every invisible character is written as its code point, `⟨U+202E⟩`: controls, bidirectional controls,
-  tags, variation selectors, fillers and blanks of all kinds but the space, and marks piled on a letter. The two
-  brackets themselves are written so too, so that nothing shown can be forged.
-- [look-alike] So is what looks like another text but differs: a character with another form in Unicode (NFC), such as a
-  separate accent after a letter that also exists with it, or without a letter before it; a mark of one script on a
-  letter of another; and signs that pass for ASCII's (a dot leader, a division slash), except for East Asia's full-width
-  ones. No two texts are shown so that only code points could tell them apart by their composition or their signs.
-- [diff] A diff goes by JSON Pointers: a line for each value that is gone, new or different. Its time is linear.
+- [invisible] Every invisible character is written as its code point, such as `⟨U+202E⟩`. These are controls,
+  bidirectional controls, tags, variation selectors, fillers, blanks of all kinds but the space, and marks piled on a
+  letter. The two brackets themselves are written like that, too, so that nothing shown can be forged.
+- [look-alike] A character that makes a text look like another one is also written as its code point. So two texts that
+  differ in their composition or their signs are never shown alike. These characters are:
+  - one that has another form in Unicode (NFC), such as a separate accent that follows a letter which also exists with
+    that accent, or that follows no letter;
+  - a mark of one script on a letter of another;
+  - a sign that passes for one of ASCII's (a dot leader, a division slash), except for East Asia's full-width ones.
+- [diff] A diff goes by JSON Pointers: it has a line for each value that is gone, new or different. Takes linear time.
 
 Not covered: letters of right-to-left scripts reorder a line by themselves, as they should.
 """
@@ -18,18 +20,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 MAX_MARKS_IN_A_ROW = 2
-"""Combining marks that are shown in a row. Vietnamese stacks two; piles of them cover their surroundings."""
+"""How many combining marks in a row are shown. Vietnamese stacks two; piles of them cover what is around them."""
 
 
 _BRACKETS = "⟨⟩"
 _FIRST_COMBINING = "\u0300"
-"""Characters before it neither combine nor have another form."""
+"""Characters below this one neither combine nor have another form."""
 _BLANK_LETTERS = frozenset(
     "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
     "\u2d7f\u303f\ufffc\U0001107f\U00013441\U00013442\U00016fe4\U0001bc9d\U0001d159"
 )
-"""Characters that count as letters, marks or symbols but are invisible (Unicode: Default_Ignorable; and blanks,
-fillers, joiners and selectors of single scripts, the null notehead, and the object replacement character)."""
+"""Characters that Unicode counts as letters, marks or symbols, but that are invisible. They are those that are
+Default_Ignorable; and blanks, fillers, joiners and selectors of single scripts, the null notehead, and the object
+replacement character."""
 _PASSES_FOR = {
     "-": "\u02d7\u058a\u1806\u2010\u2011\u2012\u2043\u2212\ufe58",
     "/": "\u1735\u2044\u2215\u27cb\u29f8",
@@ -57,11 +60,11 @@ _PASSES_FOR = {
     "&": "\ua778",
     "%": "\u066a\u2052",
 }
-"""Signs and letters that pass for ASCII signs, by UTS 39 (confusables), except for those of ordinary prose: quotes,
+"""Signs and letters that pass for ASCII signs, by UTS 39 (confusables). Those of ordinary prose are left out: quotes,
 dashes between words, dots in the middle, arrows, boxes."""
 _LIKE_ASCII = {each: sign for sign, every in _PASSES_FOR.items() for each in every}
 _OWN_OF_NO_SCRIPT = frozenset(["COMBINING", "IDEOGRAPHIC", "VEDIC"])
-"""The beginnings of the names of marks that may stand on letters of several scripts."""
+"""How the names of marks begin that may stand on letters of several scripts."""
 _SELECTORS = (range(0x180B, 0x1810), range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0))
 
 
@@ -75,7 +78,8 @@ def hides(char: str) -> bool:
 
 
 def visible_text(text: str) -> str:
-    """Return a text with such characters as code points ([invisible] and [look-alike]). Linear in its length."""
+    """Return a text in which characters of [invisible] and [look-alike] are written as code points. Takes time linear
+    in its length."""
     if text.isascii() and text.isprintable():
         return text
     parts: list[str] = []
@@ -92,7 +96,8 @@ def visible_text(text: str) -> str:
 
 
 def _has_another_form(letter: str, char: str) -> bool:
-    """Return whether a character has another form after a letter with its marks ("": after none)."""
+    """Return whether a character would have another form after `letter`, a letter with its marks ("": after no
+    letter)."""
     if char < _FIRST_COMBINING:
         return False
     return (not letter and unicodedata.combining(char) != 0) or not unicodedata.is_normalized("NFC", letter + char)
@@ -108,12 +113,12 @@ def passes_for(char: str) -> str:
 
 
 def script_of(char: str) -> str:
-    """Return the first word of a character's name, which is its script if it is a letter."""
+    """Return the first word of a character's Unicode name. For a letter, that is its script."""
     return unicodedata.name(char, "").partition(" ")[0]
 
 
 def _is_stray(letter: str, char: str) -> bool:
-    """Return whether a mark is of another script than its letter."""
+    """Return whether a mark belongs to another script than its letter."""
     script = script_of(char)
     return letter != "" and script not in _OWN_OF_NO_SCRIPT and script != script_of(letter[0])
 
@@ -124,8 +129,7 @@ def with_code_points(name: str) -> str:
 
 
 def diff(old: bytes | None, new: bytes | None) -> list[str]:
-    """Return the difference of two definitions in lines ([diff]), either of which may be missing. `_meta` is left
-    out."""
+    """Return the difference between two definitions in lines ([diff]). Either may be missing. `_meta` is left out."""
     before, after = _leaves(old), _leaves(new)
     lines: list[str] = []
     for pointer in sorted(before.keys() | after.keys()):
@@ -147,7 +151,8 @@ def _leaves(text: bytes | None) -> Mapping[str, str]:
 
 
 def _number_duplicates(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    """Return an object's members; repeated names are all kept, made unique by a suffix."""
+    """Return an object's members. If names are repeated, all members are kept, with a suffix that makes the names
+    unique."""
     found: dict[str, object] = {}
     for name, value in pairs:
         again = 1

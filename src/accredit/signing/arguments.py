@@ -57,12 +57,12 @@ def seconds(option: str, text: str) -> int:
 
 
 def expiry(text: str, now: int) -> int:
-    """Read `--expires` for a delegation that begins `now`; return its last unix second."""
+    """Read `--expires` for a delegation that begins at `now`. Return its last unix second."""
     return UNTIL_REVOKED if text == "until-revoked" else now + seconds("--expires", text)
 
 
 def moment(text: str) -> int:
-    """Read `--now`, in unix seconds or RFC 3339; return unix seconds."""
+    """Read `--now`, which is in unix seconds or RFC 3339. Return unix seconds."""
     if text.isascii() and text.isdigit() and len(text) <= 11:
         return int(text)
     try:
@@ -131,7 +131,7 @@ def constraint(text: str) -> Constraint:
 
 
 def facts(texts: Iterable[str]) -> VerifierContext:
-    """Read `--fact NAME=VALUE`...: facts about a call, for judging constraints."""
+    """Read every `--fact NAME=VALUE`: facts about a call, with which constraints are judged."""
     members: dict[str, object] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -144,8 +144,8 @@ def facts(texts: Iterable[str]) -> VerifierContext:
 
 
 def call_facts(path: Path | None, method: str, gateway_id: str) -> CallFacts | None:
-    """Read `--params`, `--method` and `--gateway-id`: the call for judging a `dev.accredit.call` constraint. None
-    without them."""
+    """Read `--params`, `--method` and `--gateway-id`: the call for which a `dev.accredit.call` constraint is judged.
+    Return None if they are not given."""
     if path is None:
         if method or gateway_id:
             raise ConfigurationError("--method and --gateway-id say whose and what call: --params is missing", _PARAMS)
@@ -174,7 +174,7 @@ def call_facts(path: Path | None, method: str, gateway_id: str) -> CallFacts | N
 
 
 def session_context(text: str) -> bytes:
-    """Read `--session-context BASE64`; empty if it is not given."""
+    """Read `--session-context BASE64`. Return b"" if it is not given."""
     try:
         digest = binascii.a2b_base64(text, strict_mode=True)
     except (binascii.Error, ValueError):
@@ -194,7 +194,7 @@ def _number(name: str, text: str) -> float:
 
 
 def _possible(option: str, read: Constraint) -> Constraint:
-    """Return the constraint if some call could satisfy it; otherwise raise `ConfigurationError`."""
+    """Return the constraint if some call could satisfy it. Otherwise raise `ConfigurationError`."""
     outcome = evaluate(read, _ANY_CALL, "", 0, {})
     if outcome is not None and outcome.detail.startswith(_NEVER):
         raise ConfigurationError(f"{option}: {outcome.detail}", "correct it: as it is, no call would ever be allowed")

@@ -1,6 +1,6 @@
 """What a chain of certificates grants, and whether its agent made a proof. No I/O.
 
-Only expiry is judged of what changes over time: `ratify.verify` checks revocation and constraints.
+Of all that changes over time, only expiry is checked here: `ratify.verify` checks revocation and constraints.
 """
 
 from collections.abc import Sequence
@@ -18,13 +18,14 @@ from accredit.signing.vocabulary import catalog_scopes
 
 
 def judge_chain(chain: Sequence[DelegationCert], now: int) -> VerifyResult:
-    """Return what a chain grants at `now`, accepting its catalog scopes. Revocation and constraints are not checked."""
+    """Return what a chain grants at `now`. Scopes that only a catalog can define are accepted. Revocation and
+    constraints are not checked."""
     scopes = [scope for cert in chain for scope in cert.scope]
     return verify_chain(chain, now=now, vocabulary=MCP_SCOPES | catalog_scopes(scopes))
 
 
 def challenge_fault(bundle: ProofBundle) -> str | None:
-    """Return why the proof is not from its chain's agent, or None."""
+    """Return why the proof was not made by the chain's agent, or None if it was."""
     if bundle.agent_pub_key != bundle.delegations[0].subject_pub_key:
         return "the agent's key is not the one that the delegation is for"
     message = challenge_sign_bytes(

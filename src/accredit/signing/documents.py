@@ -1,4 +1,4 @@
-"""Reads files that are given to commands. Raises `ConfigurationError` for the wrong kind of file."""
+"""Reads files that are given to commands. Raises `ConfigurationError` for a file of the wrong kind."""
 
 from pathlib import Path
 from typing import TypeVar, cast
@@ -24,7 +24,7 @@ _NAMES: dict[type[WireObject], str] = {
 
 
 def read_document(path: Path) -> _Document:
-    """Read a file of any kind, recognized by its members. A single certificate is read as a chain of one."""
+    """Read a file of any kind; its members show which kind it is. A single certificate is read as a chain of one."""
     data = read_file(path, MAX_STATEMENT_BYTES).data
     try:
         tree = parse(data, MAX_STATEMENT_BYTES)
@@ -53,7 +53,7 @@ _WHAT_CAN_BE_READ = (
 
 
 def _decode_attestation(path: Path, data: bytes, *, bundle: bool) -> CallBundle:
-    """Read an attestation; a single envelope is read as a bundle of one."""
+    """Read an attestation. A single envelope is read as a bundle of one."""
     try:
         return decode_call_bundle(data) if bundle else CallBundle((decode_envelope(data),))
     except AttestationError as error:

@@ -1,13 +1,12 @@
-"""Implements `accredit grant`: reads keys and the parent chain, asks for consent if needed, signs, and writes the
-file.
+"""Implements `accredit grant`: reads keys and the parent chain, asks for consent if needed, signs, and writes the file.
 
-In this order, so that nothing refused is ever signed:
+The checks are in this order. Signing comes last, so nothing that is refused is ever signed:
 
-- [files] the input files are of the right kinds, and the output file doesn't exist;
-- [vocabulary] the scopes can be in a vocabulary;
-- [worthless] a delegation that would be worthless is refused (`ratify.issue`): an expired parent, scopes that it lacks;
-- [consent] warnings name scopes that are sensitive, or known only to a catalog; sensitive ones need consent at the
-  terminal, or `--yes`; then it is signed.
+- [files] The input files are of the right kinds, and the output file doesn't exist.
+- [vocabulary] The scopes are such as a vocabulary can hold.
+- [worthless] A delegation that would be worthless is refused (`ratify.issue`): its parent has expired, or lacks scopes.
+- [consent] Warnings name the scopes that are sensitive, or known only to a catalog. Sensitive scopes need consent at
+  the terminal, or `--yes`. Then the delegation is signed.
 """
 
 import os
@@ -57,7 +56,7 @@ _CERT_ID_BYTES = 16
 
 
 class GrantOptions(Struct, frozen=True, kw_only=True):
-    """The options of one `accredit grant`. `notes` are lines to show to the signer."""
+    """The options of one `accredit grant`. `notes` are lines that are shown to the signer."""
 
     issuer: Path
     agent: Path
@@ -169,7 +168,8 @@ def grant_delegation(request: GrantOptions, *, as_json: bool) -> int:
 
 
 class _AskingSigner:
-    """A signer that asks a person first. Issuing signs last, so the question comes once everything else is settled."""
+    """A signer that asks a person before it signs. Signing is the last step of issuing, so the person is asked once
+    everything else is settled."""
 
     def __init__(self, signer: HybridSigner, confirm: Callable[[], None]) -> None:
         self._signer = signer

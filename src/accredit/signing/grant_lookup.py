@@ -1,17 +1,17 @@
-"""Finds the scopes that `accredit grant` signs: those named, and those that tools need by a catalog.
+"""Finds the scopes that `accredit grant` signs: those that are named, and those that a catalog says tools need.
 
-The catalog is a configuration's, or comes from the list of tools of the gateway at a URL. I/O: reads the
+The catalog is that of a configuration, or comes from the list of tools of the gateway at a URL. I/O: reads the
 configuration; asks the server with `--url` and for `--all-read-only`.
 
 - [unknown-tool] A tool that the catalog lacks is refused: its scope is unknown.
-- [read-only] `--all-read-only` takes tools that are annotated as read-only, if their scope covers no other tools. A
+- [read-only] `--all-read-only` takes the tools that are annotated as read-only, if their scope covers no other tools. A
   server's annotations may be false.
-- [unneeded-scope] A named scope that nothing in the catalog needs is refused, except for identity scopes, and with
-  `--force`.
-- [constraint-facts] A constraint on a fact that the gateway doesn't take from calls would refuse each such call: a
-  warning says so.
-- [several-servers] With several servers and none named, all catalogs count, and a tool is SERVER__TOOL
-  (`policy.merging`).
+- [unneeded-scope] A named scope that nothing in the catalog needs is refused, except for identity scopes, and except
+  with `--force`.
+- [constraint-facts] If a constraint is on a fact that the gateway does not take from the calls of a tool, each such
+  call would be refused. A warning says so.
+- [several-servers] If there are several servers and none is named, the catalogs of all are used, and a tool is written
+  as SERVER__TOOL (`policy.merging`).
 """
 
 import os
@@ -39,16 +39,16 @@ from accredit.signing.suggest_scopes import advertised_scope
 from accredit.signing.vocabulary import catalog_scopes
 
 _IDENTITY = "identity:"
-"""Scopes for delegating and proving, which no tool needs."""
+"""How scopes begin that are for delegating and proving: no tool needs them."""
 
 
 class NothingReadOnly(ConfigurationError):
-    """No tool is annotated as read-only with a scope of its own."""
+    """No tool that is annotated as read-only has a scope that covers only such tools."""
 
 
 class ScopeSource(NamedTuple):
-    """Where to look up scopes: a configuration, a URL, or neither; `server` is one of several there; `reach` holds
-    connection options."""
+    """Where to look up scopes: a configuration, a URL, or neither. `server` names one of several servers there. `reach`
+    holds connection options."""
 
     config: Path | None
     url: str | None
@@ -57,7 +57,7 @@ class ScopeSource(NamedTuple):
 
 
 class ScopeSelection(NamedTuple):
-    """The scopes and tools that the command line names, and whether all read-only tools. `force` turns off
+    """The scopes and tools that the command line names, and whether it asks for all read-only tools. `force` turns off
     [unneeded-scope]."""
 
     scopes: tuple[str, ...]
@@ -67,8 +67,8 @@ class ScopeSelection(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """A catalog and its name. `listed` are the server's tools, if it was asked; `has_facts` tells whether the catalog
-    declares facts of calls; `server` is the catalog's server, if there are several."""
+    """A catalog and its name. `listed` are the server's tools, if it was asked. `has_facts` says whether the catalog
+    declares facts of calls. `server` is the name of the catalog's server, if there are several."""
 
     name: str
     catalog: Catalog
@@ -111,7 +111,7 @@ def look_up(wanted: ScopeSelection, constraints: Sequence[Constraint], place: Sc
 
 
 def _unknown_note(scopes: Iterable[str]) -> Iterator[str]:
-    """Yield a note on scopes that only a catalog defines, when none was looked at."""
+    """If no catalog was looked at, yield a note on the scopes that only a catalog defines."""
     unknown = ", ".join(sorted(catalog_scopes(scopes)))
     if unknown:
         yield f"note: nobody looked whether a gateway knows {unknown}: with --config FILE or --url URL grant does first"
@@ -176,7 +176,7 @@ def _check_wanted(scope: str, known: _Known) -> None:
 
 
 def _entries(catalog: Catalog) -> Iterable[tuple[str, Entry]]:
-    """Yield every entry with its tool; "" for entries that are not one tool's."""
+    """Yield every entry with its tool; the tool is "" for entries that are not about one tool."""
     if isinstance(catalog, MergedCatalog):
         for each in catalog.by_server.values():
             yield from _entries(each)
@@ -219,7 +219,7 @@ def _tools_under(scope: str, known: _Known) -> set[str]:
 
 
 def _note_extra_tools(wanted: ScopeSelection, scopes: Iterable[str], known: _Known) -> Iterator[str]:
-    """Yield notes on tools that the scopes allow besides those asked for."""
+    """Yield notes on tools that the scopes allow although they were not asked for."""
     read_only = {tool.name for tool in known.listed if wanted.all_read_only and _only_reads(tool)}
     for scope in scopes:
         more = sorted(_tools_under(scope, known) - {*wanted.tools} - read_only)
@@ -228,7 +228,7 @@ def _note_extra_tools(wanted: ScopeSelection, scopes: Iterable[str], known: _Kno
 
 
 def _needed_facts(constraints: Iterable[Constraint]) -> dict[str, str]:
-    """Return the facts that constraints need, each with a constraint's type."""
+    """Return the facts that constraints need, each with the type of a constraint that needs it."""
     return {fact: each.type for each in constraints for fact in facts_needed(each)}
 
 

@@ -1,7 +1,7 @@
 """Implements `accredit grants list|show` and `accredit names set`: reads the desk's journal, and writes names.
 
-Revocation is looked up in the person's signed lists that `desk.toml` names; it is unknown if none is named, or one
-can't be read. The journal is a plain file, so only entries signed by the person's key are shown.
+Whether a certificate is revoked is looked up in the person's signed lists that `desk.toml` names. It is unknown if no
+list is named, or one can't be read. The journal is a plain file, so only entries signed by the person's key are shown.
 """
 
 import os
@@ -73,8 +73,8 @@ def show_grant(cert_id: str, *, as_json: bool) -> int:
 
 
 def name_holder(holder_id: str, name: str, *, as_json: bool) -> int:
-    """Name a key or gateway. A prefix of the id is enough for an agent that has asked here; exit code 1 if it is
-    ambiguous. Raises `ConfigurationError`."""
+    """Name a key or gateway. For an agent that has asked here, a prefix of the id is enough; the exit code is 1 if it
+    is ambiguous. Raises `ConfigurationError`."""
     agents = {str(each["agent"]): "agent" for each in read_journal(state_folder(os.environ)) if each.get("agent")}
     if _BEGINNING.fullmatch(holder_id) and any(each.startswith(holder_id) for each in agents):
         found = find_by_prefix(holder_id, agents, "agent", "`accredit grants list --json` shows whole ids")
@@ -103,7 +103,7 @@ def _grants() -> dict[str, Entry]:
 
 
 class _Lists:
-    """The person's revocation lists, as far as readable; unreadable ones are noted on stderr."""
+    """The person's revocation lists, as far as they can be read. A note on stderr names those that can't."""
 
     def __init__(self) -> None:
         settings = read_settings(os.environ)
@@ -118,11 +118,11 @@ class _Lists:
             tell(f"note: the revocation list in {each.where}: {each.fault}")
 
     def has(self, cert_id: str) -> bool | None:
-        """Return whether a certificate is revoked; None if unknown."""
+        """Return whether a certificate is revoked; None if that is unknown."""
         return True if cert_id in revoked_ids(self._seen) else False if self._is_whole else None
 
     def words(self, cert_id: str) -> str:
-        """Return the same in words."""
+        """Return in words whether a certificate is revoked."""
         found = next((each for each in self._seen if not each.fault and cert_id in each.revoked), None)
         if found is not None:
             return f"yes, by the list in {found.where} (as of {words.timestamp(found.updated_at)})"
@@ -149,7 +149,7 @@ def _get_list(grant: Entry, name: str) -> list[object]:
 
 
 def _conditions(grant: Entry) -> list[Constraint] | None:
-    """Return the constraints; None if they can't be read."""
+    """Return the constraints of a certificate; None if they can't be read."""
     try:
         return [read_constraint(each) for each in grant.get("constraints", ())]
     except (WireError, TypeError, ValueError, RecursionError):

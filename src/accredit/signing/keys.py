@@ -25,8 +25,8 @@ from accredit.terminal.passphrases import new_passphrase
 
 
 class Protection(NamedTuple):
-    """How to protect a new key: with the passphrase in a file, none if declined, or else one typed. A person's key
-    stays unprotected only if they say so."""
+    """How to protect a new key: with the passphrase in `file`, not at all if `declined`, else with a passphrase that is
+    typed. A person's key stays unprotected only if they say so."""
 
     file: Path | None
     declined: bool
@@ -81,7 +81,8 @@ def _passphrase(key: PrivateKeyFile, protection: Protection) -> bytearray | None
 
 
 def show_file(path: Path, *, public: bool, as_json: bool) -> None:
-    """Print a key file's facts; with `public`, print its public half in file format. Raises `ConfigurationError`."""
+    """Print what a key file says. With `public`, print its public half, in the format of key files. Raises
+    `ConfigurationError`."""
     key = read_key(path)
     if public:
         click.echo(key.public().encode().decode())
@@ -104,7 +105,7 @@ def key_members(key: KeyFile) -> dict[str, object]:
 
 
 def key_facts(key: KeyFile, now: int) -> list[tuple[str, str]]:
-    """Return a public key's facts for people."""
+    """Return what a public key's file says, for people."""
     return [
         ("name", key.name),
         ("kind", key.kind),

@@ -1,10 +1,11 @@
 """Implements `accredit revoke`: creates or extends an issuer's signed list, in a file or in a gateway's store.
 
-A prefix of an id will do if some call used the certificate. So that only the intended certificate is revoked:
+If a call has used the certificate, a prefix of its id is enough. So that only the intended certificate is revoked:
 
-- [prefix] the prefix has at least eight characters, and matches only one certificate;
-- [issuer-only] only certificates signed by the issuer count: otherwise any caller could invent one for any prefix;
-- [consent] the certificate is shown, with its subject and scopes, and the user agrees at the terminal or by `--yes`.
+- [prefix] The prefix has at least eight characters, and matches only one certificate.
+- [issuer-only] Only certificates signed by the issuer are searched. Otherwise any caller could invent one for any
+  prefix.
+- [consent] The certificate is shown, with its subject and scopes, and the user agrees at the terminal or by `--yes`.
 """
 
 import os
@@ -33,8 +34,8 @@ from accredit.terminal.passphrases import passphrase_source
 from accredit.terminal.progress import Progress
 
 MIN_REVOKED_ID_CHARS = 8
-"""Characters of a certificate's id that have to be written where it is revoked: that two of 1,000 begin with the same
-eight is as likely as 1 in 8,000."""
+"""How many characters of a certificate's id have to be written to revoke it. The chance that two of 1,000 certificates
+begin with the same eight characters is 1 in 8,000."""
 
 
 _OWN_ID = re.compile(r"[0-9a-f]{32}")
@@ -45,7 +46,7 @@ _WHOLE = "write the whole id, which `accredit inspect FILE` shows: only those of
 
 
 class ListLocation(NamedTuple):
-    """Where the list is: in a file, or in a store."""
+    """Where the revocation list is: in a file, or in a store."""
 
     file: Path | None
     store: str | None
@@ -115,8 +116,8 @@ def begin_list(issuer: Path, place: ListLocation, *, ask: AskPassphrase, as_json
 
 
 def _parse_place(place: ListLocation, *, as_json: bool) -> tuple[str, Path | None, LogStore | None]:
-    """Return the place for messages, the output file (None if the list goes elsewhere), and the store (None for a
-    file). Raises `ConfigurationError`."""
+    """Return the place in words for messages, the file to write (None if the list is elsewhere), and the store (None
+    for a file). Raises `ConfigurationError`."""
     list_file, store = place
     if (list_file is None) == (store is None):
         raise ConfigurationError("a list is either in a file (--list) or in a store (--store)", "name one of them")
@@ -135,8 +136,8 @@ def _store(url: str) -> LogStore:
 
 
 def _find_presented(database: LogStore, prefix: str, key: SigningKey) -> DelegationCert | None:
-    """Return the issuer's only certificate, among those presented in calls, whose id begins with `prefix` ([prefix] and
-    2). None, with the reason on stderr, if it is not exactly one. Raises `ConfigurationError`."""
+    """Return the issuer's certificate whose id begins with `prefix`, from those presented in calls ([prefix] and
+    [issuer-only]). If there is not exactly one, return None, with the reason on stderr. Raises `ConfigurationError`."""
     candidates: dict[str, DelegationCert] = {}
     try:
         with database.open_log() as log, Progress("looking through certificates", unit="chains") as progress:
@@ -153,7 +154,7 @@ def _find_presented(database: LogStore, prefix: str, key: SigningKey) -> Delegat
 
 
 def _own(chain: bytes, prefix: str, key: SigningKey) -> Iterator[DelegationCert]:
-    """Yield the chain's certificates that begin with the prefix and were signed by the key."""
+    """Yield the chain's certificates whose id begins with the prefix, and that were signed by the key."""
     for text in msgspec.json.decode(chain, type=list[msgspec.Raw]):
         cert = DelegationCert.decode(bytes(text))
         is_meant = cert.cert_id.startswith(prefix) and cert.issuer_pub_key == key.about.public_key
@@ -176,7 +177,7 @@ def _confirm_revocation(cert: DelegationCert, *, agreed: bool) -> bool:
 
 
 def _warn(key: SigningKey, store: str | None, *, is_new: bool) -> None:
-    """Warn of what may make a revocation ineffective: nothing else would tell."""
+    """Warn of what may make a revocation ineffective. Without this, nothing would show it."""
     if is_new:
         tell(f"warning: {store} was not there and has been made: no gateway that runs reads it")
     if key.about.kind != "human":
@@ -187,7 +188,7 @@ def _warn(key: SigningKey, store: str | None, *, is_new: bool) -> None:
 
 
 def _report(change: ListChange, cert_id: str | None, place: ListLocation, key: SigningKey, *, as_json: bool) -> None:
-    """Report the new list; `cert_id` is None for an empty one."""
+    """Report the new list. `cert_id` is None for a list without entries."""
     revoked = RevocationList.decode(change.after)
     is_new = change.after != change.before
     kind, where = ("file", place.file) if place.store is None else ("store", place.store)

@@ -1,7 +1,8 @@
 """The numbered steps of a verification, and the one where it ended. No I/O.
 
-The verifier (`ratify.verify`) returns the reason of the first failure. It begins with a word that the protocol fixes,
-and each word belongs to one step. So the step is derived from the word, and the rules stay in the verifier.
+The verifier (`ratify.verify`) returns only the reason of the first failure. A reason begins with a word that the
+protocol fixes, and each word belongs to one step. So the step is found by that word, and the rules stay in the
+verifier.
 """
 
 import re
@@ -14,7 +15,8 @@ _Outcome = Literal["ok", "failed", "not checked", "not reached"]
 
 
 class Step(NamedTuple):
-    """One step. `certificate` is the index of the certificate that it checks, if any."""
+    """One step of a verification. `certificate` is the index of the certificate that the step checks, if it checks
+    one."""
 
     number: int
     what: str
@@ -56,14 +58,15 @@ _STEPS: dict[int, tuple[str, str]] = {
     16: ("the chain begins with a trusted human", "untrusted_root"),
 }
 STEP_OF = {word: number for number, (_, words) in _STEPS.items() for word in words.split()}
-"""The step of a reason's first word."""
+"""The number of the step to which the first word of a reason belongs."""
 
 _CERTIFICATE = re.compile(r"\bcert ([0-9]+)\b")
 _WITHOUT_WORD = (IdentityStatus.EXPIRED, IdentityStatus.REVOKED)
 
 
 class FailurePoint(NamedTuple):
-    """Where a verification ended; `certificate` is an index, if the step checks one."""
+    """Where a verification ended. `certificate` is the index of the certificate that this step checks, if it checks
+    one."""
 
     step: int
     certificate: int | None = None

@@ -1,15 +1,16 @@
 """Suggests a scope for each tool, from its description. No I/O.
 
-The first that applies:
+The first rule that applies:
 
-- [advertised-scope] the tool advertises a scope that a catalog can require: that one;
-- [read-only] it is annotated as read-only: `mcp:tool`, shared by all such tools;
-- [own-scope] otherwise its own scope, `custom:SERVER:TOOL`, which can be granted alone. It is sensitive unless
-  annotated as non-destructive: MCP's default is destructive (2025-11-25, schema, `ToolAnnotations`).
+- [advertised-scope] If the tool advertises a scope that a catalog can require, it is that one.
+- [read-only] If the tool is annotated as read-only, it is `mcp:tool`, shared by all such tools.
+- [own-scope] Otherwise it is a scope of the tool's own, `custom:SERVER:TOOL`, which can be granted alone. It is
+  sensitive unless the tool is annotated as non-destructive: MCP's default is destructive (2025-11-25, schema,
+  `ToolAnnotations`).
 
-A tool's own scope names the server, so that a grant for one does not hold for others of the same owner. If one gateway
-has several servers, it is the owner's name for it, as a server may call itself by another's. Not checked: whether a
-tool's description is true; the operator decides.
+A tool's own scope names the server, so that a grant for one server does not hold for others of the same owner. If one
+gateway has several servers, the name is the one that the owner gave: a server may call itself by another's name. Not
+checked: whether a tool's description is true; the operator decides.
 """
 
 from collections.abc import Mapping
@@ -29,7 +30,7 @@ RESOURCE, PROMPT = "mcp:resource", "mcp:prompt"
 
 
 class Suggestion(NamedTuple):
-    """A tool's entry in the catalog, and the reason."""
+    """A tool's proposed entry in the catalog, and the reason for it."""
 
     tool: str
     scope: str
@@ -40,13 +41,14 @@ class Suggestion(NamedTuple):
 
 
 def suggestions(offer: ServerListing, name: str = "") -> list[Suggestion]:
-    """Return the entries for all tools of a server. `name` is its name in `[servers]`, "" for the only one."""
+    """Return the proposed entries for all tools of a server. `name` is the server's name in `[servers]`, or "" if it is
+    the only server."""
     server = name or offer.server
     return [suggestion(tool, server)._replace(only_some=tool.name in offer.only_some) for tool in offer.tools]
 
 
 def suggestion(tool: Tool, server: str) -> Suggestion:
-    """Return a tool's entry; `server` is its server's name ("" for none)."""
+    """Return a tool's proposed entry. `server` is its server's name ("" for none)."""
     meta: Mapping[str, Any] = tool.meta or {}
     reads, destroys = _hints(tool)
     own = advertised_scope(tool)
@@ -73,10 +75,10 @@ def advertised_scope(offered: Tool | Resource | ResourceTemplate | Prompt) -> st
 
 
 def resource_scopes(offer: ServerListing) -> dict[str, str]:
-    """Return the scopes that resources advertise, by the prefix of a URI that a configuration can hold.
+    """Return the scopes that resources advertise, each by a URI prefix that a configuration can hold.
 
-    A template's prefix is what precedes its first variable. Entries that can't be written, asked for or granted are
-    left out.
+    A template's prefix is what precedes its first variable. Scopes and prefixes that can't be written, asked for or
+    granted are left out.
     """
     scopes: dict[str, str] = {}
     for each in (*offer.resources, *offer.templates):
@@ -96,7 +98,7 @@ def fault_of(scope: str) -> str | None:
 
 
 def _hints(tool: Tool) -> tuple[bool, bool | None]:
-    """Return a tool's annotations: is it read-only, is it destructive (None: not said)."""
+    """Return two annotations of a tool: whether it is read-only, and whether it is destructive (None: not said)."""
     hints = tool.annotations
     if hints is None:
         return False, None

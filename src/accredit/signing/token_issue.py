@@ -1,4 +1,4 @@
-"""Implements `accredit token keygen` and `token issue`. Private keys are never printed."""
+"""Implements `accredit token keygen` and `accredit token issue`. Private keys are never printed."""
 
 import secrets
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ class TokenOptions(Struct, frozen=True, kw_only=True):
 
 
 def make(path: Path, *, replace: bool, as_json: bool) -> None:
-    """Make a key and write both files. Raises `ConfigurationError`."""
+    """Make a key, and write its private and its public file. Raises `ConfigurationError`."""
     key = make_token_key()
     write_token_key(path, key, replace=replace)
     jwk = public_jwk(key.public_key())

@@ -1,4 +1,5 @@
-"""Implements `accredit token verify`: a gateway's checks, offline. The token itself is never printed."""
+"""Implements `accredit token verify`: checks a token as a gateway does, but offline. The token itself is never
+printed."""
 
 import os
 from pathlib import Path
@@ -38,7 +39,7 @@ class TokenVerifyOptions(NamedTuple):
 
 
 class _Checked(NamedTuple):
-    """Whether the token's policy and session could be checked against options."""
+    """Whether the token's policy and session could be checked: only if the options give what to compare them with."""
 
     policy: bool
     session: bool

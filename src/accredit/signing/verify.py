@@ -34,7 +34,7 @@ _STYLES = {"ok": GOOD, "failed": BAD, "not checked": QUIET, "not reached": QUIET
 
 
 class VerifyOptions(Struct, frozen=True, kw_only=True):
-    """The options of one `accredit verify`. `now` is in unix seconds; None is this machine's clock."""
+    """The options of one `accredit verify`. `now` is in unix seconds; if it is None, this machine's clock counts."""
 
     bundle: Path
     roots: tuple[Path, ...]
@@ -46,7 +46,7 @@ class VerifyOptions(Struct, frozen=True, kw_only=True):
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """The verdict. `notes` state assumptions, and help to understand a refusal."""
+    """The result of verifying a proof, with its steps. `notes` state assumptions, and help to understand a refusal."""
 
     result: VerifyResult
     steps: list[Step]
@@ -81,7 +81,7 @@ def run_verify(
 
 
 def verify_file(question: VerifyOptions, *, as_json: bool) -> int:
-    """Judge a proof and print the steps; return the exit code. Raises `ConfigurationError`."""
+    """Check a proof and print the steps. Return the exit code. Raises `ConfigurationError`."""
     roots = {key.id: key for key in map(load_root, question.roots)}
     data = read_file(question.bundle, MAX_STATEMENT_BYTES).data
     try:
@@ -139,7 +139,7 @@ def _judge(bundle: ProofBundle, question: VerifyOptions, roots: Mapping[str, Key
 
 
 def _revoked_ids(question: VerifyOptions, bundle: ProofBundle, roots: Mapping[str, KeyFile]) -> frozenset[str]:
-    """Return the ids on all lists, each of which must be signed by a root or an issuer of the chain."""
+    """Return the ids on all revocation lists. Each list must be signed by a root or by an issuer in the chain."""
     issuers: dict[str, HybridPublicKey] = {
         derive_id(cert.issuer_pub_key): cert.issuer_pub_key for cert in bundle.delegations
     }

@@ -1,7 +1,7 @@
 """Judges scopes without a catalog. No I/O.
 
-A gateway's vocabulary is the canonical one, MCP's own scopes, and those in its catalog. A command has no catalog, so
-any scope that a catalog could name is accepted, with a warning.
+A gateway accepts the scopes of its vocabulary: the canonical ones, MCP's own, and those in its catalog. A command has
+no catalog, so it accepts any scope that a catalog could name, with a warning.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,8 @@ from accredit.ratify.scopes import CANONICAL_SCOPES, WILDCARDS, unknown_scope
 def catalog_scopes(scopes: Iterable[str]) -> frozenset[str]:
     """Return those among `scopes` that are valid only if a catalog names them.
 
-    They are concrete, without asterisks; `x-...:` and `urn:` are reserved.
+    They are concrete scopes, without asterisks. Scopes with the reserved prefixes `x-...:` and `urn:` are not among
+    them.
     """
     return frozenset(
         scope for scope in scopes if unknown_scope((scope,), MCP_SCOPES) is not None and OWN_SCOPE.fullmatch(scope)
@@ -28,7 +29,7 @@ def impossible_scope(scopes: Iterable[str]) -> str | None:
 
 
 def canonical_neighbour(scope: str) -> str | None:
-    """Return a similar known scope (same last words, or similar spelling), or None."""
+    """Return a known scope that is similar (same last words, or similar spelling), or None."""
     known = sorted(CANONICAL_SCOPES | WILDCARDS.keys())
     ending = [each for each in known if each.endswith(f":{scope}")]
     return next(iter(ending or get_close_matches(scope, known, n=1, cutoff=0.8)), None)
