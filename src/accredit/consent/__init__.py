@@ -1,7 +1,8 @@
 """What a person consents to: asks, answers, and the constraint that binds a certificate to certain calls. No I/O.
 
-`asks` an agent's question, `answers` the reply and when it allows the call; `offers` the person's choices, `shown` what
-the person sees. `call` the constraint: its codec, its evaluator, its text for people.
+- `asks`: an agent's question. `answers`: the person's answer, and when it allows the call.
+- `offers`: the choices that the person has. `shown`: what the person sees of the call.
+- `call`: the constraint: its codec, its evaluator, and its text for people.
 """
 
 import typing

@@ -1,14 +1,15 @@
 """A person's answer to an ask, and when it allows the call. No I/O.
 
-An answer that says *allow* is used only if all of these hold, checked in this order. A desk, or whoever carries its
-answers, may lie: then it can waste time, and nothing else.
+An answer that says *allow* is used only if all of these hold, checked in this order. So a desk that lies, or whoever
+carries its answers, can waste time, and nothing else.
 
-- [decoding] it is at most `MAX_CONSENT_ANSWER_BYTES` of strict JSON with these members, and says *allow*;
-- [ask] it answers this very ask;
-- [chain] its certificates, leaf first, are a chain whose signatures are valid now, for the key that asked, from one of
-  the people who were asked (if any were named);
-- [gateway] the leaf names the gateway in the ask, and nothing in the chain certainly refuses the call there;
-- [scope] the chain grants the scope that the call needs.
+- [decoding] The answer is at most `MAX_CONSENT_ANSWER_BYTES` of strict JSON with the members of `Answer`, and says
+  *allow*.
+- [ask] It answers this very ask.
+- [chain] Its certificates, leaf first, are a chain whose signatures are valid now. The chain is for the key that asked,
+  and from one of the people who were asked (if any were named).
+- [gateway] The leaf names the gateway in the ask, and nothing in the chain certainly refuses the call there.
+- [scope] The chain grants the scope that the call needs.
 
 Not checked: facts that only the gateway knows (amounts, uses, revocation), and whether it trusts the person.
 """
@@ -36,8 +37,8 @@ _LEVEL_OF_CERTIFICATE = 3
 
 
 class Answer(WireObject, frozen=True):
-    """A person's answer. `ask` is the ask's digest in lower-case hex; `certificates` are a chain, leaf first, if the
-    call is allowed; `reason` says why it is not, or not yet."""
+    """A person's answer. `ask` is the ask's digest in lower-case hex. `certificates` are a chain, leaf first, if the
+    call is allowed. `reason` says why it is not allowed, or not yet."""
 
     max_bytes: ClassVar[int] = MAX_CONSENT_ANSWER_BYTES
 
@@ -47,7 +48,8 @@ class Answer(WireObject, frozen=True):
     reason: Annotated[str, Meta(max_length=MAX_TOLD_REASON_CHARS)] = ""
 
     def check(self, path: str, level: int) -> None:
-        """Check each certificate, and that there are some exactly if the call is allowed. Raises `WireError`."""
+        """Check each certificate, and that there are certificates if the call is allowed, and none if it is not. Raises
+        `WireError`."""
         if bool(self.certificates) is not (self.decision == "allow"):
             raise WireError(f"{path}.certificates", "there are some if the call is allowed, and only then")
         for index, cert in enumerate(self.certificates):
@@ -104,9 +106,10 @@ def call_fault(chain: Sequence[DelegationCert], ask: Ask, now: int) -> str | Non
 
 
 def certain_refusal(chain: Sequence[DelegationCert], context: VerifierContext, now: int) -> str | None:
-    """Return why a constraint of the chain refuses a call whatever else the gateway may know of it, or None.
+    """Return why a constraint of the chain refuses a call, whatever else the gateway may know of the call; None if none
+    does.
 
-    Each constraint is judged by itself: one that can't be judged here does not hide the next.
+    Each constraint is judged by itself: if one can't be judged here, the next ones still are.
     """
     for cert in chain:
         for each in cert.constraints:

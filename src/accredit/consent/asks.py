@@ -1,19 +1,21 @@
 """An agent's ask: one call that a gateway refused, for a person to allow, signed by the agent. No I/O.
 
-An ask is decoded and judged in these steps; any bytes at all give an ask or one `AskError`:
+An ask is decoded and checked in these steps. Any bytes at all lead either to an ask or to one `AskError`.
 
-- [members] at most `MAX_ASK_BYTES` of strict JSON with these members and no others, each within its bound
-  (`ratify.wire`);
-- [params] its `params` are those common to all legs of a call: `_meta`, `inputResponses` and `requestState` are not
-  among them, the target is the one that they name, no two names in them could be read as one, they nest at most
-  `MAX_DEPTH` deep, and have at most `MAX_ASKED_PARAMS_BYTES` in the form of RFC 8785;
-- [validity] it is valid now, and for no longer than `ASK_SECONDS` in all;
-- [signature] the agent signed it: both signatures, over `accredit/ask/v1`, NUL, and the RFC 8785 form of the ask
+- [members] It is at most `MAX_ASK_BYTES` of strict JSON with the members of `Ask` and no others, each within its bound
+  (`ratify.wire`).
+- [params] Its `params` are those common to all legs of a call (one leg is one request with its answer):
+  - `_meta`, `inputResponses` and `requestState` are not among them;
+  - `target` is the target that they name;
+  - no two names in them could be read as one;
+  - they nest at most `MAX_DEPTH` deep, and have at most `MAX_ASKED_PARAMS_BYTES` in the form of RFC 8785.
+- [validity] It is valid now, and for no longer than `ASK_SECONDS` in all.
+- [signature] The agent has signed it. Both signatures are over `accredit/ask/v1`, NUL, and the RFC 8785 form of the ask
   without `signature`.
 
-[members] and [params] are `read_ask`, [validity] and [signature] `check_ask`. Not checked: whether the gateway refused
-such a call, and whether anything in `refusal` and `server_says` is true. They are the agent's word, and only the
-person's key allows a call.
+`read_ask` checks [members] and [params], `check_ask` checks [validity] and [signature]. Not checked: whether the
+gateway refused such a call, and whether anything in `refusal` and `server_says` is true. They are the agent's word;
+only the person's key allows a call.
 """
 
 import hashlib
@@ -48,14 +50,14 @@ from accredit.ratify.wire import Integer, WireObject, tree
 MAX_ASK_BYTES = 98_304
 """Bytes of an ask (96 KiB): its params, and some 10 KiB for a key, two signatures and texts about the call."""
 MAX_ASKED_PARAMS_BYTES = 65_536
-"""Bytes of the params of a call that can be asked for. A person reads a few pages, not a book."""
+"""How many bytes a call's params may have if it is to be asked for. A person reads a few pages, not a book."""
 
 
 ASKABLE = ("tools/call", "resources/read", "prompts/get")
 """The methods of calls that an ask may be about."""
 
 LEG_MEMBERS = frozenset({"_meta", "inputResponses", "requestState"})
-"""Members of `params` that belong to one leg of a call, and to no ask."""
+"""Members of `params` that belong to one leg of a call only, and so are not part of an ask."""
 
 _TAG = b"accredit/ask/v1\0"
 _CODE_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -82,7 +84,7 @@ class AskedGateway(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AskedRefusal(Struct, frozen=True, forbid_unknown_fields=True):
-    """Why the call was refused, in the gateway's words. `error` is the code for programs, `definition` the pinned
+    """Why the call was refused, in the gateway's words. `error` is the code for programs. `definition` is the pinned
     digest of the tool's definition, in lower-case hex."""
 
     error: Annotated[str, Meta(max_length=64)]
@@ -93,7 +95,7 @@ class AskedRefusal(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ServerWords(Struct, frozen=True, forbid_unknown_fields=True):
-    """The server's words about the tool. They are unverified: they may raise caution, and never lower it."""
+    """The server's words about the tool. They are unverified: they may make a person more cautious, never less."""
 
     title: str = ""
     description: str = ""
@@ -101,8 +103,8 @@ class ServerWords(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Ask(WireObject, frozen=True, dict=True):
-    """A call that an agent asks a person to allow. Times are unix seconds; `principals` are the ids of the people asked
-    (none: anyone with a key); `params` are those common to all legs of the call."""
+    """A call that an agent asks a person to allow. Times are unix seconds. `principals` are the ids of the people
+    asked; if there are none, anyone with a key may answer. `params` are those common to all legs of the call."""
 
     max_bytes: ClassVar[int] = MAX_ASK_BYTES
 
@@ -151,18 +153,19 @@ class Ask(WireObject, frozen=True, dict=True):
 
     @CachedProperty
     def params_sha256(self) -> str:
-        """The digest of the call, as a certificate for this very call names it: lower-case hex."""
+        """The digest of the call's params, in lower-case hex. A certificate for exactly this call names it."""
         return params_digest(self.params).hex()
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments of the call, by name; none if it has no object of them."""
+        """The arguments of the call, by name; empty if the params hold no object of arguments."""
         arguments = self.params.get("arguments")
         return cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
 
     @property
     def code(self) -> str:
-        """The ask's code for people, such as `7KQ4-M2`. It identifies; it is no secret, and grants nothing."""
+        """The ask's code for people, such as `7KQ4-M2`. It only identifies the ask: it is no secret, and grants
+        nothing."""
         number = int.from_bytes(self.digest[:4]) >> 2
         text = "".join(_CODE_ALPHABET[number >> 5 * place & 31] for place in reversed(range(_CODE_CHARS)))
         return f"{text[:4]}-{text[4:]}"
@@ -174,7 +177,8 @@ class Ask(WireObject, frozen=True, dict=True):
 
     @property
     def same_call(self) -> tuple[str, str, str, str, str]:
-        """Equal for two asks for the same call: agent, gateway, method, target, digest of the params."""
+        """A key that is equal for two asks if they are for the same call: agent, gateway, method, target, digest of the
+        params."""
         return (self.agent_id, self.gateway.id, self.method, self.target, self.params_sha256)
 
     def signed(self, signer: HybridSigner) -> "Ask":
@@ -185,7 +189,8 @@ class Ask(WireObject, frozen=True, dict=True):
 
 
 def params_digest(params: Mapping[str, object]) -> bytes:
-    """Return the digest of a call's params, without members of a single leg. Raises `AskError` if there is none."""
+    """Return the digest of a call's params, without the members of a single leg. Raises `AskError` if they have no
+    digest."""
     try:
         return hashlib.sha256(canonical(params)).digest()
     except ValueError as error:
@@ -214,7 +219,7 @@ def check_ask(ask: Ask, now: int) -> None:
 
 
 def read_code(text: str) -> str:
-    """Return a code in its normal form, from any case, blanks and dashes, and O for 0, I and L for 1.
+    """Return a code in its normal form. The text may have any case, blanks and dashes, O for 0, and I or L for 1.
 
     Raises `AskError` for a text that can be no code.
     """

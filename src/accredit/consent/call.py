@@ -1,17 +1,17 @@
-"""The constraint `dev.accredit.call`: a certificate for these calls at this gateway, and for no others. No I/O.
+"""The constraint `dev.accredit.call`: a certificate for certain calls at one gateway, and for no others. No I/O.
 
 All of these must hold, checked in this order:
 
-- [members] the constraint is well formed; an unknown member could be a limit that goes unseen, so it refuses the call;
-- [target] the gateway is this one (by its verifier id), the method is this one, and the target is exactly one of these
-  names;
-- [params] with `params_sha256`, the call is this very one: the SHA-256 of the RFC 8785 form of its `params` without
-  `_meta`, tokens, `inputResponses` and `requestState`, so that all legs of a call have the same digest;
-- [arguments] with `args`, the value at each of these JSON Pointers (RFC 6901) into the arguments has one of these
-  digests: SHA-256 of its RFC 8785 form, which keeps the values private and needs no portable encoding of them in the
-  certificate;
-- [definition] with `definition`, the tool's pinned definition is this one. If none is pinned, the constraint can't be
-  verified.
+- [members] The constraint is well formed. An unknown member could be a limit that goes unseen, so it refuses the call.
+- [target] Gateway (by its verifier id) and method are those that the constraint names, and the target is exactly one of
+  the names in it.
+- [params] With `params_sha256`, the call is exactly this one. The digest is the SHA-256 of the RFC 8785 form of its
+  `params` without `_meta`, tokens, `inputResponses` and `requestState`. So all legs of a call have the same digest.
+- [arguments] `args` has JSON Pointers (RFC 6901) into the arguments, each with digests. The value at each pointer has
+  one of these digests: the SHA-256 of its RFC 8785 form. Digests keep the values private, and the certificate needs no
+  portable encoding of them.
+- [definition] With `definition`, the tool's pinned definition has this digest. If none is pinned, the constraint can't
+  be verified.
 
 Digests are lower-case hex. Not checked here: how often such a call is made (`max_rate`, and the rule for the legs of a
 call in `policy.decide`).

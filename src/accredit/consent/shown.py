@@ -1,15 +1,17 @@
 """Shows a call to a person before they allow it. No I/O.
 
 - [completeness] Everything that the call's digest covers is shown: method, target, and each value in its params with
-  its place. Two calls with different digests are never shown alike, nor so that only their code points differ.
-- [invisible] Invisible characters, and those that look like another form, are written as code points, and so are the
-  brackets of such codes, by the rules of `pins.shown`; so are blanks at the end of a line, and in a place `/`, `[` and
-  what could pass for its end or for a row of its own. Only a line's end begins a new line.
-- [folding] A long text, and what comes after many values, is folded: it counts as seen only once it was unfolded.
-- [marks] What a person may overlook is marked: letters of several scripts in one word, words of one script that look
-  like words of another, letters in unusual forms, signs other than ASCII's in what looks like an address or a path,
-  domain names in punycode, text that runs from right to left, wide gaps, names that look like those of other tools,
-  commands that are known to do harm.
+  its place. Two calls with different digests never look alike, even to somebody who can't tell similar characters
+  apart.
+- [invisible] Some characters are written as code points, by the rules of `pins.shown`: invisible ones, those that look
+  like another form, and the brackets of such codes. So are blanks at the end of a line. In a place, so are `/`, `[`,
+  and what could pass for the place's end or for a row of its own. Only a line's end begins a new line.
+- [folding] A long text, and what comes after many values, is folded. It counts as seen only once it was unfolded.
+- [marks] What a person may overlook is marked:
+  - letters of several scripts in one word, and words of one script that look like words of another;
+  - letters in unusual forms, and signs other than ASCII's in what looks like an address or a path;
+  - domain names in punycode, text that runs from right to left, and wide gaps;
+  - names that look like those of other tools, and commands that are known to do harm.
 
 Marks are hints: no mark does not mean harmless. A page has to keep blanks and line ends as they are.
 """
@@ -29,9 +31,9 @@ from accredit.pins.lookalikes import LookAlikes, mixes_scripts, twins_in
 from accredit.pins.shown import hides, visible_text, with_code_points
 
 MAX_UNFOLDED_FIELDS = 100
-"""Values of a call that are shown unfolded: 64 KiB can hold 30,000."""
+"""How many values of a call are shown unfolded: 64 KiB can hold 30,000."""
 MAX_TOLD_MARKS = 3
-"""Marks of one kind on one value: the first few show what kind of text it is."""
+"""How many marks of one kind are shown for one value: the first few show what kind of text it is."""
 
 
 Kind = Literal["text", "number", "yes or no", "nothing", "list", "object"]
@@ -40,7 +42,7 @@ _EMPTY = "⟨empty⟩"
 _BLANK = "⟨U+0020⟩"
 _QUOTES = {ord(each): f"⟨U+{ord(each):04X}⟩" for each in "“”"}
 _ROWS = (" ", "|", "!")
-"""The beginnings of a terminal's rows that are no names: further lines, and marks."""
+"""How rows in a terminal begin that don't start with a name: further lines of a text, and marks."""
 _PUNYCODE = re.compile(r"(?i)\bxn--[a-z0-9-]+")
 _ADDRESS = re.compile(r"\w[@/\\.:]+\w")
 _LETTERS_AND_DIGITS = frozenset(["Lu", "Ll", "Lt", "Lo", "Nd", "Nl"])
@@ -55,11 +57,11 @@ _COMMANDS = (
 
 
 class Field(Struct, frozen=True):
-    """A value of a call. `label` is its name, or its number in a list; it is inside the nearest value before it with a
-    lower `level` (0 for arguments). `lines` are its text, none for a list or object. `chars` counts the characters as
-    written.
+    """A value of a call. `label` is its name, or its number in a list. It is part of the nearest value before it that
+    has a lower `level` (0 for arguments). `lines` are its text; a list or object has none. `chars` counts the
+    characters as written.
 
-    If it is `folded`, the call may not be allowed before it was unfolded. `marks` are about what may be overlooked.
+    If it is `folded`, the call may be allowed only after it was unfolded. `marks` say what may be overlooked in it.
     """
 
     level: int
@@ -72,7 +74,7 @@ class Field(Struct, frozen=True):
 
 
 class ShownCall(Struct, frozen=True):
-    """A call. `fields` are its values, in the signed order; `marks` are about the call as a whole."""
+    """A call as it is shown. `fields` are its values, in the signed order; `marks` are about the call as a whole."""
 
     method: str
     target: str
@@ -86,7 +88,8 @@ class ShownCall(Struct, frozen=True):
 
 
 def shown_call(ask: Ask, known_tools: Iterable[str] = ()) -> ShownCall:
-    """Return an ask's call as it is shown. `known_tools` are the names of tools that it might be taken for."""
+    """Return an ask's call as it is shown. `known_tools` are the names of tools that the call's tool might be taken
+    for."""
     marks = [*_marks(ask.target), *look_alikes(ask.target, known_tools)] if ask.method == "tools/call" else []
     fields: list[Field] = []
     for each in _values(ask):
@@ -103,12 +106,12 @@ def look_alikes(name: str, known: Iterable[str]) -> list[str]:
 
 
 def one_word(text: str) -> str:
-    """Return a text without blanks: so it can't read on into the words around it."""
+    """Return a text without blanks, so that it can't be read together with the words around it."""
     return visible_text(text).replace(" ", _BLANK)
 
 
 def in_quotes(text: str) -> str:
-    """Return a text that can't end the quotes around it."""
+    """Return a text that can't end the quotation marks that are put around it."""
     return visible_text(text).translate(_QUOTES)
 
 
@@ -120,7 +123,7 @@ class _Value(NamedTuple):
 
 
 def _values(ask: Ask) -> Iterator[_Value]:
-    """Yield each value; labels of values other than arguments begin with a slash."""
+    """Yield each value. The labels of values that are not arguments begin with a slash."""
     named = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}[ask.method]
     for name in _in_order(ask.params):
         if name == "arguments" and ask.arguments:
@@ -184,7 +187,7 @@ def _kind(value: Any) -> Kind:
 
 
 def _marks(text: str) -> list[str]:
-    """Return what may be overlooked in a text ([marks]). Linear in its length."""
+    """Return the marks of a text ([marks]). Takes time linear in its length."""
     marks = [
         f"{visible_text(each)} is a domain name in punycode: other letters are shown for it." for each in _few(text)
     ]
@@ -222,8 +225,8 @@ def _has_odd_signs(word: str) -> bool:
 
 
 def _unusual(text: str) -> int:
-    """Count the letters and digits of a text that are unusual forms of ASCII's, such as mathematical ones; full-width
-    ones count unless the text is East Asian."""
+    """Count the letters and digits of a text that are unusual forms of ASCII's, such as mathematical ones. Full-width
+    ones count, too, unless the text is East Asian."""
     forms = [char for char in text if char > "\xff" and unicodedata.category(char) in _LETTERS_AND_DIGITS
              and (form := unicodedata.normalize("NFKC", char)).isascii() and form.isalnum()]  # fmt: skip
     full = sum(unicodedata.east_asian_width(char) == "F" for char in forms)

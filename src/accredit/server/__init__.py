@@ -1,9 +1,10 @@
 """For a server's author: `require` beside a tool, `ProofGuard` in front of the server. Such a server needs no gateway.
 
-`requirements` what tools require · `tokens` whose bearer tokens count · `assemble` from arguments to a `judge`, which
-decides · `gate` in front of a server · `sdk` the guard for the official SDK · `lowlevel` what its low-level server
-needs in addition · `answers` dropping unreadable answers of a round · `fastmcp` the guard for FastMCP, with the same
-names (import it by itself: it needs the optional dependency).
+- `requirements`: what tools require. `tokens`: whose bearer tokens are accepted.
+- `assemble`: makes a `judge`, which decides, from the author's arguments.
+- `gate`: stands in front of a server. `answers`: drops unreadable answers to a server's requests for input.
+- `sdk`: the guard for the official SDK. `lowlevel`: what the SDK's low-level server needs in addition.
+- `fastmcp`: the guard for FastMCP, with the same names. Import it by itself: it needs the optional dependency.
 """
 
 from accredit.server.answers import current_dropped_keys, drop_unreadable_answers

@@ -1,10 +1,10 @@
 """Drops unreadable answers to a server's input requests. No I/O.
 
 If one entry of `inputResponses` is wrapped in `{method, result}`, or is not an object, the SDK refuses the whole
-request (-32602), and its handler never runs. Here such entries are dropped first (`rounds.partition_input_responses`),
-and the handler gets their keys, so that it can ask again.
+request (-32602), and the tool's handler never runs. Here such entries are dropped first
+(`rounds.partition_input_responses`). The handler is told their keys, so that it can ask again.
 
-Not checked: whether the others are valid answers. The SDK refuses a bare entry that is not a result of any kind.
+Not checked: whether the other entries are valid answers. The SDK refuses a bare entry that is not a result of any kind.
 """
 
 from contextvars import ContextVar

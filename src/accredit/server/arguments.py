@@ -1,14 +1,14 @@
 """Arguments as a tool gets them. No I/O, except by the validators of the tool's own types.
 
-Constraints are evaluated for what a client wrote. A tool's types may read an argument under another name (an alias) or
-convert it: by a second name of `amount`, 5,000 were paid on a delegation of 10. So constrained arguments are read here
-by the same types, and named as in the tool's schema:
+Constraints are evaluated for what a client wrote. But a tool's types may read an argument under another name (an
+alias), or convert it. Once 5,000 were paid on a delegation of 10, as `amount` had a second name. So arguments under a
+constraint are read here by the same types, and named as in the tool's schema:
 
-- [written-form] The written arguments are what the tool gets if each member has a listed name, and reaches the tool
-  with its value, perhaps of another type (`"5"` for 5).
+- [written-form] The written arguments count as what the tool gets if each has a name that the schema lists, and reaches
+  the tool with its value, perhaps of another type (`"5"` for 5).
 - [real-form] Otherwise the arguments as the tool gets them are judged as well.
 - [no-form] A value without a JSON form is left out: no constraint on it can be verified.
-- [type-errors] What the types refuse never reaches the tool.
+- [type-errors] Arguments that the types refuse never reach the tool.
 
 Not checked: defaults, which no client has written; types that read the same arguments in two ways; what the tool does
 with them.
@@ -29,19 +29,19 @@ from pydantic import AliasChoices, AliasPath, BaseModel, RootModel, TypeAdapter,
 from pydantic.fields import FieldInfo
 
 MAX_REMEMBERED_SIGNATURES = 1_024
-"""Functions of a guarded server whose parameters are cached with their readers, some 10 KiB each: more tools than a
-model is offered."""
+"""How many functions of a guarded server have their parameters cached, with what reads them: some 10 KiB each. That is
+more tools than a model is offered."""
 
 
 Read = Callable[[Mapping[str, object]], Mapping[str, object] | None]
-"""Returns written arguments as the tool gets them, in JSON's types; None if they are unchanged, or refused. Other
-errors of validators are raised."""
+"""Returns written arguments as the tool gets them, in JSON's types. Returns None if they are unchanged, or refused.
+Other errors of validators are raised."""
 
 _PLAIN = (bool, int, float, Decimal, str, bytes, datetime.datetime, datetime.date, datetime.time, datetime.timedelta)
 _READERS: dict[type, TypeAdapter[Any]] = {
     each: TypeAdapter[Any](each) for each in (*_PLAIN, uuid.UUID, PurePosixPath, PosixPath)
 }
-"""The types that read a text or a number in the usual way. An author's own types could change it."""
+"""The types that read a text or a number in the usual way. An author's own types could read them differently."""
 
 
 class _Parameters(NamedTuple):
@@ -57,7 +57,7 @@ class _Call(NamedTuple):
 
 
 def read_arguments(written: Mapping[str, object], read: Callable[[], object]) -> Mapping[str, object] | None:
-    """Return the result of `read`, which reads the written arguments, in the form of `Read`."""
+    """Call `read`, which reads the written arguments, and return its result as a `Read` does."""
     try:
         value = read()
     except ValidationError:
@@ -66,8 +66,8 @@ def read_arguments(written: Mapping[str, object], read: Callable[[], object]) ->
 
 
 def reading_of(function: Callable[..., Any], bared: Callable[..., Callable[..., Any]]) -> Read:
-    """Return how a function gets its arguments; `bared` removes the parameters that the server supplies, and pydantic
-    reads the rest."""
+    """Return what reads a function's arguments. `bared` removes the parameters that the server supplies; pydantic reads
+    the rest."""
     return lambda written: read_arguments(written, lambda: _build_call(_parameters(function, bared), written))
 
 
@@ -130,7 +130,7 @@ def _is_read_as(written: object, value: object) -> bool:
 
 
 def _members(value: object) -> Mapping[str, object] | None:
-    """Return an object's members, by the listed names; None if it is no object."""
+    """Return an object's members, by the names that a schema lists; None if it is no object."""
     match value:
         case _Call(fields, values):
             # A function's schema lists a parameter with several aliases by its own name.

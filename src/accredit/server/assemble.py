@@ -1,7 +1,7 @@
 """Builds a `Judge` from a server author's arguments. Reads key files and revocation lists.
 
-This is the only module of `server` that chooses adapters (`keys`, `net`, `stores`): a server's author makes a guard in
-one line, with no `app` above it to pass them in.
+This is the only module of `server` that chooses adapters (`keys`, `net`, `stores`). A server's author makes a guard in
+one line, so there is no `app` above it that could pass them in.
 """
 
 import logging
@@ -35,7 +35,7 @@ _Root = str | Path | HybridPublicKey
 
 
 class Guard:
-    """What both guards have in common. It decides nothing by itself: see `ProofGuard`."""
+    """What the guards for both SDKs have in common. It decides nothing by itself: see `ProofGuard`."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class Guard:
         """Read the keys and lists. Raises `ConfigurationError`.
 
         The arguments are the settings of the same names in `[proofs]` and `[gateway]`; paths are relative to the
-        working directory. With `roots` None proofs are not judged, only `tokens`. `store` is a URL, or a store that its
-        owner closes. `methods` are the server's own methods that pass without a decision. `constraint_evaluators`
-        evaluate constraints of extensions, by type. `clock` returns unix seconds.
+        working directory. If `roots` is None, proofs are not judged, only `tokens`. `store` is a URL, or a store that
+        its owner closes. `methods` are the server's own methods that pass without a decision. `constraint_evaluators`
+        has the evaluators of constraints that extensions define, by type. `clock` returns unix seconds.
         """
         _check(gateway_id, default_tool_scope, binding)
         _check_seconds(freshness_seconds=freshness_seconds, challenge_seconds=challenge_seconds)
@@ -99,7 +99,8 @@ class Guard:
         self._judge = Judge(Proofs(policy, opened, lists, filter_tools), self._tokens, clock, _check_methods(methods))
 
     def found(self, name: str, function: object, input_schema: Mapping[str, Any], read: Read | None) -> TargetInfo:
-        """Return a tool and its requirement by its function (None: it is made of something else)."""
+        """Return a tool and its requirement, which its function has. `function` is None if the tool is made of
+        something else."""
         entry = written = None
         if function is not None and not hides_requirement(function):
             written = entry_of(function)
@@ -108,14 +109,15 @@ class Guard:
         return TargetInfo(name, entry, declares, read, written is not None)
 
     def found_other(self, method: str, name: str, function: object) -> TargetInfo:
-        """Return a resource or prompt and its requirement by its function (None: it is made of something else)."""
+        """Return a resource or prompt and its requirement, which its function has. `function` is None if it is made of
+        something else."""
         if function is None or hides_requirement(function):
             return TargetInfo(name)
         entry = entry_of(function)
         return TargetInfo(name, entry, written=True) if entry is not None else find_plain(method, name)
 
     def gate_in(self, middleware: Iterable[object]) -> Gate | None:
-        """Return this guard's gate among a middleware, or None."""
+        """Return this guard's gate if it is among a server's middleware, or None."""
         return next((each for each in middleware if isinstance(each, Gate) and each.judge is self._judge), None)
 
     async def aclose(self) -> None:
@@ -217,14 +219,15 @@ def _check_seconds(**named: int) -> None:
 
 
 def check_scoped(missing: Collection[str]) -> None:
-    """Check that `tool_scopes` names no tool that is `missing`. Raises `ConfigurationError`."""
+    """Check that `missing`, the tools that `tool_scopes` names but the server lacks, is empty. Raises
+    `ConfigurationError`."""
     if missing:
         raise ConfigurationError(f"tool_scopes names {min(missing)!a}, and there is no such tool", "name a tool")
 
 
 def check_requirements(functions: Iterable[tuple[str, object, Mapping[str, Any] | None]]) -> None:
-    """Check that none of these functions, each under a name, hides a requirement, and that a tool's schema has the
-    arguments of its facts; each comes with a tool's schema. Raises `ConfigurationError`."""
+    """Check that none of these functions hides a requirement, and that a tool's schema has the arguments that its facts
+    name. Each function comes with its name and, for a tool, its schema. Raises `ConfigurationError`."""
     for name, function, schema in functions:
         entry = entry_of(function)
         missing = (

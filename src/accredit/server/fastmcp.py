@@ -1,22 +1,26 @@
 """`ProofGuard` for FastMCP: `guard.protect(mcp)`. Awaits decisions; reads key files when it is made.
 
-FastMCP's middleware runs after sealed request states are opened, where messages are no longer what the client sent. So
-the guard puts a gate (`gate`) in front of the protected server, and itself before all other middleware: a middleware
-that answers before it, such as a cache, answers everybody. A FastMCP middleware learns its server only when a message
-comes, which can be too late: a guard that is only in the list of middleware lets nothing through. The guard ensures
-that nothing runs undecided. In this order, for a request to a tool, a resource, a prompt or a list:
+FastMCP's middleware runs after sealed request states are opened, when messages are no longer what the client sent. So
+the guard puts a gate (`gate`) in front of the protected server. It puts itself before all other middleware: one that
+answers before the guard, such as a cache, would answer everybody. A FastMCP middleware learns its server only when a
+message comes, which can be too late. So a guard that is only in the list of middleware lets nothing through.
 
-- [same-call] What was decided at the gate passes.
-- [inner-call] A request made by a running call, even by the same name, is judged anew on the same authority, with its
-  own arguments (`policy.within`). A tool that calls others by name must bypass neither their requirements nor
+The guard ensures that nothing runs undecided. For a request to a tool, a resource, a prompt or a list, the first of
+these rules that applies:
+
+- [same-call] The call that the gate has decided passes.
+- [inner-call] A request that a running call makes, even by the same name, is judged anew: on the same authority, with
+  its own arguments (`policy.within`). A tool that calls others by name must bypass neither their requirements nor
   constraints.
-- [undecided] Anything else here is undecided and refused: the gate is gone, or is another server's.
+- [undecided] Any other request is undecided, and refused: the gate was removed, or is another server's.
 
-A tool is found as FastMCP finds it: by version, and by the names `<hash>_<name>` that tools of an app have as well. It
-is judged by what was found, as resources and prompts are. Only tools made of a function can be called. A proxy (of a
-mounted or remote server, or transformed) could hide what its target requires, so it is refused where proofs are judged,
-even with `default_tool_scope`. Not checked: what the server's own code does outside of any request, and what middleware
-behind the guard does to a message.
+A tool is found as FastMCP finds it: by version, and by the names `<hash>_<name>` that tools of an app have as well. The
+tool that is found is judged; so are resources and prompts. Only tools made of a function can be called. A proxy (of a
+mounted or remote server, or transformed) could hide what its target requires. So it is refused where proofs are judged,
+even with `default_tool_scope`.
+
+Not checked: what the server's own code does outside of any request, and what middleware behind the guard does to a
+message.
 """
 
 import logging
@@ -155,7 +159,7 @@ class ProofGuard(Guard, Middleware):
 
 
 def _function(item: Tool | Resource | ResourceTemplate | Prompt) -> object:
-    """Return the function of an item, or that reads it; None for a proxy."""
+    """Return the function of an item, or the one that reads it; None for a proxy."""
     match item:
         case FunctionTool() | FunctionResource() | FunctionResourceTemplate() | FunctionPrompt():
             return item.fn

@@ -1,23 +1,25 @@
 """The gate in front of a server: every message passes here before anything else of the server sees it.
 
-It is a middleware of the official SDK, on which FastMCP is built as well, and the outermost one: `params` are as the
-client sent them, and the result is as the client gets it. (The SDK's own hook for extensions sees only `tools/call`.)
-If other middleware is before it, all guarded messages are refused, and the server does not start. In this order:
+It is a middleware of the official SDK, on which FastMCP is built as well, and the outermost one. So it sees `params` as
+the client sent them, and the result as the client gets it. (The SDK's own hook for extensions sees only `tools/call`.)
+If other middleware stands before it, all guarded messages are refused, and the server does not start. In this order:
 
 - [authorization-meta] A client's `_meta["dev.accredit/authorization"]` is removed from any message, however it is
   spelled.
-- [decision] `tools/call`, `resources/read`, `prompts/get` and the lists are decided: first the token (`tokens`), then
-  the proof (`policy.decide`), if they are judged here. A refusal is a JSON-RPC error. Other methods of the revision
-  pass; a method that neither it nor the guard names (an extension's, tasks) is -32601, and such a notification is
-  dropped.
-- [removal] Proof and token are removed, the token from any message; an allowed call carries the authorization in its
+- [decision] `tools/call`, `resources/read`, `prompts/get` and the lists are decided: first by the token (`tokens`),
+  then by the proof (`policy.decide`), each only if it is judged here. A refusal is a JSON-RPC error. Other methods of
+  the revision pass. A request with a method that neither the revision nor the guard names (an extension's, tasks) gets
+  -32601; such a notification is dropped.
+- [removal] Proof and token are removed, the token from any message. An allowed call carries the authorization in its
   `_meta`, as behind the gateway. Unreadable answers are dropped (`answers`).
-- [lists] A list says what each of its items requires; items that could not be used are left out.
+- [lists] A list says what each of its items requires. Items that the client could not use are left out.
 
-The SDK has parsed the message by then. So a proof is judged in the compact form of what was parsed: of repeated members
+The SDK has already parsed the message. So a proof is judged in the compact form of what was parsed: of repeated members
 the last counts, and numbers have lost their spelling. Neither changes what was signed: the signatures are over the
-values. The digest that binds a proof to its call is over the parsed `params` without `_meta`, and without a `_token`
-that is removed: otherwise exactly the members that the client sent, `"arguments": null` among them.
+values.
+
+A proof is bound to its call by a digest. It is over the parsed `params` without `_meta`, and without a `_token` that is
+removed. Apart from that it covers exactly the members that the client sent, `"arguments": null` among them.
 
 Not checked here: messages that the server's own code sends.
 """
@@ -54,7 +56,7 @@ class _Admitted(NamedTuple):
 
 
 Find = Callable[[Context, str, str], Awaitable[TargetInfo]]
-"""Returns a server's target for a guarded method; for the list of templates, by a template's text."""
+"""Returns the server's target for a guarded method. For the list of templates, it finds a template by its text."""
 
 _NO_PROOF = Raw(b"")
 _log = logging.getLogger("accredit.server")
@@ -90,7 +92,7 @@ class Gate:
         return result if kind is None else await self._shown(ctx, result, self.judge.view(admitted.allowed), kind)
 
     async def admit(self, ctx: Context) -> _Admitted:
-        """Decide a message, and prepare it for the server ([decision] and [removal]). Raises `MCPError` for a
+        """Decide on a message, and prepare it for the server ([decision] and [removal]). Raises `MCPError` for a
         refusal."""
         call = _guarded_call(ctx)
         try:
@@ -139,7 +141,7 @@ class Gate:
 
 
 def put_first(one: Any, among: list[Any]) -> None:
-    """Move one to the front of a list."""
+    """Move an object to the front of a list."""
     among[:] = [one, *(each for each in among if each is not one)]
 
 
@@ -175,7 +177,7 @@ def drop_unnamed(ctx: Context) -> None:
 
 
 def _context_for_server(ctx: Context, allowed: Allowed | None) -> Context:
-    """Return the message in the server's form, except for tokens ([authorization-meta] and [removal])."""
+    """Return the message as the server gets it; tokens are removed elsewhere ([authorization-meta] and [removal])."""
     params = ctx.params or {}
     meta = _meta(ctx)
     kept = {name: value for name, value in meta.items() if not _is_ours(name)}
@@ -212,7 +214,8 @@ def undecided_error() -> MCPError:
 
 
 def _authorization_meta(method: str, allowed: Allowed | None) -> dict[str, object]:
-    """Return the authorization of a call, as a member of `_meta`; nothing for a list without authority."""
+    """Return the authorization of a call, as a member of `_meta`. For a list that came without a proof, return no
+    member."""
     if allowed is None or (allowed.authority is None and (allowed.token is None or method not in GUARDED)):
         return {}
     text = msgspec.json.encode(authorization(allowed.authority, allowed.token))

@@ -1,6 +1,6 @@
 """One server's decisions (`policy.decide`), and the authority of the running call.
 
-Awaits the store and the revocation lists; no I/O of its own. Where proofs are not judged, a token decides alone, and
+Awaits the store and the revocation lists; no I/O of its own. Where proofs are not judged, the token alone decides; it
 was verified before (`tokens`).
 """
 
@@ -51,9 +51,9 @@ class Proofs(NamedTuple):
 
 
 class TargetInfo(NamedTuple):
-    """A server's target: its listed name ("": it does not exist), its requirement (None if no proof could allow it),
-    whether it declares `_token` itself, how arguments reach it (None: unchanged), and whether its author wrote the
-    requirement beside it."""
+    """A server's target: its listed name ("": it does not exist), and its requirement (None if no proof could allow
+    it). Also says whether it declares `_token` itself, what reads its arguments (None: they reach it unchanged), and
+    whether its author wrote the requirement beside it."""
 
     name: str = ""
     entry: Entry | None = None
@@ -63,7 +63,7 @@ class TargetInfo(NamedTuple):
 
 
 def find_plain(method: str, target: str) -> TargetInfo:
-    """Return a resource or prompt without a requirement of its own, whether it exists or not."""
+    """Return a resource or prompt that has no requirement of its own, whether it exists or not."""
     return TargetInfo(target, _PLAIN.find(method, target))
 
 
@@ -82,7 +82,7 @@ class Allowed(NamedTuple):
 
 
 class Judge:
-    """The deciding parts of a guard; a part that is None is not judged. `clock` returns unix seconds.
+    """The parts of a guard that decide. If a part is None, what it judges is not checked. `clock` returns unix seconds.
 
     `methods` are those beyond MCP's that pass where proofs or tokens are required.
     """
@@ -107,7 +107,7 @@ class Judge:
         return not required or is_known(method, revision) or method in self._methods
 
     async def decide(self, call: GuardedCall, found: TargetInfo, token: VerifiedToken | None) -> Allowed:
-        """Decide one call of the found target. Raises the refusal.
+        """Decide on one call of the found target. Raises the refusal.
 
         Raises `FrameError` for params that no proof can be bound to.
         """
@@ -128,8 +128,8 @@ class Judge:
         return Allowed(call, decision.authority, token, found)
 
     def enters(self, method: str, target: str, arguments: object) -> bool:
-        """Return whether this is the allowed call itself, which arrives once. Whatever else reaches the server's
-        functions during it is a call within it."""
+        """Return whether this is the allowed call itself on its way to the server's functions; it arrives there once.
+        Anything else that reaches them while the call runs is another call, made by it."""
         standing = _standing.get()
         allowed = self.decided()
         if standing is None or standing.entered or allowed is None or not allowed.is_for(method, target, arguments):
@@ -151,7 +151,7 @@ class Judge:
         _check_given(call, found, allowed.authority, policy, now)
 
     def view(self, allowed: Allowed) -> ListView:
-        """Return the view of lists for the sender of a list request."""
+        """Return which items of a list the sender of the list request may see."""
         if self._proofs is None:
             return ListView(catalog=Catalog(own_tools={}), token=allowed.token)
         authority, policy = allowed.authority, self._proofs.policy
@@ -164,8 +164,8 @@ class Judge:
         )
 
     def _check_found(self, call: GuardedCall, found: TargetInfo, token: VerifiedToken | None) -> None:
-        """Check that the target exists, that a proof could allow it, and that the token may use it, whatever name found
-        it."""
+        """Check that the target exists, that a proof could allow it, and that the token may use it under its listed
+        name, whatever name the client used."""
         tool = call.method == "tools/call"
         if tool and self.tokens is not None:
             self.tokens.check_tool(token, found.name or call.target)
@@ -173,12 +173,12 @@ class Judge:
             raise refusals.unknown_target(call)
 
     def standing(self, allowed: Allowed | None) -> AbstractContextManager[None]:
-        """Make `decided` and `current_authority` return `allowed` while a request runs; None is for an undecided
-        one."""
+        """While a request runs, let `decided` and `current_authority` return `allowed`. None stands for an undecided
+        request."""
         return self._runs(_Standing(self, allowed), allowed.found if allowed is not None else TargetInfo())
 
     def standing_within(self, allowed: Allowed, found: TargetInfo) -> AbstractContextManager[None]:
-        """Do so while a call runs that an allowed one makes by itself."""
+        """Do the same while a call runs that an allowed call makes by itself."""
         return self._runs(_Standing(self, allowed, entered=True), found)
 
     @contextlib.contextmanager
@@ -196,15 +196,15 @@ class Judge:
         return standing.allowed if standing is not None and standing.judge is self else None
 
     def asked(self) -> bool:
-        """Return whether a request that passed this judge is running, decided or not: otherwise the server's own code
-        calls its functions."""
+        """Return whether a request that passed this judge is running, decided or not. If not, it is the server's own
+        code that calls its functions."""
         standing = _standing.get()
         return standing is not None and standing.judge is self
 
 
 @dataclass(slots=True)
 class _Standing:
-    """A running request; `entered` once the allowed call has reached the server's functions."""
+    """A running request. `entered` is set once the allowed call has reached the server's functions."""
 
     judge: Judge
     allowed: Allowed | None

@@ -1,9 +1,9 @@
-"""A low-level server of the official SDK, whose one handler knows the tools' names. No I/O.
+"""Guards a low-level server of the official SDK, which has one handler for all tools that knows their names. No I/O.
 
-A gate (`gate`) stands in front of its other middleware. Behind it, where the SDK looks up a message's handler, is a
-final check: the handlers of tools, resources and prompts run only what the gate has allowed, with the arguments that it
-has judged, whenever they were registered, whatever other middleware did to the message, and whoever else requests them
-from the server.
+A gate (`gate`) stands in front of the server's other middleware. Behind that, where the SDK looks up a message's
+handler, is a final check. The handlers of tools, resources and prompts run only what the gate has allowed, with the
+arguments that the gate has judged. This holds whenever they were registered, whatever other middleware did to the
+message, and whoever else requests them from the server.
 
 Not checked here: what else a handler does, and for whom.
 """
@@ -29,7 +29,8 @@ from accredit.tokens import declares_token
 
 
 def finder(server: Server[Any], tools: Mapping[str, Requirement], otherwise: Entry | None) -> Find:
-    """Return how a gate finds a tool's requirement; `otherwise` is for tools that `tools` does not name.
+    """Return what finds a tool's requirement for a gate. `otherwise` is the requirement of tools that `tools` does not
+    name.
 
     Raises `ConfigurationError`.
     """
@@ -51,8 +52,8 @@ def finder(server: Server[Any], tools: Mapping[str, Requirement], otherwise: Ent
 
 
 def look_at_start(server: Server[Any], check: Callable[[], Awaitable[None]]) -> None:
-    """Start a server only after this check, which raises `ConfigurationError`. Every transport enters the lifespan
-    first."""
+    """Let a server start only after this check, which raises `ConfigurationError`. The check runs in the server's
+    lifespan, which every transport enters first."""
     lifespan = server.lifespan
 
     @asynccontextmanager

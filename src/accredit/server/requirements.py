@@ -1,25 +1,26 @@
 """`require`: a tool's requirement, written beside the tool. No I/O but the log.
 
-The requirement is an attribute of the function, and of the wrapper that `require` returns, which does the same and has
-the same signature: so `require` may stand under or over `@mcp.tool()`, `@mcp.resource()` and `@mcp.prompt()`, and is
-found under any name that the function is registered by. In a low-level server tools have no functions: there
-requirements are given by the tools' names (`ProofGuard.protect`). Every scope named in a requirement is valid in the
-certificates that this process reads: a delegation may grant it.
+`require` returns a wrapper that does what the function does and has its signature. Both have the requirement as an
+attribute. So `require` may stand under or over `@mcp.tool()`, `@mcp.resource()` and `@mcp.prompt()`, and is found under
+any name that the function is registered by. In a low-level server tools have no functions: there requirements are given
+by the tools' names (`ProofGuard.protect`). Every scope named in a requirement is valid in the certificates that this
+process reads: a delegation may grant it.
 
-- [targets] `require` applies to a function, a static or class method, a partial or a cache of one. Anything else is
-  refused: a callable object has it on its `__call__`.
-- [wrappers] It is found through standard wrappers (`entry_of`), and through FastMCP's own, which lack the standard
-  attribute.
-- [hidden-requirement] A callable without a requirement that holds one with it (in its closure, its defaults, its
-  object), or a method that overrides one, could hide it, and so could a single dispatch whose functions have another
-  one (`hides_requirement`): the start fails, and later registrations are refused.
-- [unseen-requirement] A function hidden from that search (in a list, a global name, another object) is refused when it
-  is called: while the server of a guard answers a request, the function that `require` returned runs only if that was
-  judged by a written requirement: not by a default scope, and not if it was not judged at all.
+- [targets] `require` applies to a function, a static or class method, and a partial or a cache of one. Anything else is
+  refused; for a callable object, decorate its `__call__`.
+- [wrappers] The requirement is found through standard wrappers (`entry_of`), and through FastMCP's own, which lack the
+  standard attribute.
+- [hidden-requirement] Some callables could hide a requirement (`hides_requirement`): one without a requirement that
+  holds a callable with one (in its closure, its defaults, its object); a method that overrides such a method; a single
+  dispatch whose functions have another requirement. With one of these the server does not start, and later
+  registrations of one are refused.
+- [unseen-requirement] That search can miss a function (in a list, a global name, another object). It is refused when it
+  is called: while a guarded server answers a request, the function that `require` returned runs only if the request was
+  judged by a written requirement. A default scope is not enough, and neither is a request that was not judged at all.
 
 Not checked here: whether a tool has a requirement at all (one without is refused when it is called); a server without a
-guard, and calls outside of any request: there the function is the plain one; and functions with a requirement that are
-called by one that has another.
+guard, and calls outside of any request, where the function runs without a check; and functions with a requirement that
+are called by a function with another requirement.
 """
 
 import contextlib
@@ -95,7 +96,7 @@ class Requirement:
         return held
 
     def name_scopes(self) -> None:
-        """Make its scopes valid in the certificates that this process reads."""
+        """Make the scopes of this requirement valid in the certificates that this process reads."""
         _named.update((self.entry.scope, *self.entry.accepts))
 
 
@@ -109,7 +110,7 @@ def require(
     """Require a proof that grants `scope`, or any scope of `accepts`, for the decorated tool.
 
     `sensitive` tools accept only proofs over a challenge that this server issued (Option B of Ratify). `facts` says
-    where in the arguments the facts are that constraints are evaluated against: `{"amount": "/amount"}`
+    where in the arguments to find the facts that constraints are evaluated for: `{"amount": "/amount"}`
     (docs/reference/configuration.md, `[tools.NAME.facts]`). Raises `ConfigurationError`.
     """
     if isinstance(accepts, str):
@@ -131,13 +132,14 @@ def require(
 
 
 def entry_of(tool: object) -> Entry | None:
-    """Return the requirement of a tool's function: the outermost one among what it wraps, or None ([wrappers])."""
+    """Return the requirement of a tool's function, or None. If it wraps others, the outermost requirement counts
+    ([wrappers])."""
     return next(_entries(tool, _wrapped_callables), None)
 
 
 def hides_requirement(tool: object) -> bool:
-    """Return whether a function without a requirement holds or overrides one with it, or one with a requirement
-    dispatches to a function with another ([hidden-requirement])."""
+    """Return whether a function hides a requirement ([hidden-requirement]). It does if it has none itself, but holds or
+    overrides a function with one, or if it dispatches to a function with another requirement."""
     entry = entry_of(tool)
     if entry is None:
         return next(_entries(tool, _held_callables), None) is not None
@@ -146,7 +148,8 @@ def hides_requirement(tool: object) -> bool:
 
 @contextlib.contextmanager
 def mark_judged(by_requirement: bool) -> Generator[None]:
-    """Mark whether the running request was judged by a written requirement ([unseen-requirement])."""
+    """Mark, within this context, whether the running request was judged by a written requirement
+    ([unseen-requirement])."""
     before = _unjudged.set(not by_requirement)
     try:
         yield
@@ -196,7 +199,7 @@ def _is_partial(tool: object) -> bool:
 
 
 def _held_callables(tool: Any) -> Iterator[object]:
-    """Yield the callables that a callable holds, wrapped or not, and those it overrides."""
+    """Yield the callables that a callable holds, whether it wraps them or not, and those that it overrides."""
     yield from _wrapped_callables(tool)
     yield from _dispatch_targets(tool)
     held: list[Iterable[object]] = [_closure_values(tool)]

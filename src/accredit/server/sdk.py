@@ -2,13 +2,16 @@
 
 It reads key files when it is made.
 
-The SDK gives an extension no server, and calls it only for `tools/call`: not for resources, prompts and lists, nor with
-the function behind a name. So the guard finds out who applies it (`settings` is called at that moment), and puts a gate
-(`gate`) in front of that server's other middleware. A tool call that has not passed the gate, for whatever reason, is
-refused by the extension; in a low-level server, which has no extensions, at the handler's lookup (`lowlevel`). What a
-running call makes the server do by itself (`mcp.call_tool`, `ctx.read_resource`) is judged anew on the same authority,
-with its own arguments (`policy.within`). Not checked: what the server's own code does outside of any request, and
-functions that call each other as functions.
+The SDK does not tell an extension its server. It calls an extension only for `tools/call`, not for resources, prompts
+and lists, and does not tell it the function behind a name. So the guard finds out which server applies it (when that
+calls `settings`), and puts a gate (`gate`) in front of that server's other middleware.
+
+A tool call that has not passed the gate, for whatever reason, is refused: by the extension or, in a low-level server,
+which has no extensions, when its handler is looked up (`lowlevel`). If a running call makes the server do something
+else (`mcp.call_tool`, `ctx.read_resource`), that is judged anew: on the same authority, with its own arguments
+(`policy.within`).
+
+Not checked: what the server's own code does outside of any request, and functions that call each other directly.
 """
 
 import inspect
@@ -110,7 +113,7 @@ class ProofGuard(Guard, Extension):
     def _look_inside(self, server: MCPServer[Any]) -> None:
         """From now on, judge calls of the server's own methods while a request runs.
 
-        A tool calls others by these, and the SDK offers no hook there: its handlers call them as well.
+        A tool calls others by these methods. The SDK offers no hook there, and its own handlers call the same methods.
         """
         call_tool, read_resource, get_prompt = server.call_tool, server.read_resource, server.get_prompt
 
@@ -131,8 +134,8 @@ class ProofGuard(Guard, Extension):
     def _within(
         self, server: MCPServer[Any], method: str, target: str, arguments: object
     ) -> AbstractContextManager[None]:
-        """Judge a call by the server's own methods, and return its context. Raises `ToolError`, which the calling tool
-        may handle."""
+        """Judge a call that comes by the server's own methods, and return the context to run it in. Raises `ToolError`,
+        which the calling tool may handle."""
         judge, allowed = self._judge, self._judge.decided()
         if not judge.asked():
             return nullcontext()
@@ -159,7 +162,7 @@ class ProofGuard(Guard, Extension):
 
 
 def _resource(server: MCPServer[Any], uri: str, *, by_text: bool) -> Resource | ResourceTemplate | None:
-    """Return what the SDK would read for a URI, or the template with this text."""
+    """Return what the SDK would read for a URI or, with `by_text`, the template with this text."""
     manager = server._resource_manager  # pyright: ignore[reportPrivateUsage]
     if by_text:
         return next((each for each in manager.list_templates() if each.uri_template == uri), None)
@@ -176,7 +179,8 @@ def _resource(server: MCPServer[Any], uri: str, *, by_text: bool) -> Resource | 
 
 
 def _reading(tool: Tool) -> Read:
-    """Return how a tool gets its arguments: the SDK parses some texts as JSON, and validates all with a model."""
+    """Return what reads a tool's arguments as the SDK does: it parses some texts as JSON, and validates all with a
+    model."""
     by = tool.fn_metadata
     return lambda written: read_arguments(
         written, lambda: by.arg_model.model_validate(by.pre_parse_json(dict(written)))
@@ -198,7 +202,7 @@ def _functions(server: MCPServer[Any]) -> Iterator[tuple[str, object, dict[str, 
 
 
 def _applying(frame: FrameType | None) -> MCPServer[Any]:
-    """Return the server that is applying the guard: the one whose method is running."""
+    """Return the server that is applying the guard: the one whose method is now running."""
     while frame is not None:
         owner = frame.f_locals.get("self")
         if isinstance(owner, MCPServer):

@@ -1,15 +1,15 @@
 """A guarded server's bearer tokens: found, verified, removed. Awaits key sets.
 
-- [places] The token is in the Authorization header (over HTTP), in `arguments._token` unless the tool declares that
-  itself, or in `_meta.token`: the first one present decides (`tokens.carried`).
-- [verification] It is verified (`tokens.verify`). One that names a gateway's configuration, or a session, is not valid
-  here.
+- [places] A token may be in the Authorization header (over HTTP), in `arguments._token` unless the tool itself declares
+  that argument, or in `_meta.token`. The first one present decides (`tokens.carried`).
+- [verification] The token is verified (`tokens.verify`). One that names a gateway's configuration, or a session, is not
+  valid here.
 - [scopes] The token must allow the called tool, and have the scope that the tool requires.
 - [removal] All tokens are removed, also those that did not decide.
 
-A server's middleware answers only with JSON-RPC errors: statuses 401 and 403 with `WWW-Authenticate` are the gateway's,
-or those of the SDK's own authorization. Not checked here: that a session belongs to the subject who opened it; each
-message is judged by its own token.
+A server's middleware answers only with JSON-RPC errors. Statuses 401 and 403 with `WWW-Authenticate` come from a
+gateway, or from the SDK's own authorization. Not checked here: that a session belongs to the subject who opened it;
+each message is judged by its own token.
 """
 
 import logging
@@ -45,7 +45,8 @@ Context = ServerRequestContext[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class TrustedIssuer:
-    """An issuer whose tokens count: `issuer` as in their `iss`, for this `audience`, signed with one of `algorithms`.
+    """An issuer whose tokens are accepted: `issuer` as in their `iss`, for this `audience`, signed with one of
+    `algorithms`.
 
     The keys are at `jwks_url` (https, or http on loopback), or in `key_file`: a JWK set, or a public key in PEM. All
     its tokens must have `required_scopes`.
@@ -61,10 +62,11 @@ class TrustedIssuer:
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """The bearer tokens that a guard accepts, in the terms of `[tokens]`.
+    """The bearer tokens that a guard accepts. The members are named as in `[tokens]` of a gateway's configuration.
 
-    With `required` calls and lists need one; otherwise a present one must be valid. With `bind_agent` its subject must
-    be the id of the proof's agent. `tool_scopes` maps a tool's name to the scope that a token needs for it.
+    With `required`, calls and lists need a token; otherwise one may be missing, but must be valid if present. With
+    `bind_agent`, the token's subject must be the id of the agent that made the proof. `tool_scopes` maps a tool's name
+    to the scope that a token needs for it.
     """
 
     issuers: Sequence[TrustedIssuer]
