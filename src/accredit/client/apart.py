@@ -17,7 +17,7 @@ _log = logging.getLogger("accredit.client")
 
 
 class Apart:
-    """`inner`, entered and left in its own task."""
+    """Enters and leaves `inner` in a task of its own."""
 
     def __init__(self, inner: AbstractAsyncContextManager[object]) -> None:
         self._inner = inner
@@ -25,7 +25,7 @@ class Apart:
         self._task: asyncio.Task[None] | None = None
 
     async def enter(self) -> None:
-        """Enter. Raises what `inner` raises, taken out of exception groups."""
+        """Enter `inner`. Raises what `inner` raises; an error in an exception group is taken out of the group."""
         entered = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(self._live(entered))
         try:

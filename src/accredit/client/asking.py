@@ -9,7 +9,8 @@
 - [valid-answer] An answer that allows the call is used only if it is valid (`consent.answers`): a lying desk gains
   nothing.
 - [patience] If nobody has answered in time, the model is told the ask's code, and that the same call may be made again.
-  If the desk refuses more asks, the model is told so, without a code. If the person says no, the model is told that.
+  If the desk takes no more asks for now, the model is told the same, but without a code. If the person says no, the
+  model is told that.
 - [pages] If the host can show pages, the ask's page is shown there (`pages`). Declining it there means no.
 - [withdrawal] If the host cancels its call, or disconnects, the ask is withdrawn, unless another call still waits for
   it.
@@ -82,26 +83,26 @@ NO_DESK = (
     "Nobody could be asked for this call: no desk runs. Once the user has started one (`accredit desk`), the same call"
     " can be made again."
 )
-"""What is added to the refusal if there is no desk."""
+"""What the model is told, in addition to the refusal, if there is no desk."""
 
 Say = Callable[[float, float, str], Awaitable[None]]
 """Reports progress to the host: seconds, seconds in all, and a text."""
 
 
 class Allowed(NamedTuple):
-    """The call is allowed by this chain, leaf first."""
+    """The person allows the call by this chain, given leaf first."""
 
     chain: tuple[DelegationCert, ...]
 
 
 class Withheld(NamedTuple):
-    """The call is not made now; the text tells the model why."""
+    """The call is not made now. The text tells the model why."""
 
     text: str
 
 
 class Waits(NamedTuple):
-    """The ask is pending, at this page of the desk."""
+    """The ask is pending, and is shown at this page of the desk."""
 
     url: str
 
@@ -147,7 +148,7 @@ class Asking:
         return self._presenter.agent_id
 
     def learn(self, method: str, result: Mapping[str, Any]) -> None:
-        """Learn from a tool list what the server says about its tools."""
+        """Remember from a tool list what the server says about its tools."""
         tools = result.get("tools") if method == "tools/list" else None
         for tool in cast("list[object]", tools) if isinstance(tools, list) else ():
             members = cast("dict[str, object]", tool) if isinstance(tool, dict) else {}
@@ -374,7 +375,7 @@ def _progress(waiting: _Waiting, left: float) -> str:
 
 
 def denial_message(person: str, code: str) -> str:
-    """Return the message to a model about a person's no."""
+    """Return the message that tells a model that the person said no."""
     return f"{person} said no to this call (code {code}). Do not try it again or another way round."
 
 

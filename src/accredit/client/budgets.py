@@ -60,7 +60,7 @@ class Budgets:
         """The budget while no call is open."""
 
     def begin(self) -> CallBudget:
-        """Return the budget of a call that starts now."""
+        """Return the budget of a call that starts now, and keep it until `end`."""
         left = CallBudget(self._dialogs)
         self._calls.append(left)
         return left

@@ -86,7 +86,7 @@ class HostConnection(Protocol):
         ...
 
     async def drained(self, limit: int = ...) -> None:
-        """Wait until at most `limit` bytes are unwritten, or the reader is gone."""
+        """Wait until at most `limit` bytes are still unwritten, or nobody reads our output any more."""
         ...
 
 
@@ -299,7 +299,7 @@ class _Connection:
                 await self._host.drained()
 
     def _for_host(self, message: JSONRPCMessage) -> JSONRPCMessage | None:
-        """Return a message in the host's form; None for an answer that it does not await."""
+        """Return a message in the host's form. Return None for an answer that the host does not await."""
         if not isinstance(message, JSONRPCResponse | JSONRPCError):
             return message
         opened = self._open.get(message.id) if message.id is not None else None

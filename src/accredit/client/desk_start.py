@@ -31,7 +31,7 @@ DESK_RESTART_SECONDS = 60.0
 """How long after one start no other desk is started. Without this, each call would start a process if desks exit at
 once."""
 MAX_DESK_LOG_BYTES = 1_048_576
-"""Bytes of `desk.log` above which a start truncates it."""
+"""If `desk.log` has more bytes than this, starting a desk truncates it."""
 
 
 _log = logging.getLogger("accredit.client")

@@ -104,7 +104,7 @@ class GatewayHttp(httpx2.AsyncClient):
         return response
 
     async def _answer(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Send a request; return a bounded, unread response."""
+        """Send a request. Return the response unread, with a bound on its body."""
         request.headers["accept-encoding"] = "identity"
         in_stateless_era = is_modern(request.headers.get(_VERSION_HEADER, ""))
         if in_stateless_era:  # this era has no sessions
@@ -226,7 +226,7 @@ def _is_coded(response: httpx2.Response) -> bool:
 
 
 def _error_in(body: bytes) -> dict[str, object]:
-    """Return the error of a JSON-RPC error message, or {}."""
+    """Return the `error` of a JSON-RPC error message, or {} if the body is none."""
     try:
         message = json.loads(body)
     except (ValueError, RecursionError):

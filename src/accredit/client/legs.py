@@ -88,7 +88,7 @@ class Legs:
     """Sends single legs over a connected client."""
 
     def __init__(self, client: Client) -> None:
-        """Raise `UnsupportedResultType` if the server's own description is of an unknown kind."""
+        """Raise `UnsupportedResultType` if the server's description of itself is a result of an unknown kind."""
         self._client = client
         self._session = client.session
         check_result_type(self._session.discover_result)

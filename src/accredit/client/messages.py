@@ -44,7 +44,7 @@ _DIGITS = bytes(ord("0") if byte in b"0123456789" else ord(" ") for byte in rang
 
 
 async def read_message(text: bytes) -> SessionMessage | FrameError:
-    """Decode a message, or return why it is invalid. Raises `FrameError` if it exceeds a bound."""
+    """Decode a message. Return an error in its place if it is invalid. Raises `FrameError` if it exceeds a bound."""
     try:
         for _ in _check(text):
             await anyio.lowlevel.checkpoint()  # others have their turn

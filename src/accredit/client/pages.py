@@ -33,7 +33,7 @@ _ENTRY = "accredit"
 
 
 class Page(Struct):
-    """A page that the host was asked to show. `declined` is set if the person declines there."""
+    """A page that the host was asked to show. `declined` is set once the person declines there."""
 
     id: str
     elicitation: str
@@ -83,7 +83,7 @@ class Pages:
         self._send(JSONRPCNotification(jsonrpc="2.0", method=method, params=params))
 
     def settles(self, answer: JSONRPCResponse | JSONRPCError) -> bool:
-        """Handle the host's answer about a page ([decline]); return False if it is about something else."""
+        """Handle the host's answer about a page ([decline]). Return False if the answer is about something else."""
         page = self._open.get(answer.id) if answer.id is not None else None
         if page is None:
             return isinstance(answer.id, str) and answer.id.startswith("accredit-page-")

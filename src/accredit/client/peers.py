@@ -51,7 +51,8 @@ class Peer:
             await self._stream.send(item)
 
     async def ask(self, request: JSONRPCRequest, headers: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """Send a request and return its result. Raises `MCPError`. Cancelling this cancels the request at the peer."""
+        """Send a request and return its result. Raises `MCPError`. If this is cancelled, the request is cancelled at
+        the other side."""
         answered = self._waiting[request.id] = asyncio.get_running_loop().create_future()
         try:
             await self.send(SessionMessage(request, ClientMessageMetadata(headers=dict(headers or {}))))
@@ -78,7 +79,7 @@ class Peer:
         return waiting is not None
 
     def lost(self) -> None:
-        """Answer all open requests with an error: the peer is gone."""
+        """End all open requests with an error, because the other side is gone."""
         error = ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE, data="the connection was lost")
         for id in list(self._waiting):
             self.settles(JSONRPCError(jsonrpc="2.0", id=id, error=error))

@@ -78,7 +78,7 @@ class GatewayPin:
         met: MutableMapping[str, str] | None = None,
         unbound: bool = False,
     ) -> None:
-        """`met` are the ids that this process has met, by URL. Raises `ConfigurationError` for a file that can't be
+        """`met` has the ids that this process has met, by URL. Raises `ConfigurationError` if the file can't be
         read."""
         self._file = file if url else None
         self.url = url
@@ -184,7 +184,7 @@ def _mismatch(claimed: str, here: str, elsewhere: str) -> ProofRefused:
 
 
 def _place(url: str) -> tuple[object, ...]:
-    """Return a form that is the same for all spellings of a URL."""
+    """Return a form of a URL that is the same for all its spellings."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port

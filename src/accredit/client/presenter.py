@@ -122,7 +122,7 @@ class ProofPresenter:
         clock: Callable[[], int] = unix_seconds,
         draw: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
-        """Raise `ConfigurationError` for an unusable file, or a delegation that proves nothing."""
+        """Raise `ConfigurationError` for a file that can't be used, or a delegation that proves nothing."""
         if isinstance(delegations, str | Path):
             raise ConfigurationError(
                 "delegations is one path, and a list is asked for", f"write delegations=[{str(delegations)!r}]"
@@ -161,7 +161,8 @@ class ProofPresenter:
 
     @property
     def principals(self) -> tuple[str, ...]:
-        """The ids of the people who issued the delegations, without those granted when asked."""
+        """The ids of the people who issued the delegations that were passed in, without those who gave one when
+        asked."""
         return tuple(dict.fromkeys(source.held.chain[-1].issuer_id for source in self._sources))
 
     def sign_ask(self, ask: Ask) -> Ask:
@@ -175,7 +176,7 @@ class ProofPresenter:
 
     @property
     def granted(self) -> frozenset[str]:
-        """Every scope that a delegation covers now; wildcards expanded."""
+        """Every scope that a delegation covers now. Wildcards are replaced by the scopes they stand for."""
         return frozenset[str]().union(*(held.granted for held in self._alive()))
 
     @property
@@ -239,9 +240,9 @@ class ProofPresenter:
             _log.warning("%s; what was allowed is forgotten when this ends", error.what)
 
     def constraints_refused(self, scope: str, reason: str) -> tuple[Constraint, tuple[Constraint, ...]] | None:
-        """Return the constraint that a verifier's reason is about, and the others of its delegation.
+        """Return the constraint that a verifier's reason is about, and the other constraints of its delegation.
 
-        None if no delegation for the scope has such a constraint.
+        Return None if no delegation for the scope has such a constraint.
         """
         for chain in self.chains_for(scope):
             refused = refused_constraint(reason, chain)

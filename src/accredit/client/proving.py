@@ -65,10 +65,10 @@ hostile server got 199 proofs for a call."""
 Params = dict[str, object]
 
 _LIST_REFUSALS = frozenset({DENIED, UNTRUSTED_ROOT, REPLAYED})
-"""Codes with which a gateway refuses the proof of a list request."""
+"""The codes by which a gateway refuses a list request because of its proof."""
 
 _ANOTHER_MAY_PASS = frozenset(word for word, row in BY_WORD.items() if row.other_may_pass)
-"""Refusals of a delegation where another one for the same scope may pass."""
+"""Refusals after which another delegation for the same scope may pass."""
 
 _INVALID = "ratify_invalid"
 _DEFAULT_SCOPES = {"resources/read": "mcp:resource", "prompts/get": "mcp:prompt"}

@@ -82,7 +82,8 @@ class Transports(NamedTuple):
 
 
 class _Connection:
-    """One opened connection, and with it one session (none in the modern era, and none before `initialize`)."""
+    """One opened connection, with the session on it. In the modern era, and before `initialize`, there is no
+    session."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -92,7 +93,8 @@ class _Connection:
 
 
 class _Request(Struct, eq=False):
-    """An open request of the host. `to` is the connection it was last sent to, None while it waits for one."""
+    """An open request of the host. `to` is the connection to which it was last sent. It is None while the request waits
+    for one."""
 
     sent: SessionMessage
     message: JSONRPCRequest
@@ -107,7 +109,7 @@ class RenewingTransport:
     """An async context manager that returns a read and a write stream, as every transport does."""
 
     def __init__(self, ways: Transports, patience: float = SILENCE_SECONDS) -> None:
-        """`patience` is how long the server may send nothing while it owes an answer, in seconds ([patience])."""
+        """`patience` is how many seconds the server may send nothing while it owes an answer ([patience])."""
         self._ways = ways
         self._patience = patience
         self._heard_at = 0.0
@@ -197,7 +199,7 @@ class RenewingTransport:
             await self._ended(connection)
 
     async def _ended(self, connection: _Connection) -> None:
-        """Handle the end of a connection's stream: its open requests fail, and its session is lost."""
+        """Handle the end of a connection's stream: fail its open requests, and replace its session."""
         for request in [each for each in self._open.values() if each.to is connection]:
             await self._fail(request, ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE, data=_CUT_OFF))
         self._lost(connection)
@@ -445,7 +447,7 @@ class RenewingTransport:
 
 
 def _plainly(error: ErrorData) -> ErrorData:
-    """Return an error in words for the caller."""
+    """Return an error in words that its caller understands."""
     if is_broken_connection(error):
         return ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE, data=_CUT_OFF)
     if error.code == SESSION_LOST:  # before any session: the server's own words

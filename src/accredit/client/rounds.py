@@ -146,7 +146,7 @@ async def run_leg(
 ) -> _Result | InputRequiredResult:
     """Send `params` once and return the result, even one that asks for input (`allow_input_required=True`).
 
-    Raises as `run_rounds` does; an `input_required` that the protocol does not allow is an error here, too.
+    Raises as `run_rounds` does. A request for input that the protocol does not allow is an error here, too.
     """
     try:
         return await run_rounds(
@@ -157,7 +157,8 @@ async def run_leg(
 
 
 async def call_handler(handler: InputHandler, context: InputContext) -> InputResponse:
-    """Return a handler's answer. Raises `ValueError` if it does not answer `context`, and what the handler raises."""
+    """Return a handler's answer. Raises `ValueError` if it is not of the kind that `context` requests, and what the
+    handler raises."""
     if context.method == "roots/list" and not _takes_params(handler):
         return context.answer(await handler(context))
     return context.answer(await handler(context, context.params))

@@ -83,7 +83,7 @@ __all__ = [
 ]
 
 Incoming = SessionMessage | Exception
-"""What a transport yields."""
+"""What a transport yields: a message, or an error."""
 
 BROKEN = (httpx2.HTTPError, httpx2.StreamError, httpx2.SSEError)
 """The errors of a stream that can't be opened, or breaks off."""
@@ -222,7 +222,7 @@ class _OpenToTheEnd(ContextSendStream[Incoming]):
 
 
 def open_to_the_end() -> tuple[ContextSendStream[Incoming], ContextReceiveStream[Incoming]]:
-    """Return streams as from `create_context_streams`, except that only `close` ends the sending one."""
+    """Return two streams as `create_context_streams` does, except that only `close` ends the sending one."""
     sending, receiving = anyio.create_memory_object_stream[Any](0)
     return _OpenToTheEnd(sending), ContextReceiveStream(receiving)
 
@@ -233,7 +233,8 @@ def in_memory(server: "Server[Any] | MCPServer") -> Transport:
 
 
 async def replace_revision_error(connecting: Awaitable[None]) -> None:
-    """Connect. Raises `UnsupportedRevision` in place of the SDK's error, which quotes all that the server says."""
+    """Await `connecting`. Raises `UnsupportedRevision` in place of the SDK's error, which quotes all that the server
+    says."""
     try:
         await connecting
     except RuntimeError as error:

@@ -33,11 +33,11 @@ class ServerRequests(Generic[_Session]):
         self._open: dict[RequestId, tuple[_Session, RequestId]] = {}
 
     def __len__(self) -> int:
-        """Return how many are open."""
+        """Return how many requests are open."""
         return len(self._open)
 
     def add(self, session: _Session, request: JSONRPCRequest) -> JSONRPCRequest | JSONRPCError:
-        """Return the request in the host's form; or the error for the server, if too many are open."""
+        """Return the request in the host's form. If too many are open, return the error for the server instead."""
         if len(self._open) >= self._limit:
             error = ErrorData(code=INTERNAL_ERROR, message="The client owes too many answers")
             return JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
@@ -46,9 +46,9 @@ class ServerRequests(Generic[_Session]):
         return request.model_copy(update={"id": id})
 
     def settle(self, answer: Answer) -> tuple[_Session, Answer] | None:
-        """Remove the request that the host answers; return its session, and the answer under the server's own id.
+        """Remove the request that the host answers. Return its session, and the answer under the server's own id.
 
-        None if no request with this id is open.
+        Return None if no request with this id is open.
         """
         settled = self._open.pop(answer.id, None) if answer.id is not None else None
         if settled is None:
@@ -68,7 +68,7 @@ class ServerRequests(Generic[_Session]):
         return cancelled.model_copy(update={"params": {**params, "requestId": at_host}})
 
     def drop(self, session: _Session) -> list[JSONRPCNotification]:
-        """Remove every request of a lost session; return the cancellations for the host."""
+        """Remove every request of a lost session. Return their cancellations, for the host."""
         dropped = [id for id, (made_by, _) in self._open.items() if made_by is session]
         for id in dropped:
             del self._open[id]

@@ -135,7 +135,7 @@ class AccreditedClient:
 
     @property
     def protocol_version(self) -> str:
-        """The MCP revision that was agreed on."""
+        """The MCP revision that was agreed on with the server."""
         return self._client.protocol_version
 
     async def list_tools(self, *, cursor: str | None = None, timeout: float | None = None) -> ListToolsResult:

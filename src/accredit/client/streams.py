@@ -109,12 +109,12 @@ class ProvingTransport:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it."""
+        """Close the wrapped transport."""
         self._is_closed = True
         await self._stack.__aexit__(kind, error, trace)
 
     async def _pass_on(self, read: ReadStream[Incoming], to_host: MemoryObjectSendStream[Incoming]) -> None:
-        """Pass on the server's messages, until it ends."""
+        """Pass on the server's messages, until the stream ends."""
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
             async with to_host, self._to_host:
                 async for item in read:

@@ -91,7 +91,7 @@ def chain_allowed(answer: Answer, ask: Ask, now: int) -> tuple[DelegationCert, .
 
 
 def call_fault(chain: Sequence[DelegationCert], ask: Ask, now: int) -> str | None:
-    """Return why a chain is certainly not for the call of an ask ([gateway]), or None."""
+    """Return why a chain is certainly not for the call of an ask ([gateway]). Return None if nothing shows that."""
     if not any(isinstance(each, Extension) and each.name == CALL for each in chain[0].constraints):
         return "the delegation is not for certain calls at the gateway that was asked for"
     facts = CallFacts(

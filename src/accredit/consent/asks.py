@@ -70,7 +70,7 @@ _Scope = Annotated[str, Meta(max_length=MAX_SCOPE_LENGTH_BYTES)]
 
 
 class Asker(Struct, frozen=True, forbid_unknown_fields=True):
-    """The agent: the name that it gives itself, and its key."""
+    """The agent that asks: the name that it gives itself, and its key."""
 
     name: Annotated[str, Meta(max_length=MAX_AGENT_NAME_LENGTH_BYTES)]
     public_key: HybridPublicKey
@@ -130,7 +130,7 @@ class Ask(WireObject, frozen=True, dict=True):
             raise WireError("Ask", str(error)) from None
 
     def check(self, path: str, level: int) -> None:
-        """Check [params], and the bound on the server's words. Raises `WireError`."""
+        """Check [params], and that the server's words are within their bound. Raises `WireError`."""
         _check_depth(self.params, f"{path}.params")
         if not LEG_MEMBERS.isdisjoint(self.params):
             raise WireError(f"{path}.params", "holds a member of a single leg")

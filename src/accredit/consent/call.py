@@ -41,7 +41,7 @@ _Pointer = Annotated[str, Meta(pattern=r"^(?:/(?:[^~/]|~[01])*)*\Z")]
 _NO_WORD = re.compile(r"[\s,;\"]")
 _INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
 OTHER_DEFINITION = "for another definition of the tool"
-"""Why [definition] refuses a call."""
+"""The reason that is given when [definition] refuses a call."""
 ABSENT = object()
 """The result of `value_at` if the pointer leads to nothing."""
 
@@ -69,7 +69,7 @@ class CallTerms(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             raise WireError(CALL, str(error)) from None
 
     def constraint(self) -> Extension:
-        """Return the constraint in its form in a certificate."""
+        """Return these terms as a constraint, as it is in a certificate."""
         return Extension(name=CALL, params=msgspec.json.decode(msgspec.json.encode(self)))
 
     def words(self) -> str:

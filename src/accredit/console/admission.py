@@ -43,7 +43,7 @@ off."""
 
 
 class PageRefusal(Struct, frozen=True):
-    """A refused request: the HTTP status, and a word for the page."""
+    """Why a request is refused: the HTTP status, and a word for the page."""
 
     status: int
     error: str

@@ -35,7 +35,7 @@ from accredit.errors import DeskError
 MAX_PAGE_STREAMS = 16
 """How many pages can listen for changes at one time."""
 PAGE_STREAM_SECONDS = 15.0
-"""Seconds between keep-alive events, by which both sides notice that the other one is gone."""
+"""How many seconds pass between keep-alive events. By these both sides notice that the other one is gone."""
 PAGE_BODY_SECONDS = 5.0
 """How many seconds the whole body of a page's request may take to arrive."""
 
@@ -66,7 +66,7 @@ _STATUS = {
     "unavailable": 503,
     "damaged": 500,
 }
-"""HTTP status by `DeskError` code; 400 for all others."""
+"""The HTTP status for each code of a `DeskError`; for all other codes it is 400."""
 
 
 def _read_files() -> Mapping[str, Response]:

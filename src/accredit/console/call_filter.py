@@ -42,7 +42,7 @@ class _Decision(Struct, frozen=True):
 
     @property
     def goes_on(self) -> bool:
-        """Whether the call was forwarded, as in `attest.RecordedDecision`."""
+        """Whether the call was forwarded: the same as `attest.RecordedDecision.goes_on`."""
         return self.verdict == "allow" or self.enforced is False
 
 

@@ -19,10 +19,10 @@ oldest idle one. Commands don't need them: they use the socket."""
 
 
 class PageConnection(H11Protocol):
-    """One connection."""
+    """One connection to the desk's page."""
 
     opened_at = 0.0
-    """When it was opened, by the loop's clock."""
+    """When the connection was opened, by the loop's clock."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept a connection. If there are now too many, cut off the oldest idle one ([bound])."""
@@ -34,7 +34,7 @@ class PageConnection(H11Protocol):
 
     @property
     def rests(self) -> bool:
-        """Whether it is idle, and so may be cut off ([idle])."""
+        """Whether the connection is idle, and so may be cut off ([idle])."""
         cycle: Any = self.cycle  # None before the first request
         if cycle is None or cycle.response_complete or self.flow.write_paused:
             return True

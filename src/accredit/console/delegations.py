@@ -52,7 +52,7 @@ class Link(Struct, frozen=True):
         return hashlib.sha256(named.encode()).hexdigest()[:_HANDLE_CHARS]
 
     def words(self) -> str:
-        """Return the constraints in words; "" for none."""
+        """Return the constraints in words; "" if there are none."""
         try:
             return "; ".join(constraint(read_constraint(each)) for each in json.loads(self.constraints))
         except (WireError, ValueError, TypeError, OverflowError, RecursionError):  # a journal may hold anything
@@ -76,7 +76,7 @@ _decode = msgspec.json.Decoder(list[_Read]).decode
 
 
 def links_in(chain: bytes) -> tuple[Link, ...] | None:
-    """Decode the certificates of a recorded chain, root first; None for a chain that no gateway would accept."""
+    """Decode the certificates of a recorded chain, root first. Return None for a chain that no gateway would accept."""
     if len(chain) > MAX_PROOF_BUNDLE_BYTES:
         return None
     try:
@@ -147,7 +147,7 @@ class Placed(Struct, frozen=True):
 
 
 class DelegationTree:
-    """All known delegations. `by_person` holds the top certificates by the id of the person who issued them."""
+    """All known delegations. `by_person` holds the topmost certificates, by the id of the person who issued them."""
 
     def __init__(self) -> None:
         self.by_person: dict[str, dict[Link, Node]] = {}

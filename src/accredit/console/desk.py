@@ -74,7 +74,7 @@ class Desk:
         )
 
     def take(self, ask: Ask, started_by: str = "") -> tuple[PendingAsk, bool]:
-        """Take an ask; return it, and whether the person must be shown it. Raises `DeskError`."""
+        """Take an ask. Return it, and whether the person must be shown it. Raises `DeskError`."""
         now = self.now()
         self.expire()
         try:
@@ -88,7 +88,7 @@ class Desk:
         return asked, is_news
 
     def find(self, code: str, key: str | None = None) -> PendingAsk:
-        """Return the ask with this code; with `key`, only if that is its digest. Raises `DeskError`."""
+        """Return the ask with this code. If `key` is given, it must be the ask's digest. Raises `DeskError`."""
         self.expire()
         try:
             asked = self.book.find(read_code(code))
@@ -99,7 +99,7 @@ class Desk:
         return asked
 
     def offers(self, asked: PendingAsk) -> tuple[Offer, ...]:
-        """Return the choices for an ask; none if it can't be allowed here."""
+        """Return the choices for an ask. There are none if the call can't be allowed here."""
         try:
             return offers_for(asked.ask, is_new=asked.is_new)
         except NotOffered:
@@ -169,7 +169,7 @@ class Desk:
         self._on_change()
 
     def withdraw(self, asked: PendingAsk) -> None:
-        """Mark an ask as withdrawn: its asker no longer waits."""
+        """Mark an ask as withdrawn: the agent that asked no longer waits."""
         if asked.state == "pending":
             asked.settle("withdrawn", None)
             self._on_change()

@@ -55,12 +55,12 @@ class HealthPart:
         self._log = log
 
     def routes(self) -> Mapping[str, Work]:
-        """Return the routes; verification only with a log."""
+        """Return the routes. There is one for verification only if there is a log."""
         routes: dict[str, Work] = {"GET /api/health": self._health, "GET /api/health/gateways": self._asked}
         return routes if self._log is None else {**routes, "GET /api/health/verify": self._verify}
 
     def state(self) -> dict[str, Any]:
-        """Tell pages that this section exists."""
+        """Return what tells pages that this section exists."""
         return {"health": True}
 
     async def _health(self, _said: Said) -> Said:

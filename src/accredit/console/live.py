@@ -31,7 +31,7 @@ class Changes:
         self.note()
 
     async def after(self, seen: int, seconds: float) -> bool:
-        """Wait for a state other than `seen`; return False if there was none within `seconds`."""
+        """Wait for a state other than `seen`. Return False if there was none within `seconds`."""
         changed = self._changed
         if self.number != seen:
             return True

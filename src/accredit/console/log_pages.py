@@ -146,7 +146,7 @@ class CallsPart:
         }
 
     def state(self) -> dict[str, Any]:
-        """Tell pages that there is a log."""
+        """Return what tells pages that there is a log."""
         return {"calls": True}
 
     async def _calls(self, said: Said) -> Said:
@@ -248,7 +248,7 @@ def _ms_of(text: str) -> int:
 def _in_full(
     entry: Numbered, outcome: Numbered | None, wanted: CallFilter, names: Mapping[str, str], still_open: frozenset[str]
 ) -> dict[str, Any] | None:
-    """Decode a call in full and return its row, if it still matches. Raises `AttestationError`."""
+    """Decode a call in full. Return its row, or None if it does not match after all. Raises `AttestationError`."""
     decision, ended = entry.record(), outcome.record() if outcome is not None else None
     if decision is None:
         return None
@@ -322,7 +322,7 @@ def _story(
 
 
 def _describe_evidence(decision: CallRecord, evidence: Evidence, names: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a record proves: a sentence, its parts, and what stays unanswered."""
+    """Return what a record proves: a sentence, its parts, and which questions it leaves open."""
     parts = evidence.parts(decision).items()
     return {
         "sentence": visible_text(sentence(decision, evidence, names)),
@@ -374,7 +374,7 @@ def _of_call(entries: Iterable[Numbered], call_id: str, *, is_open: bool) -> lis
 
 
 def _is_whole(found: Iterable[tuple[int, CallRecord, Envelope]], *, is_open: bool) -> bool:
-    """Return whether these records cover a call from its decision to its end, or to now if it is open."""
+    """Return whether these records cover a call from its decision to its end or, if it is open, to now."""
     records = [record for _, record, _ in found]
     allowed = [each.decision.verdict == "allow" for each in records if each.decision is not None]
     return bool(allowed) and (is_open or not allowed[0] or any(each.outcome is not None for each in records))

@@ -103,7 +103,7 @@ class AskedPart:
     """The section of asks. It shows, allows, denies and keeps open an ask, and locks the key."""
 
     def __init__(self, desk: Desk, views: Views, log: LogPages | None = None) -> None:
-        """`log` is the gateway's, if there is one."""
+        """`log` is the gateway's log, if there is one."""
         self._desk = desk
         self._views = views
         self._log = log

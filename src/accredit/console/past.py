@@ -108,7 +108,7 @@ class Past:
 
 
 def values_of(ask: Ask) -> dict[str, str]:
-    """Return digests of the arguments' scalar values, by name; objects and arrays are left out."""
+    """Return the digests of those arguments that are scalar values, by name. Objects and arrays are left out."""
     arguments = ask.params.get("arguments")
     members = cast("dict[str, object]", arguments) if isinstance(arguments, dict) else {}
     scalars = {name: value for name, value in members.items() if not isinstance(value, dict | list)}
@@ -154,7 +154,8 @@ def _read_certificate(entry: Entry, person: HybridPublicKey | None) -> Entry | N
 
 
 def _values(entry: Entry, cert: DelegationCert) -> Mapping[str, str]:
-    """Return the entry's digests of values if the certificate's id is derived from them, else none."""
+    """Return the entry's digests of values, if the certificate's id is derived from them; otherwise an empty
+    mapping."""
     ask, values = entry.get("ask"), entry.get("values")
     told = cast("dict[str, object]", values) if isinstance(values, dict) else {}
     digests = {name: digest for name, digest in told.items() if isinstance(digest, str)}

@@ -119,7 +119,7 @@ class TakingBack:
             return TakenBack([*told, *await self._told(link.cert_id)], written == len(self.places), known, ended)
 
     def _noted(self, event: str, link: Link) -> list[str]:
-        """Write an event into the journal; return what the page must be told if that fails."""
+        """Write an event into the journal. If that fails, return what the page must be told; otherwise nothing."""
         places = [each.name for each in self.places]
         try:
             self.desk.note(event, cert=link.cert_id, agent=link.subject_id, places=places)
@@ -179,7 +179,7 @@ class PeoplePart:
         return routes
 
     def state(self) -> dict[str, Any]:
-        """Tell pages that this section exists."""
+        """Return what tells pages that this section exists."""
         return {"people": True}
 
     async def _views(self, known: Known) -> PeopleViews:

@@ -38,7 +38,8 @@ run."""
 
 
 class PeopleViews:
-    """What is known at one moment, with names. `person_id` is the desk's owner ("" without a desk)."""
+    """Makes the page's data from what is known at one moment, with names. `person_id` is the desk's owner ("" without a
+    desk)."""
 
     def __init__(self, known: Known, names: Mapping[str, str], person_id: str = "") -> None:
         self._known = known
@@ -94,7 +95,7 @@ class PeopleViews:
         }
 
     def rows(self, ends: Sequence[Placed]) -> dict[str, Any]:
-        """Return the first rows of what ends, and how many more there are."""
+        """Return the first rows of the delegations that end, and how many more there are."""
         return {
             "ends_with": [self._row(each.node) for each in ends[:MAX_SHOWN_ENDS]],
             "ends_with_more": max(0, len(ends) - MAX_SHOWN_ENDS),

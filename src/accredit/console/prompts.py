@@ -35,7 +35,7 @@ class Prompt(Protocol):
 
 
 def find_prompt(environ: Mapping[str, str]) -> Prompt | None:
-    """Return a prompt that reaches whoever started this process, if any does."""
+    """Return a prompt that reaches whoever started this process, or None if there is none."""
     if sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None:
         return TerminalPrompt(sys.stdin.fileno(), sys.stderr.fileno())
     program = shutil.which("pinentry", path=environ.get("PATH", os.defpath))
@@ -53,7 +53,7 @@ class TerminalPrompt:
         self._to = to
 
     async def ask(self, text: str) -> str | None:
-        """Return the next line typed, without its end; None at the end of the terminal's input."""
+        """Return the next line that is typed, without its line end. Return None if the terminal's input has ended."""
         loop = asyncio.get_running_loop()
         line: asyncio.Future[bytes] = loop.create_future()
         try:

@@ -97,7 +97,7 @@ def _unlock_seconds(text: str, path: Path) -> int | None:
 
 
 def keys_in(folder: Path, kind: Literal["human"] = "human") -> list[Path]:
-    """Return the paths of a folder's private keys whose public halves are of this kind."""
+    """Return the paths of the private keys in a folder whose public halves say that they are of this kind."""
     found: list[Path] = []
     candidates = sorted(folder.glob("*.pub"))[:MAX_KEY_FILES] if folder.is_dir() else []
     for public in candidates:
@@ -112,8 +112,8 @@ def keys_in(folder: Path, kind: Literal["human"] = "human") -> list[Path]:
 
 
 def find_key(settings: DeskSettings, kind: Literal["human"] = "human") -> Path:
-    """Return the path of the person's private key: the configured one, else the only one in the folder. Raises
-    `ConfigurationError`."""
+    """Return the path of the person's private key: the configured one or, if none is configured, the only one in the
+    folder. Raises `ConfigurationError`."""
     if settings.key_file is not None:
         return settings.key_file
     found = keys_in(settings.folder, kind)

@@ -25,7 +25,7 @@ from accredit.stores.audit_log.proven import Prover
 from accredit.stores.audit_log.reading import LogReader
 
 _SLACK_SECONDS = 600
-"""The largest difference expected between clocks of gateways that share a log."""
+"""The largest difference that is expected between the clocks of gateways that share a log."""
 
 
 async def use_of(chain: Sequence[DelegationCert], log: LogPages | None) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def write_lines(path: Path, lines: Iterable[bytes], *, private: bool, replace: b
 
 
 def replace_file(path: Path, data: bytes, *, old: bytes) -> None:
-    """Replace a file's content if it is still `old`. Mode and owner stay; links are followed.
+    """Replace a file's content if it is still `old`. The file keeps its mode and owner; symbolic links are followed.
 
     Raises `ConfigurationError`, also if the new file could not have the same owner.
     """
@@ -124,7 +124,7 @@ def replace_file(path: Path, data: bytes, *, old: bytes) -> None:
 
 
 def exists_already(path: Path) -> ConfigurationError:
-    """Return the refusal to overwrite a file."""
+    """Return the error for a file that exists already, and may not be overwritten."""
     return ConfigurationError(f"{path} exists already", "name another file, or say --force where that is an option")
 
 

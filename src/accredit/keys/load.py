@@ -68,12 +68,13 @@ def make_key(kind: KeyKind, name: str, created_at: int) -> PrivateKeyFile:
 
 
 def write_key(path: Path, key: PrivateKeyFile | LockedKeyFile, *, replace: bool = False) -> None:
-    """Write `path` (private) and `path.pub`. Raises `ConfigurationError`; if one of them exists, neither is written."""
+    """Write the private key to `path`, and the public one to `path.pub`. Raises `ConfigurationError`; if one of the
+    files exists, neither is written."""
     write_pair(path, key.encode() + b"\n", key.public().encode() + b"\n", replace=replace)
 
 
 def write_pair(path: Path, private: bytes, public: bytes, *, replace: bool) -> None:
-    """Write both halves of a key in any format. Raises `ConfigurationError`; if one of them exists, neither is
+    """Write both halves of a key, in any format. Raises `ConfigurationError`; if one of the files exists, neither is
     written."""
     check_free(path, replace=replace)
     write_file(path, private, private=True, replace=replace)

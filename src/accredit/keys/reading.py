@@ -132,6 +132,6 @@ def read_once(path: Path, read: Callable[[], FileContent]) -> FileContent:
 
 
 def is_there(path: Path) -> bool:
-    """`lexists`, answered from the current `reading` if there is one."""
+    """Return whether the path exists, as `os.path.lexists` does, through the current `reading` if there is one."""
     files = _reading.get()
     return os.path.lexists(path) if files is None else files.exists(path)

@@ -63,7 +63,7 @@ class _Opens(Protocol):
 
 
 def load_record_signer(uri: str, public_key_file: Path, folder: Path) -> RecordSigner:
-    """Return the signer at a URI; a relative `file2:PATH` is in `folder`. Raises `ConfigurationError`.
+    """Return the signer at a URI. A relative `file2:PATH` is a path within `folder`. Raises `ConfigurationError`.
 
     A key file is read now. Any other signer is opened when it first signs.
     """
@@ -90,7 +90,7 @@ def sign_trial(uri: str, public_key_file: Path, folder: Path) -> None:
 
 
 class _Signing:
-    """Signs, in one thread at a time. After a failure the signer is reopened."""
+    """Makes signatures, in one thread at a time. After a failure the signer is opened anew."""
 
     def __init__(self, key: Key, opened: Callable[[], Signer]) -> None:
         self._key = key
@@ -98,7 +98,7 @@ class _Signing:
         self._signer: Signer | None = None
 
     def sign(self, message: bytes) -> Signature:
-        """Return a signature that verifies. Raises `StoreUnavailable`."""
+        """Return a signature, after verifying it. Raises `StoreUnavailable`."""
         signer, self._signer = self._signer, None
         try:
             signer = self._opened() if signer is None else signer

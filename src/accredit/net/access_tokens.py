@@ -132,7 +132,7 @@ class AccessTokens:
         await asyncio.gather(*requests, return_exceptions=True)
 
     def _begin(self, key: bytes, held: _Held, subject: SubjectToken | None) -> None:
-        """Begin a request, unless one is pending or too early ([request] and [pause])."""
+        """Begin a request, unless one is already running, or it is too early for another ([request] and [pause])."""
         if held.request is None and self._clock() >= max(held.retry_at, self._retry_at):
             self._asking[key] = held
             held.request = asyncio.create_task(self._load(key, held, subject))

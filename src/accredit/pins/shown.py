@@ -142,7 +142,8 @@ def diff(old: bytes | None, new: bytes | None) -> list[str]:
 
 
 def _leaves(text: bytes | None) -> Mapping[str, str]:
-    """Return the values of a definition in visible text, by pointer; an empty object or array counts as a value."""
+    """Return the values of a definition as visible text, by their JSON Pointers. An empty object or array counts as a
+    value."""
     if text is None:
         return {}
     tree = json.loads(text.decode(), object_pairs_hook=_number_duplicates)

@@ -75,7 +75,7 @@ class Gate:
         check_first(self, self._among())
 
     async def __call__(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """Check, decide and pass on one message ([authorization-meta] to [lists]). Raises `MCPError`."""
+        """Check one message, decide on it, and pass it on ([authorization-meta] to [lists]). Raises `MCPError`."""
         try:
             check_meta(_meta(ctx))
         except FrameError as error:
@@ -160,7 +160,7 @@ def check_first(one: object, among: Iterable[object]) -> None:
 
 
 def annotate_meta(meta: Mapping[str, Any] | None, entry: Entry | None, view: ListView) -> dict[str, Any]:
-    """Return a listed item's `_meta` with the members about proofs replaced by the guard's own."""
+    """Return the `_meta` of a listed item, with the guard's own members about proofs in place of the server's."""
     kept = {name: value for name, value in (meta or {}).items() if name not in OWN_MEMBERS}
     return {**kept, **view.annotations(entry)}
 

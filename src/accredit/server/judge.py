@@ -42,7 +42,8 @@ _log = logging.getLogger("accredit.server")
 
 
 class Proofs(NamedTuple):
-    """How proofs are judged. The policy's catalog holds no tools: a tool's requirement is found with the tool."""
+    """How proofs are judged. The policy's catalog holds no tools: a tool's requirement comes with the tool, when that
+    is found."""
 
     policy: Policy
     store: ProofStore
@@ -68,7 +69,8 @@ def find_plain(method: str, target: str) -> TargetInfo:
 
 
 class Allowed(NamedTuple):
-    """An allowed call: its authority (None for a list without a proof), its token, and its target."""
+    """An allowed call, or an allowed list request: its authority (None for a list without a proof), its token, and its
+    target."""
 
     call: GuardedCall
     authority: Authority | None = None

@@ -105,7 +105,8 @@ class Tokens:
         return None
 
     def check_tool(self, token: VerifiedToken | None, tool: str) -> None:
-        """Check [scopes] for a tool. Raises `InsufficientScope`, or `MissingToken` if it requires a scope."""
+        """Check [scopes] for a tool. Raises `InsufficientScope`. Raises `MissingToken` if there is no token, but the
+        tool requires a scope."""
         check_tool(token, tool, self._rules.tool_scopes.get(tool, ""))
 
     async def aclose(self) -> None:

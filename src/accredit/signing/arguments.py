@@ -96,7 +96,7 @@ def between(text: str) -> Constraint:
 
 
 def resource(text: str) -> Constraint:
-    """Read `--resource ID[:/prefix]`. A colon before two slashes is part of the id."""
+    """Read `--resource ID[:/prefix]`. A colon that is followed by two slashes is part of the id."""
     match = _RESOURCE.fullmatch(text)
     if not text:
         raise ConfigurationError("--resource: empty", "name a resource like git:github.com/acme/api:/docs")
