@@ -3,8 +3,8 @@
 - [when] A person is asked if a delegation could let the call pass, and the gateway is known. If the same call was asked
   for recently, that ask is used again, so that the desk can return its decision. If an argument is a credential for the
   gateway, the ask leaves it out: the gateway does not forward it either.
-- [same-user] The desk must be the same user's. What it sends is bounded (`desk_socket`), and is quoted only in the
-  expected form.
+- [same-user] The desk is the process that holds the person's key and shows asks. It must be the same user's. What it
+  sends is bounded (`desk_socket`), and is quoted only in the expected form.
 - [progress] While a person decides, the host gets progress every `ASK_PROGRESS_SECONDS`, if it sent a progress token.
 - [valid-answer] An answer that allows the call is used only if it is valid (`consent.answers`): a lying desk gains
   nothing.

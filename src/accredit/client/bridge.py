@@ -1,5 +1,7 @@
 """Connects a legacy-era host to a modern-era server. A transport around another; no further I/O.
 
+The legacy era is MCP up to 2025-11-25, the modern era is MCP from 2026-07-28 on.
+
 - [initialize] A host's `initialize` is forwarded. If the server refuses it, but answers `server/discover`, the bridge
   answers `initialize` itself. With `modern`, `server/discover` is tried first. Until then everything else passes
   unchanged. A modern host never sends `initialize`, so most connections are never bridged.

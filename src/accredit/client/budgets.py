@@ -4,8 +4,9 @@
   bound on their values, because those models make five errors for each invalid value. This holds on every transport,
   also on one that the caller passes in. How much memory such a transport takes to read a message is not bounded here.
 - [call] A call has a budget of characters from its server, over all answers, rounds and notifications, and a budget of
-  dialogs. What may queue for the host has lower bounds: each notification, and all requests during a call together. Not
-  every transport tells which call a message belongs to, so each message counts for the open call with the most left.
+  dialogs, which are requests of the server to the host. What may queue for the host has lower bounds: each
+  notification, and all requests during a call together. Not every transport tells which call a message belongs to, so
+  each message counts for the open call with the most left.
 - [excess] What exceeds a bound is not passed on: an answer becomes an error, anything else is dropped.
 """
 

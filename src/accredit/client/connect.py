@@ -1,8 +1,9 @@
 """`accredit connect`: a gateway as a stdio server, for hosts that know nothing of proofs. Speaks HTTP to the gateway.
 
 - [lines] A line of the host is one message. An invalid line is answered with an error line. A valid message is
-  forwarded as it is, with a proof and the token if needed (`streams`). Messages of both eras pass, and so do the
-  server's requests to its client. If the host is legacy and the server modern, a `bridge` stands between them.
+  forwarded as it is, with a proof and the token if needed (`streams`). Messages of both eras pass (legacy: MCP up to
+  2025-11-25, modern: from 2026-07-28 on), and so do the server's requests to its client. If the host is legacy and the
+  server modern, a `bridge` stands between them.
 - [result-kinds] Answers are passed to the host as they are, except for a result of a kind that the host can't know: the
   host gets an error instead. A refused tool call becomes a result, readable for models and people, that says what would
   allow it. Other refusals become errors with that text. Key, proof, challenge and token stay here. If a person can be

@@ -1,5 +1,7 @@
 """The client's connection to the person's desk: a Unix socket, one JSON object a line. I/O: a socket.
 
+The desk is the process that holds the person's key, and asks the person about refused calls.
+
 A socket is used only if it belongs to this user, and the system says that the process listening there does, too. So
 nobody else learns what an agent asks. What the desk sends is bounded, and only texts are taken from it, and an answer
 that `asking` checks.

@@ -1,5 +1,7 @@
 """Starts the person's desk, for a program that some host has started. I/O: a process, a file.
 
+The desk is the process that holds the person's key, and asks the person about refused calls.
+
 - [once] A desk is started only if none answers, and at most once in `DESK_RESTART_SECONDS`. If several are started at
   once, all but one exit by themselves.
 - [detached] The desk has a session of its own and none of this process's descriptors. So it outlives the host, and

@@ -1,4 +1,4 @@
-"""The state of a legacy session, to restore in the session that replaces it.
+"""The state of a legacy session (MCP up to 2025-11-25), to restore in the session that replaces it.
 
 - [restore] A new session gets the host's own `initialize` and `notifications/initialized`, the log level, and the
   current subscriptions.

@@ -1,7 +1,8 @@
 """Shows the page of an ask in a host that opens pages (URL elicitation). No I/O of its own.
 
-- [declared] A host is asked to show a page only if it declares that it can (`elicitation.url`): a legacy host in
-  `initialize`, a modern one in each request. The page's address is on the loopback, and holds no secret.
+- [declared] A host is asked to show a page only if it declares that it can (`elicitation.url`): a legacy host (MCP up
+  to 2025-11-25) in `initialize`, a modern one in each request. The page's address is on the loopback, and holds no
+  secret.
 - [decline] *Decline* means no. Any other answer means nothing: only the person's key allows a call.
 - [legacy-pages] In the legacy era the request to show the page is open while the call is held, and ends with it.
 - [modern-pages] In the modern era the call is not held: it is answered with the request to show the page

@@ -3,10 +3,11 @@
 For a request, the first rule that applies:
 
 - [unguarded] A request that carries a proof already, or needs none, stays as it is.
-- [guarded] A guarded call gets a proof that is bound to it, if its scope and the gateway's id are known and the target
-  is not sensitive. Otherwise it is sent without a proof: the refusal says what is needed, and nothing was signed for a
-  stranger. A gateway that only observes refuses nothing, so there calls get a proof also if the target is sensitive or
-  has no scope (then for no scope). Otherwise nobody would know who calls.
+- [guarded] A guarded call (`tools/call`, `resources/read`, `prompts/get`) gets a proof that is bound to it, if its
+  scope and the gateway's id are known and the target is not sensitive. Otherwise it is sent without a proof: the
+  refusal says what is needed, and nothing was signed for a stranger. A gateway that only observes refuses nothing, so
+  there calls get a proof also if the target is sensitive or has no scope (then for no scope). Otherwise nobody would
+  know who calls.
 - [task] A request about a task gets a proof for the tool that made the task. If the request changes the task, the proof
   is bound to the tool's scope, else to no scope.
 - [list] A list request gets a proof if one delegation covers everything that the agent may do, so that the gateway can

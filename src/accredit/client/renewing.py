@@ -1,7 +1,7 @@
 """A connection that outlives its server's sessions. A transport around others; no I/O besides.
 
-- [lost-session] A legacy session that the server no longer knows is replaced by a new one with the same state
-  (`legacy_session`). Its revision stays the same too, as the host can't agree to another one any more.
+- [lost-session] A legacy session (MCP up to 2025-11-25) that the server no longer knows is replaced by a new one with
+  the same state (`legacy_session`). Its revision stays the same too, as the host can't agree to another one any more.
 - [resend] If a request finds its session lost, the server has not taken it: it is sent again, once. If the connection
   broke while a request was open, the request ends with an error that says so: nobody knows whether it was done.
 - [open-requests] If a session is lost, the server's own requests in it end, too (`server_requests`).

@@ -1,5 +1,8 @@
 """Runs a call with its rounds, to its result. I/O: timers. Sending, asking a person and showing progress are passed in.
 
+A leg of a call is one request with its answer. A round is an answer that asks for input (`input_required`), and the
+retry that brings the input.
+
 Source: 2026-07-28, basic/patterns/mrtr, "Client Requirements". A round, in this order:
 
 - [result] The result is read (`accredit.rounds.results`). If the protocol does not allow it, or does not know its kind,

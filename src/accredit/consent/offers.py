@@ -5,8 +5,8 @@
   for a resource: then it is the same resource again. Or the arguments tell whom or what the call is about (`to`,
   `channel`, `repo`, ...): then these are fixed, also empty ones. If recipients could be added (`cc`, `bcc`), the choice
   names those arguments.
-- [folder] Calls below the folder of a path, with the same limits, are offered if a catalog that the person trusts tells
-  the call's resource and path.
+- [folder] Calls below the folder of a path, with the same limits, are offered if a catalog (a configuration of what
+  tools require) that the person trusts tells the call's resource and path.
 - [caution] Only [one-call] is offered for a new agent or gateway, for money, and for what runs a command or a query.
   Such hints come from arguments' names and parts of them (`amountUsd`, `sql_statement`). They can only make the choices
   fewer.

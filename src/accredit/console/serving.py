@@ -44,7 +44,7 @@ from accredit.keys.places import KNOWN_GATEWAYS
 from accredit.limits import LISTEN_BACKLOG
 
 BROWSER_SECONDS = 60
-"""How many seconds must pass after an ask has opened a browser window before an ask opens another."""
+"""An ask opens a browser window only if the last one was opened at least this many seconds ago."""
 MAX_DESK_THREADS = 64
 """How many threads the desk may have. That is twice as many as can look up gateways' names at one time, so that some
 are left for the key, the log and the lists."""

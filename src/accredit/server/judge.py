@@ -153,7 +153,7 @@ class Judge:
         _check_given(call, found, allowed.authority, policy, now)
 
     def view(self, allowed: Allowed) -> ListView:
-        """Return which items of a list the sender of the list request may see."""
+        """Return how lists look to the sender of a list request: which items are shown, and what is said about them."""
         if self._proofs is None:
             return ListView(catalog=Catalog(own_tools={}), token=allowed.token)
         authority, policy = allowed.authority, self._proofs.policy

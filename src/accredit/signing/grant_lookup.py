@@ -1,4 +1,5 @@
-"""Finds the scopes that `accredit grant` signs: those that are named, and those that a catalog says tools need.
+"""Finds the scopes that `accredit grant` signs: those that are named, and those that a catalog says tools need. A
+catalog has the scope that each tool requires.
 
 The catalog is that of a configuration, or comes from the list of tools of the gateway at a URL. I/O: reads the
 configuration; asks the server with `--url` and for `--all-read-only`.
