@@ -13,7 +13,8 @@ When a connection breaks, the SDK's transport ends, with every request in it. So
 - [beyond-bounds] Values that the server has chosen (a session, a place in a stream, a revision) are sent back in
   headers even if they are not ASCII.
 
-The session id of the legacy era is noted: proofs are bound to it. In the stateless era none is sent, and none is read.
+The session id of the legacy era is noted: proofs are bound to it. In the stateless era (MCP from 2026-07-28 on) none is
+sent, and none is read.
 """
 
 import json

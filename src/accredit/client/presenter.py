@@ -263,9 +263,9 @@ class ProofPresenter:
         """Return a fresh proof of one call, in the form of `_meta.ratify_proof`.
 
         It is bound to `call`, its `scope` ("" for a list) and the gateway `verifier_id`; if that is "", it is bound to
-        nothing. Without a `challenge` of the gateway it signs one that is made here (Option A). It presents `chain`, by
-        default the one that `chain_for` returns. Raises `ConfigurationError` if there is no delegation, or a
-        `verifier_id` is missing ([exact-call]).
+        nothing. Without a `challenge` of the gateway it signs one that is made here (Option A of Ratify). It presents
+        `chain`, by default the one that `chain_for` returns. Raises `ConfigurationError` if there is no delegation, or
+        a `verifier_id` is missing ([exact-call]).
         """
         if not verifier_id and not self._unbound:
             raise ConfigurationError(

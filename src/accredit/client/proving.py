@@ -21,9 +21,10 @@ A refused request is sent again, once for each of these reasons:
   gateway names, if its id is known (`pins`). It may name one scope for a call: by naming more it could explore the
   delegations. An unbound proof, valid at any gateway, is made only if the caller wrote `binding="none"`, and never for
   a URL.
-- [challenge] After -31002 the gateway's challenge is checked and signed (Option B).
+- [challenge] After -31002 the gateway's challenge is checked and signed (Option B of Ratify).
 - [next-delegation] After a refusal of the delegation itself (a constraint, its end, its principal), the next delegation
-  that covers the scope is presented, up to `MAX_PRESENTED` in all. If a challenge was needed, each gets a new one.
+  that covers the scope is presented, up to `MAX_PRESENTED` in all. If a challenge was needed, each delegation is
+  presented with a new one.
 - [token-argument] This is for a call with an argument `_token`, which a gateway removes if it is a credential. The
   signature covers what is forwarded. So it covers this argument only if the tool is known to declare it. If that call
   is refused, the proof is made the other way.

@@ -176,7 +176,7 @@ def _takes_params(handler: InputHandler) -> bool:
 
 
 class _Budget:
-    """The time of a whole call, in seconds from now on."""
+    """The time that a whole call may take, in seconds from the moment when this is made."""
 
     def __init__(self, total: float, clock: Callable[[], float]) -> None:
         self._total = total

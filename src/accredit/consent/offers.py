@@ -8,8 +8,8 @@
 - [folder] Calls below the folder of a path, with the same limits, are offered if a catalog (a configuration of what
   tools require) that the person trusts tells the call's resource and path.
 - [caution] Only [one-call] is offered for a new agent or gateway, for money, and for what runs a command or a query.
-  Such hints come from arguments' names and parts of them (`amountUsd`, `sql_statement`). They can only make the choices
-  fewer.
+  Whether a call is about money, or runs something, is guessed from arguments' names and parts of them (`amountUsd`,
+  `sql_statement`). Such hints can only make the choices fewer.
 - [limits] Each delegation names one scope, the gateway, the method and the target, and has a limit of uses and an end.
   The right to delegate, a wildcard, and names that can't be signed portably are never offered (`grant` may give them).
 - [definition] If the gateway pins the tool's definition, the delegation is valid only for that definition: a tool with

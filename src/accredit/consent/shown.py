@@ -1,8 +1,8 @@
 """Shows a call to a person before they allow it. No I/O.
 
 - [completeness] Everything that the call's digest covers is shown: method, target, and each value in its params with
-  its place. Two calls with different digests never look alike, even to somebody who can't tell similar characters
-  apart.
+  its place (the path to it). Two calls with different digests are never shown as the same text. [invisible] and [marks]
+  are for texts that differ but look the same.
 - [invisible] Some characters are written as code points, by the rules of `pins.shown`: invisible ones, those that look
   like another form, and the brackets of such codes. So are blanks at the end of a line. In a place, so are `/`, `[`,
   and what could pass for the place's end or for a row of its own. Only a line's end begins a new line.

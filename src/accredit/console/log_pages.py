@@ -1,5 +1,5 @@
-"""The log of calls for the page: a paged list, and one call's story, which is told from all its records. Blocking I/O:
-reads the store, in a few threads.
+"""The log of calls for the page: a paged list, and one call's story (what its records say). Blocking I/O: reads the
+store, in a few threads.
 
 - [verification] Each shown call is verified with the keys that the desk was given. It is marked if a record of it does
   not verify. So is each record of a story; the story is told from those that verify, if there are any.

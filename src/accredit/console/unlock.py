@@ -2,9 +2,9 @@
 
 - [plain-key] A key that was made without a passphrase is always open.
 - [passphrase] Otherwise a signature needs the passphrase. The person can give it on the desk's terminal, with pinentry,
-  or by `accredit desk unlock`, whichever comes first. The prompt says what for. The passphrase opens the key for that
-  signature; another one that always needs it ([duration]) prompts again. If the desk was started with a passphrase
-  file, the file answers all prompts.
+  or by `accredit desk unlock`, whichever comes first. The prompt says what the signature is for. The passphrase opens
+  the key for that signature; another one that always needs it ([duration]) prompts again. If the desk was started with
+  a passphrase file, the file answers all prompts.
 - [duration] After that the key stays open for as long as `desk.toml` says, by default 15 minutes. With `unlock =
   "each"`, and for sensitive signatures (`each`), every single one needs the passphrase. There, the person may type the
   passphrase before any signature waits for the key. It then opens the key for what the person was shown, and not for

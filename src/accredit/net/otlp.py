@@ -75,13 +75,13 @@ class Collector:
         raise CollectorError(problem)
 
     async def aclose(self) -> None:
-        """Close its connection."""
+        """Close the connection to the collector."""
         await self._client.aclose()
 
 
 class _NoCookies(CookieJar):
     def extract_cookies(self, response: Any, request: Any) -> None:
-        """Take none."""
+        """Store no cookie."""
 
 
 async def _end_when_busy(limit: asyncio.Timeout) -> None:

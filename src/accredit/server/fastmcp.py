@@ -98,7 +98,7 @@ class ProofGuard(Guard, Middleware):
         look_at_start(server._mcp_server, check)  # pyright: ignore[reportPrivateUsage]
 
     async def __call__(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
-        """Check and pass on one message. Raises `MCPError` for a refusal."""
+        """Check one message, and pass it on. Raises `MCPError` for a refusal."""
         here = context.fastmcp_context
         request = here.request_context if here is not None else None
         if here is None or request is None:

@@ -18,8 +18,8 @@ The SDK has already parsed the message. So a proof is judged in the compact form
 the last counts, and numbers have lost their spelling. Neither changes what was signed: the signatures are over the
 values.
 
-A proof is bound to its call by a digest. It is over the parsed `params` without `_meta`, and without a `_token` that is
-removed. Apart from that it covers exactly the members that the client sent, `"arguments": null` among them.
+A proof is bound to its call by a digest. The digest is over the parsed `params` without `_meta`, and without a `_token`
+that is removed. Apart from that it covers exactly the members that the client sent, `"arguments": null` among them.
 
 Not checked here: messages that the server's own code sends.
 """
@@ -49,7 +49,7 @@ from accredit.tokens import VerifiedToken
 
 
 class _Admitted(NamedTuple):
-    """An admitted request: what is allowed, and the message for the server."""
+    """A request that passes the gate: what is allowed, and the message for the server."""
 
     allowed: Allowed
     ctx: Context
@@ -166,7 +166,7 @@ def annotate_meta(meta: Mapping[str, Any] | None, entry: Entry | None, view: Lis
 
 
 def is_judged(ctx: Context) -> bool:
-    """Return whether a message is a request that is decided."""
+    """Return whether a message is a request that needs a decision."""
     return ctx.request_id is not None and (ctx.method in GUARDED or ctx.method in LISTS)
 
 

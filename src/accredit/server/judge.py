@@ -78,7 +78,7 @@ class Allowed(NamedTuple):
     found: TargetInfo = TargetInfo()
 
     def is_for(self, method: str, target: str, arguments: object) -> bool:
-        """Return whether this very call was allowed. Missing arguments equal empty ones."""
+        """Return whether exactly this call was allowed. Missing arguments count as empty ones."""
         call = self.call
         return (call.method, call.target, call.arguments or {}) == (method, target, arguments or {})
 

@@ -12,11 +12,12 @@ process reads: a delegation may grant it.
   standard attribute.
 - [hidden-requirement] Some callables could hide a requirement (`hides_requirement`): one without a requirement that
   holds a callable with one (in its closure, its defaults, its object); a method that overrides such a method; a single
-  dispatch whose functions have another requirement. With one of these the server does not start, and later
-  registrations of one are refused.
-- [unseen-requirement] That search can miss a function (in a list, a global name, another object). It is refused when it
-  is called: while a guarded server answers a request, the function that `require` returned runs only if the request was
-  judged by a written requirement. A default scope is not enough, and neither is a request that was not judged at all.
+  dispatch that has one requirement while its functions have another. With one of these the server does not start, and
+  later registrations of one are refused.
+- [unseen-requirement] That search can miss a function (in a list, a global name, another object). Such a function is
+  refused when it is called: while a guarded server answers a request, the function that `require` returned runs only if
+  the request was judged by a written requirement. A default scope is not enough, and neither is a request that was not
+  judged at all.
 
 Not checked here: whether a tool has a requirement at all (one without is refused when it is called); a server without a
 guard, and calls outside of any request, where the function runs without a check; and functions with a requirement that

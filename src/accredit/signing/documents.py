@@ -63,12 +63,12 @@ def _decode_attestation(path: Path, data: bytes, *, bundle: bool) -> CallBundle:
 
 
 def read_delegations(path: Path) -> tuple[DelegationCert, ...]:
-    """Return the chain in a delegation file, leaf first. Nothing in it was verified."""
+    """Return the chain in a delegation file, leaf first. Nothing in it is verified here."""
     return _read(path, DelegationFile).delegations
 
 
 def read_revocations(path: Path) -> RevocationList:
-    """Return a revocation list. Its signature was not verified."""
+    """Return a revocation list. Its signature is not verified here."""
     return _read(path, RevocationList)
 
 

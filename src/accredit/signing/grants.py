@@ -90,7 +90,8 @@ def name_holder(holder_id: str, name: str, *, as_json: bool) -> int:
 
 
 def _grants() -> dict[str, Entry]:
-    """Return what the person's key has signed, newest first. Raises `ConfigurationError`, also if there is no key."""
+    """Return the journal's entries that the person's key has signed, newest first. Raises `ConfigurationError`, also if
+    there is no key."""
     entries = [each for each in read_journal(state_folder(os.environ)) if each["event"] == "allowed"]
     if not entries:
         return {}
