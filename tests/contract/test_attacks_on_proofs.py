@@ -45,6 +45,7 @@ from accredit.stores.audit_log.proving import Judge, Proofs
 from accredit.stores.audit_log.verifying import Verifiers
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.holds("stores/audit_log/proving"),
     pytest.mark.usefixtures("calls_come_now"),
     pytest.mark.parametrize("each_executor", [by_thread, by_database_thread], ids=["file", "database"], indirect=True),

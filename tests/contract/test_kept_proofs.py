@@ -122,6 +122,7 @@ def test_a_proof_goes_with_its_record__from_a_file(path: Path) -> None:
     assert verified(path).valid
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("each_executor", [by_database_thread], indirect=True)
 def test_a_proof_goes_with_its_record__from_a_database(path: Path, each_executor: None) -> None:
     recorded(path, proven(call(), bound=True), proven(call(), bound=True))
@@ -133,6 +134,7 @@ def test_a_proof_goes_with_its_record__from_a_database(path: Path, each_executor
     assert verified(path).valid
 
 
+@pytest.mark.slow
 def test_tables_of_the_version_before_have_records_of_that__until_they_are_migrated(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ __all__ = ["each_executor"]
 
 STRANGE = "dd" * 16
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.parametrize("each_executor", [by_thread, by_database_thread], ids=["file", "database"], indirect=True),
     pytest.mark.usefixtures("each_executor"),
     pytest.mark.holds("stores/audit_log/open_rows"),

@@ -20,6 +20,7 @@ from accredit.stores.postgres.log_pruning import prune
 __all__ = ["each_executor"]
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.parametrize("each_executor", [by_thread, by_database_thread], ids=["file", "database"], indirect=True),
     pytest.mark.usefixtures("each_executor"),
     pytest.mark.holds("stores/audit_log/pruning", "records"),

@@ -234,6 +234,7 @@ async def _one_call(path: Path) -> None:
         await log.call()
 
 
+@pytest.mark.slow
 def test_records_of_several_days_are_one_log(written: Written) -> None:
     database = cluster().fresh()
     copy_log(written.path, database, lambda entry: datetime.date(2026, 1, 1) + datetime.timedelta(entry // 4))
@@ -359,6 +360,7 @@ def test_a_call_of_a_large_file_is_not_looked_for_in_all_of_it() -> None:
         assert len(steps) < 20_000 / 100
 
 
+@pytest.mark.slow
 def test_a_call_of_a_large_database_is_not_looked_for_in_all_of_it(written: Written) -> None:
     with in_store("postgres", written.path) as database:
         assert isinstance(database, PostgresDatabase)

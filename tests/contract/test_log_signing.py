@@ -37,6 +37,7 @@ __all__ = ["each_executor"]
 SIGNER, KEY = gateway()
 DEAD, OTHER = "f0" * 16, "f1" * 16
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.usefixtures("each_executor"),
     pytest.mark.holds("stores/audit_log/author"),
     pytest.mark.holds("stores/audit_log/closing"),

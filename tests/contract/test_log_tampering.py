@@ -17,7 +17,7 @@ from accredit.stores import PostgresDatabase, SqliteFile
 from accredit.stores.audit_log.proven import Prover
 from accredit.stores.postgres.log_pruning import prune
 
-pytestmark = pytest.mark.holds("stores/postgres/log_reader")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("stores/postgres/log_reader")]
 
 SIGNER, KEY = gateway()
 

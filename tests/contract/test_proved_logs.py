@@ -25,7 +25,11 @@ from accredit.ratify import HybridPublicKey
 from accredit.stores.audit_log.proving import Judge, Proofs
 from accredit.stores.audit_log.verifying import Verifiers
 
-pytestmark = [pytest.mark.holds("stores/audit_log/proving"), pytest.mark.usefixtures("calls_come_now")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.holds("stores/audit_log/proving"),
+    pytest.mark.usefixtures("calls_come_now"),
+]
 
 __all__ = ["calls_come_now", "each_executor"]
 

@@ -38,6 +38,7 @@ __all__ = ["each_executor"]
 
 SIGNER, KEY = gateway()
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.usefixtures("each_executor"),
     pytest.mark.holds("stores/audit_log/queue"),
     pytest.mark.holds("stores/audit_log/appender"),

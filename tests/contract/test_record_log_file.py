@@ -113,6 +113,7 @@ def content(path: Path) -> list[object]:
         return [each.entry for each in log_file.entries()]
 
 
+@pytest.mark.slow
 def test_no_flipped_bit_of_the_file_changes_what_it_says_unnoticed(path: Path, tmp_path: Path) -> None:
     make_log(path)
     whole, original = path.read_bytes(), content(path)

@@ -101,6 +101,7 @@ def accredit(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     return main()
 
 
+@pytest.mark.slow
 def test_the_commands_export_verify_and_inspect_it(
     log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -214,6 +215,7 @@ def as_it_was_before(path: Path) -> None:
             connection.execute(f"INSERT INTO {table} ({columns}) SELECT {columns} FROM new.{table}")
 
 
+@pytest.mark.slow
 def test_a_file_of_an_older_version_is_read_as_it_is__and_brought_up_by_who_writes(folder: Path) -> None:
     key_pair(folder / "records.pem")
     record(configure(folder))

@@ -158,6 +158,7 @@ def test_a_chain_of_certificates_that_is_too_long_is_damage(path: Path) -> None:
         assert sorted(log.chains()) == [b""] * (1 + thief.has_file) + [b"[]"]
 
 
+@pytest.mark.slow
 def test_what_no_reader_would_read_is_not_recorded(path: Path) -> None:
     async def main() -> None:
         async with Log(path) as log:

@@ -322,6 +322,7 @@ def differing(calls: list[Kept], at: int) -> Iterator[Kept]:
             yield each
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", CHANGES)
 def test_each_call_of_a_log_in_which_one_thing_is_changed_is_judged_alike(calls: list[Kept], what: str) -> None:
     change = CHANGES[what]

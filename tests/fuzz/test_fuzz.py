@@ -140,6 +140,7 @@ def test_a_proof_that_a_real_gateway_takes_is_a_hole_in_a_client(monkeypatch: py
         fuzz_client_target.one_input(ANSWERS["poses"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [fuzz_wrap_target, fuzz_guard_target], ids=["wrap", "guard"])
 def test_chosen_lines_lead_around_nothing(target: ModuleType) -> None:
     for seed in range(CHOSEN):

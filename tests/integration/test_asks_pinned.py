@@ -17,7 +17,11 @@ from tests.world.warm import python
 from accredit.consent import Ask
 from accredit.pins import Definitions, write_lock
 
-pytestmark = [pytest.mark.holds("consent/offers", "definition"), pytest.mark.holds("client/asking", "when")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.holds("consent/offers", "definition"),
+    pytest.mark.holds("client/asking", "when"),
+]
 ROOT = Path(__file__).parents[2]
 
 CALL: dict[str, Any] = {"name": "send_email", "arguments": {"to": "ada@example.org", "subject": "Hello"}}

@@ -16,7 +16,7 @@ from tests.world.scripted_desk import ScriptedDesk, allows, says
 
 from accredit.jsonrpc.methods import META_CAPABILITIES
 
-pytestmark = pytest.mark.holds("client/asking", "when")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("client/asking", "when")]
 
 TOKENS = """
 [tokens]

@@ -22,6 +22,8 @@ from accredit.keys import KeyKind, PrivateKeyFile, log_signer, make_key
 from accredit.keys.formats import KEY_FILE_VERSION, KeyFile
 from accredit.stores.audit_log.reader import LogFile
 
+pytestmark = pytest.mark.slow
+
 PAGE = (Path(__file__).parents[2] / "docs/how-to/verify-without-accredit.md").read_text("utf-8")
 
 

@@ -120,6 +120,7 @@ def test_wherever_it_is_started_a_command_ends_and_says_why(command: Words, odd:
         assert stderr.endswith("help: go to one that is there\n")
 
 
+@pytest.mark.slow
 def test_what_python_could_not_do_is_told_with_its_place__and_a_defect_is_not_hidden(folder: Path) -> None:
     program = (
         "import sys; import accredit.cli as cli; from accredit.__main__ import main\n"

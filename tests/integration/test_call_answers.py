@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from tests.world.command import accredit
 
+pytestmark = pytest.mark.slow
+
 TOKEN = {"CALL_TOKEN": "sesame"}
 OVER = threading.Event()
 

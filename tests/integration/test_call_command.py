@@ -30,6 +30,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Serving
         yield serving, files
 
 
+@pytest.mark.slow
 def test_a_tool_is_called_at_a_gateway__and_what_is_printed_after_a_refusal_works_as_it_stands(
     gateway: tuple[Serving, AgentFiles],
 ) -> None:
@@ -54,6 +55,7 @@ def test_a_tool_is_called_at_a_gateway__and_what_is_printed_after_a_refusal_work
     assert (files.folder / "email-send.json").read_text() == "{}"
 
 
+@pytest.mark.slow
 def test_who_has_no_key_is_told_how_to_get_one__and_that_works_as_it_stands(
     gateway: tuple[Serving, AgentFiles], tmp_path: Path
 ) -> None:

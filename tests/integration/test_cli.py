@@ -310,6 +310,7 @@ def test_check_says_it_as_json(text: str, upstream: str | None, exposed: bool, t
     assert found == {"ok": True, "file": f"{tmp_path}/accredit.toml", "upstream": upstream, **modes}
 
 
+@pytest.mark.slow
 def test_a_gateway_does_not_start_without_a_list_that_it_names__and_does_with_the_one_that_the_remedy_makes(
     tmp_path: Path,
 ) -> None:

@@ -151,6 +151,7 @@ def test_a_gateway_that_takes_unbound_proofs_takes_bound_ones(trust: Trust, file
     run(main())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_a_stdio_server_behind_the_gate_is_called_with_proofs(mode: str, files: AgentFiles) -> None:
     async def main() -> None:

@@ -23,6 +23,8 @@ from accredit.client import AccreditedClient, ProofPresenter
 from accredit.errors import ConfigurationError, ProofRefused
 from accredit.jsonrpc.methods import Era
 
+pytestmark = pytest.mark.slow
+
 TOLD = pytest.raises(ProofRefused, match="gateway_unknown")
 EVIL = "evil-gateway"
 SCOPE = "email:read"

@@ -23,6 +23,7 @@ from tests.world.running import run
 from tests.world.warm import python
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.holds("client/connect"),
     pytest.mark.holds("cli/commands/connect"),
     pytest.mark.holds("cli/actions/connect"),

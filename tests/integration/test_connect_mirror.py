@@ -22,6 +22,8 @@ from tests.world.raw_server import PATIENCE, Connection, RawServer
 from tests.world.running import run
 from tests.world.warm import python
 
+pytestmark = pytest.mark.slow
+
 LEGACY, MODERN = "legacy", "2026-07-28"
 
 

@@ -14,7 +14,7 @@ from tests.world.connected import Connected
 from tests.world.desk import CALL
 from tests.world.scripted_desk import ScriptedDesk, allows, says, waits
 
-pytestmark = [pytest.mark.holds("client/pages"), pytest.mark.holds("client/asking", "pages")]
+pytestmark = [pytest.mark.slow, pytest.mark.holds("client/pages"), pytest.mark.holds("client/asking", "pages")]
 
 URL = {"elicitation": {"url": {}}}
 

@@ -19,7 +19,7 @@ from tests.world.running import run
 
 from accredit.client import AccreditedClient
 
-pytestmark = pytest.mark.holds("client/gateways")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("client/gateways")]
 
 ADD: dict[str, Any] = {"name": "add", "arguments": {"a": 1, "b": 2}}
 

@@ -33,7 +33,7 @@ from accredit.rounds import (
     list_roots,
 )
 
-pytestmark = pytest.mark.holds("client/bridge")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("client/bridge")]
 
 FORM = {"type": "object", "properties": {"sure": {"type": "boolean"}}}
 

@@ -29,6 +29,8 @@ from accredit.jsonrpc.methods import Era
 from accredit.ports import Records
 from accredit.tokens import KeySet
 
+pytestmark = pytest.mark.slow
+
 SECRET = "swordfish-7f3a"
 everywhere = pytest.mark.parametrize("name", ROUTES)
 Posts = list[tuple[Posted, str | None]]

@@ -292,6 +292,7 @@ def test_no_other_program_of_the_user_reads_the_desks_memory(desk: Desk) -> None
     assert Path(f"/proc/{desk.process.pid}/mem").stat().st_uid == 0  # the system's, not the user's
 
 
+@pytest.mark.slow
 def test_a_person_lists_and_denies_in_a_terminal(desk: Desk) -> None:
     ask = Agent().ask()
     with Line(desk.socket) as line:
@@ -315,6 +316,7 @@ def test_without_a_terminal_nothing_is_approved(desk: Desk) -> None:
     assert desk.tell({"show": ask.code})["state"] == "pending"
 
 
+@pytest.mark.slow
 def test_commands_without_a_desk_say_how_to_start_one(tmp_path: Path) -> None:
     env = {"XDG_RUNTIME_DIR": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
     for command in (("asked",), ("deny", "7KQ4-M2"), ("desk", "open"), ("desk", "lock")):
@@ -322,6 +324,7 @@ def test_commands_without_a_desk_say_how_to_start_one(tmp_path: Path) -> None:
         assert (done.returncode, "start one: accredit desk" in done.stderr) == (2, True), command
 
 
+@pytest.mark.slow
 def test_the_desk_says_what_is_wrong_with_its_files(tmp_path: Path) -> None:
     config = tmp_path / "config" / "accredit"
     config.mkdir(parents=True)

@@ -266,6 +266,7 @@ async def code(client: Client, arguments: dict[str, Any], *constraints: Constrai
     return 0 if done.is_error else None
 
 
+@pytest.mark.slow
 @pytest.mark.holds("server/arguments", "real-form", "no-form")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", SHAPES)

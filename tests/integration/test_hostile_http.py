@@ -180,6 +180,7 @@ def test_a_body_that_ends_with_the_connection_is_whole(era: Era) -> None:
 PLACES = ["X-A: b%sc", "X%sA: b", "X-A: %s", "Content-Type: application/json%s", "Content-Encoding:%s", "ETag: %s"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 def test_no_byte_in_a_header_of_the_upstream_breaks_the_gateway(place: str) -> None:
     async def script(connection: Connection, request: RawRequest) -> None:

@@ -265,6 +265,7 @@ def test_two_content_encoding_headers_are_two_codings(era: Era) -> None:
     run(case())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", ["200 OK", "500 No"])
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br"])
@@ -304,6 +305,7 @@ def test_without_a_word_in_the_configuration_an_answer_has_16_mib(mib: int) -> N
     run(case())
 
 
+@pytest.mark.slow
 def test_120_mib_of_json_stop_at_100_and_cost_no_more() -> None:
     async def case() -> None:
         async with World(sends_pieces(_CHUNKED, lambda: json_pieces(120)), max_response_bytes=LIMIT) as world:
@@ -342,6 +344,7 @@ def test_a_bomb_of_hundreds_of_mib_stops_at_100_and_costs_no_more(coding: str, m
     run(case())
 
 
+@pytest.mark.slow
 @LARGE
 @pytest.mark.parametrize("coding", [None, "gzip", "br"])
 def test_an_event_of_hundreds_of_mib_stops_at_16_and_costs_no_more(coding: str | None, mib: int) -> None:
@@ -367,6 +370,7 @@ def test_an_event_of_hundreds_of_mib_stops_at_16_and_costs_no_more(coding: str |
     run(case())
 
 
+@pytest.mark.slow
 def test_a_sound_answer_of_90_mib_passes() -> None:
     async def case() -> None:
         async with World(sends_pieces(_CHUNKED, lambda: json_pieces(90)), max_response_bytes=LIMIT) as world:

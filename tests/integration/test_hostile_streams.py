@@ -287,6 +287,7 @@ def test_a_good_first_event_brings_the_head_as_it_came() -> None:
     run(case())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("busy", [False, True], ids=["silent", "busy"])
 def test_a_head_that_is_sent_unjudged_says_nothing_that_lasts(era: Era, busy: bool) -> None:
@@ -530,6 +531,7 @@ def test_a_bomb_in_a_stream_stops_at_the_bound_of_an_event(era: Era) -> None:
 # --- time -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("trickle", [b"", b"d", b":"])
 def test_a_stream_without_an_event_for_too_long_gets_an_error__also_one_of_a_byte_at_a_time(

@@ -25,6 +25,8 @@ from tests.world.running import RunningGateway, run
 from accredit.gateway import GatewaySettings, HttpUpstream
 from accredit.jsonrpc.methods import Era
 
+pytestmark = pytest.mark.slow
+
 
 def trickles(at_once: bytes, rest: bytes) -> Script:
     """Sends one part, and the rest a byte at a time, until the gateway has enough."""

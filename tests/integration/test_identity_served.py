@@ -49,6 +49,7 @@ def who_calls(port: int) -> Callable[..., dict[str, Any]]:
     return made["who_calls"]
 
 
+@pytest.mark.slow
 def test_a_server_tells_calls_through_the_gateway_from_all_others__whichever_worker_and_after_a_restart(
     tmp_path: Path,
 ) -> None:

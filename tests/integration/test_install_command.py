@@ -16,6 +16,7 @@ from tests.world.terminal import Terminal
 from tests.world.warm import COMMAND, Warm
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.holds("setup/install"),
     pytest.mark.holds("setup/install_entry"),
     pytest.mark.holds("cli/commands/install"),

@@ -28,6 +28,8 @@ from accredit.jsonrpc.methods import Era
 from accredit.limits import SESSION_ID_SECONDS
 from accredit.stores import MemoryStore, RevocationLists
 
+pytestmark = pytest.mark.slow
+
 PAGE = (Path(__file__).parents[2] / "docs/reference/attestation.md").read_text("utf-8")
 ALL = [(name, era) for name, kind in KINDS.items() for era in kind.eras]
 

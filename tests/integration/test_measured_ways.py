@@ -165,6 +165,7 @@ def test_the_server_is_told_of_the_trace_that_its_caller_began(kind: str, era: E
     assert server.link.trace_id == "5" * 32
 
 
+@pytest.mark.slow
 def test_the_way_of_wrap_as_well__which_sends_what_it_has_measured_when_it_ends(tmp_path: Path) -> None:
     tables = "".join(f'[tools.{tool}]\nscope = "mcp:tool"\n' for tool in ENDS)
     child = (python(), "-m", "tests.world.ends", str(tmp_path / "received"))

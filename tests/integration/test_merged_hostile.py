@@ -244,6 +244,7 @@ def test_each_server_hears_its_own_session_and_revision_and_no_cookie_or_id_of_o
     run(main())
 
 
+@pytest.mark.slow
 @pytest.mark.holds("gateway/upstream/merged/streams", "reopen")
 def test_a_servers_stream_that_ends_is_opened_again_from_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accredit.gateway.upstream.merged.streams.REOPEN_FIRST_SECONDS", 0.01)
@@ -272,6 +273,7 @@ def test_a_servers_stream_that_ends_is_opened_again_from_where_it_was(monkeypatc
     run(main())
 
 
+@pytest.mark.slow
 @pytest.mark.holds("gateway/upstream/merged/streams", "start")
 @pytest.mark.parametrize("hangs", [False, True])
 def test_the_stream_begins_without_those_that_do_not_offer_one(hangs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,6 +347,7 @@ def test_the_stream_of_all_ends_with_the_last_and_with_the_gateway() -> None:
     run(main())
 
 
+@pytest.mark.slow
 @pytest.mark.holds("gateway/upstream/merged/streams", "separate")
 def test_a_client_that_does_not_read_makes_servers_wait_and_nothing_gathers() -> None:
     """A server says 200 MB on its standing stream: it can't get rid of them."""

@@ -321,6 +321,7 @@ def test_an_id_of_one_endpoint_is_none_at_another() -> None:
     run(main())
 
 
+@pytest.mark.slow
 def test_another_gateway_with_the_same_keys_goes_on_with_a_session_of_servers_over_http() -> None:
     async def main() -> None:
         async with Merged({"mail": HTTP, "files": HTTP}) as merged:
@@ -347,6 +348,7 @@ def test_another_gateway_with_the_same_keys_goes_on_with_a_session_of_servers_ov
 # --- a server that dies, hangs or floods -----------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.holds("gateway/upstream/merged/sessions", "restart")
 def test_a_server_that_dies_ends_only_its_part() -> None:
     async def main() -> None:

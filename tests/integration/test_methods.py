@@ -179,6 +179,7 @@ def wrapped(trust: Trust, tmp_path: Path) -> Generator["subprocess.Popen[bytes]"
     process.stdout.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("era", list(Era))
 def test_wrap_forwards_no_method_that_nobody_named(
     era: Era, wrapped: "subprocess.Popen[bytes]", tmp_path: Path

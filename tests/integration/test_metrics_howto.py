@@ -100,6 +100,7 @@ def test_prometheus_takes_the_configuration_and_the_alerts() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_what_the_page_says_is_so(tmp_path: Path) -> None:
     on_loopback, outside, traced = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     assert 'host = "0.0.0.0"' in outside

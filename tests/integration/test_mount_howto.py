@@ -15,6 +15,8 @@ from tests.world.warm import python
 
 from accredit.jsonrpc.methods import Era
 
+pytestmark = pytest.mark.slow
+
 PAGE = (Path(__file__).parents[2] / "docs/how-to/mount.md").read_text("utf-8")
 CHILD = [python(), str(Path(__file__).parents[1] / "conformance" / "everything_server.py"), "--stdio"]
 LISTING = post(Era.MODERN, "tools/list", {})

@@ -12,7 +12,7 @@ from tests.world.terminal import Terminal
 from accredit.keys import LockedKeyFile, PrivateKeyFile, load_signing_key, read_key
 from accredit.keys.passphrase import passphrase_bytes
 
-pytestmark = pytest.mark.holds("terminal/passphrases")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("terminal/passphrases")]
 
 TYPED = "correct horse"
 NEW = ("keys", "new", "owner.key", "--kind", "human", "--name", "Ada")

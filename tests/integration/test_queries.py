@@ -100,6 +100,7 @@ def test_which_headers_a_call_must_carry_is_asked_where_the_call_goes() -> None:
     run(main())
 
 
+@pytest.mark.slow
 def test_what_the_gateway_ends_or_takes_back_for_a_client_it_does_where_the_client_was() -> None:
     """A session that a bad answer announced, and a call that took too long: without the query another tenant would get
     the message, and this one would keep what nobody waits for."""

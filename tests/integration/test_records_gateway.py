@@ -88,6 +88,7 @@ def test_both_records_of_a_call_name_its_trace_and_its_policy(name: str, trust: 
     run(main())
 
 
+@pytest.mark.slow
 @everywhere
 @pytest.mark.parametrize(("tool", "status"), [("hang", "timeout"), ("die", "unknown")])
 def test_a_call_that_is_cut_off_or_late_has_an_outcome(

@@ -35,6 +35,8 @@ from accredit.jsonrpc.methods import META_SUBSCRIPTION, Era
 from accredit.policy import Catalog, Entry
 from accredit.stores import MemoryStore, MemoryTasks, RevocationLists
 
+pytestmark = pytest.mark.slow
+
 SENT = (("Set-Cookie", "tenant=a"), ("X-Internal", "db-7"), ("X-Wanted", "yes"))
 NAMES = {"set-cookie", "x-internal", "x-wanted"}
 LISTED: dict[str, Any] = {"forward_headers": ("X-Wanted",)}

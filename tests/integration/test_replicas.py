@@ -124,6 +124,7 @@ async def two(second: str, **settings: Any) -> AsyncGenerator[tuple[RunningGatew
         yield gateway, a, b
 
 
+@pytest.mark.slow
 @pytest.mark.holds("gateway/upstream/http/replicas", "unwritten")
 @pytest.mark.parametrize("era", ERAS)
 def test_a_replica_that_refuses_connections_costs_no_call__and_the_records_say_how_often_it_was_tried(
@@ -377,6 +378,7 @@ def test_of_two_real_servers_one_dies__and_calls_go_on_at_the_other(mode: str, t
     run(main())
 
 
+@pytest.mark.slow
 def test_a_stream_is_resumed_at_its_replica__and_a_session_of_the_same_id_at_another_ends_nothing_of_it(
     tmp_path: Path,
 ) -> None:

@@ -101,6 +101,7 @@ async def status(port: int, session: str, token: str | None = None) -> int:
     return (await ask(port, within(LIST, session, token))).status
 
 
+@pytest.mark.slow
 @pytest.mark.holds("gateway/front/session_binding", "owner", "stable-id")
 @pytest.mark.parametrize("tokens", [False, True], ids=["nobody", "tokens"])
 def test_a_session_begins_at_one_gateway_and_is_used_streamed_and_ended_at_others__also_while_keys_change(

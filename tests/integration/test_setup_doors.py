@@ -81,6 +81,7 @@ def door() -> Generator[str]:
     server.server_close()
 
 
+@pytest.mark.slow
 def test_a_redirect_is_followed_at_init__the_right_url_is_written_and_the_token_by_its_name(
     door: str, tmp_path: Path
 ) -> None:

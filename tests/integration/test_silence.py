@@ -18,6 +18,8 @@ from tests.world.raw_server import Connection, RawServer, until
 from tests.world.running import run
 from tests.world.stdio_processes import raw_command
 
+pytestmark = pytest.mark.slow
+
 MUTE: dict[str, Any] = {"name": "mute", "arguments": {}}
 READ: dict[str, Any] = {"name": "read", "arguments": {}}
 

@@ -72,6 +72,7 @@ def test_each_session_has_a_child_of_its_own() -> None:
     run(main())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "status", "code"),
     [

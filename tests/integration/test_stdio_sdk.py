@@ -14,6 +14,8 @@ from tests.world.running import run
 from tests.world.stdio_bridge import Bridge
 from tests.world.warm import python
 
+pytestmark = pytest.mark.slow
+
 EVERYTHING = (str(Path(__file__).parents[1] / "conformance" / "everything_server.py"), "--stdio")
 LEGACY, MODERN = "legacy", "2026-07-28"
 

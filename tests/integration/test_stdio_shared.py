@@ -264,6 +264,7 @@ def test_a_request_of_the_server_gets_nowhere__its_call_times_out() -> None:
     run(main())
 
 
+@pytest.mark.slow
 def test_a_child_that_dies_fails_what_is_open_and_is_started_again_at_once() -> None:
     async def main() -> None:
         async with Bridge() as bridge, RawClient(bridge.port) as client:
@@ -343,6 +344,7 @@ def test_observed_bad_answers_come_under_the_clients_id_where_they_can() -> None
     run(main())
 
 
+@pytest.mark.slow
 def test_both_eras_work_side_by_side() -> None:
     async def main() -> None:
         async with Bridge() as bridge:
@@ -353,6 +355,7 @@ def test_both_eras_work_side_by_side() -> None:
     run(main())
 
 
+@pytest.mark.slow
 def test_the_reaper_that_dies_takes_all_children_with_it_and_they_come_back() -> None:
     async def main() -> None:
         async with Bridge() as bridge:

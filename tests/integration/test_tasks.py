@@ -274,6 +274,7 @@ def test_an_id_that_is_known_is_no_other_tasks__else_a_task_would_get_another_sc
     run(main())
 
 
+@pytest.mark.slow
 @pytest.mark.holds("gateway/admission/tasks", "scope")
 @pytest.mark.parametrize("name", ["stdio-legacy"])
 def test_servers_that_count_their_tasks_in_each_session_are_told_apart(name: str, trust: Trust, tmp_path: Path) -> None:
@@ -525,6 +526,7 @@ async def raw(
     return await route.send(post(route.era, method, params, id=99, capabilities=capabilities))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["stdio-legacy", "http-modern"])
 @pytest.mark.parametrize("tool", ["list_inbox", "send_email"])
 def test_a_host_that_knows_nothing_of_proofs_has_its_tasks_through_connect(
@@ -616,6 +618,7 @@ def test_a_task_waits_for_no_input_that_its_client_did_not_declare(name: str, tr
     run(main())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recorded", [False, True])
 def test_a_task_that_is_announced_on_a_resumed_stream_is_its_makers__and_what_nobody_asked_is_no_task(
     recorded: bool, trust: Trust, other: Trust, tmp_path: Path

@@ -16,6 +16,8 @@ from tests.world.warm import Warm, python
 from accredit.jsonrpc.methods import Era
 from accredit.keys import write_key
 
+pytestmark = pytest.mark.slow
+
 CONFIGURATION = """
 [gateway]
 id = "{id}"

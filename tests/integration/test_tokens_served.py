@@ -58,6 +58,7 @@ async def called(port: int, token: str) -> int:
     return (await send(port, "/mcp", [*CALL.headers, ("Authorization", f"Bearer {token}")], CALL.body)).status
 
 
+@pytest.mark.slow
 @pytest.mark.holds("gateway/front/bootstrap", "attempts")
 @pytest.mark.holds("gateway/admission/bearer", "verification")
 def test_a_local_agent_gets_one_token_for_the_secret_in_the_file(tmp_path: Path) -> None:

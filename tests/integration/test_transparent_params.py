@@ -149,6 +149,7 @@ BAD_LISTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.holds("gateway/admission/tool_directory", "headers")
 @pytest.mark.parametrize("name", BAD_LISTS)
 def test_a_list_that_can_not_be_had_checks_nothing__the_upstream_would_do_it_itself(name: str) -> None:

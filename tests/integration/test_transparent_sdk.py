@@ -23,6 +23,8 @@ from tests.world.running import RunningGateway, run
 from accredit.gateway import GatewaySettings, HttpUpstream
 from accredit.jsonrpc.methods import Era
 
+pytestmark = pytest.mark.slow
+
 LEGACY, MODERN = "legacy", "2026-07-28"
 MODES = (LEGACY, MODERN, "auto")
 Case = Callable[[Client], Awaitable[None]]

@@ -188,6 +188,7 @@ def test_a_client_that_does_not_read_stops_the_upstream__the_gateway_keeps_littl
     run(case())
 
 
+@pytest.mark.slow
 @pytest.mark.holds("gateway/upstream/reply", "slow-client")
 @pytest.mark.parametrize("answer", ["stream", "json"])
 def test_a_client_that_never_reads_is_given_up__it_would_hold_its_answer_in_memory(
@@ -238,6 +239,7 @@ def test_a_client_that_stops_reading_and_goes_away_leaves_nothing_behind() -> No
 # --- silence ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("era", ERAS)
 def test_comments_keep_an_idle_call_open(era: Era, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse_relay, "KEEP_ALIVE_SECONDS", 0.05)
@@ -284,6 +286,7 @@ def test_comments_keep_a_standing_stream_open(monkeypatch: pytest.MonkeyPatch) -
     run(case())
 
 
+@pytest.mark.slow
 def test_events_arrive_one_by_one_as_they_come() -> None:
     asked = asyncio.Queue[None]()
 

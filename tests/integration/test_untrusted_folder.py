@@ -11,6 +11,8 @@ from tests.world.ports import reserved_port
 
 from accredit.keys import make_key, write_key
 
+pytestmark = pytest.mark.slow
+
 URL = "http://127.0.0.1:9/mcp"
 SERVERS = [(URL,), ("--", sys.executable, "-c", "pass")]
 

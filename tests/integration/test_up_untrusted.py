@@ -13,7 +13,7 @@ from tests.world.up import Newcomer
 from accredit.keys import make_key, write_key
 from accredit.setup.own_keys import AGENT_KEY
 
-pytestmark = pytest.mark.holds("setup/up_place")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("setup/up_place")]
 
 
 @pytest.fixture(scope="module")

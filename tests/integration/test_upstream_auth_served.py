@@ -17,6 +17,8 @@ from tests.world.tokened import ISSUER, Tokened
 
 from accredit.jsonrpc.methods import Era
 
+pytestmark = pytest.mark.slow
+
 PAGE = (Path(__file__).parents[2] / "docs/how-to/credentials-towards-a-server.md").read_text("utf-8")
 KEY, IN_FILE, OWN, EXCHANGED = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 CALL = {"name": "list_inbox", "arguments": {}}

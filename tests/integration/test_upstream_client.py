@@ -378,6 +378,7 @@ def test_a_kept_connection_is_closed_before_the_upstream_would_do_it(run: Run, m
     run(main())
 
 
+@pytest.mark.slow
 def test_a_connection_that_serves_again_no_longer_rests__its_time_must_not_end_the_call(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

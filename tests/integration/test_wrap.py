@@ -18,7 +18,7 @@ from tests.world.raw_server import PATIENCE
 from tests.world.stdio_processes import alive, descendants, raw_command
 from tests.world.warm import Warm, command, python
 
-pytestmark = pytest.mark.holds("gateway/front/host")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("gateway/front/host")]
 
 EVERYTHING = (str(Path(__file__).parents[1] / "conformance" / "everything_server.py"), "--stdio")
 INITIALIZE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}

@@ -35,6 +35,8 @@ from accredit.ratify.hybrid import HybridPublicKey, HybridSignature
 from accredit.ratify.revocation import RevocationPush
 from accredit.ratify.wire import WireObject
 
+pytestmark = pytest.mark.slow
+
 KINDS: list[type[WireObject]] = [
     ProofBundle,
     DelegationCert,

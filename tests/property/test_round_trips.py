@@ -20,6 +20,8 @@ from accredit.jsonrpc.requests import decode_request
 from accredit.jsonrpc.responses import Expected
 from accredit.jsonrpc.sse import SseParser, encode_event
 
+pytestmark = pytest.mark.slow
+
 
 def accepted(text: bytes) -> bool:
     try:

@@ -74,6 +74,7 @@ _CLAIMS = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(st.sampled_from([KEY, RSA, ED]), _CLAIMS)
 @settings(max_examples=100)
 def test_what_is_good_here_is_good_to_a_peer(key: IssuerKey, changes: dict[str, Any]) -> None:

@@ -18,6 +18,8 @@ from accredit.jsonrpc.methods import Era
 from accredit.policy import Catalog, Entry
 from accredit.stores import MemoryStore, RevocationLists
 
+pytestmark = pytest.mark.slow
+
 READING = ("tasks/get", "tasks/result")
 
 

@@ -43,6 +43,7 @@ def test_one_gateway_has_it__and_one_that_can_not_is_told_why(tmp_path: Path) ->
     assert not (tmp_path / "elsewhere").exists()
 
 
+@pytest.mark.slow
 def test_a_file_that_is_locked_by_a_stranger_names_nobody(tmp_path: Path) -> None:
     held = PidFile.lock(tmp_path / "accredit.toml")
     for text in (b"", b"1\n{}", b"-1\n", b"x\ny"):

@@ -17,6 +17,8 @@ from accredit.app.two_phases import TwoPhases
 from accredit.errors import ConfigurationError
 from accredit.limits import MAX_RELOAD_TEXT
 
+pytestmark = pytest.mark.slow
+
 OPEN: list[TwoPhases] = []
 CHANGE = ConfigurationChange(b"all that was read", "tools", 12)
 

@@ -11,7 +11,7 @@ from accredit.asking import server as asking
 from accredit.errors import ConfigurationError
 from accredit.gateway import StdioUpstream
 
-pytestmark = [pytest.mark.holds("asking/server"), pytest.mark.holds("asking/objects")]
+pytestmark = [pytest.mark.slow, pytest.mark.holds("asking/server"), pytest.mark.holds("asking/objects")]
 
 
 def test_a_server_that_never_lists_is_waited_for_aloud_and_given_up(

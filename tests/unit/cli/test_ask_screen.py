@@ -54,6 +54,7 @@ def digest(arguments: dict[str, Any]) -> bytes:
     return params_digest({"arguments": arguments})
 
 
+@pytest.mark.slow
 @given(st.dictionaries(TEXTS, VALUES, max_size=3), st.dictionaries(TEXTS, VALUES, max_size=3))
 def test_two_calls_with_different_digests_have_different_rows(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert (rows(one) == rows(other)) is (digest(one) == digest(other))
@@ -91,6 +92,7 @@ def on_screen(arguments: dict[str, Any], width: int) -> list[str]:
     return [row for each in call.fields for row in screen_rows(each, width, unfolded=True)]
 
 
+@pytest.mark.slow
 @given(ARGUMENTS, st.integers(MIN_TERMINAL_COLUMNS - 1, 130), st.integers(1, 2))
 @example(PADDED, 79, 1)
 @example(PADDED, 39, 2)

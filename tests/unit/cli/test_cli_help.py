@@ -43,6 +43,7 @@ def test_tables_that_it_names_are_not_taken_for_markup(
     assert said in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [words for words, each in commands().items() if not below(each) and words[0] not in PRINTS_NO_DATA],

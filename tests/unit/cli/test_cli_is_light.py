@@ -82,6 +82,7 @@ SDK = {"mcp", "mcp.client", "mcp.client._transport", "mcp.client.streamable_http
 """Of the official SDK only the parts that a transport needs: no servers, and no models of each revision."""
 
 
+@pytest.mark.slow
 def test_a_host_that_starts_connect_waits_for_a_transport_and_nothing_else() -> None:
     loaded = modules_after("connect", "http://127.0.0.1:1/mcp")
     assert from_elsewhere(loaded) <= CONNECTS

@@ -152,6 +152,7 @@ def quoted(name: str) -> str:
 WORDS = st.sampled_from(["serve", "log", "list", "--config", "--", "-", "install", "--server", "=", ":", "--a=", "x"])
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.lists(WORDS | st.text(max_size=5), max_size=6), st.sampled_from(["bash", "zsh", "fish"]))
 def test_whatever_is_typed_so_far_there_are_plain_words__or_none(words: list[str], shell: str) -> None:

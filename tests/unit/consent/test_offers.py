@@ -236,6 +236,7 @@ NAMES = st.sampled_from(["to", "cc", "repo", "amount", "command", "x", "a/b~c", 
 FACTS = st.sampled_from([None, PATH, {"amount": 5.0, "currency": "EUR"}, PATH | {"requested_path": "/a&b/c/d"}])
 
 
+@pytest.mark.slow
 @pytest.mark.holds("consent/offers", "limits")
 @given(st.dictionaries(NAMES, st.text(max_size=9) | st.integers(0, 9), max_size=4), FACTS, st.booleans())
 def test_each_choice_is_signed_as_offered_and_is_good_for_the_call(

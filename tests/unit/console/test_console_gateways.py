@@ -18,7 +18,7 @@ from accredit.console.gateways import MAX_ASKED_GATEWAYS, GatewayHealth, Gateway
 from accredit.errors import ConfigurationError
 from accredit.limits import MAX_HEALTH_BYTES
 
-pytestmark = pytest.mark.holds("console/gateways")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("console/gateways")]
 
 
 class Answering(http.server.BaseHTTPRequestHandler):

@@ -101,6 +101,7 @@ def test_what_is_allowed_is_this_call_once_for_this_key_and_in_the_journal(tmp_p
     run(work)
 
 
+@pytest.mark.slow
 @pytest.mark.holds("console/desk", "pending-ask")
 def test_two_who_decide_at_once_sign_once(tmp_path: Path) -> None:
     async def work() -> None:
@@ -118,6 +119,7 @@ def test_two_who_decide_at_once_sign_once(tmp_path: Path) -> None:
     run(work)
 
 
+@pytest.mark.slow
 @pytest.mark.holds("console/desk", "unlocking")
 def test_a_person_who_does_not_give_the_passphrase_signs_nothing__and_can_still_decide(tmp_path: Path) -> None:
     async def work() -> None:
@@ -133,6 +135,7 @@ def test_a_person_who_does_not_give_the_passphrase_signs_nothing__and_can_still_
     run(work)
 
 
+@pytest.mark.slow
 @pytest.mark.holds("console/unlock", "duration")
 def test_an_early_unlock_is_for_the_only_ask_that_waits(tmp_path: Path) -> None:
     async def work() -> None:
@@ -154,6 +157,7 @@ def test_an_early_unlock_is_for_the_only_ask_that_waits(tmp_path: Path) -> None:
     run(work)
 
 
+@pytest.mark.slow
 @pytest.mark.holds("console/desk", "still-pending")
 @pytest.mark.parametrize("end", ["expired", "withdrawn"])
 def test_an_ask_that_ended_while_the_passphrase_was_typed_is_not_signed(tmp_path: Path, end: str) -> None:
@@ -259,6 +263,7 @@ def test_what_was_signed_before_answers_no_later_ask__an_agent_could_bring_its_o
     run(work)
 
 
+@pytest.mark.slow
 @pytest.mark.holds("console/desk")
 def test_a_person_says_no_while_the_passphrase_is_asked_for__who_pressed_allow_need_not_have_been_them(
     tmp_path: Path,

@@ -10,7 +10,7 @@ from accredit.console.unlock import MAX_PASSPHRASE_TRIES, KeyHolder, KeyInFile
 from accredit.errors import ConfigurationError, DeskError
 from accredit.keys import lock_key, make_key
 
-pytestmark = pytest.mark.holds("console/unlock")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("console/unlock")]
 OWNER = make_key("human", "Ada", NOW)
 LOCKED = KeyInFile(lock_key(OWNER, bytearray(b"open sesame")))
 WORD = "open sesame"

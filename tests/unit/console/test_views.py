@@ -96,6 +96,7 @@ def test_what_is_not_known_of_an_agent_is_not_said__a_grant_signed_elsewhere_is_
     assert "what the agent showed allows identity:prove, so it says" in " ".join(said)
 
 
+@pytest.mark.slow
 @pytest.mark.holds("console/views", "safe-text")
 @given(text=st.text(max_size=60))
 def test_every_text_is_fit_to_be_shown(text: str) -> None:

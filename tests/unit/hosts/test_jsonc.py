@@ -169,6 +169,7 @@ def read(text: str) -> object:
         return error.what
 
 
+@pytest.mark.slow
 @given(
     texts(),
     st.integers(0, 400),

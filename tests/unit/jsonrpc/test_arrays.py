@@ -28,6 +28,7 @@ def split(value: object, most: int) -> list[bytes]:
     return [bytes(each) for each in at_one_go(elements(text, "items", most))]
 
 
+@pytest.mark.slow
 @given(st.lists(VALUES, max_size=12), st.integers(1, 12))
 def test_an_array_passes_if_its_own_elements_are_not_too_many__whatever_is_in_them(
     value: list[object], most: int
@@ -68,6 +69,7 @@ def test_what_is_no_array_is_none(value: Raw | None) -> None:
         at_one_go(elements(value, "items"))
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(max_size=3), VALUES, max_size=4), st.lists(VALUES, max_size=4), st.booleans())
 def test_an_array_that_is_written_anew_stands_where_the_old_one_did(
     more: dict[str, object], items: list[object], first: bool

@@ -95,6 +95,7 @@ _VALUES = st.recursive(
 _OBJECTS = st.dictionaries(_NAMES, _VALUES, max_size=4)
 
 
+@pytest.mark.slow
 @given(_OBJECTS, _OBJECTS, _OBJECTS, _OBJECTS, st.sets(_NAMES, max_size=2), st.booleans())
 def test_what_is_read_of_an_edited_call_is_what_its_text_says(
     params: dict[str, Any],

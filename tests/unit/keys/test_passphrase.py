@@ -139,6 +139,7 @@ def test_a_hostile_file_can_t_take_the_machine(changes: dict[str, Any], path: Pa
         load_signing_key(written(path, **changes), typed())
 
 
+@pytest.mark.slow
 def test_the_passphrase_is_gone_from_memory_once_it_was_used(path: Path) -> None:
     taken: list[bytearray] = []
 

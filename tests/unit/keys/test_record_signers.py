@@ -181,6 +181,7 @@ def test_a_signature_of_another_key_is_not_used__a_rotated_key_would_break_the_l
         signer.sign(b"said")
 
 
+@pytest.mark.slow
 def test_without_such_a_signer_securesystemslib_is_not_loaded() -> None:
     code = "import sys, accredit.app, accredit.ops.log_place; sys.exit('securesystemslib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=30).returncode == 0

@@ -137,6 +137,7 @@ def accredit(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     return main()
 
 
+@pytest.mark.slow
 def test_config_check_has_a_trial_signed(
     folder: Path, kms: Kms, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,6 +21,8 @@ from accredit.keys import KeyKind, PrivateKeyFile, log_signer
 from accredit.keys.formats import KEY_FILE_VERSION, KeyFile
 from accredit.stores.audit_log.queue import QueuedRecords
 
+pytestmark = pytest.mark.slow
+
 PAGE = (Path(__file__).parents[3] / "docs/how-to/show-an-auditor.md").read_text("utf-8")
 
 

@@ -169,6 +169,7 @@ def test_a_call_that_somebody_put_in_is_listed_as_bad(run: Run, folder: Folder) 
     assert run("log", "show", "d" * 32).code == 1
 
 
+@pytest.mark.slow
 def test_a_good_log_verifies(run: Run) -> None:
     done = run(*WRITTEN)
     assert (done.code, done.out.splitlines()[0]) == (0, "ok: 7 records of 1 writer verify")
@@ -213,6 +214,7 @@ def test_a_tail_that_was_cut_is_noticed_with_a_kept_checkpoint(run: Run) -> None
     assert "the log ends before it" in done.out
 
 
+@pytest.mark.slow
 def test_an_export_verifies_on_another_machine(run: Run) -> None:
     assert run("log", "export", *STORE, "--out", "calls.jsonl").code == 0
     assert len(lines(run("log", "export", *STORE).out)) == 8
@@ -247,6 +249,7 @@ def test_an_export_to_what_names_no_file_says_so(run: Run, name: str) -> None:
     assert (done.code, "names no file" in done.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_the_log_is_the_one_of_the_configuration(run: Run, folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder.path / "accredit.toml").write_text('[store]\nurl = "sqlite:///accredit.db"\n', "utf-8")
     elsewhere = folder.path / "elsewhere"
@@ -294,6 +297,7 @@ def test_one_calls_bundle_in_the_place_of_a_log_passes_no_checkpoint_that_was_ke
     assert run("log", "verify", "shipped.jsonl", *KEY).code == 0
 
 
+@pytest.mark.slow
 def test_the_configurations_key_is_trusted_where_none_is_named__and_no_key_that_merely_lies_there(
     run: Run, folder: Folder
 ) -> None:
@@ -330,6 +334,7 @@ def test_a_forged_attestation_is_told(run: Run, folder: Folder) -> None:
     assert run("inspect", "rubbish").code == 2
 
 
+@pytest.mark.slow
 def test_what_a_gateway_s_own_log_tells_is_a_kept_checkpoint_as_well(run: Run, folder: Folder) -> None:
     (writer,) = run(*WRITTEN, "--json").json["writers"]
     told = {"event": "checkpoint", "writer": writer["writer"], "count": 5, "head": ""}

@@ -26,7 +26,7 @@ from accredit.policy.suggesting import Deployment
 from accredit.ratify import Extension
 from accredit.signing.arguments import constraint
 
-pytestmark = pytest.mark.holds("ops/suggest")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("ops/suggest")]
 
 UNKNOWN = denied("unknown_tool")
 HOSTILE = [

@@ -591,6 +591,7 @@ def test_a_configuration_that_can_t_be_read_or_may_be_somebody_else_s_has_no_lin
             go_through(Path(name), (), home, as_json=True)
 
 
+@pytest.mark.slow
 def test_what_never_answers__or_fails__keeps_nobody_waiting_for_the_other_lines() -> None:
     stop = threading.Event()
 

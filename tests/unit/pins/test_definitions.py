@@ -38,6 +38,7 @@ def listed(*pages: object) -> ListReader:
     return reader
 
 
+@pytest.mark.slow
 @pytest.mark.holds("pins/definitions", "digest")
 @given(st.dictionaries(st.sampled_from(["title", "annotations", "x"]), VALUES), VALUES)
 def test_the_digest_is_that_of_the_canonical_form_of_all_but_meta(more: dict[str, Any], meta: object) -> None:

@@ -33,6 +33,7 @@ def changed(old: str, new: str) -> bytes:
     return text.replace(old, new, 1).encode()
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.from_regex(r"[a-z0-9][a-z0-9-]{0,31}", fullmatch=True), st.lists(TEXTS), max_size=3), TEXTS)
 def test_what_was_written_is_read_again_and_written_the_same(servers: dict[str, list[str]], said: str) -> None:
     lock = {
@@ -106,6 +107,7 @@ def test_nobody_can_pin_what_readers_take_differently() -> None:
         write_lock({"upstream": Definitions({}, "\ud800")})
 
 
+@pytest.mark.slow
 def test_a_lock_is_bounded() -> None:
     many = definitions(*({"name": str(number)} for number in range(MAX_DEFINITIONS)))
     assert len(read_lock(write_lock({"upstream": many}))["upstream"].tools) == MAX_DEFINITIONS

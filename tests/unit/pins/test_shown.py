@@ -108,6 +108,7 @@ def test_members_of_one_name_are_all_shown__readers_take_different_ones() -> Non
     ]
 
 
+@pytest.mark.slow
 @given(st.dictionaries(TEXTS, TEXTS), st.dictionaries(TEXTS, TEXTS))
 def test_a_diff_is_empty_only_where_nothing_differs(old: dict[str, str], new: dict[str, str]) -> None:
     lines = diff(json.dumps(old).encode(), json.dumps(new).encode())
@@ -136,6 +137,7 @@ def test_what_shows_nothing_in_some_fonts_is_told_by_its_code(char: str) -> None
     assert visible_text(f"ada{char}@example.org") == f"ada⟨U+{ord(char):04X}⟩@example.org"
 
 
+@pytest.mark.slow
 @pytest.mark.holds("pins/shown", "invisible")
 def test_no_character_that_unicode_calls_a_blank_or_filler_shows_nothing() -> None:
     words = re.compile(r"\b(FILLER|BLANK|NULL|EMPTY|INVISIBLE|PLACEHOLDER|REPLACEMENT|SPACE|JOINER|SELECTOR|VOID)\b")
@@ -162,6 +164,7 @@ def test_signs_that_pass_for_those_of_ascii_are_told_by_their_codes(text: str, t
     assert visible_text(text) == told
 
 
+@pytest.mark.slow
 @pytest.mark.holds("pins/shown", "look-alike")
 def test_every_sign_whose_usual_form_is_one_of_ascii_is_told_by_its_code__but_wide_ones() -> None:
     for code in range(0x80, 0x110000):

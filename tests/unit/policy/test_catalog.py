@@ -185,6 +185,7 @@ PIECES = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(PIECES, max_size=10).map("".join))
 @settings(max_examples=300)
 def test_no_uri_is_taken_for_open_that_a_lenient_reader_takes_for_the_other(uri: str) -> None:

@@ -148,6 +148,7 @@ def test_the_digest_is_that_of_the_oracle(params: dict[str, object]) -> None:
     assert payload_digest({**params, "_meta": {"x": 1}}) == payload_digest(params)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(max_size=4).filter(lambda name: name.casefold() not in META_LIKE), VALUES, max_size=3))
 @settings(max_examples=100)
 def test_the_digest_of_a_request_is_that_of_its_values_however_they_are_spelled(arguments: dict[str, object]) -> None:
@@ -340,6 +341,7 @@ def refusal_of(frame: Request) -> RequestError | None:
     return None
 
 
+@pytest.mark.slow
 @given(st.sampled_from([*TARGET_MEMBER, *LISTS, TASK_LIST]), PARAMS)
 @settings(max_examples=200)
 def test_whatever_the_params_are_nothing_but_a_request_error_is_raised(method: str, params: str) -> None:
@@ -382,6 +384,7 @@ def test_a_target_has_a_length__its_readings_take_time(method: str) -> None:
     assert (caught.value.code, caught.value.status) == (-32602, 200)
 
 
+@pytest.mark.slow
 def test_a_name_is_read_freely_in_time_that_grows_with_it__marks_in_disorder_stalled_all_others() -> None:
     assert read_freely("TOOLS/" + "\u0301\u0316" * 500_000 + "call").startswith("tools/\u0301")  # or it takes an hour
     for spelled in (
@@ -410,6 +413,7 @@ def test_python_values_are_counted__nobody_has_counted_those_of_a_server_of_ones
         payload_digest({"x": [1] * MAX_VALUES})
 
 
+@pytest.mark.slow
 def test_the_digest_of_a_strangers_megabytes_is_made_in_steps__at_one_go_it_held_all_others_for_50_ms() -> None:
     def asked() -> GuardedCall:
         request = decode_request(bodies()["objects that sort otherwise"].encode())

@@ -280,6 +280,7 @@ def test_a_list_that_nobody_remembers_asking_for_is_known_by_its_shape(result: s
     assert at_one_go(kinds_in(answer(result))) == kinds
 
 
+@pytest.mark.slow
 def test_what_a_long_answer_of_a_resumed_stream_could_be_is_looked_at_in_steps__at_one_go_it_held_all_up() -> None:
     long = answer('{"a":[' + "[]," * MAX_SPLIT_BRACKETS + '0],"prompts":[],"tasks":[]}')
     for looks in (kinds_in, holds_tasks):

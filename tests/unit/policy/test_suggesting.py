@@ -195,6 +195,7 @@ def test_a_name_that_means_another_tool_at_the_merged_endpoint_is_not_guessed() 
     assert [each.tool for each in suggested(other, to=MERGED).tables] == ["files__drop"]
 
 
+@pytest.mark.slow
 @pytest.mark.holds("policy/suggesting", "bounds")
 def test_what_is_told_apart_is_bounded__and_what_is_beyond_it_is_said() -> None:
     calls = [record(f"tool_{n}", denied("unknown_tool"), scope="") for n in range(MAX_SUGGESTED_OF_AGENT + 3)]

@@ -135,6 +135,7 @@ class TestText:
     def test_what_is_no_strict_json(self, text: bytes, reason: str) -> None:
         assert refusal(text) == f"wire: {reason}"
 
+    @pytest.mark.slow
     def test_a_member_twice_among_very_many_is_found_at_once(self) -> None:
         names = ",".join(f'"{number}":1' for number in range(200_000))  # a search for each would take hours
         with pytest.raises(WireError, match="duplicate key"):

@@ -71,6 +71,7 @@ def test_where_a_default_scope_covers_a_tool_nothing_is_written(tmp_path: Path) 
     assert b"[tools" not in fixed(file, tool("b"))
 
 
+@pytest.mark.slow
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(offered=st.lists(tools(), max_size=4, unique_by=lambda found: found.name))
 def test_whatever_a_server_lists_the_file_loads_and_says_what_it_said(offered: list[Tool], tmp_path: Path) -> None:

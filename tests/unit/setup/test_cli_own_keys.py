@@ -138,6 +138,7 @@ def test_without_a_passphrase_there_is_a_warning__unless_that_was_said(
         Passphrases(person.secret, declined=True)
 
 
+@pytest.mark.slow
 def test_a_passphrase_is_read_once_for_all_that_is_signed__and_a_wrong_one_is_told(person: Person) -> None:
     passphrases = Passphrases(person.secret)
     made = person_key(person.environ, passphrases)

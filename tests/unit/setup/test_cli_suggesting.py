@@ -56,6 +56,7 @@ def test_a_name_that_fits_no_scope_is_made_up_for(name: str) -> None:
     assert "~" in suggested(tool(name))[0]
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(texts(), texts(), texts())
 def test_other_tools_have_other_scopes__a_grant_for_one_is_none_for_another(one: str, other: str, server: str) -> None:
@@ -63,6 +64,7 @@ def test_other_tools_have_other_scopes__a_grant_for_one_is_none_for_another(one:
     assert (len(scopes) == 1) == (one == other)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(tools(), texts())
 def test_whatever_is_suggested_can_be_asked_for_and_granted(found: Tool, server: str) -> None:

@@ -73,6 +73,7 @@ def test_a_long_description_is_cut() -> None:
     assert line.endswith('..."')
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(texts(), st.lists(tools(), max_size=5, unique_by=lambda found: found.name))
 def test_any_list_of_tools_gives_a_configuration_of_just_these_tools(server: str, offered: list[Tool]) -> None:
@@ -86,6 +87,7 @@ def test_any_list_of_tools_gives_a_configuration_of_just_these_tools(server: str
             assert (entry.scope, entry.marked_sensitive) == (expected.scope, expected.sensitive)
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(
     st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(lambda t: "\0" not in t), min_size=1)

@@ -598,6 +598,7 @@ def test_who_has_a_list_learns_whether_it_is_in_force__and_not_from_one_that_doe
     run(case())
 
 
+@pytest.mark.slow
 @pytest.mark.holds("stores/revocation", "newest")
 @pytest.mark.parametrize("renamed", [False, True])
 @pytest.mark.parametrize("left", [None, signed("old", at=NOW - 9), signed(at=NOW)], ids=["gone", "older", "shorter"])

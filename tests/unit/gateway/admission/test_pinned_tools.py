@@ -255,6 +255,7 @@ def test_looks_at_once_and_callers_that_are_remembered_are_bounded() -> None:
     run_virtually(main())
 
 
+@pytest.mark.slow
 @pytest.mark.holds("gateway/admission/pinned_tools", "bounds")
 def test_a_server_can_not_fill_the_memory_with_tools_that_nobody_pinned() -> None:
     async def main() -> None:

@@ -23,7 +23,7 @@ from accredit.jsonrpc.methods import Era
 from accredit.limits import LARGE_ANSWER_BYTES
 from accredit.stores import MemoryStore, RevocationLists
 
-pytestmark = pytest.mark.holds("gateway/upstream/large_answers")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("gateway/upstream/large_answers")]
 LIMIT = 4 * LARGE_ANSWER_BYTES
 UPSTREAM = HttpUpstream("http://127.0.0.1:9/mcp")
 LARGE = response(text="x" * 3 * LARGE_ANSWER_BYTES)

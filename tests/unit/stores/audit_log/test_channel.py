@@ -58,6 +58,7 @@ def body_of(frame: bytes) -> bytes:
     return frame[LENGTH.size :]
 
 
+@pytest.mark.slow
 @given(st.lists(events(), max_size=4), st.integers(1, 2**40), st.floats(allow_nan=False))
 def test_a_turn_arrives_with_all_that_is_to_be_recorded(happened: list[Event], number: int, deadline: float) -> None:
     frame = encode_request(Turn(WRITER, number, [encode_for_turn(event) for event in happened]), deadline)

@@ -31,7 +31,7 @@ from accredit.stores.audit_log.process import LogProcess
 from accredit.stores.audit_log.requests import Begin, End, FileLog, Touch
 from accredit.stores.audit_log.writer_locks import FileLock
 
-pytestmark = pytest.mark.holds("stores/audit_log/writer_main")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("stores/audit_log/writer_main")]
 
 SIGNER, KEY = gateway()
 OPENING = Opening(FileLog(Path("/nowhere")), SIGNER.id, SIGNER.ed25519, SIGNER.ml_dsa_65)

@@ -8,7 +8,7 @@ from accredit.errors import StoreUnavailable
 from accredit.stores.postgres.condition import read_condition
 from accredit.stores.postgres.schema import VERSION
 
-pytestmark = pytest.mark.holds("stores/postgres/condition")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("stores/postgres/condition")]
 
 
 def test_a_gateway_s_user_can_add_to_the_log_alone__and_who_can_do_more_is_told(server: Cluster) -> None:

@@ -10,7 +10,7 @@ from accredit.stores.opening import PostgresDatabase
 from accredit.stores.postgres.migration import migrate
 from accredit.stores.postgres.schema import ADMIN, GATEWAY, VERSION
 
-pytestmark = pytest.mark.holds("stores/postgres/schema")
+pytestmark = [pytest.mark.slow, pytest.mark.holds("stores/postgres/schema")]
 
 PAGE = (Path(__file__).parents[4] / "docs/reference/database.md").read_text("utf-8")
 SECTIONS = dict(re.findall(r"^### `(\w+)`\n(.*?)(?=^##)", PAGE, re.MULTILINE | re.DOTALL))

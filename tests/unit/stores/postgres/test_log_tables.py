@@ -85,6 +85,7 @@ def test_a_wait_for_the_standby_that_somebody_cancels_is_no_record(
     assert numbers(server, database) == [(ONE, 0, 1), (ONE, 0, 2), (ONE, 0, 3)]
 
 
+@pytest.mark.slow
 def test_a_turn_that_was_written_before_waits_for_the_standby_like_any_other(
     database: PostgresDatabase, server: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -154,6 +154,7 @@ def test_a_use_whose_answer_is_lost_is_refused_and_counted_at_most_once(
     run(main())
 
 
+@pytest.mark.slow
 def test_a_standby_that_does_not_answer_refuses_calls_in_time__and_they_go_on_once_it_is_back(
     database: PostgresDatabase, server: Cluster, no_standby: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,8 @@ from accredit.stores.postgres.migration import migrate
 from accredit.stores.postgres.schema import LOG_DAYS_AHEAD
 from accredit.stores.postgres.session import run_once
 
+pytestmark = pytest.mark.slow
+
 WRITER = (
     "INSERT INTO log_writers (name, gateway, host, records, head, checkpointed, turn, over, beat)"
     " VALUES ('w', 'g', 'h', 0, '', 0, 0, false, now())"

@@ -82,6 +82,7 @@ def test_a_schema_that_is_not_known_is_refused(database: PostgresDatabase, serve
     checked(database)
 
 
+@pytest.mark.slow
 @pytest.mark.holds("stores/postgres/session", "durability")
 def test_where_a_standby_is_required_a_server_alone_is_refused(
     database: PostgresDatabase, server: Cluster, no_standby: None

@@ -94,6 +94,7 @@ def pieces(text: bytes, cuts: list[int]) -> list[bytes]:
     return [text[begin:end] for begin, end in pairwise(places)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hold", [False, True])
 @pytest.mark.parametrize("era", ERAS)
 @given(text=streams, cuts=st.lists(st.integers(0, 10_000), max_size=8))
@@ -133,6 +134,7 @@ def test_whatever_comes_the_client_gets_sound_events_and_one_response(era: Era, 
     assert era is Era.LEGACY or not resumable
 
 
+@pytest.mark.slow
 @pytest.mark.holds("gateway/upstream/http/own_calls")
 @pytest.mark.parametrize("era", ERAS)
 @given(text=st.one_of(streams, bytes_like_events))
