@@ -1,8 +1,9 @@
 """What is kept between calls: challenges, uses, tasks, revocations, and the records of calls.
 
-`rules` is common to all kinds of store; `memory`, `sqlite` and `postgres` are the kinds (`ports.ProofStore`), `tasks`
-keeps tasks in the first two (`ports.TaskStore`), `opening` parses a store's URL and opens it. `minted` makes
-challenges; `revocation` reads signed lists (`ports.Revocations`); `audit_log` is the log of records (`ports.Records`).
+`rules` holds the rules that all kinds of store share. `memory`, `sqlite` and `postgres` are the kinds
+(`ports.ProofStore`). `tasks` keeps tasks in the first two (`ports.TaskStore`). `opening` parses a store's URL and opens
+the store. `minted` makes challenges; `revocation` reads signed lists (`ports.Revocations`); `audit_log` is the log of
+records (`ports.Records`).
 """
 
 from accredit.stores.memory import MemoryStore

@@ -1,9 +1,10 @@
 """The audit log in a store: the signed records of calls, one chain per writer. I/O: a file, a database, a process.
 
-Written by `queue`, with `kept` for delayed outcomes and `writer_locks` to tell live writers. Its transactions are
-`requests`; their rules, `transactions` and `appender`, work over `tables`, implemented by `file_tables` for an SQLite
-file and by `stores.postgres.log_tables` for a database. They run in a process beside the gateway (`process`, `channel`,
-`writer_main`) or in a `thread`. Read as `reading` defines, a file by `reader` with `members`, a database by
-`stores.postgres.log_reader`; `calls` joins a call's records. Verified by `verifying` on all cores; a file is shortened
-by `pruning`.
+- Writing: `queue` writes the log. It uses `kept` for delayed outcomes, and `writer_locks` to know which writers live.
+  Its transactions are `requests`. Their rules (`transactions`, `appender`) work over `tables`, which `file_tables`
+  implements for an SQLite file, and `stores.postgres.log_tables` for a database. They run in a process beside the
+  gateway (`process`, `channel`, `writer_main`) or in a `thread`.
+- Reading: `reading` defines the interface. `reader` reads a file, with `members`; `stores.postgres.log_reader` reads a
+  database. `calls` joins a call's records.
+- `verifying` verifies a log on all cores, and `pruning` shortens the log in a file.
 """

@@ -1,6 +1,7 @@
 """Appends records to the end of a writer's chain. No I/O.
 
-Nothing is written before `ChainAppender.change` is: all records of a transaction go into the tables together.
+Nothing is written until the result of `ChainAppender.change` is: so all records of a transaction go into the tables
+together.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,11 +11,11 @@ from accredit.stores.audit_log.author import Proved
 from accredit.stores.audit_log.tables import CHECKPOINT, RECORD, ChainChange, NewEntry
 
 CHECKPOINT_RECORDS = 1_000
-"""Records after which a writer signs a checkpoint (0.7 ms for ML-DSA-65), whatever the time."""
+"""A writer signs a checkpoint after so many records (0.7 ms with ML-DSA-65), however little time has passed."""
 
 
 class ChainAppender:
-    """A chain, starting from its proved end."""
+    """A chain that grows from its end, which has been verified."""
 
     def __init__(self, proved: Proved, signer: LogSigner) -> None:
         end = proved.end
@@ -52,7 +53,7 @@ class ChainAppender:
         closed_of: str = "",
         certificates: Mapping[str, bytes] | None = None,
     ) -> ChainChange:
-        """Return the change to write; `turn` is the number of the queue's turn that was appended, if any."""
+        """Return the change to write. `turn` is the number of the turn of the writer's queue that was appended, if any."""
         after = self._before._replace(
             records=self._records,
             head=self._head,

@@ -1,16 +1,19 @@
-"""The writer of a log: its keys, and what it believes of the tables. No I/O.
+"""The writer of a log: its keys, and which of the tables' contents it believes. No I/O.
 
-Not only gateways can write to the tables: their content is checked before it is signed or used.
+Others than gateways may be able to write to the tables. So a writer checks what they hold before it signs or uses it.
 
-- [own-chain] Its own chain ends where it remembers, or further on at an entry signed by its own key: an answer, or the
-  previous process, may have been lost. Otherwise the chain is not its own any more.
-- [other-chains] Another's chain ends at its last entry, if a trusted key has signed that; the row is only a counter.
-- [open-calls] A call is open if a record of a trusted key says so, of this gateway, at its own place and of the call it
-  is filed under, whose decision was to forward; and if no record holds an outcome.
-- [repeated-turns] A turn that may have been written before, in this chain or in one that was ended meanwhile, was if
-  its first decision is on record. One without a decision needs no check: the calls that it ends are not open any more.
+- [own-chain] Its own chain ends where it remembers, or further on, at an entry signed by its own key: the answer to its
+  last write may have been lost, or a previous process have written more. Otherwise the chain is no longer its own.
+- [other-chains] Another writer's chain ends at its last entry, if a trusted key has signed that entry. The writer's row
+  is used only as a counter.
+- [open-calls] A call is open if no record holds its outcome, and a record of its decision shows it. That record is
+  signed by a trusted key and is this gateway's, is at its own place and filed under its own call, and decided to
+  forward.
+- [repeated-turns] A turn (the events written together) may have been written before, in this chain or in one that was
+  ended meanwhile. It was if its first decision is on record. A turn without a decision needs no check: the calls that
+  it ends are not open any more.
 
-Not found here: that a chain was cut at its end, together with its row. A kept checkpoint shows it.
+Not found here: that a chain was cut at its end, together with its row. A checkpoint that was kept elsewhere shows it.
 """
 
 import contextlib
@@ -36,25 +39,27 @@ from accredit.limits import RECORDS_A_TURN
 from accredit.stores.audit_log.tables import ChainEnd, ChainTaken, OpenCall
 
 RECORDS_A_TURN_ELSEWHERE = 16
-"""The same with another signer, which may be far away: with 100 ms for each they are written in time. A turn that takes
-more than `STORE_WAIT_SECONDS` refuses all that wait, and so would each later one under the same load."""
+"""The most records in one turn if the signer is not the gateway's own key, and so may be far away. With 100 ms for
+each, they are written in time. A turn that takes more than `STORE_WAIT_SECONDS` refuses all calls that wait, and under
+the same load each later turn would do the same."""
 
 
 Keys = Collection[LogKey | RecordKey]
 Said = tuple[str, str]
-"""A record's call id, and its phase."""
+"""What a record is about: its call's id, and its phase."""
 
 
 class Proved(NamedTuple):
-    """A chain's end, from its row, and how many of its records an entry covers."""
+    """A chain's end, from its row, and how many of its records the chain's newest entry covers."""
 
     end: ChainEnd
     covered: int
 
 
 class Author:
-    """One for each writer of a log, as long as it writes. `gateway` is the gateway's id in records, and `trusted` are
-    keys that sign for it beside its own: earlier ones, and those of the others that share the log."""
+    """What one writer of a log signs with and remembers, as long as it writes. `gateway` is the gateway's id in
+    records. `trusted` are the keys that sign for that gateway beside its own: earlier ones, and those of other gateways
+    that share the log."""
 
     def __init__(self, signer: LogSigner, gateway: str, trusted: Iterable[LogKey | RecordKey] = ()) -> None:
         self.signer = signer
@@ -71,7 +76,7 @@ class Author:
         return RECORDS_A_TURN if self.signer.records is None else RECORDS_A_TURN_ELSEWHERE
 
     def remembered(self, end: ChainEnd) -> Proved | None:
-        """Return the end of its own chain if it is as remembered ([own-chain])."""
+        """Return the end of this writer's own chain, or None if that is not where it remembers ([own-chain])."""
         if end.name != self._name:
             self._name, self._known, self._pending = end.name, None, None
         if self._pending is not None and end == self._pending:
@@ -79,7 +84,7 @@ class Author:
         return self._known if self._known is not None and end == self._known.end else None
 
     def go_on(self, end: ChainEnd, newest: Stored | None) -> Proved:
-        """Return the end of its own chain by its last entry ([own-chain]). Raises `ChainTaken`."""
+        """Return the end of this writer's own chain, taken from its last entry ([own-chain]). Raises `ChainTaken`."""
         known = self._known
         try:
             proved = check_end(end, newest, self.signer.keys)
@@ -91,7 +96,7 @@ class Author:
         return proved
 
     def wrote(self, end: ChainEnd) -> None:
-        """Note the end of its own chain, to be confirmed by the commit."""
+        """Note the new end of this writer's own chain. It counts once the commit is confirmed (`settle`)."""
         self._pending = self._written = end
 
     def take_written(self) -> ChainEnd | None:
@@ -100,7 +105,7 @@ class Author:
         return written
 
     def settle(self, written: ChainEnd | None) -> None:
-        """Note that it was committed."""
+        """Note that the transaction which wrote this end was committed."""
         if written is not None and written.name == self._name:
             self._known = Proved(written, written.checkpointed)
 
@@ -114,7 +119,7 @@ class Author:
 
 
 def decision_on(open_call: OpenCall, keys: Keys) -> tuple[Statement, CallRecord]:
-    """Return the decision of an open call, checked by [open-calls] as far as one entry allows. Raises
+    """Return the decision of an open call. It is checked by [open-calls], as far as one entry allows. Raises
     `AttestationError`."""
     entry = open_call.decision
     if entry is None:
@@ -133,8 +138,9 @@ def decision_on(open_call: OpenCall, keys: Keys) -> tuple[Statement, CallRecord]
 
 
 def check_pruned(entry: Stored, keys: Keys) -> None:
-    """Check the last record before a note of pruning, or an earlier note, before a new one is signed: a signed record
-    vouches for all before it, and a note for their digests. Raises `AttestationError`, with the place."""
+    """Check an entry before a new note of pruning is signed: the last record that the note covers, or an earlier note.
+    A signed record vouches for all records before it, and a note for their digests. Raises `AttestationError`, with the
+    place."""
     try:
         said = verify_envelope(entry.envelope, keys).predicate
         place = said.log.writer if isinstance(said, CallRecord) else said.writer
@@ -168,8 +174,9 @@ def check_end(end: ChainEnd, newest: Stored | None, keys: Keys) -> Proved:
 
 
 def read_phases(payloads: Iterable[bytes]) -> set[Said]:
-    """Return the calls and phases of these records, whoever signed them: in doubt a call is not closed ([open-calls]),
-    and nobody can know the id of a call that was never written ([repeated-turns])."""
+    """Return the call and phase of each of these records, whoever signed them. An unverified record is enough here: it
+    can at most keep a call from being closed ([open-calls]), and nobody knows the id of a call that was never written
+    ([repeated-turns])."""
     found: set[Said] = set()
     for payload in payloads:
         with contextlib.suppress(AttestationError):  # an invalid statement counts for nothing

@@ -11,14 +11,15 @@ STATUSES: tuple[str, ...] = (*get_args(OutcomeStatus), "open")
 
 
 class FiledRecord(NamedTuple):
-    """A record, and its entry."""
+    """A record of a call, and the entry that holds it."""
 
     record: CallRecord
     entry: Numbered
 
 
 class CallRow(NamedTuple):
-    """One call. `outcome` is None while it is open; `entries` are those of its records."""
+    """One call: its decision and its outcome. `outcome` is None while the call is open. `entries` are those of its
+    records."""
 
     decision: CallRecord
     outcome: CallRecord | None
@@ -70,8 +71,8 @@ def read_call_records(entries: Iterable[Numbered]) -> Iterator[FiledRecord]:
 
 
 def join_newest_first(records: Iterable[FiledRecord]) -> Iterator[CallRow]:
-    """Join records that come in reverse order; yield each call at its decision. Outcomes of pruned decisions are
-    skipped."""
+    """Join records that come newest first. Each call is yielded when its decision is reached. Outcomes whose decisions
+    were pruned are skipped."""
     outcomes: dict[str, FiledRecord] = {}
     for told in records:
         if told.record.phase == "outcome":
@@ -81,7 +82,8 @@ def join_newest_first(records: Iterable[FiledRecord]) -> Iterator[CallRow]:
 
 
 def join_as_they_end(records: Iterable[FiledRecord], open_calls: dict[str, FiledRecord]) -> Iterator[CallRow]:
-    """Join records that come in order; yield each call at its end. `open_calls`, by id, are those still open."""
+    """Join records that come oldest first. Each call is yielded when it has ended. `open_calls` holds those still open,
+    by id."""
     for told in records:
         record = told.record
         if record.phase == "outcome":

@@ -1,10 +1,16 @@
 """The protocol between a gateway and the process that writes its log (`process`, `writer_main`). No I/O.
 
-Both are this program, on one machine, and nobody else has an end of the socket between them. A frame is a length (4
-bytes, little-endian) and as many bytes. The first frame to the process is `Opening`; each later one is a request's
-deadline (8 bytes, a double: seconds of this machine's monotonic clock), after which no answer is awaited, and the
-request in MessagePack. Answers come in the order of requests: OK and the answer in MessagePack; NOT_OK and a text for
-people; ENDED or TAKEN and the name of the writer whose chain has ended, or is not where it was left.
+Both ends are this program, on one machine, and nobody else has an end of the socket between them. A frame is a length
+(4 bytes, little-endian) and as many bytes. The first frame to the process is `Opening`. Each later frame is a request:
+its deadline (8 bytes, a double: seconds of this machine's monotonic clock), after which nobody waits for the answer,
+and then the request in MessagePack.
+
+Answers come in the order of the requests. An answer begins with one of these:
+
+- OK: the answer in MessagePack follows;
+- NOT_OK: a text for people follows;
+- ENDED: the name of the writer whose chain has ended follows;
+- TAKEN: the name of the writer whose chain is not where it was left follows.
 """
 
 import os
@@ -29,8 +35,8 @@ _decode_request = msgspec.msgpack.Decoder(AnyRequest).decode
 class Opening(Struct, frozen=True):
     """What the process needs: the log's place, and the key to sign with.
 
-    It holds secrets, which its `repr` does not show. A database's password is not among them: the process finds it as
-    the gateway does.
+    It holds secrets, which its `repr` does not show. A database's password is not among them: the process finds the
+    password in the same way as the gateway.
     """
 
     place: LogPlace

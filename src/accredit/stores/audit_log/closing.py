@@ -1,9 +1,11 @@
-"""Ends the chains of dead writers: closes their open calls, and signs their heads. I/O: `writer_locks`, and requests.
+"""Ends the chains of dead writers: closes their open calls, and signs their chains' heads. I/O: `writer_locks`, and
+requests.
 
-- [live-writers] A live writer is left alone: in a file its lock is tested here; in a database it was found to be dead,
-  and is locked.
-- [verification] What the log holds is signed only if it verifies (`author`). A writer with a call or chain that does
-  not is left open, reported, and not looked at again while it stays open: others may trust more keys.
+- [live-writers] A live writer is left alone. In a file, a writer's lock is tested here. In a database, the query that
+  named the writer has already found it dead, and locked it.
+- [verification] What the log holds is signed only if it verifies (`author`). If a call or chain of a writer does not,
+  the writer is left open and reported. It is not examined again while it stays open; a gateway that trusts more keys
+  may close it.
 """
 
 import contextlib
@@ -15,7 +17,8 @@ from accredit.limits import MAX_LEFT_WRITERS
 from accredit.stores.audit_log.requests import CloseCalls, End, LogPlace, Look, Sign, WriterRequest
 
 MAX_UNVERIFIED_CALLS = 1_000
-"""Open calls of one writer that do not verify, after which its others are skipped: each costs a signature's check."""
+"""After so many open calls of one writer that do not verify, its other open calls are skipped: each costs the check of
+a signature."""
 
 
 T = TypeVar("T")
@@ -25,12 +28,13 @@ class Run(Protocol):
     """Runs a request. Raises `StoreUnavailable`."""
 
     async def __call__(self, request: WriterRequest[T], /) -> T:
-        """Return its answer."""
+        """Return the request's answer."""
         ...
 
 
 class Closing:
-    """One for each log that is written. All of it raises `StoreUnavailable`."""
+    """Ends dead writers in one log. There is one object for each log that is written. All methods raise
+    `StoreUnavailable`."""
 
     def __init__(
         self,
@@ -41,7 +45,7 @@ class Closing:
         on_checkpoint: Callable[[Head], None],
         on_unverified: Callable[[str], None],
     ) -> None:
-        """`on_checkpoint` gets each signed head, `on_unverified`, once, what was left open and why."""
+        """`on_checkpoint` gets each signed head. `on_unverified` gets, once each, what was left open and why."""
         self._place = place
         self._run = run
         self._policy_digest = policy_digest
@@ -50,7 +54,7 @@ class Closing:
         self._on_unverified = on_unverified
         self._told: Head | None = None
         self._left: dict[str, str] = {}
-        """Why each writer was left open."""
+        """Why each writer here was left open, by the writer's name."""
         self._odd = 0
 
     @property
@@ -59,14 +63,14 @@ class Closing:
         return len(self._left) + self._odd
 
     def problem(self) -> str | None:
-        """Return what was left open or unsigned, as it does not verify, in words for people; or None."""
+        """Return, in words for people, what was left open or unsigned because it does not verify; or None."""
         if not self.left:
             return None
         whose = next((f"{name}: {why}" for name, why in self._left.items()), "one has a name that no writer has")
         return f"{self.left} writers of the log are left open, as what it holds of them does not verify: {whose}"
 
     async def look(self, writer: str) -> None:
-        """Report that this writer lives, and end the chains of dead ones."""
+        """Report that the writer `writer` lives, and end the chains of dead ones."""
         others = await self._run(Look(writer, list(self._left)))
         self._left = {name: self._left[name] for name in others.still}
         if others.odd > self._odd:
@@ -85,8 +89,8 @@ class Closing:
                     lock.end()
 
     async def end(self, chain: str, writer: str) -> bool:
-        """Close a chain's calls, sign its head, and end it; return whether all of that was done. It starts over if a
-        late record of it is written meanwhile."""
+        """Close the open calls of a dead writer's chain, sign its head, and end it. Return whether all of that was
+        done. If a late record is added to the chain meanwhile, start over."""
         while True:
             fault = await self._close_calls(chain, writer)
             unsigned = await self.sign(writer, chain)
@@ -98,7 +102,7 @@ class Closing:
                 return False
 
     async def sign(self, writer: str, chain: str) -> str:
-        """Make sure that a checkpoint covers a chain, and report its head; return why that was not done, or ""."""
+        """Make sure that a checkpoint covers a chain, and report the chain's head. Return "", or why that was not done."""
         signed = await self._run(Sign(writer, chain, self._clock()))
         if signed.head is not None and signed.head != self._told:
             self._told = signed.head
@@ -106,7 +110,7 @@ class Closing:
         return signed.fault
 
     async def _close_calls(self, chain: str, writer: str) -> str:
-        """Close the calls that a chain's writer left open; return why some were not, or ""."""
+        """Close the calls that a chain's writer left open. Return "", or why some were not closed."""
         after: str | None = ""
         faults, first = 0, ""
         while after is not None and faults < MAX_UNVERIFIED_CALLS:

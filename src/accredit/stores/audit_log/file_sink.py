@@ -1,7 +1,7 @@
-"""A sink of the log in an SQLite file. Blocking I/O.
+"""Sends the log in an SQLite file on to a sink, a receiver of its entries. Blocking I/O.
 
-Its position is an entry's number: writers take turns, so a later entry never has a smaller one, and pruning keeps
-numbers. A sink's process holds a lock in `FILE-sinks/`, which the kernel releases when the process ends.
+The sink's position is an entry's number. Writers take turns, so a later entry never has a smaller number, and pruning
+keeps the numbers. The sink's process holds a lock in `FILE-sinks/`, which the kernel releases when the process ends.
 """
 
 import sqlite3
@@ -24,7 +24,7 @@ class _To(NamedTuple):
 
 
 class FileSink(Sink):
-    """One sink of the log in a file."""
+    """One sink, by name, of the log in a file."""
 
     def __init__(self, path: Path, name: str) -> None:
         self._path = path
@@ -61,7 +61,7 @@ class FileSink(Sink):
             self._log.release()
 
     def _begin(self) -> Batch:
-        """Add the sink's row to a file that is new here."""
+        """Take the first batch from a file that does not know this sink yet: add the sink's row."""
         note = "" if self._file is None else f"{self._path} is another log now: what the one before still had is lost"
         self._file = self._log.file
         self._log.release()
@@ -91,7 +91,7 @@ class FileSink(Sink):
         return Batch(tuple(filling.envelopes), filling.pruned, to, filling.is_full, note)
 
     def taken(self, batch: Batch) -> None:
-        """Advance the position, in one short transaction."""
+        """Move the position past a batch that was sent, in one short transaction."""
         to = batch.to
         if to is None:
             return
@@ -109,7 +109,7 @@ class FileSink(Sink):
 
 
 def _is_note(payload: bytes) -> bool:
-    """Return whether an entry is a note of pruning, which stands in place of the last record that it covers."""
+    """Return whether an entry is a note of pruning. Such a note has the place of the last record that it covers."""
     try:
         return isinstance(decode_statement(payload).predicate, Pruning)
     except AttestationError:

@@ -1,6 +1,6 @@
 """The log's tables in an SQLite file. Blocking I/O, on the given connection, in a transaction that has the file's lock.
 
-Few statements are made: each releases the interpreter, and getting it back takes a while.
+The code makes as few statements as it can: each releases the interpreter's lock, and getting that back takes a while.
 """
 
 # ruff: noqa: S608 - statements are made of constants
@@ -31,10 +31,10 @@ from accredit.stores.audit_log.tables import (
 )
 
 LOG_TAIL_ENTRIES = 200_000
-"""Entries from the end of a log's file among which the last one of a chain is searched (0.2 s): a dead writer is found
-within seconds, during which others add some 20,000 at most."""
+"""How many entries, from the end of a log's file, are searched for the last one of a chain (0.2 s). That is enough: a
+dead writer is found within seconds, during which others add some 20,000 entries at most."""
 ROWS_A_STATEMENT = 100
-"""Rows inserted by one statement: SQLite before 3.32 accepts 999 values."""
+"""Rows inserted by one statement: SQLite before 3.32 accepts at most 999 values in one."""
 
 
 _END = "SELECT name, writer, records, head, checkpointed, turn, over FROM log_writers WHERE name = ?"
@@ -90,7 +90,7 @@ class FileTables:
         )
 
     async def find_others(self, name: str, left: Sequence[str]) -> Others:
-        """Return other writers without an end; their locks tell which are alive."""
+        """Return all other writers without an end. Here none is found to be dead: the locks of their files tell that."""
         rows = self._connection.execute(_OTHERS, (name, 2 * MAX_LEFT_WRITERS)).fetchall()
         found = [other for (other,) in rows if isinstance(other, str) and WRITER_ID.fullmatch(other)]
         were_left = {*left}
@@ -106,13 +106,13 @@ class FileTables:
         return ChainEnd(*row)
 
     async def newest_of(self, name: str) -> tuple[ChainEnd, Stored | None]:
-        """Return the end and the newest entry; both are consistent, as the file's lock is held."""
+        """Return a chain's end and its newest entry. They belong to one state, as the file's lock is held."""
         end = await self.end_of(name)
         row = self._connection.execute(_NEWEST, (end.writer,)).fetchone()
         return end, _parse_row(row) if row is not None else None
 
     async def open_among(self, name: str, calls: Sequence[str]) -> set[str]:
-        """Return which of these calls are this writer's and open."""
+        """Return which of these calls are open, and this writer's to close."""
         rows = self._connection.execute(f"SELECT call {_THESE}", (_json(calls), name))
         return {call for (call,) in rows}
 
@@ -121,7 +121,7 @@ class FileTables:
         return list(map(_open, self._connection.execute(f"{_OPEN_CALLS} {_OF_WRITER}", (name, after, most))))
 
     async def payloads_of(self, call: str, most: int) -> Sequence[bytes]:
-        """Return a call's payloads, by the index."""
+        """Return the payloads of a call's records, found by the index."""
         rows = self._connection.execute(_OF_CALL, (key_range(call)[0], most))
         return limit_payloads((payload for (payload,) in rows if isinstance(payload, bytes)), most)
 
@@ -130,7 +130,7 @@ class FileTables:
         return list(map(_open, self._connection.execute(f"{_OPEN_CALLS} o.resume = ? LIMIT 8", (resume,))))
 
     async def claim(self, name: str, open_call: OpenCall, resume: bytes) -> None:
-        """Make the call this writer's; with the lock held nobody else has claimed it."""
+        """Make the call this writer's. The transaction holds the file's lock, so nobody else has claimed it meanwhile."""
         self._connection.execute(
             "UPDATE log_open SET writer = (SELECT writer FROM log_writers WHERE name = ?) WHERE call = ?",
             (name, open_call.call),
@@ -156,11 +156,11 @@ class FileTables:
             self._connection.execute("INSERT INTO log_delegations VALUES (?, ?) ON CONFLICT DO NOTHING", chain)
 
     async def touch(self, name: str) -> None:
-        """Rewrite an existing value."""
+        """Rewrite a value with itself."""
         self._connection.execute("UPDATE log_writers SET over = over WHERE name = ?", (name,))
 
     async def end(self, name: str) -> bool:
-        """End a writer without open calls; one without records is deleted."""
+        """End a writer that has no open calls. If it has no records either, delete it."""
         self._connection.execute(
             "UPDATE log_writers SET over = 1 WHERE name = ? AND writer NOT IN (SELECT writer FROM log_open)", (name,)
         )

@@ -1,7 +1,8 @@
-"""Outcomes that wait while the log can't be written. No I/O.
+"""Keeps outcomes while the log can't be written. No I/O.
 
-Each belongs to a call that was open when the log failed, as no other can begin meanwhile. Beyond `MAX_KEPT_OUTCOMES` or
-`MAX_KEPT_OUTCOME_BYTES` an outcome is dropped: its call stays open, and is closed as `unknown` with the log.
+Each outcome belongs to a call that was open when the log failed, as no other call can begin meanwhile. Beyond
+`MAX_KEPT_OUTCOMES` or `MAX_KEPT_OUTCOME_BYTES` an outcome is dropped: its call stays open in the log, and is closed as
+`unknown` when its writer ends.
 """
 
 from collections import deque
@@ -10,13 +11,13 @@ from itertools import islice
 from msgspec import Raw
 
 MAX_KEPT_OUTCOMES = 10_000
-"""Outcomes that wait until a durable log can be written again: more than there can be open calls."""
+"""The most outcomes that wait until a durable log can be written again: more than there can be open calls."""
 MAX_KEPT_OUTCOME_BYTES = 16_777_216
-"""Bytes of such outcomes, some 1 KiB each: they hold no arguments."""
+"""The most bytes of such outcomes. Each has some 1 KiB: outcomes hold no arguments."""
 
 
 class KeptOutcomes:
-    """Waiting outcomes, in order of arrival and of writing."""
+    """Outcomes that wait, in the order in which they came. They are written in that order."""
 
     def __init__(self) -> None:
         self._events: deque[Raw] = deque()

@@ -1,7 +1,7 @@
-"""Marks of the records of a log of any length, while it is verified. Blocking I/O: a temporary file.
+"""Keeps one mark for each record while a log of any length is verified. Blocking I/O: a temporary file.
 
-The file is SQLite's own: an unnamed database, in a cache of `MARKS_CACHE_KIB` until that is full, then in the temporary
-folder (`SQLITE_TMPDIR`, `TMPDIR`), without a name there, and gone with the process.
+The file is SQLite's own: an unnamed database. It is in a cache of `MARKS_CACHE_KIB` until that is full, then in the
+temporary folder (`SQLITE_TMPDIR`, `TMPDIR`). It has no name there, and is gone when the process ends.
 """
 
 import sqlite3
@@ -14,8 +14,8 @@ from accredit.attest import Mark
 from accredit.errors import StoreUnavailable
 
 MARKS_AT_ONCE, MARKS_CACHE_KIB = 4_096, 16_384
-"""Marks of records (some 60 bytes each) that a verification writes at once to its temporary file, and how much of that
-file is in memory: a log of 100,000 records fits."""
+"""How many marks (some 60 bytes each) a verification writes at once to its temporary file, and how many KiB of that
+file are kept in memory. The marks of a log of 100,000 records fit."""
 
 
 _SETTINGS = (
@@ -28,7 +28,7 @@ _IN_ORDER = "SELECT lower(hex(call)), place, chain, sequence, says, received FRO
 
 
 class InTemporaryFile:
-    """A temporary database with one table, in a transaction, between `__enter__` and `__exit__`."""
+    """A temporary database with one table. Between `__enter__` and `__exit__` it is in one transaction."""
 
     table: ClassVar[str]
     """The statement that creates the table."""
@@ -62,7 +62,7 @@ class MarksInFile(InTemporaryFile):
             self._write()
 
     def by_call(self) -> Iterator[Mark]:
-        """Yield all marks, by call."""
+        """Yield all marks, those of one call together."""
         self._write()
         with temporary_room():
             for row in self._connection.execute(_IN_ORDER):
@@ -77,7 +77,7 @@ class MarksInFile(InTemporaryFile):
 
 @contextmanager
 def temporary_room() -> Generator[None]:
-    """Raise `StoreUnavailable` where a temporary database can't be used."""
+    """Raise `StoreUnavailable` if a temporary database fails within this block."""
     try:
         yield
     except sqlite3.Error as error:

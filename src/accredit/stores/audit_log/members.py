@@ -1,7 +1,7 @@
 """Encodes a signature's members for a log's entry. No I/O.
 
-They are not part of what is signed, and the key may not verify every bit of them, or of the signature's bytes. So they
-are kept with the SHA-256 of both, which is not signed either, but reveals damage.
+A signature's members are not part of what is signed, and the key may not verify every bit of them, or of the
+signature's bytes. So an SHA-256 of both is kept with the members. It is not signed either, but reveals damage.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ def encode_members(signature: Signature) -> bytes | None:
 
 
 def restore_members(signature: Signature, members: object) -> Signature | None:
-    """Return the signature with its entry's members, or None if either is damaged."""
+    """Return the signature with the members that its entry holds; None if the signature or the members are damaged."""
     if members is None:
         return signature
     if not isinstance(members, bytes):

@@ -1,12 +1,12 @@
-"""Verifies a log's list of open calls, by the log's own records. No I/O of its own.
+"""Verifies a log's list of open calls against the log's own records. No I/O of its own.
 
-A gateway closes the calls in this list, except for those that don't verify ([open-calls] of `author`). Here the same is
-reported to whoever verifies the log: each row is compared with its decision's record, and with the call's outcome. A
-writer ends only once it has no open call, and one that claims a call has not ended: so a row of any other writer was
-not made by a gateway, and none would ever close it.
+A gateway closes the calls in this list, except for those that don't verify ([open-calls] of `author`). Here the same
+check is made for whoever verifies the log: each row is compared with its decision's record, and with the call's
+outcome. A writer ends only once it has no open call, and a writer that claims a call has not ended. So a row that names
+a writer that has ended, or none, was not made by a gateway, and no gateway would ever close it.
 
-It wraps a store of marks (`attest.Marks`). When all chains have been read to their ends, the marks are requested, once:
-then the list is read, and the outcomes of its calls are noted as the marks pass.
+`OpenRows` wraps a store of marks (`attest.Marks`). The marks are requested once, when all chains have been read to
+their ends. Then the list is read, and while the marks pass, those that are outcomes of its calls are noted.
 """
 
 import re
@@ -19,8 +19,8 @@ from accredit.stores.audit_log.author import Keys, decision_on
 from accredit.stores.audit_log.tables import OpenCall
 
 MAX_VERIFIED_OPEN_CALLS = 100_000
-"""Rows of the list of open calls that `log verify` checks: more than any number of gateways has open at once. Each
-costs a signature's check and 100 bytes of memory; a longer list is a fault."""
+"""The most rows of the list of open calls that `log verify` checks: more calls than any number of gateways has open at
+once. A longer list is a fault. Each row costs the check of a signature, and 100 bytes of memory."""
 
 
 _CALL_ID = re.compile("[0-9a-f]{32}")
@@ -28,10 +28,11 @@ _THE_LIST = "the list of open calls"
 
 
 class OpenRows:
-    """For one verification. `fault` is the first row that does not verify, or None, once the marks were requested."""
+    """The list of open calls, for one verification. Once the marks were requested, `fault` is the first row that does
+    not verify, or None."""
 
     def __init__(self, marks: Marks, read: Callable[[int], Iterable[OpenCall]], keys: Keys) -> None:
-        """`read` yields the open calls, at most so many. `keys` are the trusted ones."""
+        """`read` is given a number, and yields at most so many open calls. `keys` are the trusted ones."""
         self.fault: Fault | None = None
         self._marks = marks
         self._read = read
@@ -43,7 +44,7 @@ class OpenRows:
         self._marks.add(mark)
 
     def by_call(self) -> Iterator[Mark]:
-        """Yield all marks, and judge the rows meanwhile. Raises `StoreUnavailable`."""
+        """Yield all marks, and verify the rows meanwhile. Raises `StoreUnavailable`."""
         try:
             self._judge()
         except AttestationError as error:
@@ -73,5 +74,5 @@ class OpenRows:
 
 
 def _place(call: str) -> str:
-    """Return a row's place, for people; an invalid call id is not quoted."""
+    """Return the words that tell a person which row is meant. An invalid call id is not quoted."""
     return f"open call {call}" if _CALL_ID.fullmatch(call) else f"{_THE_LIST}, a row without a call's id"

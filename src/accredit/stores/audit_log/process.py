@@ -1,8 +1,8 @@
 """A process beside the gateway that signs and writes its log (`writer_main`), on a core of its own. I/O: a process.
 
-One interpreter does one thing at a time: a thread would take its time from the calls. The process ends with the
-gateway. If it exits by itself (it was killed), all waiting requests are refused, and its successor continues; it is
-started at most once per `RESTART_SECONDS`.
+It is not a thread, because an interpreter runs one thread at a time: a thread's work would delay the calls. The process
+ends with the gateway. If it exits by itself (e.g. it was killed), all waiting requests are refused, and another process
+continues. One is started at most every `RESTART_SECONDS`.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from accredit.stores.audit_log.requests import LogPlace, WriterRequest
 from accredit.stores.audit_log.tables import ChainEnded, ChainTaken
 
 LOG_PROCESS_SECONDS = 30.0
-"""The time for the process that writes the log to start: it takes 0.1 s on an idle machine."""
+"""How long the process that writes the log may take to start. It takes 0.1 s on an idle machine."""
 
 
 T = TypeVar("T")
@@ -54,8 +54,8 @@ class LogProcess:
         *,
         on_replaced: Callable[[int | None], None] = lambda _: None,
     ) -> None:
-        """`signer` is the gateway's key, which is passed to the process. Raises `ValueError` if another signer signs
-        records: that can't leave the process that opened it."""
+        """`signer` is the gateway's key, which is passed to the process. Raises `ValueError` for any other kind of
+        signer: that can't leave the process that opened it."""
         if signer.records is not None:
             raise ValueError("another signer of records can't be handed to a process")
         self.place = place
@@ -75,7 +75,7 @@ class LogProcess:
         return await self._answered(link.ask(frame, request.ANSWER), STORE_WAIT_SECONDS)
 
     async def aclose(self) -> None:
-        """Let the process finish its requests and end; one that hangs is killed."""
+        """Let the process finish its requests and end. If it hangs, kill it."""
         self._closed = True
         async with self._starting:
             if self._link is not None:
@@ -168,7 +168,7 @@ class _Link(asyncio.Protocol):
         return answer
 
     async def end(self) -> int | None:
-        """Close the socket, which ends the process, or kill one that hangs. Return its exit code."""
+        """Close the socket, which ends the process. If that hangs, kill it. Return its exit code."""
         self.ended = True
         if self._transport is not None:
             self._transport.close()
@@ -189,7 +189,7 @@ class _Link(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Settle the answers that are complete."""
+        """Settle the requests whose answers are complete."""
         self._received += data
         while len(self._received) >= LENGTH.size:
             (size,) = LENGTH.unpack_from(self._received)

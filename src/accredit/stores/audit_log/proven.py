@@ -1,11 +1,12 @@
-"""Reads records that verify, one by one, from any store: for commands and pages that believe a log. No I/O of its own.
+"""Reads records that verify, one by one, from any store: for commands and pages that rely on what a log says. No I/O of
+its own.
 
 - [signature] A record is proven if its signatures are valid, by a key that is trusted here, and its content and place
   are what its store says.
-- [unproven] Of a log that somebody else may write to, nothing else is believed. An unproven record is left out and
-  counted, or shown with the reason: it never leads a person to sign something.
+- [unproven] Somebody else may be able to write to the log, so nothing but proven records is believed. An unproven
+  record is left out and counted, or shown with the reason. It never leads a person to sign something.
 
-Not judged here: whether something is missing, twice, or in another order; `verify_log` does that.
+Not checked here: whether records are missing, duplicated, or in another order. `verify_log` does that.
 """
 
 from collections import deque
@@ -30,7 +31,7 @@ from accredit.stores.audit_log.reading import Numbered
 
 
 class Proven(NamedTuple):
-    """A record that verifies, and the SHA-256 of its subject."""
+    """A record that is proven, and the SHA-256 of its subject."""
 
     entry: Numbered
     record: CallRecord
@@ -38,7 +39,7 @@ class Proven(NamedTuple):
 
 
 class UnverifiedEntries(NamedTuple):
-    """How many entries were left out, as they don't verify; where the first of them is, and why."""
+    """Entries left out because they don't verify: how many, where the first of them is, and why it does not."""
 
     entries: int = 0
     place: str = ""
@@ -49,10 +50,10 @@ NOTHING_LEFT = UnverifiedEntries()
 
 
 class Prover:
-    """Reads entries with trusted keys. `left` tells what was left out so far."""
+    """Reads entries with trusted keys. `left` reports what was left out so far."""
 
     def __init__(self, keys: Iterable[LogKey | RecordKey], examiner: Examiner | None = None) -> None:
-        """`examiner` replaces `examine` with these keys, for thousands of entries."""
+        """`examiner` is used instead of `examine` with these keys, to verify thousands of entries."""
         self._keys = {key.id: key for key in keys}
         self._examiner = examiner or self._examined
         self.left = NOTHING_LEFT
@@ -65,8 +66,9 @@ class Prover:
     def records(
         self, entries: Iterable[Numbered], wanted: Callable[[CallRecord], bool] = lambda _: True
     ) -> Iterator[Proven]:
-        """Yield the proven records, in the order of the entries. `wanted` selects, by its unverified content, which
-        record to verify; others are skipped. An error in reading the entries is raised after all records before it."""
+        """Yield the proven records, in the order of the entries. `wanted` is given a record's unverified content, and
+        says whether to verify it; other records are skipped. An error in reading the entries is raised only after all
+        records before it were yielded."""
         waiting = deque[Numbered]()
         for found in self._examiner(_select_wanted(entries, wanted, waiting)):
             each = waiting.popleft()
@@ -83,7 +85,8 @@ class Prover:
                 yield Proven(each, statement.predicate, statement.sha256)
 
     def fault(self, entry: Numbered) -> str | None:
-        """Return why an entry, of any kind, does not verify; None if it does, or is the digest of a pruned record."""
+        """Return why an entry, of any kind, does not verify. Return None if it verifies, or is the digest of a pruned
+        record."""
         if not isinstance(entry.entry, Stored):
             return None
         found = examine(entry.entry, self._keys)
@@ -96,7 +99,7 @@ class Prover:
 def _select_wanted(
     entries: Iterable[Numbered], wanted: Callable[[CallRecord], bool], waiting: deque[Numbered]
 ) -> Iterator[Entry]:
-    """Yield what is to be examined, and queue its entry for the result."""
+    """Yield the entries to examine. Each is also put into `waiting`, for when its result comes."""
     for each in entries:
         try:
             record = each.record()

@@ -1,4 +1,5 @@
-"""Judges the evidence of a log's allowed calls (`policy.evidence`), while it is verified. I/O: a temporary file.
+"""Judges, while a log is verified, whether its allowed calls were rightly allowed (`policy.evidence`). I/O: a temporary
+file.
 
 A log is at fault if:
 
@@ -6,11 +7,14 @@ A log is at fault if:
   don't allow the call;
 - [challenge] two allowed calls used one challenge, in whatever chains;
 - [stray-proof] a proof is kept with something other than an allowed call whose record names one;
-- [requirement] proofs are required, and an allowed call is not shown to be allowed by a person and signed by an agent.
+- [requirement] proofs are required, and nothing shows that an allowed call was allowed by a person and signed by an
+  agent.
 
-Where no proof was kept, certificates that don't allow the call are a fault if the caller named the people who may, or
-requires proofs. Only the first fault is told. A `Judge` needs nothing but an entry and what is kept with it, so several
-processes may share the work (`verifying`); `Proofs` counts, and has challenges in a temporary database, as `marks` are.
+If no proof was kept, certificates that don't allow the call are a fault only in two cases: the caller of this check
+named the people who may allow calls, or requires proofs. Only the first fault is reported.
+
+A `Judge` needs nothing but an entry and what is kept with it, so several processes may share the work (`verifying`).
+`Proofs` does the counting, and has challenges in a temporary database, as `marks` are.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,8 +36,8 @@ WHERE uses > 1 ORDER BY read LIMIT 1"""
 
 
 class Judgement(NamedTuple):
-    """What one entry shows: why it is at fault, if it is; whether it is a call shown to be allowed by a person and
-    signed by an agent; and the challenge that was spent for it, if its proof was kept."""
+    """What one entry shows. `fault` says why it is at fault, or is None. `is_proved`: it is a call shown to be allowed
+    by a person and signed by an agent. `challenge` is the one that was spent for the call, if its proof was kept."""
 
     fault: str | None = None
     is_proved: bool = False
@@ -41,7 +45,7 @@ class Judgement(NamedTuple):
 
 
 class Judge:
-    """Judges entries one by one ([proof], [stray-proof] and [requirement])."""
+    """Judges entries one by one, by [proof], [stray-proof] and [requirement]."""
 
     def __init__(self, auditor: Auditor, *, named: bool = False, required: bool = False) -> None:
         """`named` says that the caller named the people whom the auditor trusts."""
@@ -50,7 +54,8 @@ class Judge:
         self._holds_chains = named or required
 
     def examine(self, kept: Kept, keys: Mapping[str, LogKey | RecordKey]) -> Examined | Digest:
-        """Do as `attest.examine`; `judged` is a `Judgement` then, or None for what is no allowed call."""
+        """Do as `attest.examine`. In the result, `judged` is a `Judgement`; it is None for an entry that is no allowed
+        call."""
         return examine(kept.entry, keys, partial(self._judge, kept))
 
     def _judge(self, kept: Kept, statement: Statement) -> Judgement | None:
@@ -78,9 +83,9 @@ class Judge:
 
 
 class Proofs(InTemporaryFile):
-    """`with Proofs() as proofs`: for one verification. When all is counted, `fault` is the first, or None; `proved`
-    counts calls shown to be allowed by a person and signed by an agent, and `untold` those for which a part of that is
-    unknown."""
+    """What all proofs of a log show together, for one verification: `with Proofs() as proofs`. When all is counted,
+    `fault` is the first fault, or None. `proved` counts the calls shown to be allowed by a person and signed by an
+    agent. `untold` counts the others, for which a part of that is unknown."""
 
     table = "CREATE TABLE challenges (challenge BLOB NOT NULL, place TEXT NOT NULL)"
 
@@ -90,7 +95,7 @@ class Proofs(InTemporaryFile):
         self._new: list[tuple[bytes, str]] = []
 
     def count(self, examined: Iterable[Examined | Digest]) -> Iterator[Examined | Digest]:
-        """Yield what a `Judge` has examined, and note what it says. Raises `StoreUnavailable`."""
+        """Yield what a `Judge` has examined, unchanged, and count its judgements. Raises `StoreUnavailable`."""
         for each in examined:
             if isinstance(each, Examined) and isinstance(each.judged, Judgement) and self.fault is None:
                 self._count(each.says, each.judged)

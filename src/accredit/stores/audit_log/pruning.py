@@ -2,18 +2,19 @@
 
 For each writer, in the order of its chain:
 
-- [records] records from before the given time are removed, up to the first that is newer, whose call is still open, or
-  that is an outcome whose decision stays, in another chain: without it that call would be open again. Each must follow
-  the one before it, and earlier pruned ones must match their note: the new note is signed for all of them, so a trusted
-  key must have signed the last record, which vouches for those before it, and the earlier note;
-- [digests] each is replaced by its SHA-256, and the last one by a note signed for all of them;
-- [checkpoints] checkpoints that the note covers are removed as well, except for the log's newest entry: its number
+- [records] Records from before the given time are removed. Pruning stops at the first record that is newer, whose call
+  is still open, or that is the outcome of a decision that stays (in another chain): without its outcome, that call
+  would be open again. Each record must follow the one before it, and earlier pruned ones must match their note, since
+  the new note is signed for all of them. So a trusted key must have signed the last record, which vouches for those
+  before it, and the earlier note.
+- [digests] Each removed record is replaced by its SHA-256, and the last one by a note signed for all of them.
+- [checkpoints] Checkpoints that the note covers are removed as well, except for the log's newest entry: its number
   would be used again, and a follower of the log would miss the entry that got it.
 
 This is done in steps, each one complete transaction, so that a running gateway waits for only milliseconds. Deleted
-bytes are overwritten in the file (`secure_delete`); the write-ahead log, which holds them too, is checkpointed and
-truncated. That can't be done while somebody reads an older state of the log, and is reported. Not guaranteed: what a
-file system, a disk (SSD) or a backup keeps of overwritten bytes.
+bytes are overwritten in the file (`secure_delete`). The write-ahead log also holds them, so it is checkpointed and
+truncated. That can't be done while somebody reads an older state of the log, and then it is reported. Not guaranteed:
+what a file system, a disk (SSD) or a backup keeps of overwritten bytes.
 """
 
 import contextlib
@@ -43,8 +44,8 @@ from accredit.stores.audit_log.tables import at_once
 from accredit.stores.sqlite.database import STORE_RETRY_SECONDS, Database
 
 EMPTY_LOG_SECONDS = 5.0
-"""The time for readers and writers of the log to allow the truncation of its write-ahead log after pruning: each needs
-a moment, except for one that verifies or exports the log, which may take minutes."""
+"""After pruning, how long to wait until readers and writers of the log let its write-ahead log be truncated. Each needs
+a moment. One that verifies or exports the log may need minutes, and is not waited for."""
 PRUNE_ENTRIES = 2_000
 """Entries of the log handled in one step of pruning: some 30 ms, for which a running gateway waits."""
 
@@ -60,8 +61,8 @@ class PruneReport(NamedTuple):
 
 
 class _Pruned(NamedTuple):
-    """The pruned part of a writer's chain: a SHA-256 fed with the digests of all records but the last, the last one's
-    number and digest, and the note's entry."""
+    """The pruned part of a writer's chain: a SHA-256 that was fed with the digests of all its records but the last, the
+    last record's number and digest, and the entry of the note."""
 
     digests: Any
     last: int
@@ -102,7 +103,7 @@ def prune(
 
 
 def _truncate_wal(path: Path) -> bool:
-    """Truncate the write-ahead log; return False if others are still reading it."""
+    """Truncate the write-ahead log. Return False if others still read an older state of the log."""
     deadline = time.monotonic() + EMPTY_LOG_SECONDS
     try:
         # Each attempt fails at once: SQLite's own waiting would block all writers.
@@ -132,7 +133,8 @@ class _Pruner:
         self.done = False
 
     def step(self, connection: sqlite3.Connection) -> "_Pruner":
-        """Handle the next entries and return the state after them. It may be rolled back and repeated."""
+        """Handle the next entries, and return the state after them. `self` stays as it is, so a step can be rolled back
+        and repeated."""
         connection.execute("PRAGMA secure_delete = ON")
         following = _Pruner(self._signer, self._keys, self._before, self._now)
         following._pruned, following._ended, following._going = dict(self._pruned), self._ended, set(self._going)
@@ -173,14 +175,14 @@ class _Pruner:
                 self._pruned[writer] = _earlier(connection, writer, entry, note, statement.sha256)
 
     def _outlives(self, connection: sqlite3.Connection, record: CallRecord) -> bool:
-        """Return whether a record is an outcome whose decision stays: that lies before it, in any chain."""
+        """Return whether a record is an outcome whose decision stays: one that lies before the outcome, in any chain."""
         if not comes_alone(record, self._going):
             return False
         payloads = at_once(FileTables(connection).payloads_of(record.call.id, RECORDS_OF_A_CALL))
         return (record.call.id, "decision") in read_phases(payloads)
 
     def _end(self, old: dict[int, list[_Old]], writer: int) -> tuple[int, str]:
-        """Return the number and the digest of the last record pruned of a chain so far."""
+        """Return the number and the digest of the last record of a chain that was pruned so far."""
         if writer in old:
             return old[writer][-1].number, old[writer][-1].sha256
         pruned = self._pruned.get(writer)
@@ -222,14 +224,14 @@ class _Pruner:
 
 
 def is_newer(record: CallRecord, before: str) -> bool:
-    """Return whether a record, or its call, is not older than that time. The call counts as well: an outcome of a
-    pruned decision is valid by its call's time, and a clock may be set back between both."""
+    """Return whether a record, or its call, is as new as `before` or newer. The call's time counts as well, because the
+    clock may be set back between both, and an outcome whose decision was pruned is valid only by its call's time."""
     return max(record.times.recorded, record.times.received) >= before
 
 
 def comes_alone(record: CallRecord, going: set[str]) -> bool:
-    """Return whether a record to prune is an outcome whose decision is not pruned as well. `going` holds the calls
-    whose decisions were pruned, until their outcomes are."""
+    """Return whether a record to prune is an outcome whose decision is not pruned. `going` holds the calls whose
+    decisions were pruned; a call leaves it when its outcome is pruned, too."""
     call = record.call.id
     if record.decision is not None:
         if record.decision.goes_on:

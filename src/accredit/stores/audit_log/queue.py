@@ -1,18 +1,22 @@
 """The audit log as one writer fills it: `ports.Records`. I/O: the tables, through a `LogExecutor`, and `writer_locks`.
 
-An object is one writer, whose chain starts with the first call, or with the calls that dead writers left open: these
-are closed as `unknown` (`closing`), then and every `LOG_LOOK_SECONDS`. A writer declared dead (e.g. after a network
-split), or whose chain is not where it left it, starts another chain with its next record. In this order:
+An object is one writer. Its chain starts with its first call, or with the calls that dead writers left open: it closes
+these as `unknown` (`closing`), when it starts and every `LOG_LOOK_SECONDS`. If other processes declare this writer dead
+(e.g. after a network split), or its chain is not where it left it, it starts another chain with its next record.
 
-- [begin] `begin` records a decision; only then may a call be forwarded;
-- [finish] `finish` records its outcome; only then may the client see the answer;
+For each call, in this order:
+
+- [begin] `begin` records the decision; only then may the call be forwarded;
+- [finish] `finish` records the outcome; only then may the client see the answer;
 - [checkpoint] a checkpoint follows after `CHECKPOINT_RECORDS` records or `CHECKPOINT_SECONDS`, and at the end.
 
-Records queue, and are written in turns; when the queue is full, `begin` refuses. A `durable` log answers when a record
-is on disk; if a turn can't be written, all waiting calls are refused. What is known of them is still kept (`kept`) and
-written as soon as the log accepts it: outcomes, and, for decisions that were written too late and so may be on record,
-that the call was not forwarded. A log that is not durable answers at once, and retries. Records are dropped only if
-they still wait `CLOSE_RECORDS_SECONDS` after the log was closed; their number is then reported.
+Records queue, and are written many at a time, in turns. When the queue is full, `begin` refuses. A `durable` log
+answers when a record is on disk. If a turn can't be written, all waiting calls are refused. Then what is known of these
+calls is kept (`kept`), and written as soon as the log accepts it: outcomes, and that a call was not forwarded, if its
+decision may have been written too late and so be on record.
+
+A log that is not durable answers at once, and retries. It drops records only if they still wait `CLOSE_RECORDS_SECONDS`
+after it was closed; their number is then reported.
 """
 
 import asyncio
@@ -45,21 +49,22 @@ from accredit.stores.audit_log.transactions import Event
 from accredit.stores.audit_log.writer_locks import WriterLock
 
 CHECKPOINT_SECONDS = 10.0
-"""The maximum time from a record to the checkpoint that covers it: if records within it are cut off, nobody notices."""
+"""The maximum time from a record to the checkpoint that covers it. Nobody notices if records that no checkpoint covers
+yet are cut off."""
 MAX_QUEUED_RECORDS = 10_000
-"""Records that wait to be written, some 2 KiB each without arguments; beyond that, calls are refused."""
+"""The most records that wait to be written, some 2 KiB each without arguments. Beyond that, calls are refused."""
 MAX_QUEUED_RECORD_BYTES = 67_108_864
-"""Bytes of records that wait to be written, with arguments and certificates."""
+"""The most bytes of records that wait to be written, with arguments and certificates."""
 RECORD_RETRY_SECONDS = 1.0
-"""The interval between attempts to write waiting records while the store refuses them; a new record is tried at
-once."""
+"""While the store refuses the waiting records, they are tried again at this interval. A new record is tried at once."""
 UNREADY_SECONDS = 10.0
-"""How long a gateway reports that it is not ready after a record could not be written, unless another was written
-since: the usual interval of a load balancer's checks. A smaller write may succeed on a disk on which no record fits."""
+"""How long a gateway reports that it is not ready after a record could not be written, unless another one was written
+since. It is the usual interval of a load balancer's checks. No smaller write is used as a test: it may succeed on a
+disk on which no record fits."""
 LOG_LOOK_SECONDS = 10.0
 """The interval at which a log's writer reports that it lives, and looks for others that have died."""
 CLOSE_RECORDS_SECONDS = 5.0
-"""The time to write what is waiting when the log is closed. The rest is counted and reported."""
+"""When the log is closed, the time to write what is waiting. What then still waits is counted and reported."""
 
 
 T = TypeVar("T")
@@ -81,9 +86,10 @@ class QueuedRecords:
     """One writer of a log. Nothing is opened before the first call, so that processes may fork until then.
 
     `durable` says that the executor answers when a record is on disk, and that calls wait for that. `policy_digest` is
-    the configuration's, for calls of dead writers whose records don't name one. `on_problem` is called, once per
-    change, with what keeps records from being written, in words for the log; `on_checkpoint` with each signed head,
-    except intermediate ones of a busy chain; `on_unverified` with what is left open because it does not verify.
+    that of the configuration; it is used for calls of dead writers whose records don't name one. `on_problem` is
+    called, once per change, with what keeps records from being written, in words for the program's log. `on_checkpoint`
+    is called with each signed head, except intermediate ones of a busy chain. `on_unverified` is called with what is
+    left open because it does not verify.
     """
 
     def __init__(
@@ -111,7 +117,7 @@ class QueuedRecords:
         self._queue: deque[_Waiting] = deque()
         self._queued_bytes = 0
         self._refused: deque[CallDecision] = deque(maxlen=executor.turn_records)
-        """Recent decisions whose callers were refused, although they may be on record."""
+        """Recent decisions whose callers were refused, although the decisions may be on record."""
         self._kept = KeptOutcomes()
         self._wake = asyncio.Event()
         """Set when a record is queued, or the log is closing; cleared after a turn that could not be written."""
@@ -154,18 +160,20 @@ class QueuedRecords:
         await self._add(Event(decided, self._clock()))
 
     def finish(self, decided: CallDecision, outcome: Outcome) -> asyncio.Future[None]:
-        """Record the outcome of a call that `begin` has recorded as allowed, whether or not the result is awaited.
+        """Record the outcome of a call that `begin` has recorded as allowed. That happens whether or not the result is
+        awaited.
 
-        The result raises `StoreUnavailable` if the outcome is not on record yet, but will be as soon as it can, and
-        `AttestationError` for a text that no record can hold.
+        The result raises `StoreUnavailable` if the outcome is not on record yet; it will be recorded as soon as
+        possible. It raises `AttestationError` for a text that no record can hold.
         """
         return self._add(Event(in_short(decided), self._clock(), outcome))
 
     async def claim(self, resume: bytes) -> CallDecision | None:
-        """Take over an open call, whose outcome this writer then records; None if there is no such call.
+        """Take over an open call, whose outcome this writer then records. Return its decision; None if there is no such
+        call.
 
-        Raises `StoreUnavailable`, and `AttestationError` for a call that can't be told from another one, or whose
-        decision can't be read.
+        Raises `StoreUnavailable`. Raises `AttestationError` if the call can't be told from another one, or its decision
+        can't be read.
         """
         claimed = await self._as_writer(lambda writer: Claim(writer, resume))
         if not claimed.found:
@@ -186,12 +194,12 @@ class QueuedRecords:
 
     @property
     def left(self) -> int:
-        """How many other writers were left open so."""
+        """How many other writers were left open because something of theirs does not verify."""
         return self._closing.left
 
     async def ready(self) -> bool:
-        """Return whether a decision could be recorded now. For `UNREADY_SECONDS` after a failure, only a record written
-        since makes this True."""
+        """Return whether a decision could be recorded now. After a failure this is False for `UNREADY_SECONDS`, unless
+        a record was written since."""
         try:
             await self._begun()
             await self._as_writer(Touch)
@@ -244,7 +252,7 @@ class QueuedRecords:
         self._lock, self.writer = lock, writer
 
     def _leave(self) -> None:
-        """Stop being a writer."""
+        """Stop being a writer: release the lock, and forget the name."""
         self.writer = None
         if self._lock is not None:
             self._lock.close()
@@ -257,7 +265,8 @@ class QueuedRecords:
                 await self._closing.look(await self._begun())
 
     async def _as_writer(self, request_of: Callable[[str], WriterRequest[T]]) -> T:
-        """Return a request's answer, as the next writer if this one was declared dead. Raises `StoreUnavailable`."""
+        """Run a request as this writer, and return its answer. If this writer was declared dead, become the next writer
+        first. Raises `StoreUnavailable`."""
         try:
             return await self._run(request_of(self.writer or await self._begun()))
         except ChainEnded:
@@ -274,7 +283,7 @@ class QueuedRecords:
         return len(self._queue) >= MAX_QUEUED_RECORDS or self._queued_bytes >= MAX_QUEUED_RECORD_BYTES
 
     def _add(self, event: Event) -> asyncio.Future[None]:
-        """Queue an event. The future is done when it is written or, if not `durable`, at once."""
+        """Queue an event. The future is done when the event is written; if the log is not `durable`, at once."""
         written = asyncio.get_running_loop().create_future()
         try:
             if self._closed:
@@ -309,8 +318,8 @@ class QueuedRecords:
                 self._tell_waiting([StoreUnavailable("the record could not be written")] * len(self._queue))
 
     async def _take_turn(self) -> bool:
-        """Write the next turn and return True; on failure refuse all waiting calls, keep what is known, and return
-        False."""
+        """Write the next turn, and return True. If that fails, refuse all waiting calls, keep what is known of them,
+        and return False."""
         self._turn += 1
         refused = [encode_for_turn(Event(decided, self._clock(), NOT_FORWARDED)) for decided in self._refused]
         room = self._executor.turn_records - len(refused)
@@ -336,7 +345,8 @@ class QueuedRecords:
             self._on_problem(f"{lost} outcomes were lost: {len(self._kept)} wait for the store already")
 
     async def _append(self, events: list[Raw]) -> list[AttestationError | None]:
-        """Append records. On failure, raise `StoreUnavailable` for a durable log; otherwise retry until it succeeds."""
+        """Append records, and return the error of each, or None. On failure, raise `StoreUnavailable` for a durable
+        log; otherwise retry until it succeeds."""
         asked = set[str]()
 
         def turn(writer: str) -> Turn:

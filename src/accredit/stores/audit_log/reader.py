@@ -1,8 +1,8 @@
 """Reads the log in an SQLite file. Blocking I/O; nothing is written.
 
-`entries`, which is what is verified, has no condition: all other queries read a part of it. If `entry` is no integer,
-as is possible in a table that was made by hand, the row counts as damage for every reader that comes to it. So does an
-entry of more than `MAX_ATTESTATION_BYTES`, of which nothing is read.
+The query of `entries`, which is what is verified, has no condition, so that it misses no row. All other queries read a
+part of the log. In a table that was made by hand, an `entry` may be no integer: such a row counts as damage for every
+reader that comes to it. So does an entry of more than `MAX_ATTESTATION_BYTES`, of which nothing is read.
 
 Closing the log ends all its cursors, so that none keeps the file in an old state.
 """
@@ -77,14 +77,14 @@ class LogFile(LogReader):
     """The log in a file."""
 
     def __init__(self, path: Path, *, still: bool = False) -> None:
-        """`still` is for a file in which nobody writes: SQLite then makes no files beside it."""
+        """`still` is for a file to which nobody writes: SQLite then makes no files beside it."""
         self.name = str(path)
         self._path = path
         self._how = "immutable=1" if still else "mode=ro"
         self._reading = ExitStack()
 
     def renew(self) -> None:
-        """Open the file again."""
+        """Open the file anew, in its current state."""
         self.release()
         try:
             self._open()
@@ -123,11 +123,11 @@ class LogFile(LogReader):
         self._reading.close()
 
     def position(self) -> object:
-        """Return the file's identity, and its newest entry."""
+        """Return the identity of the file, and the number of its newest entry."""
         return _Position(self.file, self.newest())
 
     def after(self, position: object) -> Iterator[Numbered] | None:
-        """Yield the entries after it; None for another file, or one that has lost entries."""
+        """Yield the entries after a position. Return None if that is of another file, or entries were lost since."""
         now = self.position()
         if not isinstance(position, _Position) or not isinstance(now, _Position):
             return None
@@ -136,7 +136,7 @@ class LogFile(LogReader):
         return self.entries_after(position.newest)
 
     def identity(self) -> tuple[int, int]:
-        """Return the identity of the file at the path now. Raises `LogAway`."""
+        """Return the identity of the file that is at the path now. Raises `LogAway`."""
         try:
             status = self._path.stat()
         except OSError as error:
@@ -160,7 +160,7 @@ class LogFile(LogReader):
         return [str(name) for (name,) in self._rows("SELECT name FROM log_sinks ORDER BY name")]
 
     def behind(self, sink: str) -> int:
-        """Return about how many entries were not sent to a sink, by their numbers."""
+        """Return about how many entries were not sent to a sink, as their numbers tell."""
         return self.newest() - self._sent(sink)
 
     def unsent(self, sink: str) -> Numbered | None:
@@ -176,7 +176,7 @@ class LogFile(LogReader):
         return self._ends()[1]
 
     def count(self) -> int:
-        """Return about how many entries there are, by the numbers of the first and the last."""
+        """Return about how many entries there are, as the numbers of the first and the last tell."""
         oldest, newest = self._ends()
         return newest - oldest + 1
 
@@ -186,7 +186,7 @@ class LogFile(LogReader):
         return [head_in(*row) for row in rows]
 
     def entries(self, *, proofs: bool = False) -> Iterator[Numbered]:
-        """Yield all entries, in order, with every row of the table."""
+        """Yield all entries, in order: every row of the table."""
         for row in self._rows(f"{self._read_all if proofs else self._read} ORDER BY entry"):
             yield _read_row(row)
 
@@ -212,7 +212,7 @@ class LogFile(LogReader):
             yield open_call(call, writer, partial(_read_row, tuple(row)))
 
     def holding(self, text: str, since: Bookmark | None = None) -> Iterator[Numbered]:
-        """Yield the entries that contain a text, newest first; with `since`, those from there on, in order."""
+        """Yield the entries that contain a text, newest first. With `since`, yield those from there on, in order."""
         part = text.encode("utf-8", "surrogatepass")
         if since is None:
             found = ((first, last, "DESC") for first, last in self._backwards())
@@ -224,8 +224,8 @@ class LogFile(LogReader):
                 yield _read_row(row)
 
     def of_calls(self, prefix: str) -> Iterator[Numbered]:
-        """Yield the records of calls whose ids have this prefix, with one index lookup for each run. A file of an older
-        accredit lacks the index until a gateway opens it: there the log is scanned, newest first."""
+        """Yield the records of calls whose ids begin with this prefix, with one index lookup for each run of entries. A
+        file of an older accredit lacks the index until a gateway opens it: there the log is scanned, newest first."""
         if not self._has_calls:
             yield from self.holding(prefix)
             return
@@ -259,7 +259,7 @@ class LogFile(LogReader):
         return oldest, newest
 
     def _backwards(self) -> Iterator[tuple[int, int]]:
-        """Yield ranges of entries, (first, last), that cover the log: newest first, growing from a short one."""
+        """Yield ranges of entries, (first, last), that cover the log, newest first. Each is longer than the one before."""
         oldest, newest = self._ends()
         return ((-last, -first) for first, last in windows(-newest, -oldest))
 

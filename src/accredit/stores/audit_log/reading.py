@@ -1,8 +1,8 @@
-"""Reads a log, in whichever engine: the common interface, and the conversion of a row into an entry. No I/O.
+"""Reads a log, in a file or a database: the common interface, and the conversion of a row into an entry. No I/O.
 
-An open log shows its state at one moment until it is closed, or renewed. Entries are returned unjudged, for
-`attest.verify_log`. A row that can't be an entry, or be read, raises `AttestationError`: the log is damaged.
-`StoreUnavailable` says nothing about the log.
+An open log shows its state at one moment until it is closed, or renewed. Entries are returned unverified, for
+`attest.verify_log`. A row that can't be read, or can't be an entry, raises `AttestationError`: the log is damaged.
+`StoreUnavailable` says nothing about the log's content.
 """
 
 from abc import ABC, abstractmethod
@@ -42,7 +42,7 @@ from accredit.stores.audit_log.tables import WRITER_ID, OpenCall
 
 _FIRST_WINDOW = 256
 _CHAIN_MARK = b'"chain_sha256":"'
-"""What is before the SHA-256 of a chain in a record, and in no string of JSON."""
+"""In a record, the text right before the SHA-256 of a chain of certificates. No string of JSON can contain it."""
 NO_PLACE = "the next entry has no writer or number"
 
 
@@ -70,8 +70,8 @@ class Numbered(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """An entry with what is kept for who judges it: the proof (as in `Numbered`), and the text of the chain that its
-    record names."""
+    """An entry, with what is kept to judge it by: the proof (as in `Numbered`), and the text of the certificate chain
+    that its record names."""
 
     entry: Entry | bytes
     proof: bytes | None = None
@@ -79,7 +79,7 @@ class Kept(NamedTuple):
 
 
 class Bookmark(NamedTuple):
-    """A record's position: its ordering number, and its place in its writer's chain."""
+    """The position of a record: the number that orders entries, and the record's place in its writer's chain."""
 
     number: int
     writer: str
@@ -107,11 +107,11 @@ class LogReader(ABC):
 
     @abstractmethod
     def renew(self) -> None:
-        """Show the log's current state. After a `StoreUnavailable` it may be tried again."""
+        """Show the log's current state. After a `StoreUnavailable` this may be tried again."""
 
     @abstractmethod
     def release(self) -> None:
-        """Hold no state of the log until it is renewed."""
+        """Hold on to no state of the log until `renew` is called."""
 
     def close(self) -> None:
         """Release the log for good."""
@@ -131,8 +131,8 @@ class LogReader(ABC):
 
     @abstractmethod
     def newest_first(self, before: int | None = None) -> Iterator[Numbered]:
-        """Yield all records, and maybe other entries, in reverse order: an outcome comes before its decision. With
-        `before`, only those with a smaller number."""
+        """Yield all records, and maybe other entries, newest first: an outcome comes before its decision. With
+        `before`, yield only those with a smaller number."""
 
     @abstractmethod
     def position(self) -> object:
@@ -140,8 +140,8 @@ class LogReader(ABC):
 
     @abstractmethod
     def after(self, position: object) -> Iterator[Numbered] | None:
-        """Yield the records, and maybe other entries, added after a position, in order; None if the position is not one
-        of this log."""
+        """Yield, in order, the records added after a position, and maybe other entries. Return None if the position is
+        not one of this log."""
 
     @abstractmethod
     def open_calls(self) -> Iterator[Numbered]:
@@ -149,18 +149,18 @@ class LogReader(ABC):
 
     @abstractmethod
     def open_rows(self, most: int) -> Iterator[OpenCall]:
-        """Yield the rows of the list of open calls, in the order of their ids, at most so many, including rows without
-        a decision."""
+        """Yield the rows of the list of open calls, at most `most`, in the order of the calls' ids. Rows without a
+        decision are included."""
 
     @abstractmethod
     def holding(self, text: str, since: Bookmark | None = None) -> Iterator[Numbered]:
-        """Yield the entries that contain a text, such as a part of a call's id, newest first. With `since`, yield that
-        record and later ones in order, at least those of its chain."""
+        """Yield the entries that contain a text, such as a part of a call's id, newest first. With `since`, yield the
+        record at that position and later ones, in order; later ones of other chains may be left out."""
 
     @abstractmethod
     def of_calls(self, prefix: str) -> Iterator[Numbered]:
-        """Yield the records of calls whose ids have this prefix, and maybe others, in any order, with their proofs: by
-        an index, not by a scan."""
+        """Yield the records of calls whose ids begin with this prefix, and maybe others, in any order, with their
+        proofs. They are found by an index, not by a scan."""
 
     @abstractmethod
     def summaries(self) -> Iterator[Numbered]:
@@ -206,11 +206,11 @@ class LogReader(ABC):
         """Return the certificate chain with this SHA-256, as a JSON array, or None."""
 
     def kept_of(self, decision: CallRecord) -> tuple[bytes | None, bytes | None]:
-        """Return the texts of a call's certificate chain and proof, as far as they are present and readable."""
+        """Return the texts of a call's certificate chain and of its proof. Each is None if it is missing or unreadable."""
         return self._texts(decision, self._packed(decision))
 
     def shown_of(self, decision: CallRecord, now: int) -> bytes | None:
-        """Return the text of its proof; None while the proof could still be used, at `now` (unix seconds)."""
+        """Return the text of a call's proof; None while the proof could still be used, at `now` (unix seconds)."""
         packed = self._packed(decision)
         return None if is_held(packed, now) else self._texts(decision, packed)[1] or None
 
@@ -257,8 +257,8 @@ class LogReader(ABC):
         *,
         proofs: bool = False,
     ) -> LogReport:
-        """Verify the whole log and, if that is good, its list of open calls. `watch` gets the entries, with their
-        proofs if `proofs`, and passes them through; the other arguments are those of `attest.verify_log`."""
+        """Verify the whole log; if no fault is found, also its list of open calls. `watch` is given the entries, with
+        their proofs if `proofs`, and returns them as they are. The other arguments are those of `attest.verify_log`."""
         try:
             heads = self.heads()
         except AttestationError as error:
@@ -274,7 +274,8 @@ class LogReader(ABC):
 
 
 def _chain_named_in(entry: Entry) -> str:
-    """Return the SHA-256 of the chain that a record names, or "". Only for finding it: nothing of it is verified."""
+    """Return the SHA-256 of the chain that a record names, or "". It only serves to find the chain: the record is not
+    verified."""
     if not isinstance(entry, Stored):
         return ""
     _, mark, rest = entry.envelope.payload.partition(_CHAIN_MARK)
@@ -282,8 +283,8 @@ def _chain_named_in(entry: Entry) -> str:
 
 
 def _find_uncounted(report: LogReport, heads: Iterable[Head]) -> Fault | None:
-    """Return the first record beyond the count in its writer's row, though both are written together; or None. That no
-    counted record is missing was verified with the entries."""
+    """Return a fault if there is a record beyond the count in its writer's row, or None. A record and its row's count
+    are written together. That no counted record is missing was verified with the entries."""
     counted: dict[str, int] = {}
     for head in heads:
         counted[head.writer] = min(head.sequence, counted.get(head.writer, head.sequence))
@@ -295,8 +296,8 @@ def _find_uncounted(report: LogReport, heads: Iterable[Head]) -> Fault | None:
 
 
 def windows(first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Yield number ranges, (first, last), that cover a long one: short ones first, so that an early match costs little
-    reading. Engines read one match ahead."""
+    """Yield number ranges, (first, last), that together cover a long one. They begin short, so that an early match
+    costs little reading: databases read on to one match more than is asked for."""
     size = _FIRST_WINDOW
     while first <= last:
         yield first, min(last, first + size - 1)
@@ -304,7 +305,7 @@ def windows(first: int, last: int) -> Iterator[tuple[int, int]]:
 
 
 def key_range(prefix: str) -> tuple[bytes, bytes]:
-    """Return the range of index keys for call ids with this prefix: the first, inclusive, and the last, exclusive."""
+    """Return the range of index keys for call ids that begin with this prefix: from the first to before the last."""
     first = prefix.encode("utf-8", "surrogatepass")[:CALL_KEY_CHARS]
     return first, first + b"\xff"
 
@@ -327,7 +328,7 @@ def read_entry(
     order: int, writer: object, number: object, key_id: object, payload: object, ed25519: object, ml_dsa_65: object,
     members: object, proof: object = None, kind: str = "",
 ) -> Numbered:  # fmt: skip
-    """Return a row's entry. `kind` is its kind by the store. Raises `AttestationError`."""
+    """Return the entry in a row. `kind` is the entry's kind according to the store. Raises `AttestationError`."""
     if not isinstance(writer, str) or not isinstance(number, int):
         raise AttestationError(NO_PLACE)
     place = f"{writer}/{number}"
@@ -342,8 +343,8 @@ def read_entry(
 
 
 def open_call(call: object, writer: object, read: Callable[[], Numbered]) -> OpenCall:
-    """Return a row of the list of open calls. `writer` is the name of the one that must close it, if it has not ended;
-    `read` returns the entry of its decision, or raises `AttestationError`."""
+    """Return a row of the list of open calls. `writer` is the name of the writer that must close the call, if that has
+    not ended. `read` returns the entry of the call's decision, or raises `AttestationError`."""
     try:
         entry = read().entry
     except AttestationError:

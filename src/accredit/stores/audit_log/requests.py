@@ -1,7 +1,7 @@
-"""The requests of a log to its writer; each is one transaction (`transactions`). No I/O of its own.
+"""The requests to the writer of a log; each is one transaction (`transactions`). No I/O of its own.
 
-The writer is a thread of this process or a process beside it (`LogExecutor`). Events are encoded when they are queued:
-so a text that can't be written is found at once, and waiting events have a known size.
+They are run by a thread of this process or by a process beside it (`LogExecutor`). Events are encoded when they are
+queued: so a text that can't be written is found at once, and waiting events have a known size.
 """
 
 from pathlib import Path
@@ -22,11 +22,12 @@ from accredit.stores.postgres.address import DatabaseAddress
 from accredit.stores.sqlite.database import Synchronous
 
 MAX_RECORD_BYTES = 33_554_432
-"""Bytes of a call's record: a longer one could not be read again, in base64 (`MAX_ATTESTATION_BYTES`)."""
+"""The most bytes of a call's record. A longer record could not be read again: its base64 would exceed
+`MAX_ATTESTATION_BYTES`."""
 LOG_SILENT_SECONDS = 60.0
-"""How long a writer in a database may be silent and unconnected until it counts as dead; and how long another one must
-be connected before it judges that. A failover takes less, during which all may be silent. With `LOG_LOOK_SECONDS` the
-calls of a lost machine are closed within 90 s."""
+"""How long a writer in a database may be silent and unconnected until it counts as dead. Another writer must have been
+connected as long before it may judge that. A failover, in which all may be silent, takes less. Together with
+`LOG_LOOK_SECONDS`, this closes the calls of a lost machine within 90 s."""
 
 
 T = TypeVar("T")
@@ -37,8 +38,8 @@ _decode_event = msgspec.msgpack.Decoder(Event).decode
 
 
 class FileLog(Struct, frozen=True, tag=True):
-    """A log in an SQLite file. `gateway` is the writing gateway's id, and `trusted` are keys that sign for it beside
-    its own (`author`)."""
+    """A log in an SQLite file. `gateway` is the writing gateway's id. `trusted` are keys that sign for this gateway
+    beside its own (`author`)."""
 
     path: Path
     synchronous: Synchronous = "FULL"
@@ -51,13 +52,14 @@ class FileLog(Struct, frozen=True, tag=True):
         return str(self.path)
 
     async def lock_writer(self, writer: str) -> WriterLock | None:
-        """Lock a writer that is to begin, or has died; None if it lives. Raises `StoreUnavailable`."""
+        """Take the lock of a writer that is to begin, or that has died. Return None if the writer lives. Raises
+        `StoreUnavailable`."""
         return await acquire_in_thread(self.path, writer)
 
 
 class DatabaseLog(Struct, frozen=True, tag=True):
-    """A log in a database, likewise. `host` is the machine's name, for people. A writer that is silent for
-    `silent_seconds` may be dead."""
+    """A log in a database, with `gateway` and `trusted` as in `FileLog`. `host` is the machine's name, for people. A
+    writer that is silent for `silent_seconds` may be dead."""
 
     database: DatabaseAddress
     gateway: str
@@ -81,7 +83,7 @@ LogPlace = FileLog | DatabaseLog
 
 
 class WriterRequest(Protocol[T_co]):
-    """One transaction of the writer `writer`. `ANSWER` is the type of its result."""
+    """One transaction of the writer that is called `writer`. `ANSWER` is the type of its result."""
 
     ANSWER: ClassVar[Any]
 
@@ -91,7 +93,7 @@ class WriterRequest(Protocol[T_co]):
         ...
 
     async def run(self, tables: LogTables, author: Author) -> T_co:
-        """Run it. Raises `StoreUnavailable` (`ChainEnded`, `ChainMoved`) and `AttestationError`."""
+        """Run the request. Raises `StoreUnavailable` (`ChainEnded`, `ChainMoved`) and `AttestationError`."""
         ...
 
 
@@ -103,8 +105,8 @@ class LogExecutor(Protocol):
     """The maximum number of records written in one request."""
 
     async def run(self, request: WriterRequest[T]) -> T:
-        """Return a request's answer once it is committed. Raises `StoreUnavailable`, after which the request may still
-        run."""
+        """Return a request's answer once it is committed. Raises `StoreUnavailable`; the request may then still be run
+        later."""
         ...
 
     async def aclose(self) -> None:
@@ -127,30 +129,32 @@ class Begin(_OfWriter, frozen=True):
 
 
 class Look(_OfWriter, frozen=True):
-    """Report that this writer lives, and look for others that may have died, except for those that were `left` open."""
+    """Report that this writer lives, and look for others that may have died. Those in `left`, which were left open
+    before, are not examined again."""
 
     ANSWER: ClassVar[Any] = Others
 
     left: list[str] = []
 
     async def run(self, tables: LogTables, author: Author) -> Others:
-        """Return their names."""
+        """Return the names of the others."""
         return await tables.find_others(self.writer, self.left)
 
 
 class Touch(_OfWriter, frozen=True):
-    """Test whether anything can be written."""
+    """Test whether anything can be written to the log."""
 
     ANSWER: ClassVar[Any] = None
 
     async def run(self, tables: LogTables, author: Author) -> None:
-        """Rewrite an existing value."""
+        """Rewrite a value with itself."""
         await tables.touch(self.writer)
 
 
 class Turn(_OfWriter, frozen=True):
-    """Append events, each from `encode_for_turn`. Turns are numbered from 1; one that was written before is skipped,
-    even if it was in the chain of another writer that was asked first (`elsewhere`)."""
+    """Append events, each from `encode_for_turn`. What is appended together is a turn; turns are numbered from 1. A
+    turn that was written before is skipped. If it was sent to the chain of another writer first (`elsewhere`), that
+    chain counts too."""
 
     ANSWER: ClassVar[Any] = list[str | None]
 
@@ -166,7 +170,7 @@ class Turn(_OfWriter, frozen=True):
 
 
 class Claim(_OfWriter, frozen=True):
-    """Take over the open call with the key `resume`: its answer comes here."""
+    """Take over the open call with the key `resume`, whose answer has come to this process."""
 
     ANSWER: ClassVar[Any] = Claimed
 
@@ -178,7 +182,8 @@ class Claim(_OfWriter, frozen=True):
 
 
 class CloseCalls(_OfWriter, frozen=True):
-    """Close, as `unknown`, the calls that `dead` left open, or this writer at its end: those after the id `after`."""
+    """Close, as `unknown`, open calls of the writer `dead`, or of this writer at its end. Only calls with ids after
+    `after` are closed."""
 
     ANSWER: ClassVar[Any] = Closed
 
@@ -188,7 +193,7 @@ class CloseCalls(_OfWriter, frozen=True):
     after: str = ""
 
     async def run(self, tables: LogTables, author: Author) -> Closed:
-        """Return how far that got."""
+        """Return how far the closing got."""
         chain = Chain(self.writer, author)
         return await chain.close_calls(tables, self.dead, self.after, self.now_ms, self.policy_digest)
 
@@ -202,7 +207,7 @@ class Sign(_OfWriter, frozen=True):
     now_ms: int
 
     async def run(self, tables: LogTables, author: Author) -> Signed:
-        """Return the chain's head."""
+        """Return the chain's head, or why it was not signed."""
         return await Chain(self.writer, author).checkpoint(tables, self.chain, self.now_ms)
 
 
@@ -223,7 +228,7 @@ AnyRequest = Begin | Look | Touch | Turn | Claim | CloseCalls | Sign | End
 
 def encode_for_turn(event: Event) -> Raw:
     """Encode an event for `Turn`. Raises `AttestationError` for a text that no record can hold (a lone surrogate), and
-    for more than `MAX_RECORD_BYTES`."""
+    for a record of more than `MAX_RECORD_BYTES`."""
     try:
         record = _encode_event(event)
     except UnicodeEncodeError:

@@ -6,26 +6,28 @@ The log itself is `log_entries`. docs/reference/attestation.md says which cells 
 from accredit.limits import MAX_ATTESTATION_BYTES, MAX_PROOF_BUNDLE_BYTES, MAX_STATEMENT_BYTES
 
 CALL_MARK = b'"call":{"id":"'
-"""The bytes before a call's id in a record. No JSON string contains them, so no client's text can imitate them."""
+"""The bytes right before a call's id in a record. No JSON string contains them, so no client's text can imitate them.
+"""
 CALL_KEY_CHARS = 16
-"""Characters of a call's id in the index: 64 bits, so that two calls hardly ever share them."""
+"""How many characters of a call's id are in the index: 64 bits, so that two calls hardly ever share them."""
 _RUN = 10
-"""Bits of an entry's number within a run: ids are random, and entries written together go to the few index pages of
-their run. With one run for all, each record would write a page of its own: three times slower."""
+"""Entries whose numbers differ only in so many low bits form a run, and the index is ordered by run. Call ids are
+random, so with one run for all, each record would write an index page of its own: three times slower. As it is, entries
+that are written together go to the few pages of their run."""
 CALL_RUN = f"entry >> {_RUN}"
 CALL_KEY = f"substr(payload, instr(payload, X'{CALL_MARK.hex()}') + {len(CALL_MARK)}, {CALL_KEY_CHARS})"
 HAS_CALL = "ml_dsa_65 IS NULL AND payload IS NOT NULL"
 SHORT_PROOF = f"CASE WHEN length(proof) > {MAX_PROOF_BUNDLE_BYTES} OR typeof(proof) = 'text' THEN X'' ELSE proof END"
-"""The proof kept with an entry, b"" if it is too long to be one."""
+"""SQL: the proof kept with an entry, or b"" if it is too long to be one."""
 SHORT_CERTIFICATES = (
     f"SELECT CASE WHEN length(certificates) <= {MAX_STATEMENT_BYTES} THEN certificates END FROM log_delegations"  # noqa: S608 - of constants
 )
-"""Certificate chains, NULL if too long to be one."""
+"""SQL: certificate chains, or NULL for what is too long to be one."""
 
 
 def short(columns: str, of: str = "") -> str:
-    """Return SQL for an entry's byte columns: a column of type text, and all columns of an entry longer than is read,
-    become '' (which is damage), unread."""
+    """Return SQL for an entry's byte columns. Without being read, two things become '' (which is damage): a column of
+    type text, and all columns of an entry that is longer than may be read."""
     names = [f"{of}{each}" for each in columns.split(", ")]
     size = " + ".join(f"coalesce(length({each}), 0)" for each in names)
     return ", ".join(

@@ -1,7 +1,8 @@
-"""Sends a log on to a sink: the next entries, and the position. No I/O.
+"""The interface of sinks: a sink is a receiver of a log's entries, to which they are sent in batches. No I/O.
 
-A sink's position is in the store of the log, so a log that is restored from a copy brings its own. It advances only
-after the sink has taken the entries before it: after any crash nothing is left out, and some may be sent twice.
+A sink's position is in the store of the log, so a log that is restored from a copy brings its own. The position
+advances only after the sink has taken the entries before it: after any crash nothing is left out, and some entries may
+be sent twice.
 """
 
 from abc import ABC, abstractmethod
@@ -13,13 +14,13 @@ from accredit.attest import Envelope
 from accredit.errors import AttestationError, ConfigurationError
 
 SINK_BATCH, SINK_BATCH_BYTES = 512, 1_048_576
-"""Entries, and bytes of their payloads, after which a batch is full: that much is kept in memory, and sent again after
-a failure. A single entry may be longer (`MAX_ATTESTATION_BYTES`)."""
+"""A batch is full after so many entries, or so many bytes of their payloads. That much is kept in memory, and sent
+again after a failure. A single entry may be longer (`MAX_ATTESTATION_BYTES`)."""
 
 
 class Batch(NamedTuple):
-    """The next batch for a sink: entries, and how many records can't be sent, as they were pruned before. `to` is the
-    position after it, None if unchanged; with `more` the next batch can be taken at once."""
+    """The next batch for a sink: its entries, and how many records can't be sent, as they were pruned before. `to` is
+    the position after the batch, None if unchanged. With `more`, another batch can be taken at once."""
 
     envelopes: tuple[Envelope, ...]
     pruned: int
@@ -29,7 +30,7 @@ class Batch(NamedTuple):
 
 
 class Sink(ABC):
-    """A receiver of the log, by name: `with sink`. One process has it at a time."""
+    """A receiver of the log, by name, to be opened as `with sink`. One process at a time has it."""
 
     def __enter__(self) -> Self:
         try:
@@ -46,16 +47,16 @@ class Sink(ABC):
 
     @abstractmethod
     def open(self) -> None:
-        """Start. Raises `ConfigurationError` if another process has this sink, `StoreUnavailable`."""
+        """Open the sink. Raises `ConfigurationError` if another process has it, and `StoreUnavailable`."""
 
     @abstractmethod
     def take(self) -> Batch:
-        """Return the next batch, and release the log. Raises `AttestationError` if that is damaged,
+        """Return the next batch, and release the log. Raises `AttestationError` if the log is damaged, and
         `StoreUnavailable`."""
 
     @abstractmethod
     def taken(self, batch: Batch) -> None:
-        """Advance the position after a sent batch; do nothing if the log was replaced meanwhile. Raises
+        """Advance the position past a batch that was sent. If the log was replaced meanwhile, do nothing. Raises
         `StoreUnavailable`."""
 
     @abstractmethod
@@ -84,7 +85,8 @@ class Filling:
 
 
 def readable(entries: Iterable[Any], filling: Filling) -> Iterable[Any]:
-    """Yield entries up to a damaged one. That error is raised only if the batch is empty, so with the next batch."""
+    """Yield entries up to the first damaged one. Its error is raised only if the batch is still empty: otherwise the
+    entries before it are sent first, and the next batch raises it."""
     try:
         yield from entries
     except AttestationError:
@@ -94,7 +96,7 @@ def readable(entries: Iterable[Any], filling: Filling) -> Iterable[Any]:
 
 
 def is_followed(name: str) -> ConfigurationError:
-    """Return the error for a sink that another process has."""
+    """Return the error for a sink that another process has opened."""
     return ConfigurationError(
         f"sink {name} is followed by another process", "end that one, or name another sink with --sink"
     )

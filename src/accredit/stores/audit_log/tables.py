@@ -1,11 +1,11 @@
-"""The interface of the log's tables, in whichever engine. No I/O of its own.
+"""The interface of the log's tables, in a file or a database. No I/O of its own.
 
 The rules (`transactions`, `appender`) are coroutines over `LogTables`. Over a file (`file_tables`) they never wait, and
-`at_once` runs them to their end; over a database (`stores.postgres.log_tables`) they wait for its answers. The writer
-decides what it believes of them (`author`).
+`at_once` runs them to their end. Over a database (`stores.postgres.log_tables`) they wait for its answers. The writer
+decides what it believes of the tables' contents (`author`).
 
-What was read may have changed before a write: `LogTables.write` writes only if the chain still ends there, and the
-calls that it closes are still open.
+What was read may have changed before a write. So `LogTables.write` writes only if the chain still ends where it was
+read, and the calls that the change closes are still open.
 """
 
 import re
@@ -16,21 +16,21 @@ from accredit.attest import Envelope, Stored
 from accredit.errors import StoreUnavailable
 
 MAX_RECORDS_OF_A_CALL_BYTES = 67_108_864
-"""Bytes of these together that are read: two of the longest. Whoever writes to the store could make each as long as an
-envelope may be, a gibibyte in all."""
+"""The most bytes of one call's records that are read: two of the longest records. Without this bound, somebody who can
+write to the store could make each record as long as an envelope may be, a gibibyte in all."""
 
 
 T = TypeVar("T")
 
 WRITER_ID = re.compile("[0-9a-f]{32}")
-"""The name of a writer, which is also that of its lock file; any other name is invalid."""
+"""What the name of a writer looks like; its lock file has the same name. Any other name is invalid."""
 
 RECORD, CHECKPOINT = 0, 1
-"""Kinds of entries. A third, the note of pruning, is never written here."""
+"""Kinds of entries. There is a third, the note of pruning, which `LogTables` never writes."""
 
 
 class ChainEnded(StoreUnavailable):
-    """The writer was declared dead: its calls are closed, and no record may be added to its chain."""
+    """This writer was declared dead: its calls are closed, and no record may be added to its chain."""
 
     def __init__(self, writer: str, why: str = "") -> None:
         self.writer = writer
@@ -38,19 +38,20 @@ class ChainEnded(StoreUnavailable):
 
 
 class ChainTaken(ChainEnded):
-    """Somebody else has changed the writer's chain: it is abandoned, and another one is started."""
+    """Somebody else has changed this writer's chain. The writer abandons the chain and starts another one."""
 
     def __init__(self, writer: str) -> None:
         super().__init__(writer, f"the chain of writer {writer} was changed by somebody else, and is left")
 
 
 class ChainMoved(StoreUnavailable):
-    """A chain, or a call, has changed since it was read: read again."""
+    """A chain, or a call, has changed since it was read: it must be read again."""
 
 
 class ChainEnd(NamedTuple):
-    """The end of a writer's chain: the writer's name and number, how many records it has, the SHA-256 of the last, how
-    many of them a checkpoint covers, and the last turn of its queue that was written. `over` says that it has ended."""
+    """The end of a writer's chain: the writer's name and number; how many records the chain has, the SHA-256 of the
+    last one, and how many of them a checkpoint covers; and the last turn of the writer's queue that was written. `over`
+    says that the chain has ended for good."""
 
     name: str
     writer: int
@@ -62,8 +63,8 @@ class ChainEnd(NamedTuple):
 
 
 class NewEntry(NamedTuple):
-    """An entry to add: its number is a record's sequence, or the records that a checkpoint counts. `proof` is the
-    packed one kept with a decision."""
+    """An entry to add. Its number is a record's sequence, or how many records a checkpoint counts. `proof` is the
+    packed proof to keep with a decision."""
 
     kind: int
     number: int
@@ -74,9 +75,9 @@ class NewEntry(NamedTuple):
 class ChainChange(NamedTuple):
     """What is written together: a chain moves from `before` to `after`.
 
-    `opened` are calls by the numbers of the records of their decisions, `resumes` the keys by which some can be
-    claimed. `closed` are open calls of the writer named `closed_of`. `certificates` are certificate chains, by their
-    SHA-256.
+    `opened` maps calls to the numbers of their decisions' records. `resumes` maps some of them to the keys by which
+    they can be claimed. `closed` are open calls of the writer named `closed_of`. `certificates` are certificate chains,
+    by their SHA-256.
     """
 
     before: ChainEnd
@@ -90,8 +91,8 @@ class ChainChange(NamedTuple):
 
 
 class OpenCall(NamedTuple):
-    """A call in the list of open calls, and the entry of its decision: None if it is missing or damaged. `call` is ""
-    if it is no text. `is_left` says that no writer has to close it, as far as that was read."""
+    """A call in the list of open calls, and the entry of its decision, None if that is missing or damaged. `call` is ""
+    if it is not text. `is_left` says that no writer is there to close the call, as far as that was read."""
 
     call: str
     decision: Stored | None
@@ -99,8 +100,8 @@ class OpenCall(NamedTuple):
 
 
 class Others(NamedTuple):
-    """Writers that have not ended: those `found` that may have died, which of those left open are `still` there, and
-    how many have invalid names."""
+    """Other writers that have not ended. `found` are those that may have died. `still` are those of the writers left
+    open that have not ended yet. The last member is how many have invalid names."""
 
     found: Sequence[str]
     still: Sequence[str]
@@ -108,11 +109,12 @@ class Others(NamedTuple):
 
 
 class LogTables(Protocol):
-    """The tables of a log. All methods raise `StoreUnavailable`. `name` is a writer's."""
+    """The tables of a log. All methods raise `StoreUnavailable`. `name` is always a writer's."""
 
     @property
     def version(self) -> int:
-        """The version of the records that are written: tables of the previous version keep no proof."""
+        """The version of the records that are written. It is lower for tables of the previous version, which keep no
+        proofs."""
         ...
 
     async def add_writer(self, name: str) -> None:
@@ -120,8 +122,8 @@ class LogTables(Protocol):
         ...
 
     async def find_others(self, name: str, left: Sequence[str]) -> Others:
-        """Record that this writer is alive, and return the others that may have died without ending. Those that were
-        `left` open are not judged, and other gateways may take them. Raises `ChainEnded`."""
+        """Record that this writer is alive, and return the others that may have died without ending. Those in `left`
+        were left open before: they are not judged again, and other gateways may close them. Raises `ChainEnded`."""
         ...
 
     async def end_of(self, name: str) -> ChainEnd:
@@ -129,7 +131,8 @@ class LogTables(Protocol):
         ...
 
     async def newest_of(self, name: str) -> tuple[ChainEnd, Stored | None]:
-        """Return the current end, with the chain's newest entry. Raises `AttestationError` if that is damaged."""
+        """Return the end as it is now, and the chain's newest entry. Raises `AttestationError` if that entry is
+        damaged."""
         ...
 
     async def open_among(self, name: str, calls: Sequence[str]) -> set[str]:
@@ -137,20 +140,21 @@ class LogTables(Protocol):
         ...
 
     async def open_calls(self, name: str, after: str, most: int) -> Sequence[OpenCall]:
-        """Return a writer's open calls after that one, in the order of their ids, at most so many."""
+        """Return a writer's open calls with ids after `after`, in the order of their ids, at most `most`."""
         ...
 
     async def payloads_of(self, call: str, most: int) -> Sequence[bytes]:
-        """Return what is recorded of a call, anywhere: at most so many payloads, maybe some of others. Beyond the bytes
-        of a call (`MAX_RECORDS_OF_A_CALL_BYTES`) the rest is empty, unread."""
+        """Return the payloads recorded for a call, in any chain: at most `most`, maybe some of other calls. Once they
+        exceed `MAX_RECORDS_OF_A_CALL_BYTES`, the rest is not read, and each is returned empty."""
         ...
 
     async def open_by(self, resume: bytes) -> Sequence[OpenCall]:
-        """Return the open calls with the key `resume`: if there are several, not all need be returned."""
+        """Return the open calls with the key `resume`. If there are several, some may be left out."""
         ...
 
     async def claim(self, name: str, open_call: OpenCall, resume: bytes) -> None:
-        """Make an open call this writer's to close, whichever had it. Raises `ChainMoved` if it is no longer found."""
+        """Make an open call this writer's to close, whoever's it was. Raises `ChainMoved` if the call is no longer
+        found."""
         ...
 
     async def write(self, change: ChainChange) -> None:
@@ -158,7 +162,7 @@ class LogTables(Protocol):
         ...
 
     async def touch(self, name: str) -> None:
-        """Rewrite an existing value: its answer proves that earlier writes are kept, too."""
+        """Rewrite a value with itself. If that is answered, earlier writes are kept, too."""
         ...
 
     async def end(self, name: str) -> bool:

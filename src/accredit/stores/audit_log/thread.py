@@ -1,4 +1,5 @@
-"""Threads of this process that write a log, for another signer of records, which can't change the process."""
+"""Threads of this process that write a log, for a signer of records other than the gateway's key: such a signer can't
+be passed to another process."""
 
 import asyncio
 import contextlib
@@ -48,7 +49,8 @@ class FileThread:
 
 
 class DatabaseThread:
-    """A `LogExecutor` for a database: a `DatabaseWriter` in its own event loop, since a signature may take long."""
+    """A `LogExecutor` for a database: a `DatabaseWriter` in an event loop of its own, since making a signature may take
+    long."""
 
     def __init__(self, place: DatabaseLog, signer: LogSigner) -> None:
         self.place: LogPlace = place

@@ -1,6 +1,6 @@
-"""The rules of the log, over its tables, in whichever engine. No I/O of its own.
+"""The rules of the log, over its tables, in a file or a database. No I/O of its own.
 
-A transaction that is rolled back leaves no trace: the next one gets its numbers.
+A transaction that is rolled back leaves no trace: the next one uses its numbers again.
 """
 
 from collections.abc import Sequence
@@ -26,18 +26,18 @@ from accredit.stores.audit_log.author import Author, Proved, check_end, read_pha
 from accredit.stores.audit_log.tables import ChainChange, ChainEnded, ChainTaken, LogTables, OpenCall
 
 CLOSED_AT_ONCE = 16
-"""Open calls of a dead writer that are closed at a time: in a log of ten million records it takes 40 ms to see that one
-has no outcome, and others wait meanwhile."""
+"""How many open calls of a dead writer are closed at a time. In a log of ten million records it takes 40 ms to see that
+one call has no outcome, and others wait meanwhile."""
 
 
 CUT_OFF = "the process that forwarded this call ended before its outcome was recorded"
-"""The detail of an `unknown` outcome."""
+"""The detail of an `unknown` outcome: why nothing better is known."""
 NOT_OPEN = "the call is not open: its outcome is on record already, or another process has closed it"
 """Why an outcome was not recorded."""
 
 
 class Event(NamedTuple):
-    """An event of a call: its decision, or the `outcome` if given; and the time."""
+    """An event of a call, and its time. It is the call's outcome if `outcome` is given, else its decision."""
 
     decided: CallDecision
     now_ms: int
@@ -45,7 +45,7 @@ class Event(NamedTuple):
 
 
 class Claimed(NamedTuple):
-    """How many open calls were found; and the payload of the claimed one's decision, or why none was claimed."""
+    """How many open calls were found, and either the payload of the claimed call's decision or why none was claimed."""
 
     found: int
     payload: bytes | None = None
@@ -53,8 +53,8 @@ class Claimed(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """How far open calls were checked: the last one's id, None after all. `faults` of them were not closed, the first
-    for the reason `fault`."""
+    """How far open calls were checked: the id of the last one checked, None if all were. `faults` is how many of them
+    were not closed; `fault` is the reason for the first of these."""
 
     after: str | None
     faults: int = 0
@@ -62,15 +62,16 @@ class Closed(NamedTuple):
 
 
 class Signed(NamedTuple):
-    """A chain's head that a checkpoint covers (None without records), or why it was not signed."""
+    """The head of a chain, which a checkpoint now covers (None if there are no records), or why it was not signed."""
 
     head: Head | None
     fault: str = ""
 
 
 class Chain(NamedTuple):
-    """One writer's chain, and its author. Each method is one transaction, and raises `ChainEnded` if the writer was
-    declared dead (its calls are closed, so it may open none), or if the chain is not where it was left."""
+    """One writer's chain, and its author. Each method is one transaction. It raises `ChainEnded` if the writer was
+    declared dead: then its calls are closed, and it may open none. It also raises if the chain is not where the writer
+    left it."""
 
     name: str
     author: Author
@@ -78,12 +79,12 @@ class Chain(NamedTuple):
     async def turn(
         self, tables: LogTables, number: int, events: Sequence[Event], *, elsewhere: bool = False
     ) -> list[str | None]:
-        """Append events; return, for each, why it was not recorded, or None. Turns are numbered from 1. `elsewhere`:
-        this turn was sent to another chain before.
+        """Append events. Return, for each, None, or why it was not recorded. Turns are numbered from 1. `elsewhere`
+        says that this turn was sent to another chain before.
 
         A turn that is already written ([repeated-turns] of `author`) is not appended again: a store that did not answer
-        in time may still have written it. A value is then written, since data that is only read may be on one machine
-        alone.
+        in time may still have written it. In that case some value is rewritten: only a successful write shows that the
+        turn is kept, since data that is only read may be on one machine alone.
         """
         proved = await self._end(tables)
         if (elsewhere or proved.end.turn >= number) and await self._is_on_record(tables, events):
@@ -97,8 +98,8 @@ class Chain(NamedTuple):
         return errors
 
     async def close_calls(self, tables: LogTables, name: str, after: str, now_ms: int, policy_digest: str) -> Closed:
-        """Close, as `unknown`, calls that a writer left open after `after`, at most one turn's worth. A call that its
-        decision's own record does not show to be open ([open-calls] of `author`) stays.
+        """Close, as `unknown`, calls that a writer left open, from the id after `after`, at most one turn's worth. A
+        call stays listed as open if its decision's own record does not show that it is ([open-calls] of `author`).
 
         `policy_digest` is for calls whose decisions don't name one.
         """
@@ -120,8 +121,8 @@ class Chain(NamedTuple):
         return Closed(last or None, len(faults), faults[0] if faults else "")
 
     async def claim(self, tables: LogTables, resume: bytes) -> Claimed:
-        """Take over the open call with the key `resume`, if there is exactly one, and its decision's own record shows
-        it to be open."""
+        """Take over the open call with the key `resume`. There must be exactly one, and its decision's own record must
+        show that it is open."""
         await self._end(tables)
         found = await tables.open_by(resume)
         if len(found) != 1:
@@ -134,8 +135,8 @@ class Chain(NamedTuple):
         return Claimed(1, open_call.decision.envelope.payload if open_call.decision is not None else None)
 
     async def checkpoint(self, tables: LogTables, name: str, now_ms: int) -> Signed:
-        """Append a checkpoint of a writer's chain, its own or another's, unless its head has one; return the head. The
-        end of another's is given by its last entry ([other-chains] of `author`)."""
+        """Append a checkpoint of a writer's chain, its own or another's, unless its head has one already. Return the
+        head. Another writer's chain ends at its last entry ([other-chains] of `author`)."""
         own = await self._end(tables)
         proved = own
         if name != self.name:
@@ -159,7 +160,7 @@ class Chain(NamedTuple):
     async def _judged(
         self, tables: LogTables, calls: Sequence[OpenCall]
     ) -> dict[str, tuple[Statement, CallRecord] | str]:
-        """Return the decision of each call listed as open, or why it is not open ([open-calls] of `author`)."""
+        """Return, for each call listed as open, its decision, or why the call is not open ([open-calls] of `author`)."""
         judged: dict[str, tuple[Statement, CallRecord] | str] = {}
         for each in calls:
             try:
@@ -189,7 +190,8 @@ class Chain(NamedTuple):
         return self.author.go_on(end, newest)
 
     async def _is_on_record(self, tables: LogTables, events: Sequence[Event]) -> bool:
-        """Return whether a turn is on record, by its first decision: it is written as a whole or not at all."""
+        """Return whether a turn is on record. Its first decision shows that: a turn is written as a whole or not at
+        all."""
         first = next((each.decided.call.id for each in events if each.outcome is None), None)
         return first is not None and (first, "decision") in read_phases(
             await tables.payloads_of(first, RECORDS_OF_A_CALL)
@@ -202,7 +204,7 @@ class Chain(NamedTuple):
 
 
 class _Turn:
-    """Records that are appended together. A forwarded call is open from its decision to its outcome; an outcome of a
+    """Records that are appended together. A forwarded call is open from its decision to its outcome. The outcome of a
     call that is not open is not recorded."""
 
     def __init__(self, tail: ChainAppender, is_open: set[str], version: int) -> None:
@@ -239,7 +241,7 @@ class _Turn:
         return None
 
     def change(self, number: int, events: Sequence[Event]) -> ChainChange:
-        """Return the turn's change."""
+        """Return the change that writes the turn."""
         certificates = {
             decided.authority.chain_sha256: decided.certificates
             for decided, _, outcome in events

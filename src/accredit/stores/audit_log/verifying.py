@@ -1,8 +1,8 @@
 """Verifies a log on several cores. I/O: processes, which are forked.
 
-One process reads the entries and compares them with their chains; the others decode statements and verify signatures,
-in batches. Results come in the order of the entries, so the verdict is the same as without these processes, and so is
-the place of the first fault. The batches in progress are bounded, and the processes end with the one that reads.
+One process reads the entries and compares them with their chains. The others decode statements and verify signatures,
+in batches. The results come in the order of the entries, so the verdict and the place of the first fault are the same
+as without these processes. The number of batches in progress is bounded. The processes end when the reading one does.
 """
 
 import multiprocessing
@@ -22,9 +22,9 @@ from accredit.stores.audit_log.proving import Judge
 from accredit.stores.audit_log.reading import Kept
 
 MAX_VERIFIERS = 16
-"""The most processes that verify a log together: one reader keeps no more of them busy."""
+"""The most processes that verify a log together: the one process that reads can't keep more of them busy."""
 VERIFIED_ENTRIES, VERIFIED_BYTES = 128, 1_048_576
-"""Entries of a log in one batch (10 ms of work), and the bytes after which a batch is full with fewer."""
+"""How many entries of a log are in one batch (10 ms of work), and after how many bytes a batch with fewer is full."""
 
 
 _Entry = Entry | Envelope | Kept | bytes | str
@@ -40,7 +40,7 @@ class Verifiers:
     def __init__(
         self, keys: Iterable[LogKey | RecordKey], processes: int | None = None, *, judge: Judge | None = None
     ) -> None:
-        """`processes` defaults to the number of cores; with one core there are none beside this."""
+        """`processes` defaults to the number of cores. If it is one, this process verifies by itself."""
         known = {key.id: key for key in keys}
         self._examine: _Examine = partial(examine if judge is None else judge.examine, keys=known)
         cores = min(_cores(), MAX_VERIFIERS) if processes is None else processes
@@ -69,8 +69,8 @@ class Verifiers:
             process.join()
 
     def __call__(self, entries: Iterable[_Entry]) -> Iterator[Examined | Digest]:
-        """Yield the result for each entry, in order. Raises `StoreUnavailable` if a process has died, and errors in
-        reading the entries, after all that was read before."""
+        """Yield the result for each entry, in order. Raises `StoreUnavailable` if a process has died. An error in
+        reading the entries is raised after all results for what was read before."""
         if not self._links:
             yield from map(self._examine, entries)
             return
@@ -97,7 +97,7 @@ def _cores() -> int:
 
 
 def _batches(entries: Iterable[_Entry]) -> Iterator[list[_Entry]]:
-    """Yield the entries in batches; raise an error in reading them after those that were read."""
+    """Yield the entries in batches. An error in reading them is raised after those that were read before."""
     some: list[_Entry] = []
     size = 0
     failure = None
@@ -148,8 +148,8 @@ def _ended_error() -> StoreUnavailable:
 
 
 def _verify(link: Connection, others: Sequence[Connection], examine_entry: _Examine) -> None:
-    """Answer each batch, until the reading process has ended. `others` are its ends, copied by the fork: while one is
-    open, that end is not noticed."""
+    """Answer each batch, until the reading process has ended. `others` are that process's ends of other sockets, which
+    the fork has copied. They are closed here: while one is open, its own process would not notice the end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that reads
     for other in others:
         other.close()

@@ -1,8 +1,9 @@
 """Tells which writers of a log in a file are alive: each holds a lock on a file of its own while its process lives.
 
 Blocking I/O: files in `FILE-writers/` beside the log's file. The kernel releases a lock when its process ends, however
-that happens, so neither clocks nor process ids are involved. Only the machine that has the log writes to it. In a
-database a lock is a session's (`stores.postgres.log_tables`), and nothing has to be held here (`SessionLock`).
+that happens, so neither clocks nor process ids are involved. Only the machine that has the log's file writes to it, so
+such locks are enough. For a log in a database, the writer's session holds its lock (`stores.postgres.log_tables`), and
+nothing has to be held here (`SessionLock`).
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from accredit.limits import STORE_WAIT_SECONDS
 
 
 class WriterLock(Protocol):
-    """The lock of one writer: its own, held while it lives, or a dead one's, held while its calls are closed."""
+    """The lock of one writer. A live writer holds its own; a dead one's is held by whoever closes its calls."""
 
     def close(self) -> None:
         """Release the lock."""
@@ -40,7 +41,7 @@ class FileLock:
         os.close(self._descriptor)
 
     def end(self) -> None:
-        """Remove the lock's file, so that nobody looks for the writer again."""
+        """Remove the lock's file, so that nobody examines this writer again."""
         with contextlib.suppress(OSError):
             self._path.unlink()
 
@@ -49,14 +50,14 @@ class SessionLock:
     """A `WriterLock` for a log in a database, where the writer's session holds it."""
 
     def close(self) -> None:
-        """Leave it to the session's end."""
+        """Do nothing: the end of the session releases the lock."""
 
     def end(self) -> None:
-        """Leave it to the log's own row."""
+        """Do nothing: the writer's row in the log says it."""
 
 
 def acquire(log_file: Path, writer: str, of: str = "writers") -> FileLock | None:
-    """Take the lock of a writer (or of another role, `of`, beside the log); None if its holder is alive. Raises
+    """Take the lock of a writer, or of another role (`of`) beside the log. Return None if its holder is alive. Raises
     `StoreUnavailable`."""
     folder = log_file.with_name(f"{log_file.name}-{of}")
     path = folder / writer
@@ -77,7 +78,8 @@ def acquire(log_file: Path, writer: str, of: str = "writers") -> FileLock | None
 
 
 async def acquire_in_thread(log_file: Path, writer: str) -> FileLock | None:
-    """Do so in a thread. A lock that comes after a timeout is released. Raises `StoreUnavailable`."""
+    """Take a writer's lock as `acquire` does, in a thread. A lock that comes after a timeout is released. Raises
+    `StoreUnavailable`."""
     holding = asyncio.ensure_future(asyncio.to_thread(acquire, log_file, writer))
     try:
         async with asyncio.timeout(STORE_WAIT_SECONDS):

@@ -1,7 +1,8 @@
-"""The process that writes a gateway's log. Its argument is DESCRIPTOR: one end of a socket to its gateway.
+"""The process that writes a gateway's log. Its command-line argument is DESCRIPTOR: the file descriptor of one end of a
+socket to its gateway.
 
 It signs and writes on a core of its own, one request after the other (`channel`). It ends when its gateway closes the
-socket or dies. Signals are for its gateway, which starts it with all of them blocked. I/O: the socket, the log's file
+socket or dies. It is started with all signals blocked, as signals are for its gateway. I/O: the socket, the log's file
 or database.
 """
 
@@ -111,7 +112,7 @@ def _failure(error: AccreditError) -> bytes:
 
 
 def _next(frames: BufferedReader) -> bytes | None:
-    """Return the next frame's body, or None at the end of the stream, even within a frame."""
+    """Return the next frame's body, or None if the stream has ended, even within a frame."""
     length = frames.read(LENGTH.size)
     if len(length) < LENGTH.size:
         return None
@@ -121,7 +122,7 @@ def _next(frames: BufferedReader) -> bytes | None:
 
 
 async def _next_of(frames: asyncio.StreamReader) -> bytes | None:
-    """Do so with an asynchronous stream."""
+    """Return the next frame's body as `_next` does, from an asynchronous stream."""
     try:
         (size,) = LENGTH.unpack(await frames.readexactly(LENGTH.size))
         return await frames.readexactly(size)
