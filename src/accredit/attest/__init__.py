@@ -1,4 +1,4 @@
-"""Attestations: calls as in-toto statements in DSSE envelopes, in hash-chained logs. No I/O."""
+"""The records of calls, as signed attestations: in-toto statements in DSSE envelopes, in hash-chained logs. No I/O."""
 
 from accredit.attest.bundles import CallBundle, decode_call_bundle, encode_call_bundle, verify_call_bundle
 from accredit.attest.calls import Mark, Marks

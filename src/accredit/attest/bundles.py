@@ -1,16 +1,17 @@
 """All that a log holds about one call, as one JSON object to hand to somebody else. No I/O.
 
-`envelopes` are the call's records, the decision first; `certificates` those of its proof's chain, leaf first; `proof`
-is the proof without them; `checkpoint` is the same writer's first checkpoint that counts the decision. A bundle is
-valid if:
+`envelopes` are the call's records, the decision first. `certificates` are those of the chain of the call's proof, leaf
+first. `proof` is the proof without these certificates. `checkpoint` is the first checkpoint of the same writer that
+counts the decision. A bundle is valid if:
 
 - [envelopes] each envelope verifies, and is a record of the same call, with the same subject;
 - [order] the first is the decision, and at most one outcome follows;
 - [digests] the decision holds the SHA-256 of the certificates, and of the proof;
 - [checkpoint] the checkpoint verifies, and counts the decision.
 
-Whether the checkpoint's chain passes through the records can only be checked in the log itself. `policy.evidence`
-judges the certificates and the proof. Earlier versions wrote no `proof`.
+Not checked here: whether the chain of records that the checkpoint covers contains these records, which only the log
+itself can show; and what the certificates and the proof say, which `policy.evidence` judges. Bundles of earlier
+versions have no `proof`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +29,7 @@ from accredit.limits import MAX_ATTESTATION_BYTES
 
 
 class CallBundle(Struct, frozen=True):
-    """A call's envelopes, its certificates (a JSON array), its checkpoint and its proof (JSON), if there are any."""
+    """A call's envelopes and, if present, its certificates (a JSON array), its checkpoint and its proof (JSON)."""
 
     envelopes: tuple[Envelope, ...]
     certificates: bytes | None = None

@@ -1,13 +1,13 @@
 """The rules for a call's records, across all chains of a log. No I/O.
 
 - [once] A call has at most one decision and one outcome.
-- [outcome] An outcome needs a decision that let the call proceed. In the same chain it comes after that decision; the
-  order between chains is not signed, so there it may be read first.
-- [pruning] An outcome without its decision is accepted only if that may have been pruned: the call arrived before the
-  time of the latest note of pruning.
+- [outcome] An outcome needs a decision that let the call proceed. If both are in one chain, the outcome comes after the
+  decision. The order between chains is not signed, so an outcome in another chain may be read first.
+- [pruning] An outcome without its decision is accepted only if the decision may have been pruned: the call arrived
+  before the time of the latest note of pruning.
 
-Calls are judged at the end, by one mark per record. `Marks` keeps them, so that the reader of a long log can choose
-where, and returns them grouped by call.
+While a log is read, each record leaves one mark. Calls are judged at the end, by the marks. `Marks` keeps them, and
+returns them grouped by call; whoever reads a long log can choose where they are kept.
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,8 @@ class Step(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A record of a call: `order` is its position in the reading, `sequence` its position in its chain (a number)."""
+    """What is noted of one record of a call. `order` is the record's position in the reading, and `sequence` its number
+    in its chain."""
 
     call: str
     order: int
@@ -41,7 +42,7 @@ class Mark(NamedTuple):
 
 
 class Marks(Protocol):
-    """Keeps marks, and returns those of each call together, in the order in which they were read."""
+    """Keeps marks. It returns the marks of each call together, in the order in which they were read."""
 
     def add(self, mark: Mark) -> None:
         """Keep a mark."""
@@ -63,12 +64,13 @@ class MarksInMemory:
         self._marks.append(mark)
 
     def by_call(self) -> Iterable[Mark]:
-        """Yield all of them."""
+        """Yield all marks, grouped by call."""
         return sorted(self._marks)
 
 
 class CallFault(NamedTuple):
-    """What is wrong with a call, and at which record; `other` is the call's other record that the reason mentions."""
+    """What is wrong with a call, and which record shows it. `other` is the call's other record, if the reason mentions
+    it."""
 
     at: Mark
     reason: str
@@ -83,7 +85,7 @@ def step_of(record: CallRecord) -> Step:
 
 
 def first_fault(marks: Iterable[Mark], pruned_before: str) -> CallFault | None:
-    """Return the fault whose record was read first, or None. `marks` are in the order of `Marks.by_call`;
+    """Return the fault whose record was read first, or None. `marks` come in the order of `Marks.by_call`.
     `pruned_before` is the time of the latest note of pruning, "" if there is none."""
     first: CallFault | None = None
     for _, of_call in groupby(marks, attrgetter("call")):
@@ -109,7 +111,7 @@ def _fault_of(marks: Iterable[Mark], pruned_before: str) -> CallFault | None:
 
 
 def _of_both(decision: Mark | None, outcome: Mark | None, pruned_before: str) -> CallFault | None:
-    """Return what is wrong with an outcome ([outcome] and [pruning])."""
+    """Return what is wrong with a call's outcome, by [outcome] and [pruning]; or None."""
     if outcome is None:
         return None
     if decision is None:

@@ -1,8 +1,8 @@
 """Canonical JSON (RFC 8785) of recorded values, and its digests. No I/O.
 
-`jsonrpc` has already accepted the text. It is decoded (the last of repeated members counts, as in most readers) and
-written by `accredit.canonical`. Texts that differ only in integers beyond 2^53 that are equal as doubles have the same
-form.
+`jsonrpc` has already accepted the text. It is decoded and written again by `accredit.canonical`. If a member is
+repeated, the last one counts, as in most readers. Integers beyond 2^53 are treated as doubles: two texts have the same
+form if they differ only in such integers, and these are equal as doubles.
 """
 
 import hashlib
@@ -16,8 +16,8 @@ from accredit.canonical import canonical as canonical_form
 from accredit.errors import AttestationError
 
 MAX_CANONICAL_RESULT_BYTES = 262_144
-"""Bytes of a result that is put into canonical form for its digest (up to 0.1 s if it is all fractions). Of a longer
-one, the original bytes are digested."""
+"""The most bytes of a result whose digest is that of its canonical form, which takes up to 0.1 s if the result is all
+fractions. For a longer result, the digest is that of its original bytes."""
 
 
 _Params = bytes | Raw | Mapping[str, Raw] | None
@@ -25,8 +25,8 @@ _Params = bytes | Raw | Mapping[str, Raw] | None
 
 
 class RecordedParams(NamedTuple):
-    """A request's params as recorded: the SHA-256 of their canonical form, without `_meta` and tokens, and the form
-    itself if full arguments are recorded."""
+    """A request's params as recorded: the SHA-256 of their canonical form, without `_meta` and tokens. If full
+    arguments are recorded, also that form itself."""
 
     sha256: str
     text: bytes | None = None
@@ -56,7 +56,7 @@ def recorded_params(params: _Params, *, token_argument: bool, full: bool = False
 def record_params(
     params: _Params, *, token_argument: bool, full: bool = False
 ) -> Generator[None, None, RecordedParams]:
-    """Like `recorded_params`, in steps between which the caller serves others."""
+    """Do as `recorded_params`, but in steps: between them, the caller can do other work."""
     if isinstance(params, Mapping):
         tree: object = {name: _parse(value) for name, value in params.items()}
     else:
@@ -71,8 +71,8 @@ def record_params(
 
 
 class RecordedChain(NamedTuple):
-    """A proof's chain as recorded: the canonical form of its certificates (a JSON array, leaf first) and its
-    SHA-256."""
+    """A proof's certificate chain as recorded: the canonical form of its certificates (a JSON array, leaf first), and
+    the SHA-256 of that form."""
 
     sha256: str
     text: bytes
@@ -85,8 +85,8 @@ def recorded_chain(certificates: Iterable[bytes]) -> RecordedChain:
 
 
 def result_digest(result: bytes | Raw) -> dict[str, str]:
-    """Return a result's digest as recorded: `{"rfc8785-sha256": hex}` or, for one over `MAX_CANONICAL_RESULT_BYTES` or
-    without a canonical form, `{"sha256": hex}` of its bytes."""
+    """Return a result's digest as recorded: `{"rfc8785-sha256": hex}`. If the result is longer than
+    `MAX_CANONICAL_RESULT_BYTES`, or has no canonical form, return `{"sha256": hex}` of its bytes."""
     if len(result) <= MAX_CANONICAL_RESULT_BYTES:
         try:
             return {"rfc8785-sha256": sha256_hex(canonical(bytes(result)))}

@@ -2,13 +2,13 @@
 
 Each writer (the life of one process) has one chain. In the order of its entries:
 
-- [sequence] a record's sequence is the previous one plus 1, starting at 1, and its `previous` is the SHA-256 of the
-  payload before it (zeros for the first);
-- [checkpoint] a checkpoint directly follows the last record that it counts, and its subject is that record's SHA-256;
-- [pruning] a note of pruning is the first entry of a chain, or follows the digests of all records before the last one
-  that it covers; it then holds the SHA-256 of all of them. Digests occur only before a note.
+- [sequence] A record's sequence is the previous one plus 1, starting at 1. Its `previous` is the SHA-256 of the
+  previous record's payload (zeros for the first record).
+- [checkpoint] A checkpoint directly follows the last record that it counts, and its subject is that record's SHA-256.
+- [pruning] A note of pruning is the first entry of its chain, or follows the digests of all records that it covers but
+  the last one. In the second case it holds the SHA-256 of all the digests. Digests occur only before a note.
 
-Chains may be interleaved. Signatures are not checked here.
+Entries of several chains may be interleaved. Signatures are not checked here.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from accredit.errors import AttestationError
 
 
 class Chain:
-    """The state of one writer's chain: `sequence` records, the last of which has the SHA-256 `head`."""
+    """The state of one writer's chain: it has `sequence` records so far, and the last one's SHA-256 is `head`."""
 
     __slots__ = ("_pruned", "checkpointed", "head", "index", "pruned", "sequence")
 
@@ -28,18 +28,18 @@ class Chain:
         self.sequence = 0
         self.head = GENESIS
         self.checkpointed = 0
-        """The number of records that a checkpoint or note covers."""
+        """How many records a checkpoint or a note covers."""
         self.pruned = 0
-        """The number of pruned records that a note replaces."""
+        """How many pruned records a note replaces."""
         self._pruned = hashlib.sha256()
 
     @property
     def awaits_note(self) -> bool:
-        """Whether digests were read that no note has covered yet."""
+        """Whether digests were read that no note covers yet."""
         return self.sequence > 0 and self.head == ""
 
     def record(self, place: Place, sha256: str) -> None:
-        """Add a record ([sequence]); `sha256` is that of its payload. Raises `AttestationError`."""
+        """Add a record ([sequence]). `sha256` is that of the record's payload. Raises `AttestationError`."""
         self._expect_no_note()
         self._expect(place.sequence, self.sequence + 1)
         if place.previous != self.head:
@@ -47,7 +47,7 @@ class Chain:
         self.sequence, self.head = place.sequence, sha256
 
     def checkpoint(self, checkpoint: Checkpoint, sha256: str) -> None:
-        """Add a checkpoint ([checkpoint]); `sha256` is its subject's. Raises `AttestationError`."""
+        """Add a checkpoint ([checkpoint]). `sha256` is the checkpoint's subject. Raises `AttestationError`."""
         self._expect_no_note()
         self._expect(checkpoint.count, self.sequence)
         if sha256 != self.head:
@@ -63,7 +63,7 @@ class Chain:
         self._pruned.update(digest)
 
     def note(self, note: Pruning, sha256: str) -> None:
-        """Add a note of pruning ([pruning]); `sha256` is its subject's. Raises `AttestationError`."""
+        """Add a note of pruning ([pruning]). `sha256` is the note's subject. Raises `AttestationError`."""
         if self.awaits_note or note.last == 1:
             self._expect(note.last, self.sequence + 1)
             self._pruned.update(bytes.fromhex(sha256))

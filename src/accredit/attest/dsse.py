@@ -1,15 +1,16 @@
 """Envelopes: DSSE v1 (secure-systems-lab/dsse, `envelope.md` and `protocol.md`), read strictly. No I/O.
 
-What is signed is the pre-authentication encoding: lengths are decimal ASCII without leading zeros, and count bytes. An
-envelope is accepted only if:
+What is signed is DSSE's pre-authentication encoding. The lengths in it count bytes, and are written in decimal ASCII
+without leading zeros. An envelope is accepted only if:
 
 - [members] it is one JSON object with `payload`, `payloadType` and `signatures`, and nothing else;
-- [signatures] each signature is an object with `keyid` and `sig`; its other members are kept in canonical form, within
-  `MAX_SIGNATURE_MEMBERS_BYTES`;
+- [signatures] each signature is an object with `keyid` and `sig`; its other members are kept in canonical form, and
+  have at most `MAX_SIGNATURE_MEMBERS_BYTES`;
 - [base64] its base64 is standard, padded and canonical, so that no bit of it can change unnoticed;
-- [presence] it has a signature.
+- [presence] it has at least one signature.
 
-`signing` checks who signed, whether the signatures are valid, and whether they may have other members.
+Not checked here, but in `signing`: who signed, whether the signatures are valid, and whether they may have other
+members.
 """
 
 import binascii
@@ -23,7 +24,7 @@ from accredit.errors import AttestationError
 from accredit.limits import MAX_ATTESTATION_BYTES
 
 MAX_SIGNATURE_MEMBERS_BYTES = 65_536
-"""Bytes of a signature's further members, as canonical JSON. A sigstore bundle has some 10 KB."""
+"""The most bytes of a signature's further members, as canonical JSON. A sigstore bundle has some 10 KB."""
 
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
@@ -83,7 +84,8 @@ def encode_envelope(envelope: Envelope) -> bytes:
 
 
 def signature_members(members: object) -> bytes:
-    """Return a signature's other members (a mapping) as `Signature.members`. Raises `AttestationError`."""
+    """Return a signature's other members (given as a mapping) in the form of `Signature.members`. Raises
+    `AttestationError`."""
     if not members:
         return b""
     try:
@@ -97,7 +99,7 @@ def signature_members(members: object) -> bytes:
 
 
 def decode_envelope(text: bytes) -> Envelope:
-    """Read an envelope by [members] to [presence]. Raises `AttestationError`."""
+    """Read an envelope, and check the rules from [members] to [presence]. Raises `AttestationError`."""
     if len(text) > MAX_ATTESTATION_BYTES:
         raise AttestationError(f"an envelope of more than {MAX_ATTESTATION_BYTES} bytes")
     try:

@@ -1,13 +1,14 @@
 """Proofs as they are kept: what an agent signed for one call. No I/O.
 
-A proof's text is its RFC 8785 form, and a record refers to it by the SHA-256 of that. It contains the agent's key, so
-it can be verified on its own. A store keeps it packed: without base64, and without the key, which is in the leaf of the
-call's chain. A proof that is not bound to a call has no `session_context` and no `context`.
+A proof's text is its RFC 8785 form, and a record names it by the SHA-256 of that text. The text contains the agent's
+key, so it can be verified on its own. A store keeps the proof packed: without base64, and without the agent's key,
+which is also in the leaf of the call's certificate chain. A proof that is not bound to a call has no `session_context`
+and no `context`.
 
-A proof is shown to nobody before `held_until` (unix seconds, packed with it). By then it is useless: no gateway accepts
-a challenge of that age, and the session id in it is no longer valid.
+A proof is shown to nobody before `held_until` (unix seconds, packed with it). By then it is useless to a thief: no
+gateway accepts a challenge of that age, and the session id in the proof is no longer valid.
 
-Nothing is judged here: `policy.evidence` does that.
+Whether a proof is valid is not judged here; `policy.evidence` does that.
 """
 
 from binascii import b2a_base64
@@ -29,15 +30,15 @@ _Time = Annotated[int, Meta(ge=-MAX_SAFE_INTEGER, le=MAX_SAFE_INTEGER)]
 
 # Members are in the order of RFC 8785, as they are written.
 class Halves(Struct, frozen=True, forbid_unknown_fields=True):
-    """Both keys of a hybrid key, or both signatures of a hybrid signature."""
+    """The two halves of a hybrid key, or of a hybrid signature: Ed25519 and ML-DSA-65."""
 
     ed25519: bytes
     ml_dsa_65: bytes
 
 
 class SignedContext(Struct, frozen=True, forbid_unknown_fields=True):
-    """The parts of a call that a bound proof covers, by Ratify's names; "" if absent. `payload_digest` has 32 bytes, or
-    none."""
+    """The parts of a call that a bound proof covers, by Ratify's names; "" for one that is absent. `payload_digest` has
+    32 bytes, or none if absent."""
 
     agent_id: str
     invocation_id: str
@@ -62,7 +63,7 @@ class KeptProof(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     session_context: bytes = b""
 
     def text(self) -> bytes:
-        """Return the proof's text, written member by member for speed: every recorded call needs one."""
+        """Return the proof's text. It is written member by member for speed, as every recorded call needs one."""
         said = self.context
         context = b"" if said is None else b',"context":%b' % _context(said)
         session = b',"session_context":%b' % _base64(self.session_context) if self.session_context else b""
@@ -76,7 +77,7 @@ class KeptProof(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
         )
 
     def packed(self, held_until: int) -> bytes:
-        """Return the proof as a store keeps it."""
+        """Return the proof in the packed form in which a store keeps it."""
         signed = self.challenge, self.challenge_at, self.challenge_sig, self.context, self.session_context
         return _pack(_Packed(held_until, *signed))
 
@@ -121,7 +122,7 @@ _decode = msgspec.json.Decoder(KeptProof).decode
 
 
 def decode_proof(text: bytes) -> KeptProof:
-    """Read a proof's text, with members and blanks in any order. Raises `AttestationError`."""
+    """Read a proof's text. Members and white space may be in any order and number. Raises `AttestationError`."""
     try:
         proof = _decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -134,8 +135,8 @@ def decode_proof(text: bytes) -> KeptProof:
 def kept_proof(
     authority: RecordedAuthority, packed: bytes | None, certificates: bytes | None
 ) -> KeptProof | Literal[b""] | None:
-    """Return a call's proof from what a store keeps and the call's chain; None if the record says that it was not kept,
-    b"" if it should be there but is missing or unreadable."""
+    """Return a call's proof, unpacked with the call's certificate chain. Return None if the record says that no proof
+    was kept, and b"" if one should be there but is missing or unreadable."""
     if authority.proof != "kept":
         return None
     try:
@@ -152,7 +153,7 @@ def _leaf_key(certificates: bytes) -> Halves:
 
 
 def is_held(packed: bytes | None, now: int) -> bool:
-    """Return whether a stored proof is still withheld, at a time in unix seconds."""
+    """Return whether a stored proof is still withheld at the time `now` (unix seconds)."""
     try:
         return packed is not None and _unpack(packed).held_until >= now
     except (ValueError, RecursionError):

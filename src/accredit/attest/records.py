@@ -1,6 +1,6 @@
-"""The payloads of a call's records, made from what the gateway knows of it. No I/O: place and time are arguments.
+"""The payloads of a call's records, made from what the gateway knows of the call. No I/O: place and time are arguments.
 
-Texts for people are clipped. What must not be recorded must not be passed in.
+Texts for people are clipped. Nothing else is left out: what must not be recorded must not be passed in.
 """
 
 from msgspec import Raw, Struct
@@ -33,12 +33,12 @@ from accredit.errors import AttestationError
 
 
 class CallDecision(Struct, frozen=True, kw_only=True):
-    """A call that was decided. `call.params` is left empty; `received_ms` is in unix milliseconds.
+    """A call that was decided. `call.params` is left empty. `received_ms` is in unix milliseconds.
 
     `policy_digest` identifies the configuration: the SHA-256 of its effective values (`config.digest`). `certificates`
-    is the proof's chain, a JSON array, leaf first, whose SHA-256 is `authority.chain_sha256`. `resume`, 32 bytes, is
-    how another process finds the call if its answer arrives there; it is not recorded. `proof` is the packed proof
-    (`proofs`).
+    is the proof's chain, a JSON array, leaf first; its SHA-256 is `authority.chain_sha256`. `proof` is the packed proof
+    (`proofs`). `resume`, 32 bytes, is the key by which another process finds the call, if the call's answer arrives
+    there. It is not in the record.
     """
 
     gateway: str
@@ -55,14 +55,14 @@ class CallDecision(Struct, frozen=True, kw_only=True):
 
 
 def in_short(decided: CallDecision) -> CallDecision:
-    """Return the part of a decision that the outcome's record needs: arguments may be long."""
+    """Return only what the outcome's record needs of a decision, so that long arguments need not be kept."""
     return replace(decided, params=RecordedParams(decided.params.sha256), certificates=None, resume=None, proof=None)
 
 
 def decided_again(payload: bytes, policy_digest: str) -> CallDecision:
-    """Rebuild a decision from its record, as far as the outcome's record needs it. Raises `AttestationError`.
+    """Rebuild a decision from its record, with only what the outcome's record needs. Raises `AttestationError`.
 
-    `policy_digest` is for a record of version 1, which has none.
+    `policy_digest` is used for a record of version 1, which names none.
     """
     statement = decode_statement(payload)
     record = statement.predicate
@@ -127,9 +127,10 @@ def unknown_payload(
     policy_digest: str,
     version: int = WRITTEN,
 ) -> bytes:
-    """Return the record that closes a call whose writer has died. `decision` is the statement of its decision.
+    """Return the record that closes a call whose writer has died. `decision` is the statement with the call's decision,
+    and `record` its predicate.
 
-    A decision of version 1 does not name its policy; `policy_digest`, that of the closing process, is recorded instead.
+    A decision of version 1 does not name its policy. Then `policy_digest`, that of the closing process, is recorded.
     """
     closed = CallRecord(
         gateway=record.gateway,
@@ -154,7 +155,7 @@ def pruning_payload(pruning: Pruning, head: str) -> bytes:
 
 
 def _of_version(authority: RecordedAuthority | None, version: int) -> RecordedAuthority | None:
-    """Return an authority with only the members of a version."""
+    """Return an authority with only the members that this version has."""
     if authority is None or version == WRITTEN:
         return authority
     return replace(authority, **dict.fromkeys(OF_PROOF))

@@ -1,9 +1,11 @@
 """Signs the log's entries, and holds the keys that verify them. No I/O.
 
-A record has one signature: Ed25519 with the gateway's id as its key id, or that of another signer, under its own key
-id. Only another signer's signature may have further members, which its key must verify. Checkpoints and notes of
-pruning are always signed by the gateway's key, and have a second signature, ML-DSA-65, so that the log as a whole stays
-verifiable if Ed25519 is broken, at no cost to a call.
+A record has one signature. It is either by the gateway's key (Ed25519, with the gateway's id as its key id), or by
+another signer, under that signer's key id. Only another signer's signature may have further members, which its key must
+verify.
+
+Checkpoints and notes of pruning are always signed by the gateway's key, and have a second signature, ML-DSA-65. So the
+log as a whole stays verifiable if Ed25519 is broken, and calls don't have to wait for the slower signature.
 """
 
 from collections.abc import Callable
@@ -29,8 +31,8 @@ ML_DSA_65_SUFFIX = "/ml-dsa-65"
 
 
 class RecordSigner(Struct, frozen=True):
-    """A signer that replaces the gateway's key for records. `sign` may block, and raises `StoreUnavailable`; `check` is
-    that of its public key (`RecordKey`)."""
+    """A signer that signs records instead of the gateway's key. `sign` may block, and raises `StoreUnavailable`.
+    `check` is the check of this signer's public key (see `RecordKey`)."""
 
     id: str
     sign: Callable[[bytes], Signature]
@@ -43,7 +45,7 @@ class RecordSigner(Struct, frozen=True):
 class LogSigner(Struct, frozen=True, dict=True):
     """A gateway's key: its id, and two seeds of 32 bytes each, which its `repr` does not show.
 
-    `records`, if given, signs records instead of this key.
+    `records`, if given, is another signer, which signs records instead of this key.
     """
 
     id: str
@@ -56,20 +58,20 @@ class LogSigner(Struct, frozen=True, dict=True):
 
     @CachedProperty
     def keys(self) -> "tuple[LogKey | RecordKey, ...]":
-        """The public keys that verify what it signs."""
+        """The public keys that verify what this signer signs."""
         first = ed25519.Ed25519PrivateKey.from_private_bytes(self.ed25519).public_key().public_bytes_raw()
         own = LogKey(self.id, first, self._ml_dsa_65.public_key().public_bytes_raw())
         return (own,) if self.records is None else (own, RecordKey(self.records.id, self.records.check))
 
     def record(self, payload: bytes) -> Envelope:
-        """Return a record's envelope. Raises `StoreUnavailable` if another signer is used and fails."""
+        """Return a record in its signed envelope. Raises `StoreUnavailable` if another signer is used and fails."""
         message = signed_bytes(payload)
         if self.records is not None:
             return Envelope(payload, (self.records.sign(message),))
         return Envelope(payload, (Signature(self.id, self._sign(message)),))
 
     def summary(self, payload: bytes) -> Envelope:
-        """Return the envelope of a checkpoint or of a note of pruning."""
+        """Return a checkpoint or a note of pruning in its signed envelope."""
         message = signed_bytes(payload)
         second = Signature(self.id + ML_DSA_65_SUFFIX, self._ml_dsa_65.sign(message))
         return Envelope(payload, (Signature(self.id, self._sign(message)), second))
@@ -84,7 +86,7 @@ class LogSigner(Struct, frozen=True, dict=True):
 
 
 class LogKey(Struct, frozen=True, dict=True):
-    """A gateway's public key, raw: 32 and 1952 bytes."""
+    """A gateway's public key, as raw bytes: 32 of Ed25519, and 1952 of ML-DSA-65."""
 
     id: str
     ed25519: bytes

@@ -1,14 +1,15 @@
 """Statements: in-toto v1, with the three predicates of the log. No I/O.
 
-They are a call's record (`urn:accredit:tool-call:v3`, `tool-call.v3.schema.json` beside this file), a checkpoint of a
-writer's chain (`urn:accredit:log-checkpoint:v1`), and the note that replaces pruned records
-(`urn:accredit:log-pruning:v1`). Records of versions 1 and 2 are always read; a store whose tables can't keep proofs
-still writes version 2. A payload is accepted only if:
+The predicates are a call's record (`urn:accredit:tool-call:v3`, `tool-call.v3.schema.json` beside this file), a
+checkpoint of a writer's chain (`urn:accredit:log-checkpoint:v1`), and the note that replaces pruned records
+(`urn:accredit:log-pruning:v1`). Records of versions 1 and 2 can always be read. Version 2 is still written to a store
+whose tables can't keep proofs. A payload is accepted only if:
 
 - [statement] it is one JSON object with the members that in-toto names, the right `_type`, and one subject with a
   SHA-256;
 - [predicate] its predicate has the members of its type and version, and nothing else;
-- [phase] the members that its phase requires are there, and the subject is what the predicate is about.
+- [phase] the members that its phase (decision or outcome) requires are there, and the subject is what the predicate is
+  about.
 
 Members without a value are left out. Times are RFC 3339, UTC, with milliseconds. Signatures and chains are not checked
 here.
@@ -27,13 +28,13 @@ from accredit.limits import MAX_RECORDED_TEXT, MAX_SAFE_INTEGER
 _STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 CALL_TYPES = {version: f"urn:accredit:tool-call:v{version}" for version in (1, 2, 3)}
 WRITTEN = 3
-"""The version in which calls' records are written."""
+"""The version in which records of calls are written."""
 CALL_TYPE, CALL_TYPE_V1 = CALL_TYPES[WRITTEN], CALL_TYPES[1]
 _CHECKPOINT_TYPE = "urn:accredit:log-checkpoint:v1"
 _PRUNING_TYPE = "urn:accredit:log-pruning:v1"
 
 GENESIS = "0" * 64
-"""The `previous` of a writer's first record."""
+"""The `previous` of a writer's first record, which has none before it."""
 
 _Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 _WriterId = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
@@ -60,10 +61,12 @@ class _Part(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True,
 
 
 class Call(_Part, frozen=True):
-    """The call that a record is about. `id` is the same in both of its records: 16 random bytes as 32 hex characters.
+    """The call that a record is about. `id` is the same in both records of the call: 16 random bytes as 32 hex
+    characters.
 
-    `target` is the tool's or prompt's name, or the resource's URI. `flow` and `round` (from 1) say which
-    multi-round-trip request the call is part of. `params` is set if arguments are recorded in full.
+    `target` is the tool's or prompt's name, or the resource's URI. If the call is part of a multi-round-trip request,
+    `flow` identifies that request, and `round` (from 1) counts within it. `params` is set if arguments are recorded in
+    full.
 
     Version 2 added `definition`, the pinned SHA-256 of the tool's definition; `trace`, the client's trace id; and
     `server`, the server's name if there are several.
@@ -85,8 +88,8 @@ class Call(_Part, frozen=True):
 class RecordedDecision(_Part, frozen=True):
     """What was decided. `error` is a code for programs, `reason` is for people.
 
-    Version 2 added `enforced`, false if decisions were only observed (absent means true), and the verdict `challenge`,
-    for a call whose client was asked to sign a challenge.
+    Version 2 added `enforced` and the verdict `challenge`. `enforced` is false if decisions were only observed; if it
+    is absent, they were enforced. The verdict `challenge` is for a call whose client was asked to sign a challenge.
     """
 
     verdict: _Verdict
@@ -96,19 +99,19 @@ class RecordedDecision(_Part, frozen=True):
 
     @property
     def goes_on(self) -> bool:
-        """Whether the call has an outcome: it was allowed, or decisions were only observed. It then reached its server,
-        or the outcome says that it was refused after all."""
+        """Whether the call has an outcome: it was allowed, or decisions were only observed. Such a call reached its
+        server, or its outcome says that it was refused after all."""
         return self.verdict == "allow" or self.enforced is False
 
 
 class RecordedAuthority(_Part, frozen=True):
-    """On whose authority: the ids of principal, agent and certificates (leaf first), the SHA-256 of the chain (the RFC
-    8785 form of the array of certificates), the scope that the call needed, and whether the proof was bound to the
-    call.
+    """On whose authority a call was made. Here are the ids of the principal, the agent and the certificates (leaf
+    first); the SHA-256 of the chain (the RFC 8785 form of the array of certificates); the scope that the call needed;
+    and whether the proof was bound to the call.
 
     Version 3 added the rest: whether the proof is kept, and the SHA-256 of its text (`proofs`); for a bound proof, the
-    verifier it was made for, and the SHA-256 of the request and of its params; and which of the scopes that the call
-    accepts are granted by the chain.
+    verifier for which it was made, and the SHA-256 of the request and of the request's params; and which of the scopes
+    that the call accepts are granted by the chain.
     """
 
     principal_id: str
@@ -155,8 +158,8 @@ class Times(_Part, frozen=True):
 
 
 class Place(_Part, frozen=True):
-    """A record's place in the log: the writer, the sequence of its records from 1, and the SHA-256 of its previous
-    payload."""
+    """A record's place in the log: its writer, its sequence (the number among that writer's records, from 1), and the
+    SHA-256 of the previous record's payload."""
 
     writer: _WriterId
     sequence: _Sequence
@@ -164,13 +167,13 @@ class Place(_Part, frozen=True):
 
 
 class PolicyDigest(_Part, frozen=True):
-    """The configuration that decided: the SHA-256 of its effective values, in RFC 8785 form."""
+    """Which configuration decided: the SHA-256 of its effective values, in RFC 8785 form."""
 
     digest: _Sha256
 
 
 class CallRecord(_Part, frozen=True):
-    """The predicate of a record. `gateway` is the verifier's id (`[gateway] id`). Version 2 added `policy`."""
+    """The predicate of a call's record. `gateway` is the verifier's id (`[gateway] id`). Version 2 added `policy`."""
 
     gateway: str
     phase: Literal["decision", "outcome"]
@@ -185,7 +188,8 @@ class CallRecord(_Part, frozen=True):
 
 
 class Checkpoint(_Part, frozen=True):
-    """A writer's chain has `count` records. The statement's subject is its head, the SHA-256 of the last payload."""
+    """A checkpoint: so far, a writer's chain has `count` records. The statement's subject is the SHA-256 of the last
+    one's payload, called the chain's head."""
 
     writer: _WriterId
     count: _Sequence
@@ -193,8 +197,9 @@ class Checkpoint(_Part, frozen=True):
 
 
 class Pruning(_Part, frozen=True):
-    """Records 1 to `last` of a writer, all from before `before`, were pruned. The statement's subject is the SHA-256 of
-    the last one's payload; `digests_sha256` is the SHA-256 of all their digests (32 bytes each), in order."""
+    """A note that records 1 to `last` of a writer, all from before `before`, were pruned. The statement's subject is
+    the SHA-256 of the last one's payload. `digests_sha256` is the SHA-256 of the digests of all of them (32 bytes
+    each), in order."""
 
     writer: _WriterId
     last: _Sequence
@@ -247,7 +252,7 @@ _DECODERS = {
 
 @lru_cache(maxsize=64)  # calls at the same moment share their times
 def timestamp(at_ms: int) -> str:
-    """Return unix milliseconds as RFC 3339, limited to what that can express."""
+    """Return unix milliseconds as RFC 3339. A time that RFC 3339 can't express is moved to the nearest that it can."""
     at = _EPOCH + timedelta(milliseconds=min(max(at_ms, 0), _LATEST_MS))
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -278,7 +283,7 @@ def encode_statement(statement: Statement) -> bytes:
 
 
 def decode_statement(payload: bytes) -> Statement:
-    """Read a statement by [statement], [predicate] and [phase]. Raises `AttestationError`."""
+    """Read a statement, and check [statement], [predicate] and [phase]. Raises `AttestationError`."""
     try:
         wire = _decode_wire(payload)
         if wire.type != _STATEMENT_TYPE:
@@ -339,7 +344,7 @@ def _has_policy(record: CallRecord) -> bool:
 
 
 def _says_of_proof(authority: RecordedAuthority | None) -> bool:
-    """Return whether an authority has a member that version 3 added."""
+    """Return whether an authority has any member that version 3 added."""
     return authority is not None and any(getattr(authority, name) is not None for name in OF_PROOF)
 
 

@@ -2,19 +2,19 @@
 
 Each entry of a log is checked in this order; the first failure ends the verification:
 
-- [statement] its statement is read (`statements`);
+- [statement] its statement can be read (`statements`);
 - [signature] its key is one of those trusted here, and its signatures are valid (`signing`);
 - [place] its place and kind are those under which the store holds it;
-- [chain] its chain continues with it (`chains`);
-- [checkpoints] the log passes through every checkpoint kept elsewhere, and every head that its store knows of: a chain
-  that has another record there, or ends before, was changed or cut;
-- [calls] the records of each call fit together (`calls`): judged when all chains have been read to their ends.
+- [chain] it continues its chain (`chains`);
+- [checkpoints] the log passes through every checkpoint kept elsewhere, and every head of a chain that its store knows;
+  a chain that has another record at that place, or ends before it, was changed or cut;
+- [calls] the records of each call fit together (`calls`); this is judged when all chains have been read to their ends.
 
-The first two steps, which take nearly all the time, need only the entry (`examine`): several processes may share them,
+The first two steps, which take nearly all the time, need only the entry (`examine`). Several processes may share them,
 as long as the results come in the order of the entries.
 
-Without a kept checkpoint, records missing from the end of a chain can't be noticed. Not checked: whether the keys are
-the right ones, and whether what the records say is true.
+Without a checkpoint kept elsewhere, nobody can notice that records are missing from the end of a chain. Not checked:
+whether the keys are the right ones, and whether what the records say is true.
 """
 
 import hashlib
@@ -29,13 +29,13 @@ from accredit.attest.statements import CallRecord, Checkpoint, Place, Pruning, S
 from accredit.errors import AttestationError
 
 _FIRST = "the first entry"
-"""The place of a fault before any record was read."""
+"""The place that is reported for a fault before any record was read."""
 
 
 class Stored(NamedTuple):
-    """An envelope of a log. `place` is where a store holds it, "writer/number" (a record's sequence, a checkpoint's
-    count, or a note's last record), or "" for an entry of a file. `kind` is "record", "checkpoint" or "note", if the
-    store says."""
+    """An envelope of a log. `place` is where a store holds it: "writer/number". The number is a record's sequence, a
+    checkpoint's count, or a note's last record. `place` is "" for an entry of a file. `kind` is "record", "checkpoint"
+    or "note", if the store says."""
 
     envelope: Envelope
     place: str = ""
@@ -54,11 +54,12 @@ Entry = Stored | Digest
 
 
 class Examined(NamedTuple):
-    """The result of `examine`: the content of an entry, and `fault`, why it is invalid, or None.
+    """The result of `examine`: the content of an entry. `fault` is why the entry is invalid, or None.
 
-    `place` and `kind` are those of `Stored`. `says` is a record's place, or a summary's predicate; None if unreadable.
-    `sha256` is that of a record's payload, or of a summary's subject. `opened` is False if there was no envelope.
-    `step` is what a record says about its call. `judged` is what the `judge` of `examine` returned.
+    `place` and `kind` are those of `Stored`. `says` is a record's place according to the record itself, or the
+    predicate of a checkpoint or note; None if unreadable. `sha256` is that of a record's payload, or the subject of a
+    checkpoint or note. `opened` is False if there was no envelope. `step` is what a record says about its call.
+    `judged` is what the `judge` of `examine` returned.
     """
 
     place: str
@@ -71,18 +72,19 @@ class Examined(NamedTuple):
     judged: Any = None
 
     def __bool__(self) -> NoReturn:
-        """Raise `TypeError`: a tuple with members is always true, even for a forged entry."""
+        """Raise `TypeError`. As a tuple with members it would always be true, even for a forged entry."""
         raise TypeError("an Examined entry is neither true nor false: ask for found.fault, which is None if it is good")
 
 
 Examiner = Callable[[Iterable[Any]], Iterable[Examined | Digest]]
-"""`examine` for many entries, in whatever its caller hands over: yields a result for each, in their order."""
+"""Does what `examine` does for many entries, which may have any form that its caller uses. It yields a result for each,
+in their order."""
 
 
 class Head(NamedTuple):
-    """A chain's end according to its store: the writer's record `sequence` has this SHA-256.
+    """A chain's end according to its store: the writer's record number `sequence` has this SHA-256.
 
-    It is not signed. It reveals a damaged file, but whoever cuts the log can change it as well.
+    It is not signed. It reveals a damaged file, but whoever cuts the log can change this, too.
     """
 
     writer: str
@@ -91,15 +93,15 @@ class Head(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """The first fault: its place ("writer/sequence", or a description) and the reason."""
+    """The first fault: its place ("writer/sequence", or a description), and the reason."""
 
     place: str
     reason: str
 
 
 class WriterReport(NamedTuple):
-    """The state of one writer's chain: of `records` in all, `pruned` are gone, and `checkpointed` are covered by a
-    checkpoint in the log; `head` is the SHA-256 of the last payload."""
+    """The state of one writer's chain. It has `records` in all; of these, `pruned` are gone, and `checkpointed` are
+    covered by a checkpoint in the log. `head` is the SHA-256 of the last record's payload."""
 
     writer: str
     records: int
@@ -116,7 +118,8 @@ class LogReport(NamedTuple):
     fault: Fault | None
 
     def __bool__(self) -> NoReturn:
-        """Raise `TypeError`: a tuple of three is always true, and `if not verify_log(...)` let changed logs pass."""
+        """Raise `TypeError`. As a tuple it would always be true, and `if not verify_log(...)` once let changed logs
+        pass."""
         raise TypeError("a LogReport is neither true nor false: ask for report.valid")
 
     @property
@@ -135,8 +138,8 @@ def examine(
     keys: Mapping[str, LogKey | RecordKey],
     judge: Callable[[Statement], object] | None = None,
 ) -> Examined | Digest:
-    """Read one entry and verify its signatures with the trusted keys, by their ids. A digest is returned as it is.
-    `judge` is asked about a statement whose signatures are valid."""
+    """Read one entry, and verify its signatures with the trusted keys, which are given by their ids. A digest is
+    returned as it is. If the signatures are valid, `judge` is called with the statement."""
     if isinstance(entry, Digest):
         return entry
     try:
@@ -159,7 +162,7 @@ def examine(
 
 
 def misplaced(found: Examined) -> str | None:
-    """Return how an entry with valid signatures differs from what its store says that it is, or None."""
+    """Return how an entry with valid signatures differs from what its store says about it, or None."""
     if found.says is None:
         return None
     kind, writer, number = _kind_and_place(found.says)
@@ -180,12 +183,15 @@ def verify_log(
     has_digests: bool = False,
     marks: Marks | None = None,
 ) -> LogReport:
-    """Verify a log as it streams by: a store's entries, envelopes, or the lines of an export.
+    """Verify a log while it is being read: a store's entries, envelopes, or the lines of an export.
 
-    `kept` are checkpoints kept elsewhere, and heads; an invalid one is a fault as well. `examiner` replaces `examine`
-    with these keys, and says what its entries are. `has_digests` says that digests of pruned records are required, as
-    in a store. `marks` keeps what must be known about each call until the end: by default in memory. Raises nothing
-    that depends on the log, and `ValueError` without keys: any log that says nothing would be valid.
+    `kept` are checkpoints kept elsewhere, and heads of chains; an invalid one is a fault as well. `examiner` replaces
+    `examine` with these keys; then entries are whatever it accepts. `has_digests` says that digests of pruned records
+    must be there, as in a store. `marks` keeps what must be known about each call until the end; by default that is in
+    memory.
+
+    Raises nothing that depends on the log. Raises `ValueError` if there are no keys: else a log that proves nothing
+    would be valid.
     """
     known = {key.id: key for key in keys}
     if not known:

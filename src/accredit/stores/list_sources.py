@@ -1,8 +1,8 @@
 """Sources of signed revocation lists: a file of one list, an SQLite file, a database. Blocking I/O; nothing is
 verified.
 
-A missing file is an error (`NotThere`), and so is a missing folder: a volume that was not mounted must not look like a
-list without entries. A store that does not exist yet has no lists.
+A missing file of one list is an error (`NotThere`). So is a missing folder: a volume that was not mounted must not look
+like a list without entries. A store that does not exist yet has no lists, which is no error.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from accredit.stores.sqlite.revocation_lists import known_lists, list_versions, 
 
 
 class ListSource(Protocol):
-    """A place of lists. Both methods raise `StoreUnavailable`."""
+    """A place of lists. `stamp` and `read` raise `StoreUnavailable`."""
 
     @property
     def name(self) -> str:
@@ -24,7 +24,7 @@ class ListSource(Protocol):
         ...
 
     def stamp(self) -> object:
-        """Return a value that changes when the lists do, cheaply."""
+        """Return, at little cost, a value that changes when the lists do."""
         ...
 
     def read(self) -> Sequence[bytes]:
@@ -36,11 +36,11 @@ class RemoteLists(ListSource, Protocol):
     """A source that must be fetched first. Both methods raise `StoreUnavailable`."""
 
     async def fetch(self) -> None:
-        """Fetch changes, for `stamp` and `read` to return."""
+        """Fetch the changes, which `stamp` and `read` then return."""
         ...
 
     def fetch_once(self) -> None:
-        """Do so without an event loop, and leave nothing open."""
+        """Fetch as `fetch` does, but without an event loop, and leave nothing open."""
         ...
 
 
@@ -56,7 +56,7 @@ class NotThere(StoreUnavailable):
 
 
 class FileOfList:
-    """A file that holds one list."""
+    """A file that holds exactly one list."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -85,7 +85,7 @@ class FileOfList:
 
 
 class StoredLists:
-    """An SQLite store with one list per issuer. It need not exist yet."""
+    """The lists in an SQLite store, one per issuer. The store's file need not exist yet."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -107,14 +107,14 @@ class StoredLists:
 
 
 class KnownLists:
-    """An SQLite store's memory of the lists that its gateways have had in force, from whatever source."""
+    """The lists that an SQLite store remembers: those that its gateways have had in force, from whatever source."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.name = str(path)
 
     def stamp(self) -> object:
-        """Return a constant: it is read once."""
+        """Return a constant, so that the lists are read only once."""
         return ()
 
     def read(self) -> Sequence[bytes]:

@@ -1,7 +1,7 @@
 """A store in the memory of one process. No I/O; threads may share it.
 
-Expired entries are removed a few at a time, at each write, so that no request pays for a flood. Issued challenges are
-not stored (`minted`), so that requesting many takes no room. An entry that is kept longer than necessary still counts.
+Each write removes a few expired entries, so that no single request pays for a flood of them. Until it is removed, an
+expired entry still counts. Issued challenges are not stored (`minted`), so requesting many takes no room.
 """
 
 import heapq
@@ -19,15 +19,16 @@ from accredit.stores.minted import KEY_BYTES, RANDOM_BYTES, Issued, mint_challen
 from accredit.stores.rules import NEVER, Series, UseMark, certain, judge, made_before, mark, room_at, strictest
 
 STORE_SWEEP_ENTRIES = 100
-"""Expired entries that one request removes from memory, in some microseconds: no request pays for a flood."""
+"""The most expired entries that one request removes from memory, which takes some microseconds. So no single request
+pays for a flood of them."""
 
 
 _Key = TypeVar("_Key", bound=Hashable)
 
 
 class MemoryStore:
-    """A `ProofStore` for one process. `draw(n)` returns n unpredictable bytes; spent challenges are known from
-    `since`."""
+    """A `ProofStore` for one process. `draw(n)` returns n unpredictable bytes. Challenges that were spent before
+    `since` are not known."""
 
     def __init__(self, draw: Callable[[int], bytes] = secrets.token_bytes, *, since: int = NEVER) -> None:
         self._since = since
@@ -71,12 +72,14 @@ class MemoryStore:
         return verdict
 
     async def uses(self, cert_id: str, window_s: int, *, now: int) -> int:
-        """Return the uses that `use` recorded for a limit of this window, in the last `window_s` seconds."""
+        """Return how many uses of a certificate `use` recorded for a limit of this window, in the last `window_s`
+        seconds."""
         with self._lock:
             return self._count(Series(cert_id, window_s), now)
 
     async def use(self, limits: Sequence[RateLimit], *, now: int) -> bool:
-        """Record a use for each limit, unless that exceeds one. Raises `StoreUnavailable` if there is no room."""
+        """Record one use for each limit, unless that exceeds one of them. Return whether it was recorded. Raises
+        `StoreUnavailable` if there is no room."""
         takings = strictest(limits)
         with self._lock:
             for series in self._use_ends.passed(now - CLOCK_BACK_SECONDS):
@@ -93,7 +96,7 @@ class MemoryStore:
         return True
 
     async def room_at(self, limit: RateLimit, *, now: int) -> int | None:
-        """Return when one more use will be within a limit; None if never."""
+        """Return when (unix seconds) one more use will be within a limit; None if never."""
         with self._lock:
             certain(now + 1, self._use_ends.forgotten)
             uses = self._uses.get(Series(limit.cert_id, limit.window_s), _Uses())
@@ -124,7 +127,7 @@ class _Ends(Generic[_Key]):
     def __init__(self) -> None:
         self._heap: list[tuple[int, _Key]] = []
         self.forgotten = NEVER
-        """The latest end among the keys that were removed."""
+        """The latest end among all keys that were ever removed."""
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -133,7 +136,7 @@ class _Ends(Generic[_Key]):
         heapq.heappush(self._heap, (keep_until, key))
 
     def passed(self, now: int) -> list[_Key]:
-        """Remove some of the keys that may be forgotten, and return them."""
+        """Remove some of the keys that may be forgotten now, and return them."""
         keys: list[_Key] = []
         while self._heap and self._heap[0][0] < now and len(keys) < STORE_SWEEP_ENTRIES:
             ended, key = heapq.heappop(self._heap)
@@ -143,7 +146,8 @@ class _Ends(Generic[_Key]):
 
 
 class _Uses:
-    """The uses of one series: its marks (in seconds) in order, and the total of uses before each."""
+    """The uses of one series (what one limit counts for one certificate): its marks in order, which are seconds, and
+    the total of uses before each."""
 
     def __init__(self) -> None:
         self._marks: list[int] = []
@@ -151,7 +155,7 @@ class _Uses:
         self.total = 0
 
     def after(self, second: int) -> int:
-        """Return the total of uses under marks later than this second."""
+        """Return how many uses are recorded under marks later than this second."""
         first = bisect_right(self._marks, second)
         return self.total - self._before[first] if first < len(self._marks) else 0
 
@@ -161,7 +165,7 @@ class _Uses:
         return list(map(UseMark, self._marks[first:], self._before[first:]))
 
     def note(self, at: int, amount: int) -> int | None:
-        """Add a use; return its mark if that is new. If the clock went back, the latest mark is used."""
+        """Add a use, under the latest mark if the clock went back. Return its mark if that is new, else None."""
         is_new = not self._marks or self._marks[-1] < at
         if is_new:
             self._marks.append(at)

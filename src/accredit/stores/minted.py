@@ -1,19 +1,19 @@
 """Challenges that carry their own state, so that none has to be stored. No I/O.
 
-Anybody may request a challenge before proving anything, so strangers could fill a store of issued challenges. So there
-is none. The 32 bytes of a challenge issued here are
+Anybody may request a challenge before proving anything. If issued challenges were stored, strangers could fill that
+store, so they are not. The 32 bytes of a challenge issued here are
 
 | bytes | |
 |---|---|
 | 0 to 7 | random |
 | 8 to 12 | its last second: unix time, big-endian |
 | 13 to 20 | the mark: the first bytes of an HMAC-SHA256 over what precedes it |
-| 21 to 31 | the seal: the first bytes of an HMAC-SHA256 over what precedes it and the hash of the request that it is
-  valid for |
+| 21 to 31 | the seal: the first bytes of an HMAC-SHA256 over what precedes it and the hash of the request for which it |
+| | is valid |
 
-under a key shared by all that accept the same proofs. The key's holders can always tell a challenge issued here from
-one that a client made (one in 2^64 of those has a valid mark) and, until it expires, whether it is valid for a request.
-Only its spending has to be stored, and that costs somebody a valid proof.
+Both HMACs use a key that is shared by all that accept the same proofs. With it they can always tell a challenge issued
+here from one that a client made (one in 2^64 of those has a valid mark). Until a challenge expires, they can also tell
+whether it is valid for a request. Only spent challenges have to be stored, and to spend one takes a valid proof.
 """
 
 import hmac
@@ -29,7 +29,8 @@ _MARK, _SEAL = b"accredit/challenge/mark/v1\0", b"accredit/challenge/seal/v1\0"
 
 
 class Issued(NamedTuple):
-    """The content of a challenge issued here: whether it is valid for this request, and until when (inclusive)."""
+    """The content of a challenge issued here: whether it is valid for the request in question, and its last valid
+    second."""
 
     fits: bool
     expires_at: int

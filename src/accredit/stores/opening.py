@@ -1,9 +1,10 @@
 """Parses a store's URL, and opens the store.
 
-A store opens its file, or its connection, on first use, after processes have forked. Only revocation lists, and whether
-a database has our tables, are read at once.
+A store opens its file, or its connection, on first use, after processes have forked. Only two things are read at once:
+revocation lists, and whether a database has our tables.
 
-Another kind of store is another member of `StoreUrl`. What it can do are its methods: nobody else asks for its class.
+To add a kind of store, add a class to `StoreUrl`. All others ask what a store can do by its methods, never by its
+class.
 """
 
 import os
@@ -62,60 +63,64 @@ _MIGRATE = "accredit store migrate makes the tables, and needs a user who may"
 
 _NEWER = "install the accredit that made them, or restore what there was before"
 _ENCRYPTED = ("require", "verify-ca", "verify-full")
-"""Values of `sslmode` that guarantee encryption; with the others, an attacker on the path can turn it off."""
+"""The values of `sslmode` that guarantee encryption. With the other values, an attacker on the path can turn it off."""
 
 
 class _Store(Struct, frozen=True):
-    """What any kind has and can do, as one has it that is in memory."""
+    """What every kind of store has and can do. These defaults are for a store in memory; the other kinds override
+    them."""
 
     is_shared: ClassVar[bool] = False
-    """Whether gateways on many machines have it together."""
+    """Whether gateways on several machines can share the store."""
 
     @property
     def lasting(self) -> "LogStore | None":
-        """Itself, if it outlives processes, and so may have a log and revocation lists."""
+        """The store itself if it outlives processes, and so may have a log and revocation lists; else None."""
 
     @property
     def file(self) -> Path | None:
-        """Its file on this machine."""
+        """The store's file on this machine, or None."""
 
     @property
     def as_database(self) -> "PostgresDatabase | None":
-        """Itself, if it is a database."""
+        """The store itself if it is a database, else None."""
 
     @property
     def unencrypted_host(self) -> str | None:
-        """A host elsewhere to which connections may be without TLS."""
+        """A host on another machine to which connections may be without TLS, or None."""
 
     def schema_state(self) -> SchemaState | None:
-        """Return the version of its tables. Blocking; changes nothing. Raises `StoreUnavailable`."""
+        """Return the version of the store's tables, or None if it has none. Blocking; changes nothing. Raises
+        `StoreUnavailable`."""
 
     def condition(self) -> DatabaseCondition | None:
-        """Return what its database says of itself. Blocking. Raises `StoreUnavailable`."""
+        """Return the condition of the store's database, or None. Blocking. Raises `StoreUnavailable`."""
 
     def log_bytes(self) -> int | None:
-        """Return the size of its file, with what is not yet in it."""
+        """Return the size of the store's file, with what is still in its write-ahead log; or None."""
 
     def disk_space(self) -> DiskSpace | None:
-        """Return the space where its file is; None if that is on no disk of this machine. Raises `OSError`."""
+        """Return the size and the free space of the disk with the store's file. Return None if there is no such disk on
+        this machine. Raises `OSError`."""
 
     def check_tables(self) -> None:
-        """Look whether a database that answers has the tables that are known here. Blocking. Raises
+        """Check that a database, if it answers, has tables that this version can use. Blocking. Raises
         `ConfigurationError`."""
 
     def list_source(self, opened: ProofStore) -> Path | DatabaseLists | None:
-        """Return where the revocation lists of the store that was opened are."""
+        """Return where the revocation lists of the opened store are, or None."""
 
 
 class InMemory(_Store, frozen=True):
     """`memory:`, a store of this process alone."""
 
     def open(self, since: int = NEVER) -> ProofStore:
-        """Return the memory of challenges and uses. If it is new, it knows what was spent `since` now."""
+        """Open the memory of challenges and uses. `since` says from when on it knows which challenges were spent, if it
+        is new."""
         return MemoryStore(since=since)
 
     def open_tasks(self) -> TaskStore:
-        """Return the memory of tasks."""
+        """Open the memory of tasks."""
         return MemoryTasks()
 
 
@@ -140,15 +145,15 @@ class SqliteFile(_Store, frozen=True):
         return self.path
 
     def open(self, since: int = NEVER) -> ProofStore:
-        """As `InMemory.open`."""
+        """Open the memory of challenges and uses, as `InMemory.open` does."""
         return SqliteStore(self.path, since=since)
 
     def open_tasks(self) -> TaskStore:
-        """Return the memory of tasks."""
+        """Open the memory of tasks."""
         return SqliteTasks(self.path)
 
     def open_log(self, patience: float | None = None, *, untouched: bool = False) -> LogReader:
-        """Return the log, to be read; `untouched` if nothing may be made beside the file."""
+        """Return a reader of the log. With `untouched`, nothing is created beside the file."""
         return LogFile(self.path, still=untouched and is_still(self.path))
 
     def open_sink(self, name: str) -> Sink:
@@ -156,11 +161,11 @@ class SqliteFile(_Store, frozen=True):
         return FileSink(self.path, name)
 
     def log_place(self, gateway: str, trusted: tuple[LogKey, ...], *, durable: bool) -> LogPlace:
-        """Return where a gateway's log is written; `trusted` are the keys whose signatures count."""
+        """Return where a gateway's log is written. `trusted` are the keys whose signatures in the log are believed."""
         return FileLog(self.path, "FULL" if durable else "NORMAL", gateway, trusted)
 
     def log_bytes(self) -> int:
-        """Return the size of the file, with what is not yet in it."""
+        """Return the size of the file, with what is still in its write-ahead log."""
         total = 0
         for path in (self.path, self.path.with_name(f"{self.path.name}-wal")):
             with suppress(OSError):
@@ -173,7 +178,7 @@ class SqliteFile(_Store, frozen=True):
         return SchemaState(found, len(SCHEMA))
 
     def disk_space(self) -> DiskSpace:
-        """Return the space where the file is, or will be. Raises `OSError`."""
+        """Return the size and the free space of the disk where the file is, or will be. Raises `OSError`."""
         found = disk_usage(self.path.parent)
         return DiskSpace(found.free, found.total)
 
@@ -184,12 +189,12 @@ class SqliteFile(_Store, frozen=True):
         return prune(self.path, signer, before_ms=before_ms, now_ms=unix_ms(), on_progress=on_progress, trusted=trusted)
 
     def list_source(self, opened: ProofStore) -> Path:
-        """Return the file."""
+        """Return the file, which has the revocation lists."""
         return self.path
 
     def read_lists(self, *, untouched: bool = False) -> Sequence[bytes]:
-        """Return the revocation lists as they are, unverified; `untouched` if the file has to stay as it is. Blocking.
-        Raises `StoreUnavailable`."""
+        """Return the revocation lists as they are, unverified. With `untouched`, the file and its folder stay as they
+        are. Blocking. Raises `StoreUnavailable`."""
         if untouched:
             return read_untouched_lists(self.path) if os.path.lexists(self.path) else ()
         return read_lists(self.path) if self.path.exists() else ()
@@ -216,20 +221,22 @@ class PostgresDatabase(DatabaseAddress, _Store, frozen=True):
 
     @property
     def unencrypted_host(self) -> str | None:
-        """A host elsewhere to which connections may be without TLS."""
+        """A host on another machine to which connections may be without TLS, or None."""
         elsewhere = (each.name for each in self.hosts if not (each.name[0] == "/" or is_loopback_host(each.name)))
         return None if dict(self.tls).get("sslmode") in _ENCRYPTED else next(elsewhere, None)
 
     def open(self, since: int = NEVER) -> ProofStore:
-        """Return the memory of challenges and uses, which knows by the database's clock what was spent."""
+        """Open the memory of challenges and uses. It knows by the database's clock which challenges were spent, so
+        `since` is not used."""
         return PostgresStore(self, since=CLOCK)
 
     def open_tasks(self) -> TaskStore:
-        """Return the memory of tasks."""
+        """Open the memory of tasks."""
         return PostgresTasks(self)
 
     def open_log(self, patience: float | None = None, *, untouched: bool = False) -> LogReader:
-        """Return the log, to be read; with `patience` no question takes longer, in seconds."""
+        """Return a reader of the log. `patience` is how many seconds a statement may take at most; None sets no
+        limit."""
         return LogDatabase(self, patience=patience)
 
     def open_sink(self, name: str) -> Sink:
@@ -237,7 +244,7 @@ class PostgresDatabase(DatabaseAddress, _Store, frozen=True):
         return DatabaseSink(self, name)
 
     def log_place(self, gateway: str, trusted: tuple[LogKey, ...], *, durable: bool) -> LogPlace:
-        """Return where a gateway's log is written; `trusted` are the keys whose signatures count."""
+        """Return where a gateway's log is written. `trusted` are the keys whose signatures in the log are believed."""
         return DatabaseLog(self, gateway, gethostname(), LOG_SILENT_SECONDS, trusted)
 
     def prune(
@@ -257,7 +264,7 @@ class PostgresDatabase(DatabaseAddress, _Store, frozen=True):
         return read_condition(self)
 
     def check_tables(self) -> None:
-        """Look whether a database that answers has the tables that are known here. Blocking. Raises
+        """Check that the database, if it answers, has tables that this version can use. Blocking. Raises
         `ConfigurationError`."""
         try:
             there = status(self)
@@ -270,7 +277,7 @@ class PostgresDatabase(DatabaseAddress, _Store, frozen=True):
             raise ConfigurationError(f"store.url: {self.name} has {tables}", _NEWER if is_newer else _MIGRATE)
 
     def list_source(self, opened: ProofStore) -> DatabaseLists | None:
-        """Return the lists, over the connection of what was opened."""
+        """Return the database's revocation lists, which are read over the opened store's connection; or None."""
         return DatabaseLists(self, opened.worker) if isinstance(opened, PostgresStore) else None
 
     def read_lists(self, *, untouched: bool = False) -> Sequence[bytes]:
@@ -316,8 +323,8 @@ def open_revocations(
     on_problem: Callable[[str], None],
     before: RevocationLists | None = None,
 ) -> RevocationLists:
-    """Return the revocation lists in `files` and in the store that was opened, read; `before` is who had them until
-    now. Raises `ConfigurationError`."""
+    """Return the revocation lists in `files` and in the opened store, after reading them. `before` is the object that
+    had the lists until now, if any. Raises `ConfigurationError`."""
     lists = RevocationLists(files, keys, store=url.list_source(opened), on_problem=on_problem, before=before)
     lists.load()
     return lists

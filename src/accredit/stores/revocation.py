@@ -6,19 +6,21 @@ A list is in force if, in this order:
 - [trusted-issuer] its issuer's public key is one of those given;
 - [signature] that key signed it;
 - [age] it is not older than the one in force at its place; if it is of the same second, it has all ids of that one;
-- [newest] no worker that shares memory with this one has had a newer one of its issuer in force (`seen_lists`), in any
-  place: else there is no answer.
+- [newest] no worker process that shares memory with this one has had a newer list of its issuer in force
+  (`seen_lists`), in any place. If one has, questions are not answered.
 
-At the start, an invalid list is an error, and so is a missing file: an empty list is a signed one. Later, the last
-valid list of its issuer stays in force, also if the list disappears; `problem` says so. Lists are compared by their
-issuers: a successor (`before`) needs for each list that was in force one of the same issuer that may replace it by
-[age], in any place. An SQLite store remembers the newest list of each issuer that was in force: after a restart that
-one counts as well, until one that is as new is found.
+When the gateway starts, an invalid or missing list is an error. An issuer without revocations needs a signed list, too:
+an empty one. Later, the last valid list of an issuer stays in force, even if its file disappears; `problem` reports
+that.
 
-If this process has no file descriptors left to read with, there is no answer: otherwise whoever can use them up could
-hide a revocation. Nor is there one while a database can't be asked. An id counts for all certificates, in whichever
-list and place. Not checked: whether the list's issuer has issued that certificate; at a start, what was in force before
-if the store does not remember it.
+A reload makes a new object, with the old one as `before`. For each list that was in force, the new one needs a list of
+the same issuer, in any place, that may replace it by [age]. An SQLite store remembers the newest list of each issuer
+that was in force. After a restart that list counts as well, until one that is at least as new is found.
+
+Questions are not answered while this process has no file descriptors left to read with: otherwise whoever can use them
+up could hide a revocation. Nor are they while a database can't be asked. An id in any list, in any place, counts for
+all certificates. Not checked: whether the list's issuer has issued that certificate; and, when the gateway starts, what
+was in force before if the store does not remember it.
 """
 
 import asyncio
@@ -45,7 +47,8 @@ _LATE = "the revocation lists can't be read in time"
 class RevocationLists:
     """`ports.Revocations` over files of one list each and, if given, a store: an SQLite file, or a database.
 
-    `keys` are the issuers' public keys by id. `on_problem` is called with each new problem, in a line for the log.
+    `keys` are the issuers' public keys by id. `on_problem` is called with each new problem, as one line for the
+    program's log.
     """
 
     def __init__(
@@ -57,7 +60,8 @@ class RevocationLists:
         on_problem: Callable[[str], None] | None = None,
         before: "RevocationLists | None" = None,
     ) -> None:
-        """`before` is the predecessor: its lists stay in force here, and older ones don't count."""
+        """`before` is the object that had the lists until now: its lists stay in force here, and older ones don't
+        count."""
         self._keys = keys
         self._on_problem = on_problem
         self._before = before
@@ -68,19 +72,19 @@ class RevocationLists:
         if store is not None:
             self._watched.append(_Watched(StoredLists(store) if isinstance(store, Path) else store))
         self._known = _Watched(KnownLists(store)) if isinstance(store, Path) else None
-        """The store's remembered lists, as far as no current list replaces them."""
+        """The lists that the store remembers, as long as no current list replaces them."""
         self._places = self._watched if self._known is None else [*self._watched, self._known]
         self._told: str | None = None
         self._unseen: str | None = None
-        """Why the last attempt could not even read the lists, or None."""
+        """Why the last attempt to read the lists failed as a whole, or None."""
         self._looked_at = float("-inf")
         self._looking: asyncio.Task[None] | None = None
 
     def load(self) -> None:
-        """Read all lists for the first time. Raises `ConfigurationError` for one that is invalid or missing, or if one
-        that was in force `before` has no replacement.
+        """Read all lists for the first time. Raises `ConfigurationError` for a list that is invalid or missing, and for
+        one that was in force `before` and has no replacement.
 
-        A database that does not answer is asked again when it is needed.
+        A database that does not answer is not an error here: it is asked again when an answer is needed.
         """
         if self._known is not None:
             with contextlib.suppress(StoreUnavailable):  # reading the store itself reports that
@@ -101,29 +105,30 @@ class RevocationLists:
             raise ConfigurationError(f"proofs.revocation: {missed}", _REMEDY)
 
     def remember(self) -> None:
-        """Store what was loaded in the SQLite store's memory, if possible: else the next look does it. Blocking."""
+        """Store the loaded lists in the SQLite store's memory. If that fails, the next reading of the lists does it.
+        Blocking."""
         with contextlib.suppress(StoreUnavailable):
             if self._memory is not None:
                 self._remember(self._memory)
 
     async def is_revoked(self, cert_id: str) -> bool:
-        """Return whether a list in force has this id. Raises `StoreUnavailable` if the lists could not be read
+        """Return whether this id is in a list in force. Raises `StoreUnavailable` if the lists could not be read
         recently."""
         await self.check()
         return any(cert_id in each.revoked for each in self._places)
 
     def size(self) -> tuple[int, int]:
-        """Return the number of lists in force, and of certificates in them, as of the last look."""
+        """Return the number of lists in force and of the ids in them, as of the last time that the lists were read."""
         return sum(len(each.digests) for each in self._places), len(
             frozenset[str]().union(*(each.revoked for each in self._places))
         )
 
     def has_list(self, sha256: str) -> bool:
-        """Return whether a list with this SHA-256 is in force, as of the last look."""
+        """Return whether a list with this SHA-256 is in force, as of the last time that the lists were read."""
         return any(sha256 in each.digests for each in self._places)
 
     def problem(self) -> str | None:
-        """Return why a list may be out of date, as of the last look, or None."""
+        """Return why a list may be out of date, as of the last time that the lists were read; or None."""
         problems = [each.problem.what for each in self._watched if each.problem is not None]
         return "; ".join(([self._unseen] if self._unseen else []) + problems) or None
 
@@ -143,7 +148,7 @@ class RevocationLists:
             raise StoreUnavailable(self._unseen)
 
     async def watch(self) -> None:
-        """Check until cancelled, so that `problem` is current without calls, too."""
+        """Read the lists again and again until cancelled, so that `problem` is current even without calls."""
         while True:
             with contextlib.suppress(StoreUnavailable):  # `check` has reported it
                 await self.check()
@@ -167,14 +172,15 @@ class RevocationLists:
             self._tell()
 
     async def _look_once(self) -> str | None:
-        """Return the issuer of a list that is newer elsewhere, or None. Raises `StoreUnavailable`."""
+        """Read all lists. Return a message if an issuer's list was newer elsewhere ([newest]), or None. Raises
+        `StoreUnavailable`."""
         if self._remote is not None:
             await self._remote.fetch()
         await asyncio.to_thread(self._look_at_all)
         return self._missed()
 
     def _read_all(self) -> str:
-        """Read all lists, without an event loop; return why the database could not be asked, or ""."""
+        """Read all lists, without an event loop. Return why the database could not be asked, or ""."""
         unread = ""
         if self._remote is not None:
             try:
@@ -194,19 +200,20 @@ class RevocationLists:
             self._seen.note(revoked)
 
     def _is_replaced(self, issuer_id: str, old: RevocationList) -> bool:
-        """Return whether a current list can replace one that is gone from its place."""
+        """Return whether a current list can replace `old`, which is gone from its place."""
         return any(
             _rollback(old, each.in_force[issuer_id].list) is None for each in self._watched if each.has(issuer_id)
         )
 
     def _unreplaced(self, issuer_id: str, old: RevocationList) -> str | None:
-        """Return why no current list can replace one that was in force, or None. Remembered lists count, but are no
-        excuse for an older list in silence."""
+        """Return why no current list can replace `old`, which was in force; or None if one can. Remembered lists are
+        left out here: they stay in force, but must not hide that a place now has an older list."""
         faults = [_rollback(old, revoked) for issuer, revoked in _lists(self._watched) if issuer == issuer_id]
         return None if None in faults else faults[0] if faults else "it is in none of the places that are named"
 
     def _missed(self) -> str | None:
-        """Return a message if an issuer's list was newer elsewhere ([newest]), or None."""
+        """Return a message if some worker had a newer list of an issuer in force than this one has ([newest]); else
+        None."""
         for issuer_id in self._keys:
             here = [revoked for issuer, revoked in _lists(self._places) if issuer == issuer_id]
             if self._seen.misses(issuer_id, here):
@@ -214,7 +221,8 @@ class RevocationLists:
         return None
 
     def _remember(self, store: Path) -> None:
-        """Write the lists in force to the store's memory. Blocking. Raises `StoreUnavailable`."""
+        """Write the lists in force that are not stored yet to the store's memory. Blocking. Raises
+        `StoreUnavailable`."""
         for each in self._watched:
             for issuer_id, held in each.new_ones():
                 key = self._keys[issuer_id]
@@ -237,23 +245,23 @@ class _Held(NamedTuple):
     list: RevocationList
     text: bytes
     sha256: str
-    """In lower-case hex."""
+    """The SHA-256 of the list's text, in lower-case hex."""
 
 
 class _Watched:
-    """A source, and its lists in force. Blocking."""
+    """A source of lists, and its lists in force. Blocking."""
 
     def __init__(self, source: ListSource) -> None:
         self.revoked: frozenset[str] = frozenset()
         self.digests: frozenset[str] = frozenset()
         """The SHA-256 of the lists in force, in lower-case hex."""
         self.in_force: dict[str, _Held] = {}
-        """By issuer."""
+        """The lists in force, by issuer."""
         self._source = source
         self._stamp: object = None
         self._fault: _Problem | None = None
         self._gone: set[str] = set()
-        """Issuers of lists that are in force, but gone from the source."""
+        """The issuers whose lists are still in force, but gone from the source."""
         self._remembered: dict[str, _Held] = {}
 
     @property
@@ -268,7 +276,7 @@ class _Watched:
         return issuer_id in self.in_force and issuer_id not in self._gone
 
     def look(self, keys: Mapping[str, HybridPublicKey]) -> None:
-        """Read changes. An invalid list changes only `problem`. Raises `StoreUnavailable`."""
+        """Read what has changed in the source. An invalid list changes only `problem`. Raises `StoreUnavailable`."""
         try:
             stamp = self._source.stamp()
             if stamp == self._stamp:
@@ -291,7 +299,7 @@ class _Watched:
         self._count()
 
     def leave(self, is_replaced: Callable[[str, RevocationList], bool]) -> None:
-        """Drop lists that are gone from here and replaced by others."""
+        """Drop the lists that are gone from this source, if others replace them."""
         if isinstance(self._source, KnownLists):  # a remembered list need not exist any more
             self._gone = set(self.in_force)
         replaced = {each for each in self._gone if is_replaced(each, self.in_force[each].list)}
@@ -301,11 +309,11 @@ class _Watched:
             self._count()
 
     def new_ones(self) -> list[tuple[str, _Held]]:
-        """Return the lists that came into force since `remembered`, with their issuers."""
+        """Return the lists that came into force since `remembered` was last called, with their issuers."""
         return [each for each in self.in_force.items() if self._remembered.get(each[0]) != each[1]]
 
     def remembered(self) -> None:
-        """Note that all lists in force are remembered."""
+        """Note that all lists in force are stored in the memory."""
         self._remembered = dict(self.in_force)
 
     def _count(self) -> None:
@@ -313,7 +321,7 @@ class _Watched:
         self.digests = frozenset(held.sha256 for held in self.in_force.values())
 
     def _admit(self, text: bytes, keys: Mapping[str, HybridPublicKey]) -> tuple[str, _Problem | None]:
-        """Put a list in force if it is valid; return its issuer, and why it is not, or None."""
+        """Put a list in force if it is valid. Return its issuer, and the problem with it, or None."""
         try:
             revoked = RevocationList.decode(text)
         except WireError as error:
@@ -341,7 +349,7 @@ def _lists(places: Iterable[_Watched]) -> list[tuple[str, RevocationList]]:
 
 
 def _check_descriptors() -> None:
-    """Raise `StoreUnavailable` if this process can't open as many files as a look needs."""
+    """Raise `StoreUnavailable` if this process can't open as many files as reading the lists needs."""
     opened: list[int] = []
     try:
         for _ in range(2):
@@ -363,7 +371,8 @@ def _rollback(old: RevocationList | None, new: RevocationList) -> str | None:
 
 
 def _replaces(held: _Held, old: bytes | None, key: HybridPublicKey) -> bool:
-    """Return whether a list replaces the remembered one; one that its issuer has not signed counts as nothing."""
+    """Return whether a list replaces the remembered one, `old`. It replaces none (None), and one without a valid
+    signature of its issuer, in any case."""
     if old is None:
         return True
     try:

@@ -1,15 +1,16 @@
 """The rules common to all kinds of store. No I/O.
 
-A challenge is judged in this order: one that was presented before is spent, whatever it is presented for now; one that
-was issued here is valid for its own request until it expires, and for nothing else; any other is valid unless it must
-be issued here.
+A challenge is judged in this order. One that was presented before is spent, whatever it is presented for now. One that
+was issued here is valid for its own request until it expires, and for nothing else. Any other, which a client made, is
+valid unless the request needs one issued here.
 
-A store that was lost, or is one process's memory, does not know what was spent before it began. So a challenge that a
-client made before that must be one issued here, too (`made_before`): the caller is asked to sign one.
+A store that was lost, or is in one process's memory, does not know what was spent before it began. A challenge that a
+client made before that time could be a spent one, so it is not accepted (`made_before`): the caller is asked to sign
+one issued here.
 
-Expired entries are forgotten, by the clock. For each kind of entry the store remembers the latest end of those that it
-forgot. If the clock was ahead then and has been set back, an entry ending no later may be missing although it counts
-again: it is refused (`certain`).
+Expired entries are forgotten, by the clock. For each kind of entry, the store remembers the latest end among those that
+it forgot. Perhaps the clock was ahead at that time and has been set back since. Then an entry that ends no later than
+that may be missing although it counts again, so it is refused (`certain`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,19 +22,19 @@ from accredit.ports import RateLimit, Spending
 from accredit.stores.minted import Issued
 
 NEVER = -1
-"""No entry was forgotten; as `since`, all spent challenges are known."""
+"""As the latest end of forgotten entries: none was forgotten. As `since`: all spent challenges are known."""
 
 
 class ListChange(NamedTuple):
-    """An issuer's revocation list before (None if there was none) and after."""
+    """An issuer's revocation list before a change (None if there was none), and after it."""
 
     before: bytes | None
     after: bytes
 
 
 class SchemaState(NamedTuple):
-    """The version of a store's tables (None without any), the one that this accredit makes, and the `oldest` that a
-    gateway works on."""
+    """The version of a store's tables (None if it has none), the version that this accredit creates, and the `oldest`
+    version that a gateway works on."""
 
     found: int | None
     known: int
@@ -41,7 +42,7 @@ class SchemaState(NamedTuple):
 
     @property
     def serves(self) -> bool:
-        """Whether a gateway works on it."""
+        """Whether a gateway works on tables of this version."""
         return self.found is not None and self.oldest <= self.found <= self.known
 
 
@@ -53,14 +54,15 @@ class DiskSpace(NamedTuple):
 
 
 class Series(NamedTuple):
-    """The uses of one certificate that one limit counts."""
+    """The uses of one certificate in windows of one length, as one limit counts them."""
 
     cert_id: str
     window_s: int
 
 
 def judge(*, spent: bool, ours: Issued | None, issued: bool, now: int) -> Spending:
-    """Return the verdict on a challenge. `ours` is its content if it was issued here; `issued`: only such count."""
+    """Return the verdict on a challenge. `spent` says that it was presented before. `ours` is its content if it was
+    issued here. `issued` says that only a challenge issued here is accepted."""
     if spent:
         return Spending.SPENT
     if ours is None:
@@ -70,20 +72,21 @@ def judge(*, spent: bool, ours: Issued | None, issued: bool, now: int) -> Spendi
 
 
 def made_before(since: int, keep_until: int) -> bool:
-    """Return whether a client made its challenge before `since`, so that it may have been spent before. Clients date
-    theirs back by `CLOCK_LEAD_SECONDS`; each is kept for the window."""
+    """Return whether a client made its challenge before `since`, so that it may be a spent one. Clients date their
+    challenges back by `CLOCK_LEAD_SECONDS`, and each is kept for the whole window of time in which it is fresh."""
     return keep_until - 1 - CHALLENGE_WINDOW_SECONDS < since - CLOCK_LEAD_SECONDS
 
 
 def certain(ends: int, forgotten: int) -> None:
-    """Raise `ClockSetBack` if an entry that ends at `ends` may be forgotten; the latest of those ended at
-    `forgotten`."""
+    """Raise `ClockSetBack` if an entry that ends at `ends` may have been forgotten. `forgotten` is the latest end among
+    the entries that were."""
     if ends <= forgotten:
         raise ClockSetBack(forgotten)
 
 
 class Taking(NamedTuple):
-    """What one use of a series counts for, the most in its window, and the number of parts of the window."""
+    """How much one use takes of a series, the most that its window may hold, and into how many parts the window is
+    divided."""
 
     amount: int
     most: int
@@ -91,14 +94,15 @@ class Taking(NamedTuple):
 
 
 class UseMark(NamedTuple):
-    """A mark of a series, and the total of the uses under earlier marks."""
+    """A mark of a series (the second under which uses are recorded), and the total of the uses under earlier marks."""
 
     at: int
     before: int
 
 
 def strictest(limits: Iterable[RateLimit]) -> dict[Series, Taking]:
-    """Return what to take of each series: within the smaller limit if a certificate has two for one window."""
+    """Return what one use takes of each series. If a certificate has two limits with windows of the same length, the
+    smaller one counts."""
     takings: dict[Series, Taking] = {}
     for limit in limits:
         series = Series(limit.cert_id, limit.window_s)
@@ -108,8 +112,8 @@ def strictest(limits: Iterable[RateLimit]) -> dict[Series, Taking]:
 
 
 def room_at(marks: Sequence[UseMark], total: int, limit: RateLimit, now: int) -> int | None:
-    """Return when there is room for one more use; None if never. `marks` are those in the window, in order, and `total`
-    is that of all uses of the series."""
+    """Return when there is room for one more use; None if never. `marks` are those within the window, in order, and
+    `total` is the total of all uses of the series."""
     room = limit.count - limit.amount
     if room < 0:
         return None
@@ -122,6 +126,7 @@ def room_at(marks: Sequence[UseMark], total: int, limit: RateLimit, now: int) ->
 
 
 def mark(window_s: int, now: int, parts: int = USE_MARKS) -> int:
-    """Return the second under which a use at `now` is recorded: the end of its part, so that it counts long enough."""
+    """Return the second under which a use at `now` is recorded. A window has so many `parts`; the second is the end of
+    the part that `now` is in, so that the use counts long enough."""
     step = max(1, window_s // parts)
     return -(-now // step) * step

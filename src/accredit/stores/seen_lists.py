@@ -1,12 +1,13 @@
-"""The age of the newest revocation lists that any worker has had in force, in memory shared by all. I/O: anonymous
-memory, mapped before workers are forked.
+"""The age of the newest revocation list of each issuer that any worker process has had in force, in memory that all
+workers share. I/O: anonymous memory, mapped before workers are forked.
 
-A restarted worker may find a list gone, or an older one in its place. Here it sees that there was a newer one, so that
-it does not accept what the others refuse.
+A restarted worker may find a list gone, or an older one in its place. Here it sees that there was a newer list, so that
+it does not accept what the other workers refuse.
 
-There is one slot for each issuer, wherever its lists lie, and its value only grows. Workers write without a lock: an
-overwritten value is written again at its worker's next look, half a second later. If all slots are taken two issuers
-share one, and the older list of the two then counts as unread: no answer is a refusal.
+There is one slot for each issuer, wherever its lists lie, and a slot's value only grows. Workers write without a lock.
+If a worker overwrites a value of another, that one writes its value again half a second later, at its next reading of
+the lists. If there are more issuers than slots, two share one. The older of their lists then counts as out of date, so
+that calls are refused.
 """
 
 import hashlib
@@ -17,33 +18,33 @@ from collections.abc import Iterable
 from accredit.ratify import RevocationList
 
 SEEN_LISTS = 1_024
-"""Issuers whose newest list's age is shared by all workers: 16 KiB. With more, two that share a slot make a new worker
-refuse rather than forget."""
+"""How many issuers have a slot of their own: 16 KiB. With more, two share a slot. Then a new worker rather refuses than
+forgets."""
 
 
 _PLACE = struct.Struct("=8sQ")
 _EMPTY = bytes(8)
 _IDS_BITS = 20
-"""No list has more ids: it would be longer than `MAX_STATEMENT_BYTES`."""
+"""Bits for a list's number of ids. No list has more ids: it would be longer than `MAX_STATEMENT_BYTES`."""
 _MOST = (1 << 64) - 1
 
 
 class SeenLists:
-    """The newest age of each list that any worker has seen."""
+    """The age of the newest list of each issuer that any worker has had in force."""
 
     def __init__(self) -> None:
         """Map the memory, to be shared by processes that are forked later."""
         self._memory = mmap.mmap(-1, SEEN_LISTS * _PLACE.size)
 
     def note(self, revoked: RevocationList) -> None:
-        """Note that a list is in force here."""
+        """Note that a list is in force in this worker."""
         start, name, seen = self._place(revoked.issuer_id)
         newest = _age(revoked)
         if seen < newest:
             _PLACE.pack_into(self._memory, start, name, newest)
 
     def misses(self, issuer_id: str, here: Iterable[RevocationList]) -> bool:
-        """Return whether any worker has seen a newer list of an issuer than those in force here."""
+        """Return whether any worker has had a newer list of an issuer in force than those in force here."""
         _, _, seen = self._place(issuer_id)
         return seen > max(map(_age, here), default=0)
 
@@ -60,6 +61,7 @@ class SeenLists:
 
 
 def _age(revoked: RevocationList) -> int:
-    """Return a number that grows with the time, and within a second with the number of ids."""
+    """Return a number that orders lists by age: it grows with the list's time, and within a second with the number of
+    ids."""
     ids = min(len(revoked.revoked_certs), (1 << _IDS_BITS) - 1)
     return max(1, min((revoked.updated_at << _IDS_BITS) + ids, _MOST))

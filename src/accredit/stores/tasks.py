@@ -1,8 +1,8 @@
 """Memory of tasks and their owners: in this process, or in an SQLite file, with I/O in a thread of its own.
 
-An expired task can't be found any more; its row is deleted when a later task is stored. Bounds are checked when a task
-is stored, so that processes sharing a file see each other's tasks. If the clock was set back behind what was forgotten,
-no task is stored: a forgotten one may have had the same id, and be valid again.
+An expired task can't be found any more. Its row is deleted when a later task is stored. Bounds are checked when a task
+is stored, so that processes that share a file see each other's tasks. If the clock was set back to before the end of a
+task that was forgotten, no task is stored: the forgotten one may have had the same id, and would be valid again.
 """
 
 import sqlite3
@@ -45,7 +45,7 @@ class MemoryTasks:
         self._forgotten = NEVER
 
     async def keep(self, key: bytes, task: Task, *, keep_until: int, now: int) -> Task:
-        """Store a task and return it, or return the known one. Raises `StoreUnavailable`."""
+        """Store a task and return it. If the key has a task already, return that one. Raises `StoreUnavailable`."""
         with self._lock:
             known = self._alive(key, now)
             if known is not None:
@@ -97,7 +97,7 @@ class SqliteTasks:
         self._worker = Worker(path)
 
     async def keep(self, key: bytes, task: Task, *, keep_until: int, now: int) -> Task:
-        """Store a task and return it, or return the known one. Raises `StoreUnavailable`."""
+        """Store a task and return it. If the key has a task already, return that one. Raises `StoreUnavailable`."""
         kept = await self._worker.run(partial(_keep, key=key, task=task, keep_until=keep_until, now=now))
         if kept is None:
             raise StoreUnavailable(_FULL)

@@ -206,7 +206,7 @@ class LogReader(ABC):
         """Return the certificate chain with this SHA-256, as a JSON array, or None."""
 
     def kept_of(self, decision: CallRecord) -> tuple[bytes | None, bytes | None]:
-        """Return the texts of a call's certificate chain and of its proof. Each is None if it is missing or unreadable."""
+        """Return the texts of a call's certificate chain and proof. Each is None if it is missing or unreadable."""
         return self._texts(decision, self._packed(decision))
 
     def shown_of(self, decision: CallRecord, now: int) -> bytes | None:

@@ -160,7 +160,7 @@ class Chain(NamedTuple):
     async def _judged(
         self, tables: LogTables, calls: Sequence[OpenCall]
     ) -> dict[str, tuple[Statement, CallRecord] | str]:
-        """Return, for each call listed as open, its decision, or why the call is not open ([open-calls] of `author`)."""
+        """Return the decision of each call listed as open, or why that call is not open ([open-calls] of `author`)."""
         judged: dict[str, tuple[Statement, CallRecord] | str] = {}
         for each in calls:
             try:

@@ -1,8 +1,14 @@
 """Storage in a PostgreSQL database, shared by gateways on any number of machines. I/O: connections to it.
 
-`address` the database that a URL names · `driver` asyncpg, and what its failures mean · `session` finding the primary
-and checking it · `worker` one connection and the batches on it · `schema` its tables and roles, `migration` making them
-· `store` challenges and uses, over `challenges` and `uses`, their statements · `forgetting` deleting expired rows ·
-`tasks` · `revocation_lists` signed lists · `log_tables` the audit log, `log_writer` running its requests, `log_reader`
-reading it from a `snapshot`, `log_pruning`.
+- `address`: the database that a URL names
+- `driver`: asyncpg, and what its failures mean
+- `session`: finds the primary and checks it
+- `worker`: one connection, and the batches on it
+- `schema`: the tables and roles; `migration` creates them
+- `store`: challenges and uses; `challenges` and `uses` have its statements
+- `forgetting`: deletes expired rows
+- `tasks`: tasks and their owners
+- `revocation_lists`: signed lists
+- `log_tables`: the audit log. `log_writer` runs its requests, `log_reader` reads it from a `snapshot`, `log_sink` sends
+  it on, and `log_pruning` shortens it
 """

@@ -1,10 +1,10 @@
 """Parses a database's URL. No I/O.
 
 `postgresql://[USER@]HOST[:PORT][,HOST[:PORT]...]/DATABASE[?PARAMETER=VALUE[&...]]`. A host is a name, an IPv4 address
-or an IPv6 address in brackets. Parameters are `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, as libpq has them, and
-`host`, the folder of a Unix socket if the URL names no host. All others are refused.
+or an IPv6 address in brackets. These parameters are accepted, and no others: `sslmode`, `sslrootcert`, `sslcert` and
+`sslkey`, as in libpq; and `host`, the folder of a Unix socket, if the URL names no host.
 
-- [password] No password is taken from a URL: a URL is shown, logged and kept in shells' histories.
+- [password] A URL with a password is refused: URLs are shown, logged and kept in shells' histories.
 - [quoting] The reason of a refusal does not quote the URL, as it may hold a password all the same.
 """
 
@@ -19,7 +19,7 @@ from accredit.errors import ConfigurationError
 from accredit.limits import MAX_SPENT_IN_DATABASE
 
 MAX_DATABASE_HOSTS = 8
-"""Hosts of one database. All are connected to at once; a cluster has three."""
+"""The most hosts of one database. All are connected to at once. A usual cluster has three."""
 
 
 SCHEME = "postgresql://"
@@ -44,8 +44,8 @@ class DatabaseHost(NamedTuple):
 class DatabaseAddress(Struct, frozen=True):
     """The members of `postgresql://...`: a database that is reached by one of `hosts`.
 
-    With `replicas` "required", a server counts only if its commits are on another one, too. `password_file` holds the
-    password; without it, it comes as libpq's does (`PGPASSWORD`, `PGPASSFILE`).
+    With `replicas` "required", a server is used only if its commits also reach another server. `password_file` holds
+    the password; without it, the password is found as libpq does (`PGPASSWORD`, `PGPASSFILE`).
     """
 
     hosts: tuple[DatabaseHost, ...]

@@ -1,13 +1,13 @@
 """Spends challenges, many in one statement.
 
-A challenge is judged as in every store (`stores.rules`). It is the first presentation if this statement wrote its row;
-a statement that wrote nothing accepts none.
+A challenge is judged as in every store (`stores.rules`). It counts as presented for the first time if this statement
+wrote its row. A statement that wrote nothing accepts none.
 
-- [batch] If one challenge is presented several times in one batch, the first for which it is valid spends it: a
-  statement can't write a row twice.
+- [batch] If one challenge is presented several times in one batch, the first presentation for which it is valid spends
+  it: a statement can't write a row twice.
 - [order] Rows are written in the order of their challenges, so that two batches never deadlock.
-- [repetition] A batch that is repeated writes its own rows again (`owner`): a row that is only read may be on one
-  machine alone.
+- [repetition] A batch that is repeated writes its own rows again (known by `owner`). To read them would not be enough:
+  a row that is only read may be on one machine alone.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,8 @@ Verdict = Spending | AccreditError
 
 
 class Presented(NamedTuple):
-    """A challenge to spend. `ours` is its content if it was issued here, `issued` says that it must be."""
+    """A challenge that was presented, to be spent. `ours` is its content if it was issued here. `issued` says that only
+    a challenge issued here is accepted."""
 
     challenge: bytes
     owner: bytes
@@ -34,7 +35,7 @@ class Presented(NamedTuple):
     now: int
 
     def verdict(self, *, spent: bool) -> Spending:
-        """Return the verdict on it."""
+        """Return the verdict on this challenge."""
         return judge(spent=spent, ours=self.ours, issued=self.issued, now=self.now)
 
 
@@ -45,7 +46,8 @@ class _Found(NamedTuple):
 
 
 def spending(clock: str) -> str:
-    """Return the statement that writes challenges with their ends, and returns what is known of all."""
+    """Return the SQL statement that writes challenges with the ends of their times, and returns what is known of
+    each."""
     return f"""
 WITH asked AS MATERIALIZED (SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bigint[]) AS t (challenge, owner, ends)),
 bound AS MATERIALIZED (SELECT {bound("spent", clock)} AS until),
@@ -59,7 +61,7 @@ FROM asked, bound"""  # noqa: S608 - of constants
 
 
 async def find_spent(connection: Connection, challenges: Sequence[bytes]) -> set[bytes]:
-    """Return which challenges were spent."""
+    """Return those of the challenges that were spent."""
     rows = await connection.fetch("SELECT challenge FROM spent WHERE challenge = ANY($1::bytea[])", list(challenges))
     return {row[0] for row in rows}
 
@@ -89,12 +91,13 @@ async def spend(
 
 
 def _each(presented: Sequence[Presented]) -> list[tuple[bytes, Presented]]:
-    """Return the distinct challenges, each with its first presentation."""
+    """Return each distinct challenge once, with its first presentation."""
     return list({each.challenge: each for each in reversed(presented)}.items())
 
 
 def _verdict(each: Presented, found: _Found, place: int, spender: int | None, within: set[int]) -> Verdict:
-    """Return the verdict on one of a batch, in which the one at `spender` was to spend the challenge."""
+    """Return the verdict on one presentation, at `place` in its batch. `spender` is the place of the presentation that
+    was to spend the same challenge, and `within` are the places of those for which the table had room."""
     if spender is None or place < spender:  # it is not valid for this one
         return each.verdict(spent=found.known and not found.written)
     if spender not in within:
@@ -105,5 +108,6 @@ def _verdict(each: Presented, found: _Found, place: int, spender: int | None, wi
 
 
 def is_presented_late(each: Presented, found: _Found) -> bool:
-    """Return whether a challenge ends too early to be certain that it was not spent."""
+    """Return whether a challenge ends so early that its row may have been forgotten: then nobody can say that it was
+    not spent."""
     return each.keep_until <= found.bound

@@ -33,8 +33,9 @@ ORDER BY 1"""
 
 
 class DatabaseCondition(Struct, frozen=True, kw_only=True):
-    """A database's condition. `schema` is the state of its tables; `standbys` are those that a commit
-    waits for; `powers` are the user's rights beyond a gateway's; the clocks differ by `clock_off` seconds at least."""
+    """A database's condition. `schema` is the state of its tables. `standbys` are the standbys that a commit waits for.
+    `powers` are the connecting user's rights beyond those of a gateway. The clocks of this machine and the database
+    differ by at least `clock_off` seconds."""
 
     schema: SchemaState
     is_synced: bool
@@ -44,7 +45,7 @@ class DatabaseCondition(Struct, frozen=True, kw_only=True):
 
 
 def read_condition(database: DatabaseAddress) -> DatabaseCondition:
-    """Ask the database, for some seconds at most. Raises `StoreUnavailable`."""
+    """Ask the database for its condition, for some seconds at most. Raises `StoreUnavailable`."""
 
     async def asked(connection: Connection) -> DatabaseCondition:
         try:

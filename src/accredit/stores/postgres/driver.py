@@ -1,16 +1,16 @@
-"""asyncpg, as far as it is used here: one connection, and what its failures mean.
+"""The parts of asyncpg that are used here: one connection, and what its failures mean.
 
-asyncpg comes with `accredit[postgres]` and is loaded when a connection is opened. It has no types: nothing of it is
-passed on.
+asyncpg comes with `accredit[postgres]`, and is loaded when a connection is opened. It has no type annotations, so none
+of its objects are passed on.
 
-- [notices] A notice is a failure. If a wait for the standby is cancelled, there is one, and the server reports the
-  commit all the same: it is on that machine alone. asyncpg delivers notices with `call_soon`, so one turn of the loop
-  is awaited.
-- [cancellation] A statement is never cancelled: that would cancel such a wait. If its task is cancelled the connection
-  is closed, and it is unknown whether the transaction took place.
+- [notices] A notice from the server counts as a failure. There is one if a commit's wait for the standby is cancelled:
+  the server still reports the commit as done, but it is on that machine alone. asyncpg delivers notices with
+  `call_soon`, so one turn of the event loop is awaited after each statement.
+- [cancellation] A statement is never cancelled, as that would cancel such a wait. If its task is cancelled, the
+  connection is closed, and nobody knows whether the transaction took place.
 - [secrecy] No text of a failure holds a statement's values or the password.
-- [indexes] No statement scans a table. Plans are cached, and one made while a table was small would go on scanning
-  until the server updates its statistics.
+- [indexes] No statement scans a table. The server's planner is told so, since it caches plans: one made while a table
+  was small would go on scanning until the server updates its statistics.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ from accredit.limits import MAX_PASSWORD_BYTES, STORE_WAIT_SECONDS
 from accredit.stores.postgres.address import SCHEME, DatabaseAddress, DatabaseHost
 
 STORE_CONNECT_SECONDS = 1.0
-"""The time for a connection to one host of a database. Across a network one takes some milliseconds, mostly for
-checking the password; it leaves half of the whole wait for the query."""
+"""The time for a connection to one host of a database. Across a network a connection takes some milliseconds, mostly
+for checking the password. This time leaves half of the whole wait for the query."""
 DEAD_PEER_SECONDS = (10, 10, 3)
-"""TCP keep-alive on the database's side: seconds of silence until the first probe, seconds between probes, and their
-number: a lock of a lost machine is free 40 s later."""
+"""TCP keep-alive on the database's side: seconds of silence until the first probe, seconds between probes, and the
+number of probes. So a lock that a lost machine held is free 40 s later."""
 
 
 Row = Sequence[Any]
@@ -69,8 +69,8 @@ class Connection:
         return bool(self._raw.is_closed())
 
     async def fetch(self, statement: str, *values: object) -> list[Row]:
-        """Return the rows of a statement. Outside of a transaction it is committed when this returns. Raises
-        `DatabaseFailed`."""
+        """Return the rows of a statement. Outside of a transaction, the statement is committed when this returns.
+        Raises `DatabaseFailed`."""
         asking = asyncio.ensure_future(self._raw.fetch(statement, *values))
         try:
             with _as_database_errors(self.name):
@@ -85,7 +85,7 @@ class Connection:
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncGenerator[None]:
-        """Commit everything done within, or nothing. Raises `DatabaseFailed`."""
+        """Commit everything that is done within this block, or nothing. Raises `DatabaseFailed`."""
         await self.fetch("BEGIN")
         try:
             yield
@@ -138,7 +138,8 @@ _PLANS = dict.fromkeys(
     ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin", "jit"),
     "off",
 )
-"""Every row is found by an index, and many are read in its order ([indexes])."""
+"""Settings of the server's planner: every row is found by an index, and where many are read, in the order of the index
+([indexes])."""
 
 
 def _settings() -> dict[str, str]:

@@ -1,11 +1,11 @@
-"""Deletes expired rows, and remembers how far. Rows expire by the database's clock.
+"""Deletes expired rows, and remembers the latest end of those that it deleted. Rows expire by the database's clock.
 
-- [expiry] A row is deleted when it expired `DATABASE_KEEP_SECONDS` ago; so a gateway whose clock is ahead takes nothing
-  from others.
-- [late-rows] A row that would have expired `DATABASE_LATE_SECONDS` ago is never added: so nothing is added that a
+- [expiry] A row is deleted once it expired `DATABASE_KEEP_SECONDS` ago. So a gateway whose clock is ahead deletes
+  nothing that others still need.
+- [late-rows] A row that expired more than `DATABASE_LATE_SECONDS` ago is never added. So nothing is added that a
   concurrent deletion could miss.
-- [latest-end] For each table the latest end of the deleted rows is kept with it, in the same statement.
-- [backlog] A process that finds a full batch of expired rows looks again soon: it deletes more than it can add.
+- [latest-end] For each table, the latest end of its deleted rows is stored, in the statement that deletes them.
+- [backlog] A process that finds a full batch of expired rows looks for more soon: it deletes more than it can add.
 """
 
 from typing import Literal
@@ -15,22 +15,23 @@ from accredit.stores.postgres.driver import Connection
 from accredit.stores.rules import NEVER
 
 DATABASE_KEEP_SECONDS = 60
-"""How long a row of a database is kept after its end, by the database's clock: longer than clocks may differ."""
+"""How long a row of a database is kept after its end, by the database's clock. It is longer than clocks may differ."""
 DATABASE_LATE_SECONDS = 30
-"""How long after its end, by the database's clock, a row can still be added, for clocks that differ. It is shorter than
-rows are kept, so that none is added again while another process is deleting it."""
+"""How long after its end, by the database's clock, a row can still be added, as clocks differ. It is shorter than rows
+are kept, so that no row is added while another process is deleting it."""
 
 
 Table = Literal["spent", "use_series", "uses", "tasks"]
 
 CLOCK = "extract(epoch FROM clock_timestamp())::bigint"
-"""The database's time, in SQL."""
+"""SQL for the database's time."""
 
 
 def sweeping(table: Table, kind: str, clock: str) -> str:
-    """Return the statement that deletes some expired rows, and returns how many. It remembers them as `kind`.
+    """Return the statement that deletes some expired rows, and returns how many. Their latest end is stored under
+    `kind`.
 
-    The clock is read once: an index can't be searched for a value that may differ from row to row.
+    The statement reads the clock once: an index can't be searched for a value that may differ from row to row.
     """
     return f"""
 WITH gone AS (
@@ -50,13 +51,14 @@ def forgotten_end(kind: str) -> str:
 
 
 def bound(kind: str, clock: str) -> str:
-    """Return an SQL expression for the time after which a new row must end."""
+    """Return an SQL expression for a time; a new row is added only if it ends later."""
     return f"greatest({forgotten_end(kind)}, {clock} - {DATABASE_LATE_SECONDS})"
 
 
 class RowCount:
-    """The number of a table's rows: counted when it is opened and every `STORE_CHECK_SECONDS`, and adjusted for what
-    this process adds and deletes meanwhile. Above `_FEW` rows the count is the database's estimate."""
+    """The number of a table's rows. They are counted when a connection is opened and every `STORE_CHECK_SECONDS`; in
+    between, what this process adds and deletes is taken into account. Above `_FEW` rows the count is the database's
+    estimate."""
 
     def __init__(self, table: Table, most: int) -> None:
         self._table: Table = table
@@ -65,15 +67,15 @@ class RowCount:
 
     @property
     def left(self) -> int:
-        """How many rows may be added."""
+        """How many more rows may be added."""
         return max(0, self._most - self._rows)
 
     def add(self, rows: int) -> None:
-        """Count added rows, or deleted ones with a negative number."""
+        """Take into account that rows were added, or deleted if the number is negative."""
         self._rows += rows
 
     async def count(self, connection: Connection) -> None:
-        """Count the rows."""
+        """Count the rows in the database."""
         ((few, estimate),) = await connection.fetch(
             f"SELECT (SELECT count(*) FROM (SELECT FROM {self._table} LIMIT {_FEW + 1}) AS few_rows),"  # noqa: S608
             f" pg_stat_get_live_tuples('{self._table}'::regclass)"

@@ -2,17 +2,18 @@
 
 For each writer, in the order of its chain:
 
-- [records] records from before the given time are removed, up to the first that is newer, whose call is still open, or
-  that is an outcome whose decision stays, in another chain (which is pruned first, if it is). Each must follow the one
-  before it, and earlier pruned ones must match their note: the new note is signed for all of them, so a trusted key
-  must have signed the last record, which vouches for those before it, and the earlier note;
-- [digests] the SHA-256 of all but the last go into `log_pruned`, and a note signed for all of them takes the last one's
-  place;
-- [checkpoints] checkpoints that the note covers are removed as well.
+- [records] Records from before the given time are removed. Pruning stops at the first record that is newer, whose call
+  is still open, or that is the outcome of a decision that stays (in another chain, which is pruned first if it is to
+  be). Each record must follow the one before it, and earlier pruned ones must match their note, since the new note is
+  signed for all of them. So a trusted key must have signed the last record, which vouches for those before it, and the
+  earlier note.
+- [digests] The SHA-256 of all removed records but the last go into `log_pruned`. A note signed for all of them takes
+  the last one's place.
+- [checkpoints] Checkpoints that the note covers are removed as well.
 
-This is done in steps, each one complete transaction. Then the tables of the days that records were removed from are
-rebuilt, or dropped (`schema`), as a deleted row stays in its table's file. That has to wait for readers of the log, and
-is given up after a while, and reported. It needs a user of `accredit_admin`. Not guaranteed: what the database's
+This is done in steps, each one complete transaction. A deleted row stays in its table's file. So the tables of the days
+from which records were removed are then rebuilt, or dropped (`schema`). That has to wait for readers of the log; after
+a while it is given up, and this is reported. It needs a user of `accredit_admin`. Not guaranteed: what the database's
 write-ahead log, its standbys, file systems, disks and backups keep.
 """
 
@@ -37,14 +38,15 @@ from accredit.stores.postgres.log_tables import payloads_of, read_stored
 from accredit.stores.postgres.snapshot import Blocking
 
 LOG_LOCK_SECONDS = 0.2
-"""How long gateways wait, at most, for readers of a database's log, when one of its tables is to be dropped."""
+"""How long gateways wait at most while one of the log's tables is to be dropped, which has to wait for the log's
+readers."""
 
 
 _LOCK_NOT_AVAILABLE = "55P03"
 
 _MAY = "SELECT has_table_privilege('log_entries', 'DELETE')"
 _LOCK = "SELECT pg_try_advisory_lock(hashtext('accredit log prune'))"
-"""Held until the connection ends."""
+"""SQL: take the lock of pruning, which is held until the connection ends."""
 _WRITERS = "SELECT writer, name FROM log_writers WHERE records > 0 ORDER BY writer"
 _NOTE = f"SELECT max(number) FROM log_entries WHERE writer = $1 AND kind = {NOTE}"
 _DIGESTS = f"SELECT first, last, {DIGESTS} FROM log_pruned WHERE writer = $1 AND first > $2 ORDER BY first LIMIT 64"
@@ -64,8 +66,8 @@ _UNCLEAN = f"{DAYS} AND pg_stat_get_tuples_deleted(inhrelid) > 0"
 
 
 class _Pruned(NamedTuple):
-    """The pruned part of a chain: a SHA-256 fed with the digests of all records but the last, the last one's number and
-    digest."""
+    """The pruned part of a chain: a SHA-256 that was fed with the digests of all its records but the last, and the last
+    record's number and digest."""
 
     digests: Any
     last: int
@@ -133,12 +135,13 @@ async def _begin(connection: Connection) -> list[_Writer]:
 
 
 async def _unclean(connection: Connection) -> list[datetime.date]:
-    """Return the days from whose tables an interrupted pruning removed entries."""
+    """Return the days whose tables still hold removed bytes, because a pruning was interrupted."""
     return [day for (day,) in await connection.fetch(_UNCLEAN)]
 
 
 def _clear_day(link: Blocking, day: datetime.date, deadline: float) -> bool:
-    """Clear a day's table of removed bytes; return whether that was done. After the deadline it is tried once."""
+    """Clear a day's table of removed bytes, and return whether that was done. After the deadline it is tried only
+    once."""
 
     async def clear(connection: Connection) -> bool | None:
         try:
@@ -159,7 +162,7 @@ def _clear_day(link: Blocking, day: datetime.date, deadline: float) -> bool:
 
 
 class _Chain:
-    """One writer's chain while it is pruned: `step` returns its next state."""
+    """One writer's chain while it is pruned. `step` returns the state after one step."""
 
     def __init__(self, writer: _Writer, signer: LogSigner, keys: Keys, before: str, now: str) -> None:
         self._writer, self._signer, self._keys = writer, signer, keys
@@ -167,7 +170,7 @@ class _Chain:
         self._pruned: _Pruned | None = None
         self._going: set[str] = set()
         self.is_held = False
-        """Whether it stops before an outcome whose decision still exists."""
+        """Whether pruning of this chain stopped before an outcome whose decision still exists."""
         self.count = 0
         self.days: frozenset[datetime.date] = frozenset()
         self.done = False
@@ -218,7 +221,8 @@ class _Chain:
         return _Pruned(digests, number, statement.sha256)
 
     async def _old(self, connection: Connection, row: Row, expected: int, head: str) -> _Old | None:
-        """Return the next record, or None if it is not old. Raises `AttestationError` if it does not follow."""
+        """Return the next record, or None if it is not old enough to be pruned. Raises `AttestationError` if it does
+        not follow the record before it."""
         number, day, payload = row
         if payload is None:
             payload = (await read_stored(connection, self._writer.number, RECORD, number)).envelope.payload

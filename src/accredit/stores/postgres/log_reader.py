@@ -1,12 +1,13 @@
 """Reads the log in a PostgreSQL database, in its state at one moment. Blocking.
 
-Nothing is ordered by `log_entries.entry`: it is drawn from a sequence, and overlapping transactions are committed in
-any order. A writer's `records` tell its chain's length, and numbers have no gaps.
+Nothing is ordered by `log_entries.entry`: its values are drawn from a sequence, and overlapping transactions are
+committed in any order. The length of a chain is in its writer's row (`records`), and the numbers of records have no
+gaps.
 
-- [order] A chain's entries come in the order of their numbers: the digests of pruned records, records, a note after
-  what it covers, a checkpoint after what it counts.
+- [order] A chain's entries come in the order of their numbers. At one number, the digest of a pruned record or the
+  record comes first, then a note of what it covers, then a checkpoint of what it counts.
 - [large-entries] An entry of more than `LOG_ROW_BYTES` is read by itself.
-- [damage] Rows of no writer, or of no known kind, come as well: as damage.
+- [damage] Rows of no writer, or of no known kind, are yielded as well: as damage.
 """
 
 # ruff: noqa: S608 - statements are made of constants
@@ -40,32 +41,33 @@ from accredit.stores.postgres.schema import CALL_KEY, KEEPS_PROOFS, SHORT_CERTIF
 from accredit.stores.postgres.snapshot import LOG_ROWS, Snapshot
 
 LOG_ROW_BYTES = 16_384
-"""Bytes of an entry that is read together with others (`LOG_ROWS` of them, 8 MiB): a longer one is read by itself."""
+"""The most bytes of an entry that is read together with others (`LOG_ROWS` of them, 8 MiB). A longer one is read by
+itself."""
 
 
 RECORD, CHECKPOINT, NOTE = 0, 1, 2
 """The kinds of entries."""
 _KINDS = {RECORD: "record", CHECKPOINT: "checkpoint", NOTE: "note"}
 _IN_ORDER = {RECORD: 0, NOTE: 1, CHECKPOINT: 2}
-"""The order of the kinds at one number."""
+"""The order of the kinds of entries that have the same number."""
 
 _SELECT = f"SELECT e.entry, e.day, e.writer, e.kind, e.number, e.key, {short('e.', LOG_ROW_BYTES)}"
 _READ = f"{_SELECT} FROM log_entries e"
 _READ_ALL = f"{_SELECT}, {SHORT_PROOF} FROM log_entries e"
-"""With proofs, for tables that keep them."""
+"""SQL that also reads proofs, for tables that keep them."""
 _KEEPS_PROOFS = f"SELECT FROM accredit_schema WHERE version >= {KEEPS_PROOFS}"
 _READ_ONE = f"SELECT {short()} FROM log_entries WHERE writer = $1 AND kind = $2 AND number = $3 AND day = $4"
 _OF_KIND = "{} WHERE e.kind = {} ORDER BY e.writer, e.number"
 _OF_NO_KIND = f"{_READ} WHERE e.kind IS NULL OR e.kind NOT IN ({RECORD}, {CHECKPOINT}, {NOTE}) LIMIT 1"
 DIGESTS = "CASE WHEN last < first + 32768 AND octet_length(digests) = 32 * (last - first + 1) THEN digests END"
-"""The digests in a row of pruned records, or NULL if their number does not match."""
+"""SQL: the digests in a row of pruned records, or NULL if the row does not have the right number of them."""
 _PRUNED = f"SELECT writer, first, {DIGESTS} FROM log_pruned ORDER BY writer, first"
 _WRITERS = "SELECT writer, name, records, left(head, 65) FROM log_writers"
 DAYS = (
     "SELECT to_date(right(relname, 8), 'YYYYMMDD') AS day FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid"
     " WHERE inhparent = 'log_entries'::regclass"
 )
-"""The days that have a table."""
+"""SQL: the days that have a table."""
 # Each writer of a day by one index lookup, however many records it has.
 _WRITERS_OF = """
 WITH RECURSIVE found AS (
@@ -114,14 +116,15 @@ _HOLDING_SINCE = (
 
 
 class _Ordered(NamedTuple):
-    """An entry, or why it is damaged, and its sort key: its writer, its number, and its kind's order at one number."""
+    """An entry, or why it is damaged; and its sort key: its writer, its number, and the place of its kind among those
+    with one number."""
 
     place: tuple[int, int, int]
     entry: Numbered | AttestationError
 
 
 class Shipped(NamedTuple):
-    """A chain's length (its records, and how many its last checkpoint counts), and a sink's position in it."""
+    """A chain's length (its records, and how many its last checkpoint counts), and how far a sink has got in it."""
 
     writer: int
     name: str
@@ -131,12 +134,13 @@ class Shipped(NamedTuple):
     checkpoint: int
 
     def from_where(self) -> "Shipped":
-        """Return it with the position to resume from: its start, if the chain has lost records."""
+        """Return the chain with the position from which to go on. That is the chain's start if records were lost from
+        it."""
         return self if self.record <= self.records else self._replace(record=0, checkpoint=0)
 
 
 class Placed(NamedTuple):
-    """An entry of one chain, with its sort key there."""
+    """An entry of a chain, with its sort key there."""
 
     number: int
     rank: int
@@ -165,7 +169,7 @@ class LogDatabase(LogReader):
         self._keys: Mapping[int, object] = {}
 
     def renew(self) -> None:
-        """Begin a transaction."""
+        """Begin a transaction, which shows the current state."""
         try:
             self._snapshot.renew()
             self._names = {writer: name for writer, name, *_ in self._snapshot.rows(_WRITERS)}
@@ -184,7 +188,7 @@ class LogDatabase(LogReader):
         self._snapshot.close()
 
     def count(self) -> int:
-        """Return the number of records, by the writers' rows."""
+        """Return the number of records, according to the writers' rows."""
         ((count,),) = self._snapshot.fetch("SELECT coalesce(sum(records), 0)::bigint FROM log_writers")
         return count
 
@@ -212,7 +216,8 @@ class LogDatabase(LogReader):
         return next(map(self._numbered, self._snapshot.fetch(_COVERING, writer, sequence)), None)
 
     def newest_first(self, before: int | None = None) -> Iterator[Numbered]:
-        """Yield all records in reverse order, day by day. Those from `before` on are read, and skipped."""
+        """Yield all records, newest first, day by day. Those with a number from `before` on are read too, but not
+        yielded."""
         every = self._newest_first()
         return every if before is None else filter(lambda each: each.number < before, every)
 
@@ -227,7 +232,8 @@ class LogDatabase(LogReader):
         return {writer: records for writer, _, records, _ in self._snapshot.rows(_WRITERS) if records}
 
     def after(self, position: object) -> Iterator[Numbered] | None:
-        """Yield the records after it; None if one of its writers is gone, or has fewer records."""
+        """Yield the records added after a position. Return None if one of its writers is gone, or has fewer records
+        than then."""
         known, now = cast("dict[int, int]", position), cast("dict[int, int]", self.position())
         if any(now.get(writer, 0) < records for writer, records in known.items()):
             return None
@@ -236,11 +242,12 @@ class LogDatabase(LogReader):
         return self._merged([(_NEW, writer, known.get(writer, 0)) for writer in new], at_a_time)
 
     def shipped(self, sink: str) -> list[Shipped]:
-        """Return the chains that were not sent completely to a sink, with its positions."""
+        """Return the chains with entries that were not sent to a sink yet, each with the sink's position."""
         return [Shipped(*row) for row in self._snapshot.fetch(_SHIPPED, sink)]
 
     def of_chain(self, chain: Shipped, limit: int) -> list[Iterator[Placed]]:
-        """Return the unsent part of a chain, for each kind of entry in order, each up to `limit`."""
+        """Return iterators over the unsent part of a chain: one for each kind of entry, each in order, and of at most
+        `limit` entries."""
         after = {RECORD: chain.record, NOTE: chain.record, CHECKPOINT: chain.checkpoint}
         return [self._placed(chain.writer, kind, number, limit) for kind, number in after.items()]
 
@@ -253,7 +260,8 @@ class LogDatabase(LogReader):
         return sum(chain.records - chain.from_where().record for chain in self.shipped(sink))
 
     def unsent(self, sink: str) -> Numbered | None:
-        """Return the oldest of each chain's first unsent entries."""
+        """Return an entry that was not sent to a sink: the oldest of the chains' first unsent ones. None if all were
+        sent."""
         lacking = (next(heapq.merge(*self.of_chain(chain.from_where(), 1)), None) for chain in self.shipped(sink))
         return min((each.entry for each in lacking if each is not None), key=lambda each: each.number, default=None)
 
@@ -271,7 +279,7 @@ class LogDatabase(LogReader):
             yield open_call(call, writer, partial(self._numbered, tuple(row)))
 
     def holding(self, text: str, since: Bookmark | None = None) -> Iterator[Numbered]:
-        """Yield the entries that contain a text, day by day; with `since`, those of its writer from there on."""
+        """Yield the entries that contain a text, day by day. With `since`, yield those of its writer from there on."""
         part = text.encode("utf-8", "surrogatepass")
         if since is not None:
             return map(self._numbered, self._in_chain(part, since))
@@ -288,7 +296,7 @@ class LogDatabase(LogReader):
         return sorted((day for (day,) in self._snapshot.rows(DAYS)), reverse=True)
 
     def of_calls(self, prefix: str) -> Iterator[Numbered]:
-        """Yield the records of calls whose ids have this prefix, with one lookup in each day's index."""
+        """Yield the records of calls whose ids begin with this prefix, with one lookup in each day's index."""
         return map(self._numbered, self._snapshot.rows(_OF_CALLS.format(self._read_all), *key_range(prefix)))
 
     def chains(self) -> Iterator[bytes]:
@@ -329,7 +337,7 @@ class LogDatabase(LogReader):
                 yield _Ordered((writer, first + place, 0), Numbered(0, digest))
 
     def _merged(self, queries: list[tuple[Any, ...]], at_a_time: int, *, reverse: bool = False) -> Iterator[Numbered]:
-        """Yield records of several chains in the order in which they came, or the reverse one."""
+        """Yield records of several chains in the order in which they came; with `reverse`, the newest first."""
         each = [map(self._numbered, self._snapshot.rows(*query, at_a_time=at_a_time)) for query in queries]
         return heapq.merge(*each, key=_order, reverse=reverse)
 

@@ -1,7 +1,8 @@
-"""A sink of the log in a PostgreSQL database. Blocking.
+"""Sends the log in a PostgreSQL database on to a sink, a receiver of its entries. Blocking.
 
-Its position is, for each writer, the last record and the last checkpoint that were sent: entries of one chain are
-committed in order, those of several in any. A sink's process holds a lock of its session.
+The sink's position has, for each writer, the last record and the last checkpoint that were sent. One number would not
+be enough: entries of one chain are committed in order, but those of several chains in any order. The sink's process
+holds a lock, which ends with its session.
 """
 
 import heapq
@@ -34,7 +35,7 @@ class _To(NamedTuple):
 
 
 class DatabaseSink(Sink):
-    """One sink of the log in a database."""
+    """One sink, by name, of the log in a database."""
 
     def __init__(self, database: DatabaseAddress, name: str) -> None:
         self._name = name
@@ -61,7 +62,7 @@ class DatabaseSink(Sink):
         return self._locked is not None
 
     def take(self) -> Batch:
-        """Return the next batch: whole chains one after the other, so that none has to wait for ever."""
+        """Return the next batch. Chains are taken in turn, each as a whole, so that none has to wait for ever."""
         if not self._link.run(self._hold):
             raise StoreUnavailable(f"sink {self._name} is followed by another process meanwhile")
         try:
@@ -82,7 +83,7 @@ class DatabaseSink(Sink):
             self._log.release()
 
     def _fill(self, chain: Shipped, filling: Filling) -> _To:
-        """Add a chain's unsent entries; return the position after them."""
+        """Add a chain's unsent entries to a batch. Return the position after them."""
         record, checkpoint = chain.record, chain.checkpoint
         found = self._log.of_chain(chain, SINK_BATCH + 1)
         for each in readable(heapq.merge(*found), filling):

@@ -2,11 +2,14 @@
 
 - [atomicity] A change is one statement, and so one transaction: it is never half done, and holds no lock between
   statements.
-- [chain-end] It writes only if the chain ends where it was read, and has not ended for good; the calls that it closes
-  must still be open, or it divides by zero, which rolls all of it back.
-- [cache] What this connection has read or written is not read again before a turn: [chain-end] detects changes.
-- [dead-writers] A writer is dead if its lock is free and it is silent, by the database's clock. The judging process
-  must have been connected as long, so that after a failure of the database the others have time to come back.
+- [chain-end] A change is written only if the chain ends where it was read, and has not ended for good. The calls that
+  the change closes must still be open. If they are not, the statement divides by zero on purpose, which rolls all of it
+  back.
+- [cache] What this connection has read or written is not read again before a turn. If it has changed, [chain-end]
+  detects that.
+- [dead-writers] A writer is dead if its lock is free and it has been silent for long, by the database's clock. The
+  process that judges must have been connected as long, so that after a failure of the database the other writers have
+  time to come back.
 """
 
 # ruff: noqa: S608 - statements are made of constants
@@ -38,8 +41,8 @@ from accredit.stores.postgres.driver import Connection, DatabaseFailed, Row
 from accredit.stores.postgres.schema import CALL_KEY, short
 
 LOG_BURIED_AT_ONCE = 8
-"""Dead writers of a database that one process closes per look: a rolling restart leaves a few, and others look as
-well."""
+"""How many dead writers of a database one process closes at a time. A rolling restart leaves a few, and other processes
+look for them as well."""
 
 
 NO_PARTITION, DIVISION_BY_ZERO = "23514", "22012"
@@ -108,7 +111,7 @@ found AS (SELECT (SELECT count(*) FROM moved) AS moved, (SELECT count(*) FROM cl
 SELECT moved, 1 / (CASE WHEN moved = 1 AND closed <> cardinality($10::text[]) THEN 0 ELSE 1 END) FROM found"""
 _WRITE = _WRITE_AS.format(column=", proof", values=", $24::bytea[]")
 _WRITE_BEFORE = _WRITE_AS.format(column="", values="")
-"""For tables of the previous version, which keep no proof."""
+"""The statement for tables of the previous version, which keep no proof."""
 _TOUCH = "UPDATE log_writers SET turn = turn WHERE name = $1 AND NOT over RETURNING writer"
 _LOCK_ROW = "SELECT over FROM log_writers WHERE name = $1 FOR UPDATE"
 _END_IT = """
@@ -122,12 +125,12 @@ class DatabaseTables:
     def __init__(self, connection: Connection, place: DatabaseLog) -> None:
         self.connection = connection
         self.keeps_proofs = False
-        """Whether the tables keep proofs: those of the previous version don't."""
+        """Whether the tables keep proofs. Those of the previous version don't."""
         self._place = place
         self._since = monotonic()
         self._ends: dict[str, ChainEnd] = {}
         self._open: dict[str, set[str]] = {}
-        """Calls that were opened over this connection, by their writer."""
+        """The calls that were opened over this connection, by the name of their writer."""
         self._keys: dict[str, int] = {}
         self._chains = RecentlyUsed[str, bool](MAX_RECORDED_CHAINS)
         self._locked: set[str] = set()
@@ -147,7 +150,7 @@ class DatabaseTables:
         await self.connection.fetch(_ADD, name, self._place.gateway, self._place.host, GENESIS)
 
     async def lock(self, name: str) -> bool:
-        """Take the lock of a writer as long as this connection lasts; return False if another connection has it."""
+        """Take the lock of a writer; it lasts as long as this connection. Return False if another connection has it."""
         if name not in self._locked:
             ((locked,),) = await self.connection.fetch(_LOCK, name)
             if not locked:
@@ -189,13 +192,13 @@ class DatabaseTables:
         return self._ends[name]
 
     async def open_among(self, name: str, calls: Sequence[str]) -> set[str]:
-        """Return which of these calls are this writer's and open."""
+        """Return which of these calls are open, and this writer's to close."""
         if self._open.get(name, set()).issuperset(calls):
             return set(calls)
         return {row[0] for row in await self.connection.fetch(_OPEN_AMONG, name, calls)}
 
     async def newest_of(self, name: str) -> tuple[ChainEnd, Stored | None]:
-        """Return both from one statement, and so from one moment."""
+        """Return the chain's end and its newest entry from one statement, so that both are of one moment."""
         await self.end_of(name)
         (row,) = await self.connection.fetch(_NEWEST, name)
         end, (writer, number, *entry) = ChainEnd(*row[:7]), row[7:]
@@ -207,7 +210,8 @@ class DatabaseTables:
         return [_open(row) for row in await self.connection.fetch(_OPEN_CALLS, name, after, most)]
 
     async def payloads_of(self, call: str, most: int) -> Sequence[bytes]:
-        """Return a call's payloads by the index of each day, as the day of an entry may be forged."""
+        """Return the payloads of a call's records. The index of each day is searched, as the day in a row may be
+        forged."""
         return await payloads_of(self.connection, call, most)
 
     async def open_by(self, resume: bytes) -> Sequence[OpenCall]:
@@ -243,7 +247,7 @@ class DatabaseTables:
             self._chains.put(sha256, True)
 
     async def touch(self, name: str) -> None:
-        """Rewrite an existing value."""
+        """Rewrite a value with itself."""
         if not await self.connection.fetch(_TOUCH, name):
             await self._check_not_over(name)
 
@@ -324,7 +328,8 @@ def _parse_row(row: tuple[Any, ...]) -> Stored:
 
 
 def _entry_columns(entries: Sequence[NewEntry]) -> tuple[list[object], ...]:
-    """Return the entries' payloads, their signatures of both kinds, and the members of the first."""
+    """Return, as one column each, the entries' payloads, their signatures of both kinds, and the first signatures'
+    members."""
     payloads, first, second, members = list[object](), list[object](), list[object](), list[object]()
     for each in entries:
         one, *rest = each.envelope.signatures

@@ -1,10 +1,10 @@
-"""Runs a log's requests on a database: one connection (`worker`), and one request after the other.
+"""Runs a log's requests on a database: over one connection (`worker`), one request after the other.
 
-- [chain-moved] A request that finds the chain changed since it was read (`ChainMoved`) has written nothing. It is run
-  once more, after reading anew.
-- [failure] Any other failure is a `StoreUnavailable`, after which the connection is closed: the request may have been
-  done. No turn is written twice ([repeated-turns] of `author`).
-- [lock] A new connection first takes the lock of its writer, as it lives.
+- [chain-moved] If a request finds that the chain has changed since it was read (`ChainMoved`), it has written nothing.
+  It is run once more, after reading anew.
+- [failure] Any other failure is a `StoreUnavailable`, after which the connection is closed. The request may have been
+  done all the same, but no turn is written twice ([repeated-turns] of `author`).
+- [lock] Each new connection first takes the lock of its writer, which shows that the writer lives.
 """
 
 import contextlib
@@ -23,14 +23,14 @@ from accredit.stores.postgres.schema import KEEPS_PROOFS
 from accredit.stores.postgres.worker import Batch, Worker
 
 LOG_MAKE_DAYS_SECONDS = 3_600.0
-"""The interval at which a log's writer creates missing tables for the next days."""
+"""The interval at which a log's writer creates the tables for the next days, if they are missing."""
 
 
 T = TypeVar("T")
 
 
 class DatabaseWriter:
-    """A `LogExecutor` in the event loop of its caller, which a signature blocks."""
+    """A `LogExecutor` that runs in the event loop of its caller. Making a signature blocks that loop."""
 
     def __init__(self, place: DatabaseLog, signer: LogSigner) -> None:
         self.place: LogPlace = place
@@ -67,7 +67,7 @@ class DatabaseWriter:
         return [await self._run(each) for each in asked]
 
     async def _run(self, request: WriterRequest[Any]) -> Any:
-        """Return an answer, or one of our errors in its place."""
+        """Return a request's answer. If one of our errors was raised, return that error instead."""
         assert self._tables is not None  # noqa: S101 - `_tend` has made them
         if self._writer != request.writer:
             self._writer = request.writer

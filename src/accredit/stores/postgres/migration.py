@@ -28,12 +28,12 @@ from accredit.stores.postgres.session import check_schema, run_once, schema_vers
 from accredit.stores.rules import SchemaState
 
 RESTORED_SECONDS = 300
-"""How long a restored database answers nothing: as long as a proof that was spent before can be fresh
-(`CHALLENGE_WINDOW_SECONDS`)."""
+"""How long a restored database refuses all questions. It does not know which proofs were spent after its copy was made;
+after this time they are no longer fresh (`CHALLENGE_WINDOW_SECONDS`)."""
 
 
 _LOCK = "SELECT pg_advisory_lock(hashtext('accredit store migrate'))"
-"""Held until the connection ends."""
+"""SQL: take the lock of migrations, which is held until the connection ends."""
 _ROLES = "SELECT rolname FROM pg_roles WHERE rolname = ANY($1::text[])"
 _NOT_BEFORE = f"""
 INSERT INTO store_state VALUES ('not_before', {CLOCK} + $1)
@@ -41,8 +41,8 @@ ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value RETURNING value"""  # no
 
 
 class Migrated(NamedTuple):
-    """The version before (None without tables), the version known here, and statements that an administrator has to
-    run."""
+    """What a migration did: the version of the tables before (None if there were none), the version now, and the
+    statements that an administrator still has to run."""
 
     before: int | None
     known: int
@@ -50,17 +50,18 @@ class Migrated(NamedTuple):
 
 
 def migrate(database: DatabaseAddress) -> Migrated:
-    """Make the tables and roles that are missing. Raises `StoreUnavailable`."""
+    """Create the tables and roles that are missing. Raises `StoreUnavailable`."""
     return run_once(database, _migrate)
 
 
 def status(database: DatabaseAddress) -> SchemaState:
-    """Return what is there. Raises `StoreUnavailable`."""
+    """Return the version of the existing tables. Raises `StoreUnavailable`."""
     return run_once(database, _status)
 
 
 def hold_after_restore(database: DatabaseAddress) -> int:
-    """Have nothing answered for some minutes; return until when, in unix seconds. Raises `StoreUnavailable`."""
+    """Make gateways refuse all use of the database for some minutes. Return until when, in unix seconds. Raises
+    `StoreUnavailable`."""
     return run_once(database, _hold_after_restore)
 
 
@@ -88,7 +89,7 @@ async def _version(connection: Connection) -> int | None:
 
 
 async def _give_rights(connection: Connection) -> tuple[str, ...]:
-    """Create the roles and grant their rights; return the statements that this user may not run."""
+    """Create the roles and grant their rights. Return the statements that this user has no right to run."""
     there = {row[0] for row in await connection.fetch(_ROLES, [GATEWAY, ADMIN])}
     left_over = [
         statement

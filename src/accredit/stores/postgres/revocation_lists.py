@@ -23,11 +23,12 @@ _CHANGE = "UPDATE revocations SET version = version + 1, list = $2 WHERE issuer_
 class _Seen(NamedTuple):
     versions: _Versions
     lists: tuple[bytes, ...] | None
-    """None if the versions are unchanged."""
+    """The lists; None if their versions have not changed."""
 
 
 class DatabaseLists:
-    """The lists in a database as of the last `fetch`, over the connection of its store."""
+    """The lists in a database, as the last `fetch` found them. They are read over the connection of the database's
+    store."""
 
     def __init__(self, database: DatabaseAddress, worker: Worker) -> None:
         self.name = database.name
@@ -42,7 +43,7 @@ class DatabaseLists:
         self._take(await self._worker.run(self._kind, self._versions))
 
     def fetch_once(self) -> None:
-        """Do so over a connection of its own. Blocking. Raises `StoreUnavailable`."""
+        """Fetch changes over a connection that is opened for this alone. Blocking. Raises `StoreUnavailable`."""
 
         async def look(connection: Connection) -> _Seen:
             await check(self._database, connection)
@@ -64,7 +65,7 @@ class DatabaseLists:
 
 
 def read_lists(database: DatabaseAddress) -> Sequence[bytes]:
-    """Return all lists, over a connection of its own. Blocking. Raises `StoreUnavailable`."""
+    """Return all lists, over a connection that is opened for this alone. Blocking. Raises `StoreUnavailable`."""
 
     async def read(connection: Connection) -> Sequence[bytes]:
         await check_schema(connection)
@@ -74,7 +75,7 @@ def read_lists(database: DatabaseAddress) -> Sequence[bytes]:
 
 
 def change_list(database: DatabaseAddress, issuer_id: str, change: Callable[[bytes | None], bytes]) -> ListChange:
-    """Replace an issuer's list by what `change` returns for it. Blocking.
+    """Replace an issuer's list by what `change` returns when given the current one. Blocking.
 
     Concurrent changes of a list wait for each other. Raises `StoreUnavailable`, and our own errors from `change`.
     """

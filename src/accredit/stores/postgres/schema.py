@@ -12,10 +12,10 @@ from accredit.limits import MAX_ATTESTATION_BYTES, MAX_PROOF_BUNDLE_BYTES, MAX_S
 from accredit.stores.audit_log.schema import CALL_KEY_CHARS, CALL_MARK
 
 LOG_DAYS_AHEAD = 7
-"""Days ahead for which a database has tables for the log's entries. Gateways create one more each day; if that fails,
-people have a week to find out why."""
+"""For how many days ahead a database has tables for the log's entries. Gateways create another one each day. If that
+fails, people have a week to find out why."""
 LOG_COPIED, LOG_COPIED_BYTES = 10_000, 33_554_432
-"""Entries and bytes that rebuilding today's table may copy while all gateways wait (0.1 s)."""
+"""When today's table is rebuilt, the most entries and bytes that may be copied while all gateways wait (0.1 s)."""
 
 
 _MAKE_DAYS = f"""
@@ -52,25 +52,27 @@ CALL_KEY = (
     f"substring(payload FROM position('\\x{CALL_MARK.hex()}'::bytea IN payload) + {len(CALL_MARK)}"
     f" FOR {CALL_KEY_CHARS})"
 )
-"""The prefix of a call's id, in its record."""
+"""SQL: the prefix of a call's id, taken from its record."""
 SHORT_PROOF = f"CASE WHEN octet_length(e.proof) > {MAX_PROOF_BUNDLE_BYTES} THEN ''::bytea ELSE e.proof END"
-"""The proof kept with an entry, b"" if it is too long to be one."""
+"""SQL: the proof kept with an entry, or b"" if it is too long to be one."""
 SHORT_CERTIFICATES = (
     f"SELECT CASE WHEN octet_length(certificates) <= {MAX_STATEMENT_BYTES} THEN certificates END FROM log_delegations"  # noqa: S608 - of constants
 )
-"""Certificate chains, NULL if too long to be one."""
+"""SQL: certificate chains, or NULL for what is too long to be one."""
 
 
 def short(of: str = "", most: int = MAX_ATTESTATION_BYTES) -> str:
-    """Return SQL for an entry's byte columns: all NULL, and unread, if they have more bytes than `most`."""
+    """Return SQL for an entry's byte columns. If together they have more than `most` bytes, they are not read, and all
+    are NULL."""
     names = [f"{of}{each}" for each in ("payload", "ed25519", "ml_dsa_65", "members")]
     size = " + ".join(f"coalesce(octet_length({each}), 0)" for each in names)
     return ", ".join(f"CASE WHEN {size} <= {most} THEN {each} END" for each in names)
 
 
 def _clear_day(create: str, *indexes: str, sized: str = "payload") -> str:
-    """Return the statement that creates log_clear_day. Nothing is added to a past day: its remaining entries are copied
-    and indexed before anything has to wait. The columns `sized` measure how much that is."""
+    """Return the statement that creates the database's function log_clear_day. Nothing is added to a past day, so its
+    remaining entries are copied and indexed before anything has to wait. The bytes to copy are measured by the columns
+    `sized`."""
     size = " + ".join(f"coalesce(octet_length({each}), 0)" for each in sized.split(", "))
     quoted = [each.replace("'", "''") for each in indexes]
     made = "".join(f"\n    EXECUTE format('{each}', copy);" for each in quoted)
@@ -205,15 +207,15 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
 )
 VERSION = len(SCHEMA)
 KEEPS_PROOFS = 6
-"""The first version that keeps proofs."""
+"""The first version whose tables keep proofs."""
 OLDEST = VERSION - 1
-"""The oldest version that gateways work with, so that they can be replaced before the tables are changed: a step only
-adds, and removes nothing that the previous version uses."""
+"""The oldest version of tables that gateways work with, so that gateways can be replaced before the tables are changed.
+A step of the schema only adds, and removes nothing that the previous version uses."""
 
 GATEWAY, ADMIN = "accredit_gateway", "accredit_admin"
 
 _FORGETFUL = "spent, use_series, uses, tasks"
-"""Tables whose expired rows a gateway deletes."""
+"""Tables from which a gateway deletes expired rows."""
 READ_ONLY = ("accredit_schema", "store_state", "challenge_key", "revocations", "log_pruned")
 """Tables that a gateway only reads."""
 _KNOWN = ", ".join(READ_ONLY)
@@ -222,8 +224,8 @@ _ADDED = {
     "log_keys": "id",
     "log_writers": "name, gateway, host, records, head, checkpointed, turn, over, beat",
 }
-"""The columns that a gateway may set in new rows; the database draws the others: the order of entries, and the numbers
-of keys and writers."""
+"""The columns that a gateway may set in new rows. The database itself sets the others: the order of entries, and the
+numbers of keys and writers."""
 _CHANGED = {
     "spent": "keep_until",
     "use_series": "total, latest, keep_until",
@@ -234,10 +236,10 @@ _CHANGED = {
     "log_writers": "records, head, checkpointed, turn, over, beat",
     "log_open": "writer",
 }
-"""Tables whose rows a gateway changes, and the columns."""
+"""Tables in which a gateway changes rows, and the columns that it may change."""
 _OWNED = f"{_FORGETFUL}, forgotten, log_sinks, log_open, log_writers"
 KEPT = ("log_entries", "log_keys", "log_delegations")
-"""Tables whose rows a gateway adds, and never changes or deletes."""
+"""Tables to which a gateway adds rows, which it never changes or deletes."""
 
 
 def behind(version: int | None) -> str | None:

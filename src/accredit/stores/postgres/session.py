@@ -2,15 +2,15 @@
 
 In this order; any failure is a `StoreUnavailable`:
 
-- [all-hosts] all hosts are asked at once: a machine that is cut off does not answer, and must not delay the others;
-- [primary] one that is a standby, or read-only, does not count;
-- [timeline] of several the one on the latest timeline counts: each promotion starts one, so the others are former
-  primaries. None counts on an earlier timeline than this process has seen;
-- [schema] the schema is the one that this version knows (`schema.VERSION`), or the one before;
-- [durability] with `replicas` "required": `fsync` and `full_page_writes` are on, and a commit waits for a standby. For
-  this connection `synchronous_commit` is `on`, or `remote_apply` where that is the default;
-- [clocks] the clocks of this machine and the database's differ by a few seconds at most;
-- [restoration] nothing is answered for some minutes after the database was restored (`store restored`).
+- [all-hosts] All hosts are asked at once: a machine that is cut off does not answer, and must not delay the others.
+- [primary] A host that is a standby, or read-only, does not count.
+- [timeline] Of several, the one on the latest timeline counts. Each promotion starts a new timeline, so the others are
+  former primaries. None counts if its timeline is earlier than one that this process has seen.
+- [schema] The schema is the one that this version knows (`schema.VERSION`), or the one before.
+- [durability] With `replicas` "required", `fsync` and `full_page_writes` are on, and a commit waits for a standby. For
+  this connection `synchronous_commit` is set to `on`, or to `remote_apply` where that is the default.
+- [clocks] The clocks of this machine and the database differ by a few seconds at most.
+- [restoration] For some minutes after the database was restored (`store restored`), it is not used.
 """
 
 import asyncio
@@ -29,9 +29,10 @@ from accredit.stores.postgres.driver import STORE_CONNECT_SECONDS, UNDEFINED_TAB
 from accredit.stores.postgres.schema import OLDEST, VERSION
 
 STORE_SECOND_PRIMARY_SECONDS = 0.1
-"""How long the others are awaited once one host has said that it is the primary: another one may be it by now."""
+"""Once one host has said that it is the primary, how long the others are awaited: another one may be the primary by
+now."""
 CLOCK_SKEW_SECONDS = 5.0
-"""How far the clocks of a gateway and its database may differ; beyond, calls are refused."""
+"""How far the clocks of a gateway and its database may differ. If they differ more, calls are refused."""
 
 
 T = TypeVar("T")
@@ -51,7 +52,7 @@ SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
 
 
 class SchemaUnknown(StoreUnavailable):
-    """The database has no tables of ours, or those of another version."""
+    """The database has no tables of accredit, or those of a version that this one can't use."""
 
 
 class ClocksDiffer(StoreUnavailable):
@@ -70,7 +71,7 @@ class Session(NamedTuple):
 
 
 async def open_session(database: DatabaseAddress, latest_timeline: int = 0) -> Session:
-    """Connect to the primary by [all-hosts], [primary] and [timeline]; its safety is not checked yet. Raises
+    """Connect to the primary by [all-hosts], [primary] and [timeline]. Its safety is not checked yet. Raises
     `StoreUnavailable`."""
     clock = asyncio.get_running_loop().time
     attempts = {asyncio.create_task(_primary(database, host)) for host in database.hosts}
@@ -99,15 +100,14 @@ async def open_session(database: DatabaseAddress, latest_timeline: int = 0) -> S
 
 
 class Checked(NamedTuple):
-    """By how many seconds the clocks differ, at least, and the version of the tables."""
+    """What a check found: by how many seconds the clocks differ, at least, and the version of the tables."""
 
     skew_seconds: float
     schema: int
 
 
 async def check(database: DatabaseAddress, connection: Connection) -> Checked:
-    """Check schema, safety, clock and hold ([schema] to [restoration]). Raises `StoreUnavailable`, and `ClocksDiffer`
-    by [clocks]."""
+    """Check the rules from [schema] to [restoration]. Raises `StoreUnavailable`, and `ClocksDiffer` by [clocks]."""
     schema = await check_schema(connection)
     if database.replicas == "required":
         fsync, full_pages, standbys = (await connection.fetch(_SAFETY))[0]
@@ -143,7 +143,8 @@ async def check_schema(connection: Connection) -> int:
 
 
 def run_once(database: DatabaseAddress, main: Callable[[Connection], Coroutine[Any, Any, T]]) -> T:
-    """Run `main` with a connection of its own, whose safety is not checked. Blocking. Raises `StoreUnavailable`."""
+    """Run `main` with a connection that is opened for it alone, and whose safety is not checked. Blocking. Raises
+    `StoreUnavailable`."""
 
     async def connected() -> T:
         session = await open_session(database)
@@ -176,7 +177,8 @@ async def schema_version(connection: Connection) -> int | None:
 
 
 def _check_clock(database: DatabaseAddress, off: float) -> None:
-    """Judge `off`, by how many seconds the database's clock was outside the interval of the query by ours."""
+    """Check how far the clocks differ. `off` is by how many seconds the database's time lay outside the time that the
+    query took by our clock."""
     if off > CLOCK_SKEW_SECONDS:
         raise ClocksDiffer(f"{database.name}: its machine's clock and this one's differ by {off:.1f} s", off)
     if off > CLOCK_SKEW_WARN_SECONDS:
@@ -196,7 +198,8 @@ async def _primary(database: DatabaseAddress, host: DatabaseHost) -> Session:
 
 
 async def _cancel_attempts(attempts: Set[asyncio.Task[Session]]) -> tuple[list[Session], list[str]]:
-    """Cancel pending attempts; return the results of the others."""
+    """Cancel the attempts that are still going on. Return the results of the others: sessions, and reasons of
+    failures."""
     for each in attempts:
         each.cancel()
     await asyncio.wait(attempts)

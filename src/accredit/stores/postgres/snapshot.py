@@ -1,7 +1,7 @@
 """A database for blocking callers, and its state at one moment. I/O: a connection, whose event loop has a thread.
 
-All statements of a `Snapshot` are of one transaction (REPEATABLE READ, READ ONLY). Rows come through server-side
-cursors, a batch at a time, and the next batch is requested while one is used: memory does not grow with a table.
+All statements of a `Snapshot` are in one transaction (REPEATABLE READ, READ ONLY). Rows come through server-side
+cursors, a batch at a time, and the next batch is requested while one is used. So memory does not grow with a table.
 """
 
 import asyncio
@@ -17,9 +17,10 @@ from accredit.stores.postgres.driver import INSUFFICIENT_PRIVILEGE, Connection, 
 from accredit.stores.postgres.session import SchemaUnknown, check_schema, open_session
 
 LOG_ROWS = 512
-"""Rows of a database's log that are requested at a time, one batch ahead."""
+"""How many rows of a database's log are requested at a time, one batch ahead."""
 LOG_READER_IDLE_SECONDS = 3_600
-"""How long a reader of a database's log may be idle, such as in a pager: the database keeps deleted rows meanwhile."""
+"""How long a reader of a database's log may be idle, for example while its output waits in a pager. The database keeps
+deleted rows meanwhile."""
 
 
 T = TypeVar("T")
@@ -33,7 +34,7 @@ _BEGIN = (
     "SET LOCAL enable_sort = off",
 )
 _DAMAGED = ("XX", "22", "42")
-"""Classes of SQL errors that mean that the database, or one of its tables, is damaged."""
+"""Classes of SQL errors which say that the database, or one of its tables, is damaged."""
 
 
 class Blocking:
@@ -47,8 +48,8 @@ class Blocking:
         self._closed = False
 
     def run(self, main: Callable[[Connection], Coroutine[Any, Any, T]]) -> T:
-        """Run `main` with the connection, opened if necessary. Raises `AttestationError` if a table is damaged,
-        `StoreUnavailable`."""
+        """Run `main` with the connection, which is opened if necessary. Raises `AttestationError` if a table is
+        damaged, and `StoreUnavailable`."""
         try:
             return self.start(self._connected(main)).result()
         except SchemaUnknown:
@@ -61,7 +62,7 @@ class Blocking:
             raise LogAway(str(error)) from None
 
     def start(self, asked: Coroutine[Any, Any, T]) -> "Future[T]":
-        """Run a coroutine in the loop, after all that were given before."""
+        """Run a coroutine in the loop, after all that were started before it."""
         return self._thread.submit(self._runner.run, asked)
 
     def close(self) -> None:
@@ -90,7 +91,7 @@ class Snapshot:
     """A database at the moment of its last `renew`. One thread uses it."""
 
     def __init__(self, database: DatabaseAddress, patience: float | None = None) -> None:
-        """With `patience` no statement takes longer, in seconds."""
+        """`patience` is how many seconds a statement may take at most; None sets no limit."""
         self._patience = patience
         self._link = Blocking(database)
         self._cursors = itertools.count()
@@ -117,11 +118,12 @@ class Snapshot:
         self._link.close()
 
     def fetch(self, statement: str, *values: object) -> list[Row]:
-        """Return the rows of a statement. Raises `AttestationError` if they are damaged, `StoreUnavailable`."""
+        """Return the rows of a statement. Raises `AttestationError` if a table is damaged, and `StoreUnavailable`."""
         return _result(self._ask(statement, *values))
 
     def rows(self, query: str, *values: object, at_a_time: int = LOG_ROWS) -> Iterator[Row]:
-        """Yield the rows of a query, with two batches of `at_a_time` in memory. Raises as `fetch`."""
+        """Yield the rows of a query. Two batches of `at_a_time` rows are in memory at once. Raises the same errors as
+        `fetch`."""
         cursor = f"rows_{next(self._cursors)}"
         self.fetch(f"DECLARE {cursor} NO SCROLL CURSOR FOR {query}", *values)
         more = f"FETCH {at_a_time} FROM {cursor}"
@@ -161,7 +163,7 @@ def _result(asked: "Future[list[Row]]") -> list[Row]:
 
 
 def meaning(error: DatabaseFailed) -> StoreUnavailable | AttestationError:
-    """Return what a failure means to a reader of the log."""
+    """Return the error that reports a failure to a reader of the log."""
     if error.sqlstate is None:
         return LogAway(str(error))
     if error.sqlstate == INSUFFICIENT_PRIVILEGE:

@@ -1,7 +1,8 @@
 """A store in a PostgreSQL database, shared by all gateways that reach its primary.
 
-What was spent or counted is committed before a call is forwarded: on the primary's disk, and with `replicas` "required"
-on a standby. A call whose answer from the database is lost is refused, though it may have been spent or counted.
+What was spent or counted is committed before a call is forwarded: on the primary's disk and, with `replicas`
+"required", on a standby. If the database's answer is lost, the call is refused, though its proof may have been spent or
+its use counted.
 """
 
 import secrets
@@ -28,7 +29,7 @@ _KEY = "SELECT key FROM challenge_key"
 _BEGIN = "INSERT INTO forgotten VALUES ('since', {}) ON CONFLICT (kind) DO NOTHING"
 _SINCE = "SELECT until FROM forgotten WHERE kind = 'since'"
 _WRITE = "SELECT pg_logical_emit_message(true, 'accredit', 'ready')"
-"""A write that changes nothing, and is committed as any change is."""
+"""SQL: a write that changes no data, but is committed as any change is."""
 
 
 class _Asked(NamedTuple):
@@ -41,8 +42,8 @@ class _Asked(NamedTuple):
 
 
 class PostgresStore:
-    """A `ProofStore` in a database. `draw(n)` returns n unpredictable bytes; `clock` is the database's time, in SQL,
-    and `since` is since when new tables know spent challenges."""
+    """A `ProofStore` in a database. `draw(n)` returns n unpredictable bytes. `clock` is SQL for the database's time.
+    `since` is SQL for the time from which on new tables know which challenges were spent."""
 
     def __init__(
         self,
@@ -70,7 +71,8 @@ class PostgresStore:
         self._rooms = Batch(uses.room_at, True)
 
     async def issue(self, request_hash: bytes, *, expires_at: int) -> IssuedChallenge:
-        """Issue a fresh challenge for one request. Reads the key each time: no store, no challenge."""
+        """Issue a fresh challenge for one request. The key is read from the database each time, so that no challenge is
+        issued while the store does not answer."""
         key = await self.worker.run(self._keys, None)
         return IssuedChallenge(mint_challenge(key, self._draw(RANDOM_BYTES), request_hash, expires_at), expires_at)
 
@@ -86,19 +88,22 @@ class PostgresStore:
         return await self.worker.run(self._spends, _Asked(challenge, request_hash, issued, keep_until, now, owner))
 
     async def uses(self, cert_id: str, window_s: int, *, now: int) -> int:
-        """Return the uses that `use` recorded for a limit of this window, in the last `window_s` seconds."""
+        """Return how many uses of a certificate `use` recorded for a limit of this window, in the last `window_s`
+        seconds."""
         return await self.worker.run(self._counts, Counted(Series(cert_id, window_s), now))
 
     async def use(self, limits: Sequence[RateLimit], *, now: int) -> bool:
-        """Record a use for each limit, unless that exceeds one. Raises `StoreUnavailable` if there is no room."""
+        """Record one use for each limit, unless that exceeds one of them. Return whether it was recorded. Raises
+        `StoreUnavailable` if there is no room."""
         return await self.worker.run(self._uses, Use(tuple(limits), now))
 
     async def room_at(self, limit: RateLimit, *, now: int) -> int | None:
-        """Return when one more use will be within a limit; None if never."""
+        """Return when (unix seconds) one more use will be within a limit; None if never."""
         return await self.worker.run(self._rooms, RoomAsked(limit, now))
 
     async def ready(self) -> bool:
-        """Return whether something can be written, and is kept where required."""
+        """Return whether the database can be written to and, with `replicas` "required", the write reaches a
+        standby."""
         try:
             await self.worker.run(self._writes, None)
         except StoreUnavailable:
@@ -106,16 +111,16 @@ class PostgresStore:
         return True
 
     def problem(self) -> str | None:
-        """Return a notice if the tables are those of the previous version."""
+        """Return a notice if the tables are those of the previous version, else None."""
         return behind(self.worker.schema)
 
     async def aclose(self) -> None:
-        """Finish what is waiting, and close the connection."""
+        """Finish the questions that wait, and close the connection."""
         await self.worker.aclose()
 
     async def _tend(self, connection: Connection, *, is_checked: bool) -> bool:
-        """Delete expired rows; after a check of the connection, read the key and count rows. Return whether to go
-        on."""
+        """Delete expired rows. After a check of the connection, also read the key and count rows. Return whether there
+        is more to delete."""
         most = 0
         for statement, room in self._sweeps:
             ((deleted,),) = await connection.fetch(statement)

@@ -1,6 +1,7 @@
 """Memory of tasks and their owners in a PostgreSQL database.
 
-A task is written even if it was known: one that is only read may be on one machine alone.
+A task is written even if it was known already: only a successful write shows that it is kept, since a row that is only
+read may be on one machine alone.
 """
 
 # ruff: noqa: S608 - statements are made of constants
@@ -42,7 +43,7 @@ class _Kept(NamedTuple):
 
 
 class PostgresTasks:
-    """A `TaskStore` in a database; `clock` is the database's time, in SQL."""
+    """A `TaskStore` in a database. `clock` is SQL for the database's time."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class PostgresTasks:
         self._find, self._list = Batch(_find_each, True), Batch(_fetch_owned, True)
 
     async def keep(self, key: bytes, task: Task, *, keep_until: int, now: int) -> Task:
-        """Store a task and return it, or return the known one. Raises `StoreUnavailable`."""
+        """Store a task and return it. If the key has a task already, return that one. Raises `StoreUnavailable`."""
         return await self.worker.run(self._keep, _Kept(key, task, keep_until, now))
 
     async def find(self, key: bytes, *, now: int) -> Task | None:
@@ -69,7 +70,7 @@ class PostgresTasks:
         return await self.worker.run(self._list, (owner, now))
 
     async def aclose(self) -> None:
-        """Finish what is waiting, and close the connection."""
+        """Finish the questions that wait, and close the connection."""
         await self.worker.aclose()
 
     async def _tend(self, connection: Connection, *, is_checked: bool) -> bool:

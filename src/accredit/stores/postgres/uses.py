@@ -63,14 +63,14 @@ class Use(NamedTuple):
 
 
 class RoomAsked(NamedTuple):
-    """A question: when a limit has room."""
+    """A question: when will a limit have room for one more use?"""
 
     limit: RateLimit
     now: int
 
 
 class Counted(NamedTuple):
-    """A question: the uses of a series."""
+    """A question: how many uses has a series in its window?"""
 
     series: Series
     now: int
@@ -82,7 +82,7 @@ class _Key(NamedTuple):
 
 
 class _Window(NamedTuple):
-    """The marks of a series later than a given second."""
+    """A question for the marks of a series that are later than a given second."""
 
     cert: bytes
     window_s: int
@@ -90,16 +90,16 @@ class _Window(NamedTuple):
 
 
 class _Tally:
-    """A series within a batch: the count before it, and what the batch adds."""
+    """The uses of a series while a batch is processed: the count before the batch, and what the batch adds."""
 
     def __init__(self, total: int, latest: int) -> None:
         self.total = self.began = total
         self.latest = latest
         self.marks: dict[int, int] = {}
-        """New marks, each with the number of uses before it."""
+        """New marks (seconds), each with the number of uses before it."""
 
     def add(self, at: int, amount: int) -> None:
-        """Count a use under a mark, or the latest one if the clock went back."""
+        """Count a use under the mark `at`, or under the latest mark if the clock went back."""
         at = max(self.latest, at)
         if at > self.latest:
             self.marks[at] = self.total
@@ -118,7 +118,7 @@ async def uses(connection: Connection, asked: Sequence[Counted]) -> Sequence[int
 
 
 async def room_at(connection: Connection, asked: Sequence[RoomAsked]) -> Sequence[int | AccreditError | None]:
-    """Return when each limit has room for one more use; None if never."""
+    """Return, for each limit, when (unix seconds) it has room for one more use; None if never."""
     answers: list[int | AccreditError | None] = []
     for limit, now in asked:
         key = _key(Series(limit.cert_id, limit.window_s))
@@ -130,7 +130,7 @@ async def room_at(connection: Connection, asked: Sequence[RoomAsked]) -> Sequenc
 
 
 async def use(connection: Connection, asked: Sequence[Use], room: RowCount) -> Sequence[bool | AccreditError]:
-    """Record uses, and return whether each was within all its limits."""
+    """Record uses that are within all their limits. Return, for each, whether it was."""
     takings = [{_key(series): taking for series, taking in strictest(each.limits).items()} for each in asked]
     keys = sorted({key for each in takings for key in each})
     if not keys:

@@ -1,13 +1,15 @@
 """One connection to the database's primary, and the batches on it. One event loop uses it.
 
-Questions are asked in batches, one after the other, each of one kind. The task that does so ends when none waits.
+Questions are asked in batches, one batch after the other, each of one kind of question. The task that asks them ends
+when none waits.
 
 - [safety] Nothing is answered over a connection whose safety was not checked (`session.check`) when it was opened and
   in the last `STORE_CHECK_SECONDS`.
-- [failure] After a failure the connection is closed: the current batch may have been committed. If it may be repeated
-  it is, once, over another connection; everything else is refused.
+- [failure] After a failure the connection is closed: the current batch may have been committed. If the batch may be
+  repeated, it is, once, over another connection. Everything else is refused.
 - [pause] After several failures in a row there is a pause, in which everything is refused at once. A server whose
-  standby is gone keeps a connection until the standby is back, so that too many attempts would use up all that it has.
+  standby is gone keeps each attempt's connection until the standby is back. Without a pause, the attempts would use up
+  all connections that it has.
 - [bounds] A question that has waited for `STORE_WAIT_SECONDS` is refused. At most `MAX_STORE_JOBS` wait.
 """
 
@@ -26,16 +28,18 @@ from accredit.stores.postgres.schema import behind
 from accredit.stores.postgres.session import ClocksDiffer, check, open_session
 
 STORE_CHECK_SECONDS = 10.0
-"""The interval between checks of a database's settings and clock while it is in use. They take three short queries."""
+"""The interval between checks of a database's settings and clock while it is in use. A check takes three short
+queries."""
 STORE_TEND_SECONDS = 1.0
-"""The interval between deletions of expired rows by a process, while in use: of `STORE_SWEEP_ROWS` each at most."""
+"""While a store is in use, the interval at which a process deletes expired rows, at most `STORE_SWEEP_ROWS` of each
+table."""
 STORE_TEND_AGAIN_SECONDS = 0.1
-"""The interval after a full batch of them: more may have expired. A process deletes 20,000 rows a second, in some 50 ms
-(measured), which is more than it can add."""
+"""That interval after a full batch was deleted, as more rows may have expired. A process deletes 20,000 rows a second,
+in some 50 ms (measured), which is more than it can add."""
 STORE_PAUSE_SECONDS = (0.0, 0.0, 0.1, 0.5, 1.0, 2.0, 5.0)
-"""The pause after so many failures of a database in a row, and after more the last: meanwhile calls are refused at
-once. A new primary is found within it, and a server whose standby is gone, and which keeps each attempt's connection
-(100 by default), lasts for minutes."""
+"""The pauses after one, two, three ... failures of a database in a row; after more failures, the last of them.
+Meanwhile calls are refused at once. A new primary is found within such a pause. A server whose standby is gone keeps
+each attempt's connection; with 100, the default, it lasts for minutes."""
 
 
 _logger = logging.getLogger("accredit.stores")
@@ -45,9 +49,10 @@ A = TypeVar("A")
 
 
 class Batch(NamedTuple, Generic[Q, A]):
-    """A kind of question. `ask` returns an answer for each of several, or one of our errors in its place.
+    """A kind of question. `ask` is given several questions, and returns an answer for each, or one of our errors in its
+    place.
 
-    With `repeatable` it may be asked again if its answer was lost.
+    With `repeatable` a question may be asked again if its answer was lost.
     """
 
     ask: Callable[[Connection, Sequence[Q]], Awaitable[Sequence[A | AccreditError]]]
@@ -58,7 +63,8 @@ class Tend(Protocol):
     """Maintains a store's tables."""
 
     async def __call__(self, connection: Connection, *, is_checked: bool) -> bool:
-        """Do what is due, and return whether more is; `is_checked` after a check of the connection."""
+        """Do what is due, and return whether there is more to do. `is_checked` says that the connection was checked
+        just now."""
         ...
 
 
@@ -69,8 +75,8 @@ class _Waiting(NamedTuple):
 
 
 class Worker:
-    """Asks the database. `tend` is run on each new connection, and once a second while in use (sooner while it has more
-    to do)."""
+    """Asks the database. `tend` is run on each new connection, and once a second while the connection is in use (sooner
+    if it has more to do)."""
 
     def __init__(self, database: DatabaseAddress, tend: Tend | None = None) -> None:
         self._database = database
@@ -81,9 +87,9 @@ class Worker:
         self._connection: Connection | None = None
         self._timeline = 0
         self.skew_seconds = 0.0
-        """By how much the database's clock and this machine's differed at the last check, at least."""
+        """By how many seconds, at least, the clocks of the database and this machine differed at the last check."""
         self.schema: int | None = None
-        """The version of the tables at the last check."""
+        """The version of the tables, as found by the last check."""
         self._checked_at = self._tended_at = float("-inf")
         self._failures = 0
         self._pause_until = float("-inf")
@@ -91,7 +97,7 @@ class Worker:
         self._closed = False
 
     async def run(self, kind: Batch[Q, A], question: Q) -> A:
-        """Return the answer to a question. Raises our own errors from it, and `StoreUnavailable`."""
+        """Return the answer to a question. Raises `StoreUnavailable`, and our own errors that are the answer."""
         loop = asyncio.get_running_loop()
         if self._closed:
             raise StoreUnavailable(f"{self._database.name} was closed")
@@ -111,7 +117,7 @@ class Worker:
             late.cancel()
 
     async def aclose(self) -> None:
-        """Finish what is waiting, and close the connection."""
+        """Finish the questions that wait, and close the connection."""
         self._closed = True
         if self._working is not None:
             await asyncio.wait([self._working])
@@ -138,7 +144,7 @@ class Worker:
             self._waiting.clear()
 
     def _next(self) -> list[_Waiting]:
-        """Remove and return the next batch: the first waiting question, and others of its kind."""
+        """Remove and return the next batch: the question that has waited longest, and others of its kind."""
         batch: list[_Waiting] = []
         left: list[_Waiting] = []
         while self._waiting and len(batch) < STORE_BATCH_JOBS:
@@ -173,7 +179,7 @@ class Worker:
             repeats -= 1
 
     async def _checked(self) -> Connection:
-        """Return the connection, opened and checked if due."""
+        """Return the connection. It is opened, or checked, if that is due."""
         if self._connection is not None and self._connection.lost:
             self._drop()
         if self._connection is None:

@@ -1,15 +1,16 @@
 """One SQLite file, opened on first use and again after a failure. Blocking I/O; one thread uses an object.
 
-Each time it is opened, in this order:
+Each time the file is opened, in this order:
 
-- [creation] a missing file is created, private to its owner; anything but a regular file is refused, as opening a pipe
-  would wait for its other end;
-- [journal] WAL, so that readers and writers do not wait for each other, and the requested level of synchronization;
-- [schema] its schema's version: an older one is upgraded, a newer one is refused.
+- [creation] A missing file is created, and only its owner may read it. Anything but a regular file is refused: opening
+  a pipe would wait for its other end.
+- [journal] The journal is WAL, so that readers and writers do not wait for each other, with the requested level of
+  synchronization.
+- [schema] A schema of an older version is upgraded; one of a newer version is refused.
 
-Once a second, and whenever it is opened again, the open file is compared with the one under its name. A different file,
-or none, is refused: it does not know what was spent, so that all of it would be valid again. Not checked: who else can
-read an existing file.
+Once a second, and whenever the file is opened again, it is compared with the file that now has its name. If that is
+another file, or there is none, the store is refused: such a file does not know what was spent, so that all of it would
+be valid again. Not checked: who else can read an existing file.
 """
 
 import contextlib
@@ -28,18 +29,19 @@ from accredit.limits import MAX_ATTESTATION_BYTES, STORE_LOCK_SECONDS
 from accredit.stores.sqlite.schema import SCHEMA
 
 STORE_RETRY_SECONDS = 0.0005
-"""The interval between attempts to take such a lock."""
+"""The interval between attempts to take a lock that another process holds."""
 STORE_FILE_CHECK_SECONDS = 1.0
-"""The interval between checks whether a store's file is still the one that is open."""
+"""The interval between checks whether the open file of a store is still the one that has its name."""
 
 
 T = TypeVar("T")
 Job = Callable[[sqlite3.Connection], T]
-"""The work done in a transaction. It may be rolled back and run again, so its only effects are in the database."""
+"""Work that is done in a transaction. It may be rolled back and run again, so it must have no effects but in the
+database."""
 
 Synchronous = Literal["NORMAL", "FULL"]
-"""FULL: committed data survives a crash of the machine. NORMAL: it survives a crash of the process; one of the machine
-can lose the last seconds, never the file's integrity."""
+"""FULL: committed data survives a crash of the machine. NORMAL: it survives a crash of the process; a crash of the
+machine can lose the last seconds, but never damages the file."""
 
 _PRIVATE = 0o600
 _PRIMARY = 0xFF  # the low byte of SQLite's extended error codes
@@ -47,11 +49,11 @@ _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 class DatabaseLocked(StoreUnavailable):
-    """Another process holds the lock: worth retrying."""
+    """Another process holds the lock, so it is worth trying again."""
 
 
 class Database:
-    """A connection that is opened when it is needed."""
+    """A connection to the file, opened when it is needed."""
 
     def __init__(self, path: Path, synchronous: Synchronous = "NORMAL") -> None:
         self._path = path.absolute()
@@ -61,9 +63,10 @@ class Database:
         self._checked_at = 0.0
 
     def transact(self, jobs: Sequence[Job[T]], *, writes: bool) -> list[T]:
-        """Run jobs in one transaction and return their answers: all are committed, or none.
+        """Run jobs in one transaction and return their answers. All jobs are committed, or none.
 
-        Raises `StoreUnavailable`, its subclass `DatabaseLocked` without waiting, and our own errors from a job.
+        Raises `StoreUnavailable`; its subclass `DatabaseLocked`, without waiting for the lock; and our own errors from
+        a job.
         """
         try:
             connection = self._current()
@@ -89,8 +92,8 @@ class Database:
         return answers
 
     def transact_waiting(self, job: Job[T], *, writes: bool, deadline: float | None = None) -> T:
-        """Run one job, waiting for a lock for `STORE_LOCK_SECONDS` or until `deadline` (monotonic). Raises like
-        `transact`."""
+        """Run one job. Wait for a lock for `STORE_LOCK_SECONDS`, or until `deadline` (monotonic). Raises the same
+        errors as `transact`."""
         deadline = time.monotonic() + STORE_LOCK_SECONDS if deadline is None else deadline
         while True:
             try:

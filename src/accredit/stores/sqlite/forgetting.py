@@ -1,4 +1,5 @@
-"""Deletes expired rows of a table, and remembers how far. Blocking, within a transaction."""
+"""Deletes expired rows of a table, and remembers the latest end of those that it deleted. Blocking, within a
+transaction."""
 
 import sqlite3
 from typing import Literal
@@ -18,8 +19,8 @@ _NOTE = "INSERT INTO forgotten VALUES (?, ?) ON CONFLICT (kind) DO UPDATE SET un
 
 
 def sweep(connection: sqlite3.Connection, table: Table, before: int, most: int) -> None:
-    """Delete at most `most` rows that ended before a second, the earliest first, and remember the latest end among
-    them."""
+    """Delete rows that ended before the second `before`, the earliest first, at most `most`. Remember the latest end
+    among them."""
     (latest,) = connection.execute(_LATEST[table], (before, most)).fetchone()
     if latest is not None:
         connection.execute(_NOTE, (table, latest))

@@ -1,5 +1,5 @@
-"""Signed revocation lists in an SQLite file, one per issuer, in wire form, and those that its gateways have had in
-force. Blocking I/O; nothing is verified."""
+"""Signed revocation lists in an SQLite file, in wire form: one per issuer, and those that the file's gateways have had
+in force. Blocking I/O; nothing is verified."""
 
 # ruff: noqa: S608 - statements are made of constants
 
@@ -28,13 +28,13 @@ def read_lists(path: Path) -> list[bytes]:
 
 
 def read_untouched_lists(path: Path) -> list[bytes]:
-    """Return all lists of a file that is left as it is; none if it has no tables yet. Raises `StoreUnavailable`."""
+    """Return all lists of a file, which is left as it is; none if it has no tables yet. Raises `StoreUnavailable`."""
     with reading_only(path) as connection:
         return _lists(connection) if connection.execute("PRAGMA user_version").fetchone() != (0,) else []
 
 
 def change_list(path: Path, issuer_id: str, change: Callable[[bytes | None], bytes]) -> ListChange:
-    """Replace an issuer's list by the result of `change` for it.
+    """Replace an issuer's list by what `change` returns when given the current one.
 
     Concurrent changes of a list wait for each other. Raises `StoreUnavailable`, and our own errors from `change`.
     """
@@ -55,13 +55,14 @@ def change_list(path: Path, issuer_id: str, change: Callable[[bytes | None], byt
 
 
 def known_lists(path: Path) -> list[bytes]:
-    """Return the newest list of each issuer that was in force, as far as remembered. Raises `StoreUnavailable`."""
+    """Return the newest list of each issuer that the file remembers to have been in force. Raises
+    `StoreUnavailable`."""
     return _once(path, _read_known, writes=False)
 
 
 def remember_list(path: Path, issuer_id: str, text: bytes, replaces: Callable[[bytes | None], bool]) -> None:
-    """Remember an issuer's list in force, if it `replaces` the remembered one (None: there is none). Raises
-    `StoreUnavailable`."""
+    """Remember an issuer's list that is in force. `replaces` is given the remembered list, or None, and says whether
+    the new one replaces it. Raises `StoreUnavailable`."""
 
     def job(connection: sqlite3.Connection) -> None:
         row = connection.execute(f"SELECT {_LIST} FROM known_lists WHERE issuer_id = ?", (issuer_id,)).fetchone()

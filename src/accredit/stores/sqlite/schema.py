@@ -1,6 +1,6 @@
 """The tables of a store's SQLite file. No I/O.
 
-`SCHEMA` has one step per version: a file of version n has had the first n. Steps are only ever appended.
+`SCHEMA` has one step per version: a file of version n has had the first n steps. New steps are only ever appended.
 """
 
 from accredit.stores.audit_log.schema import LOG_CALLS, LOG_MEMBERS, LOG_PROOFS, LOG_RESUMES, LOG_SINKS, LOG_TABLES

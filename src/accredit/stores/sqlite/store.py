@@ -1,10 +1,10 @@
 """A store in one SQLite file, shared by all processes of a machine that open it. I/O in a thread of its own.
 
-The file outlives the processes: the next one knows what one spent. A crash of the machine itself can lose what was
-committed in the seconds before it, as synchronous is NORMAL: FULL would make each call wait for the disk. A proof spent
-in those seconds is valid again if the machine is back while the proof is fresh. A deployment that records calls durably
-in the same file does not have that gap: the call waits for its record, and the record takes everything before it to the
-disk, as both are in one write-ahead log.
+The file outlives the processes: a later process knows what an earlier one spent. A crash of the machine itself can lose
+what was committed in the seconds before it, as SQLite's `synchronous` is NORMAL: FULL would make each call wait for the
+disk. A proof spent in those seconds is valid again if the machine is back while the proof is fresh. A deployment that
+records calls durably in the same file does not have that gap. There each call waits for its record. Both are in one
+write-ahead log, so writing the record to the disk writes everything before it, too.
 """
 
 import secrets
@@ -22,8 +22,8 @@ from accredit.stores.sqlite.worker import Worker
 
 
 class SqliteStore:
-    """A `ProofStore` in the file at `path`. `draw(n)` returns n unpredictable bytes; a new file knows spent challenges
-    `since` then."""
+    """A `ProofStore` in the file at `path`. `draw(n)` returns n unpredictable bytes. If the file is new, it does not
+    know challenges that were spent before `since`."""
 
     def __init__(self, path: Path, draw: Callable[[int], bytes] = secrets.token_bytes, *, since: int = NEVER) -> None:
         self.path = path
@@ -32,7 +32,8 @@ class SqliteStore:
         self._worker = Worker(path)
 
     async def issue(self, request_hash: bytes, *, expires_at: int) -> IssuedChallenge:
-        """Issue a fresh challenge for one request. Reads the key from the file each time: no store, no challenge."""
+        """Issue a fresh challenge for one request. The key is read from the file each time, so that no challenge is
+        issued while the store does not answer."""
         key = await self._worker.run(self._tables.key, writes=False)
         if key is None:
             key = await self._worker.run(partial(self._tables.first_key, drawn=self._draw(KEY_BYTES)))
@@ -62,19 +63,21 @@ class SqliteStore:
         return verdict
 
     async def uses(self, cert_id: str, window_s: int, *, now: int) -> int:
-        """Return the uses that `use` recorded for a limit of this window, in the last `window_s` seconds."""
+        """Return how many uses of a certificate `use` recorded for a limit of this window, in the last `window_s`
+        seconds."""
         job = partial(self._tables.count, series=Series(cert_id, window_s), now=now)
         return await self._worker.run(job, writes=False)
 
     async def use(self, limits: Sequence[RateLimit], *, now: int) -> bool:
-        """Record a use for each limit, unless that exceeds one. Raises `StoreUnavailable` if there is no room."""
+        """Record one use for each limit, unless that exceeds one of them. Return whether it was recorded. Raises
+        `StoreUnavailable` if there is no room."""
         recorded = await self._worker.run(partial(self._tables.use, limits=limits, now=now))
         if recorded is None:
             raise StoreUnavailable("no room to note one more use of a certificate")
         return recorded
 
     async def room_at(self, limit: RateLimit, *, now: int) -> int | None:
-        """Return when one more use will be within a limit; None if never."""
+        """Return when (unix seconds) one more use will be within a limit; None if never."""
         return await self._worker.run(partial(self._tables.room_at, limit=limit, now=now), writes=False)
 
     async def ready(self) -> bool:

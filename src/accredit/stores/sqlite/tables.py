@@ -1,7 +1,8 @@
 """Jobs on the tables of spent challenges and uses, for one SQLite file. Blocking; used by one thread.
 
-Once a second, a bounded number of expired rows is deleted and the tables are counted. Between two counts only this
-process's own additions are known, so other processes can exceed a bound by what they add in a second.
+Once a second, a bounded number of expired rows is deleted and the tables' rows are counted. Between two counts this
+process knows only of the rows that it has added itself. So other processes can exceed a table's bound by what they add
+in a second.
 """
 
 import sqlite3
@@ -29,7 +30,7 @@ _SERIES = (
 
 
 class _Counted(NamedTuple):
-    """A series: the uses in its window, its latest mark, and the total of all its uses."""
+    """What is known of a series: the uses in its window, its latest mark, and the total of all its uses."""
 
     used: int
     latest: int
@@ -37,7 +38,7 @@ class _Counted(NamedTuple):
 
 
 class Tables:
-    """Jobs take the connection first, and return None if there is no room."""
+    """The jobs. Each takes the connection as its first argument, and returns None if a table has no room."""
 
     def __init__(self, since: int = NEVER) -> None:
         self._since = since
@@ -45,19 +46,20 @@ class Tables:
         self._rows = dict.fromkeys(_KEPT_LONGER, 0)
 
     def key(self, connection: sqlite3.Connection) -> bytes | None:
-        """Return the key of challenges issued here, or None."""
+        """Return the key with which challenges issued here are made, or None if there is none yet."""
         row = connection.execute("SELECT key FROM challenge_key").fetchone()
         return row[0] if row else None
 
     def first_key(self, connection: sqlite3.Connection, drawn: bytes) -> bytes:
-        """Return the key, storing `drawn` if there was none: all that share the file use the first one."""
+        """Return the key. If there is none, store `drawn` as the key. So all that share the file use the first one
+        stored."""
         connection.execute("INSERT OR IGNORE INTO challenge_key VALUES (1, ?)", (drawn,))
         return self.key(connection) or drawn
 
     def look(
         self, connection: sqlite3.Connection, challenge: bytes, request_hash: bytes, *, issued: bool, now: int
     ) -> Spending:
-        """Return what `spend` would return."""
+        """Return what `spend` would return now. Changes nothing."""
         spent, ours, _, _ = _look_up(connection, challenge, request_hash)
         return judge(spent=spent, ours=ours, issued=issued, now=now)
 
@@ -89,12 +91,12 @@ class Tables:
         return verdict
 
     def count(self, connection: sqlite3.Connection, series: Series, now: int) -> int:
-        """Return the number of uses in a series' window."""
+        """Return how many uses a series has in its window."""
         certain(now + 1, read_forgotten_end(connection, "uses"))
         return _count(connection, series, now).used
 
     def use(self, connection: sqlite3.Connection, limits: Sequence[RateLimit], now: int) -> bool | None:
-        """Record a use for each limit, unless that exceeds one."""
+        """Record one use for each limit, unless that exceeds one of them. Return whether it was recorded."""
         takings = strictest(limits)
         if takings:
             certain(now + 1, read_forgotten_end(connection, "uses"))
@@ -114,7 +116,7 @@ class Tables:
         return True
 
     def room_at(self, connection: sqlite3.Connection, limit: RateLimit, now: int) -> int | None:
-        """Return when there is room for one more use; None if never."""
+        """Return when (unix seconds) there is room for one more use; None if never."""
         certain(now + 1, read_forgotten_end(connection, "uses"))
         series = Series(limit.cert_id, limit.window_s)
         rows = connection.execute(
@@ -136,8 +138,9 @@ class Tables:
 def _look_up(
     connection: sqlite3.Connection, challenge: bytes, request_hash: bytes
 ) -> tuple[bool, Issued | None, int, int | None]:
-    """Return whether a challenge is spent, its content if it was issued here, the `read_forgotten_end` of spent
-    challenges, and since when they are known. One statement, as each call asks twice."""
+    """Return four things about a challenge: whether it is spent; its content if it was issued here; the
+    `read_forgotten_end` of spent challenges; and since when spent challenges are known. This is one statement, as each
+    call needs it twice."""
     spent, key, until, since = connection.execute(_KNOWN, (challenge,)).fetchone()
     ours = read(key, challenge, request_hash) if key is not None else None
     return bool(spent), ours, NEVER if until is None else until, since
@@ -154,7 +157,7 @@ def _count(connection: sqlite3.Connection, series: Series, now: int) -> _Counted
 
 
 def _begin_anew(connection: sqlite3.Connection, series: Series) -> int:
-    """Subtract from all kept marks of a series the smallest count, and return it."""
+    """Subtract the smallest count among the kept marks of a series from all of them, and return it."""
     (began,) = connection.execute(
         "SELECT min(before) FROM uses WHERE cert_id = ? AND window_s = ?", _key(series)
     ).fetchone()

@@ -1,4 +1,4 @@
-"""Looks at a store's file that leave it and its folder as they are: nothing is created, upgraded or kept open. Blocking
+"""Reads a store's file so that it and its folder stay as they are: nothing is created, upgraded or kept open. Blocking
 I/O, for at most `UNTOUCHED_SECONDS`."""
 
 import sqlite3
@@ -12,13 +12,13 @@ from accredit.errors import StoreUnavailable
 from accredit.stores.sqlite.database import check_regular
 
 UNTOUCHED_SECONDS = 2.0
-"""How long a store's file is looked at, or checked for damage: a large one is not read to its end."""
+"""How long a store's file may be read, or checked for damage. A large file is not read to its end."""
 
 _STEPS_BETWEEN_LOOKS = 10_000
 
 
 def schema_version(path: Path, *, check: bool = False) -> int:
-    """Return the version of a file's tables; with `check`, look for damage as far as time allows. Raises
+    """Return the version of a file's tables. With `check`, also look for damage, as far as time allows. Raises
     `StoreUnavailable`."""
     late_at = time.monotonic() + UNTOUCHED_SECONDS
     with reading_only(path) as connection:
@@ -36,7 +36,8 @@ def schema_version(path: Path, *, check: bool = False) -> int:
 
 @contextmanager
 def reading_only(path: Path) -> Generator[sqlite3.Connection]:
-    """Open a file. Raises `StoreUnavailable`, also for anything but a regular file, and for what SQLite says."""
+    """Open a file for reading. Raises `StoreUnavailable` for anything but a regular file, and for every error of
+    SQLite."""
     check_regular(path)
     late_at = time.monotonic() + UNTOUCHED_SECONDS
     how = "immutable=1" if is_still(path) else "mode=ro"
@@ -52,5 +53,6 @@ def reading_only(path: Path) -> Generator[sqlite3.Connection]:
 
 
 def is_still(path: Path) -> bool:
-    """Return whether nobody writes to a file (it has no WAL). It can then be read without creating a WAL."""
+    """Return whether nobody writes to a file, as it has no write-ahead log (WAL). It can then be read without creating
+    one."""
     return not path.with_name(f"{path.name}-wal").exists()

@@ -1,11 +1,11 @@
 """A thread that runs jobs on one SQLite file, so that an event loop never waits for a disk.
 
-Waiting jobs run in one transaction and are answered after its commit, all jobs of a loop in one wake-up. If a job of a
-batch fails, the batch is rolled back and its jobs are run one by one, so that none spoils another. Nothing is opened
-before the first job, so that a process may fork until then.
+All jobs that wait are run in one transaction, and answered after its commit. Each event loop gets all its answers in
+one wake-up. If a job of a batch fails, the batch is rolled back and its jobs are run one by one, so that none spoils
+another. Nothing is opened before the first job, so that a process may fork until then.
 
-If callers wait for the thread, it runs on the event loop's core: the two take turns with the interpreter anyway, and if
-other processes keep the cores busy, moving it between cores costs a third of the throughput.
+If callers wait for the thread, it runs on the event loop's core. The two take turns with the interpreter anyway. If
+other processes keep the cores busy, moving the interpreter between two cores costs a third of the throughput.
 
 A job whose caller has stopped waiting may still run later, and be committed: the caller has been refused.
 """
@@ -49,9 +49,11 @@ class Worker:
         self._closed = False
 
     async def run(self, job: Job[T], *, writes: bool = True) -> T:
-        """Return a job's answer once it is committed. Without `writes` the job does not wait for others' locks.
+        """Return a job's answer once it is committed. Without `writes`, the job does not wait for other processes'
+        locks.
 
-        Raises our own errors from the job, and `StoreUnavailable` for anything else and after `STORE_WAIT_SECONDS`.
+        Raises our own errors from the job. Raises `StoreUnavailable` for any other error, and after
+        `STORE_WAIT_SECONDS`.
         """
         if self._closed:
             raise StoreUnavailable(f"{self._path} was closed")
@@ -128,7 +130,7 @@ class Worker:
                 return
 
     def _in_time(self, batch: list[_Waiting]) -> list[_Waiting]:
-        """Return the jobs of a batch that may still run, and refuse the others."""
+        """Return the jobs of a batch whose callers still wait, and refuse the others."""
         now = time.monotonic()
         late = [each for each in batch if each.deadline <= now]
         if not late:
@@ -139,7 +141,7 @@ class Worker:
 
 
 def _answer(answered: Sequence[tuple[_Waiting, Any]]) -> None:
-    """Deliver answers, or the errors in their place, to the waiting loops."""
+    """Give the answers, or the errors in their place, to the event loops that wait for them."""
     loops = {each.answer.get_loop() for each, _ in answered}
     for loop in loops:
         mine = [(each.answer, answer) for each, answer in answered if each.answer.get_loop() is loop]
