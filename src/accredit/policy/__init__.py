@@ -1,11 +1,20 @@
-"""The decision of a call: who may do what, and on whose authority. Pure: it yields what it needs (`needs`).
+"""The decision of a call: who may do what, and on whose authority. Pure: it does no I/O, and yields what it needs to
+know as questions (`needs`).
 
-`catalog` which scope a target needs · `drill` the gateway's own tools, `drill_answers` what they say · `facts` what
-constraints are held against · `guarded_call` one call, and what binds a proof to it · `decide` the steps, in their
-order · `decision` what they go by and end in · `uses` how often a certificate may be used · `evaluators` who evaluates
-constraints that the protocol does not define · `refusals` what a client is told · `needs` what a decision asks of the
-world, and how it is answered · `passing` what is removed from and added to a message on its way · `lists` what is
-listed · `tasks` whose a task is · `within` calls that a running call makes by itself.
+- `decide`: the steps of a decision, in their order; `decision` has their settings and their result
+- `guarded_call`: one call, and what binds a proof to it
+- `catalog`: which scope a target needs
+- `facts`: what constraints are compared with; `evaluators` has those of constraints that the protocol does not define
+- `uses`, `quotas`: how often a certificate may be used, and how many calls anybody may make
+- `needs`: what a decision asks of the world, and how it is answered
+- `refusals`: what a client is told
+- `passing`: what is removed from and added to a message on its way
+- `lists`: what is listed; `merging`: names at the endpoint of several servers
+- `tasks`: whose a task is
+- `within`: calls that a running call makes by itself
+- `drill`: the gateway's own tools; `drill_answers`: what they answer
+- `evidence`, `replaying`, `suggesting`: what recorded calls prove, how they would be decided now, and what grants they
+  need
 """
 
 import typing

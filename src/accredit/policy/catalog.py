@@ -1,9 +1,9 @@
 """The catalog: which scope each tool, resource and prompt needs. No I/O.
 
-A tool is found by its exact name, else it has the default scope; without one it is unknown, and an unknown tool is
-never called. The gateway's own tools (`drill`) are in each catalog, and in no list. A resource has the scope of the
-longest configured prefix of its URI, else the general one. A target whose scope is sensitive in the canonical
-vocabulary is sensitive even if the operator did not mark it.
+A tool is found by its exact name; any other tool has the default scope. If there is no default, it is unknown, and an
+unknown tool is never called. Each catalog also has the gateway's own tools (`drill`), which are in no list. A resource
+has the scope of the longest configured prefix of its URI, else the scope for all resources. If the canonical vocabulary
+calls a scope sensitive, its targets are sensitive even if the operator did not mark them.
 """
 
 import hashlib
@@ -19,11 +19,11 @@ from accredit.policy.uris import readings
 from accredit.ratify.scopes import WILDCARDS, is_sensitive, unknown_scope
 
 MAX_SCOPE_WORD_CHARS = 48
-"""Characters of a server's or tool's name that go into a suggested scope; a scope has 256 bytes at most."""
+"""The most characters of a server's or tool's name that go into a suggested scope. A scope has 256 bytes at most."""
 
 
 MCP_SCOPES = frozenset({"mcp:tool", "mcp:resource", "mcp:prompt"})
-"""The scopes for the three guarded methods, known to every deployment."""
+"""The scopes for the three guarded methods. Every deployment knows them."""
 
 OWN_SCOPE = re.compile(r"(?!(?:x-[^:]*|urn):)[A-Za-z][A-Za-z0-9._/+-]*(?::[A-Za-z0-9._/+-]+)+")
 """The form of a scope that a deployment adds."""
@@ -32,7 +32,7 @@ _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """The requirement of one tool, resource or prompt: `scope`, or any of `accepts` instead."""
+    """What one tool, resource or prompt requires: the scope `scope`, or any of `accepts` in its place."""
 
     scope: str
     accepts: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Entry(Struct, frozen=True, kw_only=True):
         return self.covered_by(granted) is not None
 
     def covered_by(self, granted: Collection[str]) -> str | None:
-        """Return the scope by which a grant satisfies this entry, preferably its own; None if it does not."""
+        """Return the scope by which a grant satisfies this entry, preferably `scope` itself; None if it does not."""
         return next((scope for scope in (self.scope, *self.accepts) if scope in granted), None)
 
 
@@ -65,7 +65,8 @@ _UNSAID = (Entry(scope="mcp:resource"), Entry(scope="mcp:prompt"))
 
 class Catalog(Struct, frozen=True, kw_only=True):
     """Every entry of a deployment. The keys of `resource_prefixes` are plain prefixes of URIs. `own_tools` are the
-    gateway's own, none where a server's author decides."""
+    entries of the gateway's own tools; there are none in a server that guards its own tools, where its author decides.
+    """
 
     own_tools: Mapping[str, Entry] = field(default_factory=lambda: OWN_TOOLS)
     tools: Mapping[str, Entry] = {}
@@ -88,7 +89,7 @@ class Catalog(Struct, frozen=True, kw_only=True):
 
     @property
     def says_something(self) -> bool:
-        """Whether the operator has named anything. Only then are lists annotated where proofs are off."""
+        """Whether the operator has named anything. If not, lists are not annotated where proofs are off."""
         if self.tools or self.default_tool is not None or self.resource_prefixes:
             return True
         return (self.resource, self.prompt) != _UNSAID
@@ -110,8 +111,8 @@ class Catalog(Struct, frozen=True, kw_only=True):
         return entry if candidates and all(entry in entries for entries in candidates) else None
 
     def _read_as(self, reading: str) -> list[Entry]:
-        """Return the entries of the longest prefixes of a reading: several if prefixes differ only in their
-        spelling."""
+        """Return the entries of the longest prefixes of a reading (one form in which a server could read the URI).
+        There are several if prefixes differ only in their spelling."""
         best, entries = 0, [self.resource]
         for prefix, entry in self.resource_prefixes.items():
             plain = next(iter(readings(prefix)), prefix)
@@ -121,9 +122,10 @@ class Catalog(Struct, frozen=True, kw_only=True):
 
 
 def own_scope(tool: str, server: str) -> str:
-    """Return a scope for one tool alone, `custom:SERVER:TOOL`; a single server is "".
+    """Return a scope for one tool alone, `custom:SERVER:TOOL`. `server` is "" if there is only one server.
 
-    A digest replaces characters that a scope can't hold. Two names with one digest can be found by brute force.
+    Characters that a scope can't hold are left out, and a digest is added for them. By brute force somebody can find
+    two names with the same digest.
     """
     return "custom:" + ":".join(map(_scope_word, (server, tool) if server else (tool,)))
 
@@ -136,10 +138,11 @@ def _scope_word(name: str) -> str:
 
 
 def scope_fault(scope: str) -> str | None:
-    """Return why a catalog can't ask for a scope, or None.
+    """Return why a catalog can't require a scope, or None.
 
-    A tool asks for one concrete scope: one of the vocabulary, or one of its own in the form GROUP:NAME. `x-...:` and
-    `urn:` are reserved (Ratify section 6), and so is that of the gateway's own tools (`drill`).
+    A tool requires one concrete scope: one of the vocabulary, or one of the deployment's own, in the form GROUP:NAME.
+    The prefixes `x-...:` and `urn:` are reserved (Ratify section 6), and so is the scope of the gateway's own tools
+    (`drill`).
     """
     if scope == DRILL_SCOPE:
         return "is that of the gateway's own tools, which `accredit drill` calls: nothing else may ask for it"

@@ -1,4 +1,4 @@
-"""Scopes and constraints in words: what one allows, which facts it needs, and why it refuses a call. No I/O.
+"""Scopes and constraints in words: what a constraint allows, which facts it needs, and why it refuses a call. No I/O.
 
 The verifier's reason (`constraint_denied: cert 0: constraint[1] (max_amount): ...`) stays for programs. It names the
 constraint by its place, and begins its detail with words that the protocol fixes (Ratify section 7).
@@ -31,7 +31,7 @@ from accredit.ratify.constraints import (
 from accredit.ratify.scopes import expand, is_sensitive
 
 UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
-"""Seconds of the units in which durations are written."""
+"""The units in which durations are written, and the seconds of each."""
 
 _FACTS: Mapping[type, tuple[str, ...]] = {
     MaxAmount: ("amount", "currency"),
@@ -46,17 +46,17 @@ _PLACE = re.compile(r"constraint_\w+: cert ([0-9]+): constraint\[([0-9]+)\] \([^
 _BEYOND = re.compile(
     r"speed |amount |currency mismatch|rate limit exceeded|current |requested |outside |latitude |longitude |altitude "
 )
-"""The beginnings of details for which another call could pass; with any other none can."""
+"""How the details begin of refusals that another call could avoid. After any other detail, no call can pass."""
 
 
 def duration(length: int) -> str:
-    """Seconds in the largest unit that divides them, such as 12h."""
+    """Return seconds in words: in the largest unit that divides them, such as 12h."""
     unit = next(unit for unit, size in UNITS.items() if length % size == 0)
     return f"{length // UNITS[unit]}{unit}"
 
 
 def scopes(granted: Iterable[str]) -> str:
-    """Return scopes as they were written; wildcards with their expansion, sensitive ones marked."""
+    """Return scopes as they were written, each wildcard with its expansion, and sensitive ones marked."""
     return ", ".join(map(_scope, granted)) or "none"
 
 
@@ -68,20 +68,21 @@ def _scope(scope: str) -> str:
 
 
 def facts_needed(condition: Constraint) -> tuple[str, ...]:
-    """Return the facts that a gateway must know of a call to judge the constraint, by their names in a catalog."""
+    """Return which facts of a call a gateway must know to judge the constraint, by their names in a catalog."""
     path = ("requested_path",) if isinstance(condition, ResourcePath) and condition.path_prefix else ()
     height = ("alt_m",) if isinstance(condition, GeoBox) and (condition.min_alt_m or condition.max_alt_m) else ()
     return (*_FACTS.get(type(condition), ()), *path, *height)
 
 
 def facts_table(facts: Sequence[str]) -> str:
-    """Return a catalog's line for these facts, with arguments of the same names."""
+    """Return a line for a catalog that takes these facts from arguments of the same names."""
     sources = ", ".join(f'{fact} = "/{fact}"' for fact in facts)
     return f"facts = {{ {sources} }}"
 
 
 def refused_constraint(reason: str, chain: Sequence[DelegationCert]) -> tuple[Constraint, str] | None:
-    """Return the constraint of the chain that a verifier's reason is about, and the reason's detail, or None."""
+    """Return the constraint of the chain that a verifier's reason is about, and the detail in the reason. Return None
+    if it is about no constraint."""
     place = _PLACE.fullmatch(reason)
     if place is None or int(place[1]) >= len(chain) or int(place[2]) >= len(chain[int(place[1])].constraints):
         return None
@@ -91,7 +92,8 @@ def refused_constraint(reason: str, chain: Sequence[DelegationCert]) -> tuple[Co
 def why_refused(
     reason: str, chain: Sequence[DelegationCert], facts: VerifierContext, call: GuardedCall, entry: Entry | None
 ) -> str:
-    """Return what was asked, what is allowed and what would help; "" for a reason that is about no constraint."""
+    """Return what was asked, what is allowed and what would help. Return "" for a reason that is about no
+    constraint."""
     place = refused_constraint(reason, chain)
     if place is None:
         return ""

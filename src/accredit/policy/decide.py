@@ -6,34 +6,37 @@
 - [token-subject] The token, if there is one, was verified before (`gateway.admission.bearer`, `server`), where an
   invalid one gets an HTTP status. Here it may be tied to the proof: with `bind_agent` its subject must be the agent.
 - [target] The target is in the catalog, so its scope and sensitivity are known. A sensitive target takes only
-  challenges issued here, for this very call (Option B); others take the client's own, while it is fresh (Option A).
-- [proof] There is a proof, within its bounds and strictly decoded; its chain ends in a pinned root key; structure,
-  session context, ids, keys, times and signatures are valid (`ratify.verify`, whose steps run inside this one). A proof
-  over a challenge that is spent, or not issued here where it must be, is refused before its signatures are checked.
+  challenges issued here, for this very call (Option B). Other targets also take a challenge that the client made, while
+  it is fresh (Option A).
+- [proof] There is a proof, within its bounds and strictly decoded. Its chain ends in a pinned root key. Its structure,
+  session context, ids, keys, times and signatures are valid (`ratify.verify`, whose steps run inside this one). A
+  challenge that is spent, or not issued here where it must be, is refused before signatures are checked.
 - [revocation] No certificate of the chain is revoked (each is asked about, in the course of [proof]).
-- [definition] Where definitions are pinned, the tool's current one, as the server lists it for this caller, is the
-  pinned one. The server is asked only for verified callers, and a call that is refused here costs no challenge and no
-  use. The gateway's own tools (`drill`) have no definition, and no server is asked for one.
-- [replay] Only now is the challenge spent: a forged proof can't burn a real challenge.
-- [authority] The constraints of every certificate hold for the facts of the call; the scope that all certificates grant
-  covers the target; limited uses and quotas are taken, atomically (`uses`). Constraints are not evaluated for a list. A
-  request about a task is judged only when its sender is certain: between [revocation] and [replay] the task is looked
-  up, and unless this sender owns it the request is refused, in the same way for every cause. To change a task needs the
-  tool's scope, a binding to that scope and, if the tool is sensitive, a challenge issued here; the constraints are
-  evaluated for the call that created the task, and no use is taken. To see a task needs nothing more.
+- [definition] Where definitions are pinned, the tool's current definition, as the server lists it for this caller, is
+  the pinned one. The server is asked only for verified callers, and a call that is refused here costs no challenge and
+  no use. The gateway's own tools (`drill`) have no definition, and no server is asked for one.
+- [replay] Only now is the challenge spent: a forged proof can't use up a real challenge.
+- [authority] The constraints of every certificate hold for the facts of the call. The scope that all certificates grant
+  covers the target. Limited uses and quotas are taken, all at once or none (`uses`). For a list, constraints are not
+  evaluated. A request about a task is judged only when its sender is certain: between [revocation] and [replay] the
+  task is looked up, and unless this sender owns it, the request is refused, with the same text for every cause. To
+  change a task needs the tool's scope, a binding to that scope and, if the tool is sensitive, a challenge issued here;
+  the constraints are evaluated for the call that created the task, and no use is taken. To see a task needs nothing
+  more than owning it.
 - [record] The caller records the decision before anything is forwarded or refused (`gateway.recording`).
-- [allow] Allow.
+- [allow] The call is allowed.
 - [observe] Where the policy `observes`, the steps are the same, but refusals by [target], [proof], [revocation],
-  [replay] and [authority] are not enforced: the decision tells what would have been, and the call is forwarded as with
-  proofs off. Challenges are spent and uses taken all the same. It differs in this: nobody is asked to sign a challenge,
-  so a sensitive target takes the client's own; the proof for a target without an entry is verified too, to learn who
-  calls; and the agent that made a task is not compared if the task belongs to a token (`TaskScope.by_token`). Always
-  enforced are decisions that can't be made (no store, a clock that was set back), and what is no question of authority
-  and so not decided here: tokens, pins, sealed states, bounds, whether the message is valid, and its record.
+  [replay] and [authority] are not enforced: the decision says what would have been, and the call is forwarded as with
+  proofs off. Challenges are spent and uses taken all the same. These things differ: nobody is asked to sign a
+  challenge, so a sensitive target takes one that the client made. The proof for a target without an entry is verified
+  too, to learn who calls. The agent that made a task is not compared if the task belongs to a token
+  (`TaskScope.by_token`). Two kinds of refusals are always enforced: that no decision can be made (the store does not
+  answer, or a clock was set back); and those that are not about authority and so not decided here, for tokens, pins,
+  sealed states, bounds, invalid messages and calls that can't be recorded.
 
-No answer means refused: any exception in place of an answer ends in a refusal. Not checked here: whether the person
-meant it, what the upstream does with the call, and whether a proof that is not bound to its call was sent by its agent
-(`binding = "required"` checks that).
+If a need is not answered, the call is refused: any exception in place of an answer ends in a refusal. Not checked here:
+whether the person meant it, what the upstream does with the call, and whether a proof that is not bound to its call was
+sent by its agent (`binding = "required"` checks that).
 """
 
 import hmac
@@ -83,7 +86,8 @@ from accredit.ratify.verify import Terms, constraints_fault, verification
 from accredit.tokens import VerifiedToken
 
 CLOCK_AHEAD_SECONDS = 60
-"""How far the signer's clock may be ahead for a challenge issued here, whose lifetime is measured by our own clock."""
+"""How many seconds the signer's clock may be ahead, for a challenge issued here. That challenge's lifetime is measured
+by our own clock."""
 
 
 _Steps = Generator[Need, object, Decision]
@@ -103,9 +107,10 @@ def decide(
 ) -> _Steps:
     """Decide one call. Raises nothing that depends on the call.
 
-    `now` is in unix seconds, `token` the caller's. `place` is the scope of task ids. Without `flow_of` each leg counts
-    as a call of its own, without `pins` no definition is pinned. `case_of` is for recorded calls alone, whose proofs
-    are gone (`replaying`): it makes the object that takes [proof] to [authority].
+    `now` is in unix seconds. `token` is the caller's. `place` is the scope of task ids. Without `flow_of`, each leg
+    (one request of a multi-round-trip call) counts as a call of its own. Without `pins`, no definition is pinned.
+    `case_of` is only for recorded calls, whose proofs are gone (`replaying`): it makes the object that runs the steps
+    from [proof] to [authority].
     """
     entry: Entry | None = None
     case: ProofCheck | None = None
@@ -142,8 +147,8 @@ def decide(
 
 
 class ProofCheck:
-    """One call and its proof before the decision: [proof] to [authority]. `replaying` has a variant for recorded
-    calls."""
+    """One call and its proof while they are decided: the steps from [proof] to [authority]. `replaying` has a subclass
+    for recorded calls."""
 
     def __init__(
         self,
@@ -158,7 +163,8 @@ class ProofCheck:
     ) -> None:
         self.proved: Authority | None = None
         self.entry = entry
-        """The target's entry; for a request about a task, the entry of its tool, once the owner is verified."""
+        """The target's entry in the catalog. For a request about a task it becomes the entry of the task's tool, once
+        the owner is verified."""
         self.task: Task | None = None
         self._place = place
         self._changes_task = call.method in TASK_CHANGES
@@ -180,12 +186,13 @@ class ProofCheck:
 
     @property
     def enforced_definition(self) -> str | None:
-        """The digest that the called tool's definition must have, whatever else is decided; None if any will do."""
+        """The digest that the called tool's definition must have, even if other refusals are not enforced; None if any
+        will do."""
         enforced = self._pins is not None and self._pins.enforced
         return self._pinned(self._call.method, self._call.target) if enforced else None
 
     def authority(self) -> Generator[Need, object, Authority]:
-        """Run [proof] to [authority]. Raises `ProofRefused`."""
+        """Run the steps from [proof] to [authority]. Raises `ProofRefused`."""
         bundle = yield from self._read()
         root = bundle.delegations[-1].issuer_pub_key if bundle.delegations else None
         name = self._policy.roots.get(root) if root is not None else None
@@ -234,15 +241,15 @@ class ProofCheck:
             raise self._invalid(str(error)) from None
 
     def _tied(self, bundle: ProofBundle) -> None:
-        """Check that the token was issued to the proof's agent ([token-subject]); the signatures, checked later, prove
-        the agent's id."""
+        """Check that the token was issued to the proof's agent ([token-subject]). The signatures, which are checked
+        later, prove that the agent has this id."""
         if self._policy.bind_agent and (self._token is None or self._token.subject != bundle.agent_id):
             reason = "token_mismatch: the token was not issued to the agent of the proof"
             result = VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=reason)
             raise refusals.denial(self._call, self.entry, result)
 
     def _verified(self, bundle: ProofBundle) -> _Verification:
-        """Run the verifier, passing its needs on as our own."""
+        """Run the verifier, and yield its needs as needs of this decision."""
         steps = verification(bundle, self._terms(bundle))
         try:
             need = next(steps)
@@ -283,12 +290,14 @@ class ProofCheck:
         )
 
     def _fresh_until(self, challenge_at: int) -> int:
-        """Return the time after which no gateway of this policy accepts the challenge, whatever its store remembers."""
+        """Return the time after which no gateway with this policy accepts the challenge, whatever its store
+        remembers."""
         made = challenge_at + self._policy.freshness_seconds
         return CLOCK_BACK_SECONDS + (max(made, self._now + self._policy.challenge_seconds) if self._issued else made)
 
     def _signed(self, bundle: ProofBundle) -> KeptProof:
-        """Return what the agent signed, without the chain, and the parts of the call that it covers."""
+        """Return what the agent signed, without the certificate chain, with the parts of the call that the signature
+        covers."""
         key, signature = bundle.agent_pub_key, bundle.challenge_sig
         context = None
         if bundle.session_context:
@@ -311,7 +320,7 @@ class ProofCheck:
         return replace(VerifierContext(invocations_in_window=self._used, call=self._call_facts()), **known)
 
     def _call_facts(self) -> CallFacts:
-        """Return the facts of the call; for a request about a task, those of the call that created it."""
+        """Return the facts of the call. For a request about a task, return those of the call that created the task."""
         call, task, gateway = self._call, self.task, self._policy.verifier_id
         if task is None:
             return CallFacts(
@@ -361,7 +370,8 @@ class ProofCheck:
         return None if seen is Spending.FIRST else seen.value
 
     def _own_tasks(self, bundle: ProofBundle) -> Generator[Need, object, None]:
-        """Look up the tasks that the request names, for the verified agent. Raises `ProofRefused`."""
+        """Look up the tasks that the request names, and check that the verified agent owns them. Raises
+        `ProofRefused`."""
         owner = self._place.owner(bundle.delegations[-1].issuer_id, bundle.agent_id, self._token)
         task: Task | None = None
         for id in self._call.tasks:
@@ -388,7 +398,7 @@ class ProofCheck:
     def _definition(self, bundle: ProofBundle) -> Generator[Need, object, None]:
         """Compare the tool's definition with the pinned one ([definition]). Raises `ProofRefused`.
 
-        Even if pins are not enforced, a delegation that names a definition is valid for that one alone.
+        A delegation that names a definition is valid for that definition only, even if pins are not enforced.
         """
         pins, call = self._pins, self._call
         if pins is None or call.method != "tools/call" or call.target in DRILLS:
@@ -403,7 +413,8 @@ class ProofCheck:
             raise refusals.definition_changed(call, self.entry, expected, found)
 
     def _covered(self, bundle: ProofBundle, result: VerifyResult) -> Generator[Need, object, None]:
-        """Check scope and constraints, and take the uses (the rest of [authority]). Raises `ProofRefused`."""
+        """Check the scope and the constraints, and take the uses (what is left of [authority]). Raises
+        `ProofRefused`."""
         entry, granted = self.entry, result.granted_scope
         if entry is None or (self._call.about_tasks and not self._changes_task):
             return
@@ -428,7 +439,7 @@ class ProofCheck:
             raise self._denied(result, IdentityStatus.CONSTRAINT_DENIED, reason, words)
 
     def _quotas(self, bundle: ProofBundle) -> Taken:
-        """Return what the call takes of quotas. Raises `QuotaReached`."""
+        """Return what the call takes of each quota. Raises `QuotaReached`."""
         call, token = self._call, self._token
         if call.method != "tools/call" or not self._policy.quotas.entries:
             return ()
@@ -447,7 +458,7 @@ class ProofCheck:
         return refusals.denial(self._call, self.entry, named, words, result.granted_scope)
 
     def _refuse(self, bundle: ProofBundle, result: VerifyResult) -> Generator[Need, object, None]:
-        """Raise the refusal of a proof that the verifier did not accept."""
+        """Raise the refusal of a proof that the verifier did not accept, by the verifier's result."""
         if self._fault is not None:
             raise self._fault
         if self._seen is Spending.SPENT:
@@ -458,8 +469,8 @@ class ProofCheck:
         raise refusals.denial(self._call, self.entry, result, words)
 
     def _challenge(self) -> Generator[Need, object, None]:
-        """Raise -31002 with a fresh challenge for this call; if decisions are observed, with an empty one, never
-        sent."""
+        """Raise -31002 with a fresh challenge for this call. If decisions are only observed, the challenge is empty, as
+        it is never sent."""
         policy, expires_at = self._policy, self._now + self._policy.challenge_seconds
         issued: object = IssuedChallenge(b"", expires_at)
         if not policy.observes:
@@ -474,9 +485,9 @@ class ProofCheck:
 
 
 CaseTerms = tuple[GuardedCall, Entry | None, Policy, int, VerifiedToken | None, TaskScope, FlowOf | None, Pins | None]
-"""The arguments of a case."""
+"""The arguments of `ProofCheck`, and of what replaces it."""
 CaseOf = Callable[[*CaseTerms], ProofCheck]
-"""Makes a case, as `ProofCheck` does."""
+"""Makes an object that decides a call, as `ProofCheck(...)` does."""
 
 _PROVED = CONSTRAINT_REFUSALS | {IdentityStatus.SCOPE_DENIED}
-"""Statuses that are reached only after all signatures were verified."""
+"""Statuses of the verifier that are reached only after all signatures were verified."""

@@ -1,4 +1,4 @@
-"""A decision's settings and its result: values. No I/O."""
+"""A decision's settings (`Policy`), and its result (`Decision`). No I/O."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
@@ -16,12 +16,12 @@ from accredit.ratify import CertificateCache, DelegationCert, Evaluator, HybridP
 
 
 class Policy(Struct, frozen=True, kw_only=True):
-    """A deployment's settings for decisions. `roots` maps pinned keys to names; times are in seconds.
+    """A deployment's settings for decisions. `roots` maps pinned keys to names. Times are in seconds.
 
     With `bind_agent` a call needs a token whose subject is the id of the proof's agent. `constraint_evaluators`
-    evaluate extension constraints, by type (`policy.evaluators`). `server` names the calls' server if the store is
-    shared with others, since a challenge is valid for one server. With `observes` decisions are only recorded, and
-    refuse nothing (`policy.decide`, 11). `quotas` apply to calls with proofs.
+    evaluate extension constraints, by type (`policy.evaluators`). `server` is the name of the calls' server, if the
+    store is shared with other servers: a challenge is valid for one server only. With `observes`, decisions are only
+    recorded, and refuse nothing ([observe] of `policy.decide`). `quotas` apply to calls with proofs.
     """
 
     verifier_id: str
@@ -40,7 +40,7 @@ class Policy(Struct, frozen=True, kw_only=True):
 
     @property
     def binding(self) -> str:
-        """How proofs must be bound, in the configuration's words."""
+        """How proofs must be bound to calls, in the configuration's words."""
         return "required" if self.binding_required else "optional"
 
 
@@ -48,8 +48,8 @@ class Authority(Struct, frozen=True, kw_only=True):
     """The authority by which a call is allowed. `granted_scope` is what all certificates of the chain grant.
 
     `chain` holds these certificates, leaf first. `token_subject` is the subject of the call's token. `judged_at` is the
-    time for which the proof was judged, in unix seconds. `proof` is what the agent signed, and no gateway accepts it
-    after `fresh_until`.
+    time for which the proof was judged, in unix seconds. `proof` is what the agent signed; no gateway accepts it after
+    `fresh_until`.
     """
 
     principal_id: str
@@ -66,11 +66,11 @@ class Authority(Struct, frozen=True, kw_only=True):
 
 
 class Decision(Struct, frozen=True):
-    """The verdict: allowed if there is no `refusal`. A list without a proof has no `authority`.
+    """The verdict: allowed if there is no `refusal`. `authority` is None for a list without a proof.
 
-    `proved` is the authority of a proof with valid signatures, even if the call is refused. `fault` is what prevented
-    the decision, for the log only. `task` is the one that the call is about. A decision that is not `enforced` tells
-    what would have been: it refuses nothing, whatever its `refusal` says.
+    `proved` is the authority of a proof with valid signatures, even if the call is refused. `fault` is what prevented a
+    decision, for the program's log only. `task` is the task that the call is about. If a decision is not `enforced`,
+    its `refusal` only says what would have been: the call is not refused.
     """
 
     call: GuardedCall
@@ -90,16 +90,17 @@ CONSTRAINT_REFUSALS = frozenset(
         IdentityStatus.CONSTRAINT_UNKNOWN,
     }
 )
-"""Statuses whose reasons quote the call's arguments."""
+"""Statuses of the verifier whose reasons quote the call's arguments."""
 
 
 class Flow(NamedTuple):
-    """A later leg of a call: the call's name over all its legs, and the leg's number, from 1."""
+    """Says that a request is a later leg of a multi-round-trip call: the name that all legs of the call share, and the
+    leg's number, from 1."""
 
     name: str
     round: int
 
 
 FlowOf = Callable[[str, str], Flow | None]
-"""Given the ids of a principal and an agent, returns the leg whose state this request brings back. Raises `SealError`
-if it was not sealed for them."""
+"""Given the ids of a principal and an agent, returns the `Flow` by the sealed state that this request brings back.
+Raises `SealError` if that state was not sealed for them."""

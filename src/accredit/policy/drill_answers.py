@@ -1,4 +1,4 @@
-"""What a call of a tool of the gateway's own is answered ([answer] of `drill`). No I/O."""
+"""The answers to calls of the gateway's own tools ([answer] of `drill`). No I/O."""
 
 from msgspec import Raw
 
@@ -10,14 +10,14 @@ from accredit.jsonrpc.objects import is_object, members
 from accredit.jsonrpc.result_types import INPUT_REQUIRED
 
 ASKS = "asks"
-"""The argument with which a call is asked to come back."""
+"""The argument by which a call asks to be answered with a state that it then has to bring back."""
 
 _TEXT = "allowed: answered by the gateway itself, and no server has heard of it"
 _STATE = "drill"
 
 
 def drill_answer(request: Request, round: int) -> Success:
-    """Return the answer to a call that may be made; `round` counts its legs from 0."""
+    """Return the answer to a call that was allowed. `round` is the number of its leg, from 0."""
     modern = request.era is Era.MODERN
     if modern and round == 0 and _asks(request):
         result: dict[str, object] = {"resultType": INPUT_REQUIRED, "requestState": _STATE}

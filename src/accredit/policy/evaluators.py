@@ -1,6 +1,6 @@
 """Evaluators of constraints that the protocol does not define: the deployment's, and our own. No I/O.
 
-An evaluator that raises has refused. Its error text could quote anything, so only the error's type is shown.
+An evaluator that raises has refused. The text of its error could quote anything, so only the error's type is shown.
 """
 
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from accredit.ratify import Evaluator, Extension, VerifierContext
 from accredit.ratify.constraints import BUILT_IN_TYPES
 
 OWN_EVALUATORS: Mapping[str, Evaluator] = MappingProxyType({CALL: evaluate_call})
-"""The evaluators of every gateway and every guard, by the constraint's type."""
+"""Our own evaluators, which every gateway and every guard has, by the constraint's type."""
 
 
 def with_own(given: Mapping[str, Evaluator]) -> dict[str, Evaluator]:
-    """Return the deployment's evaluators, by the constraint's type, together with our own. Raises
+    """Return the deployment's evaluators together with our own, by the constraint's type. Raises
     `ConfigurationError`."""
     for name, evaluator in given.items():
         if name in OWN_EVALUATORS or name in BUILT_IN_TYPES:

@@ -3,20 +3,21 @@
 `Auditor.judge` takes a decision's record with what was kept beside it, and the keys of people that its caller trusts.
 The gateway is not believed where its statements can be checked:
 
-- [chain] who allowed: the chain of certificates has the digest that the record names; both signatures of each are
-  valid, each is issued by the subject of the next, which may delegate, and all were valid when the call came; its ends
-  are the record's principal and agent; it covers the scope that the record says it was allowed by; and its root is a
-  trusted key;
-- [constraints] constraints of the certificates that the record answers hold: those about the time, the gateway and the
-  target. What it does not answer (rates, arguments, facts, evaluators) is listed and fails nothing;
-- [proof] who signed: the proof has the digest that the record names, both signatures of the agent over its challenge
-  are valid, by the key at the chain's leaf, and the challenge was at most 300 seconds old or ahead;
-- [context] what was signed is this call: the session context is derived from the kept context, and that is of this
-  gateway, agent, session, scope, method and target, of the params whose digest is the record's subject.
+- [chain] Who allowed the call: the chain of certificates has the digest that the record names. Both signatures of each
+  certificate are valid; its issuer is the subject of the next one, which may delegate; and all were valid when the call
+  came. The chain's two ends are the record's principal and agent. It covers the scope by which, says the record, the
+  call was allowed. Its root is a trusted key.
+- [constraints] Constraints that can be judged by the record hold: those about the time, the gateway and the target. The
+  others (rates, arguments, facts, evaluators) are listed, and are no fault.
+- [proof] Who signed: the proof has the digest that the record names. Both signatures of the agent over its challenge
+  are valid, by the key at the chain's leaf. The challenge's time was at most 300 seconds before or after the call's.
+- [context] What was signed is this call: the session context is derived from the kept context, and the kept context is
+  of this gateway, agent, session, scope, method and target, and of the params whose digest is the record's subject.
 
-A part is True if all of it holds, False if something contradicts it, and None if it is unknown: for a record before
-version 3, a proof that was not kept, a root without a key to compare. Not judged here: the record's own signature,
-revocation, the outcome, and which scopes a tool accepts: all of that is the gateway's word.
+Each part of the evidence (who allowed, who signed) is True if all of it holds, False if something contradicts it, and
+None if it is unknown: for a record before version 3, a proof that was not kept, a root without a key to compare. Not
+judged here: the record's own signature, revocation, the outcome, and which scopes a tool accepts. For all of that there
+is only the gateway's word.
 """
 
 import hmac
@@ -77,7 +78,7 @@ _VERBS = {"tools/call": "call", "resources/read": "read", "prompts/get": "get th
 
 
 class Part(NamedTuple):
-    """A part of what a record proves: who, when, whether it is `verified` (None if unknown), and why not.
+    """One part of what a record proves: who, when, whether that is `verified` (None if unknown), and why not.
 
     `who` is the caller's name for a key, else the key's id. `when` is RFC 3339.
     """
@@ -89,8 +90,8 @@ class Part(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """What the record of an allowed call proves: who allowed it (`when`: until then), and who signed it. `unanswered`
-    are the constraints that can't be judged by the record."""
+    """What the record of an allowed call proves: who allowed it (there, `when` is how long that lasts), and who signed
+    it. `unanswered` are the constraints that can't be judged by the record."""
 
     allowed: Part
     signed: Part
@@ -98,12 +99,12 @@ class Evidence(NamedTuple):
 
     @property
     def faults(self) -> list[str]:
-        """The contradictions of the record, in words."""
+        """What contradicts the record, in words."""
         return [f"{name}: {part.why}" for name, part in self._judged if part.verified is False]
 
     @property
     def unshown(self) -> list[str]:
-        """What is not shown although required, in words."""
+        """What should be shown but is not, in words."""
         return [f"{name}: proofs are required, and {part.why}" for name, part in self._judged if not part.verified]
 
     @property
@@ -111,12 +112,13 @@ class Evidence(NamedTuple):
         return ("allowed", self.allowed), ("signed", self.signed)
 
     def parts(self, record: CallRecord) -> dict[str, Part]:
-        """Return all three parts by name. The caller vouches that the record is verified, and so who recorded it."""
+        """Return the three parts by name: allowed, signed and recorded. The caller must have verified the record, and
+        so knows who recorded it."""
         recorded = Part(record.gateway, record.times.recorded, True)
         return {"allowed": self.allowed, "signed": self.signed, "recorded": recorded}
 
     def members(self, record: CallRecord, names: Mapping[str, str]) -> dict[str, Any]:
-        """Return all of it as JSON members."""
+        """Return the evidence as JSON members."""
         parts = {name: part._asdict() for name, part in self.parts(record).items()}
         return {**parts, "unanswered": self.unanswered, "sentence": sentence(record, self, names)}
 
@@ -132,11 +134,11 @@ RESTS_ON: Mapping[str, str] = {
     "signed": "by both signatures of the agent over this very call",
     "recorded": "by the signature over the record",
 }
-"""What each part rests on if it is verified."""
+"""What each part is based on if it is verified, in words."""
 
 
 def in_words(name: str, part: Part, names: Mapping[str, str]) -> str:
-    """Return who a part is about, when, and the evidence for it, for people. `names` are as for `sentence`."""
+    """Return who a part is about, when, and what shows it, for people. `names` are as for `sentence`."""
     if part.verified is None:
         return f"can't be told: {part.why}"
     if not part.verified:
@@ -146,15 +148,16 @@ def in_words(name: str, part: Part, names: Mapping[str, str]) -> str:
 
 
 def who_allowed(allowed: Part) -> str:
-    """Return who allowed a call, for people: a name, with the reason if it is not verified; or why nobody is shown."""
+    """Return who allowed a call, for people: a name, with the reason if it is not verified. If nobody is shown, return
+    why."""
     if allowed.verified is False or not allowed.when:
         return f"nobody is shown: {one_line(allowed.why)}"
     return one_line(allowed.who) if allowed.verified else f"{one_line(allowed.who)} ({allowed.why})"
 
 
 def sentence(record: CallRecord, evidence: Evidence, names: Mapping[str, str]) -> str:
-    """Return what the record of an allowed call proves, in one sentence for people. `names` are those of agents, by id.
-    Names that others chose can't control a terminal or imitate our words."""
+    """Return what the record of an allowed call proves, in one sentence for people. `names` are names of agents, by id.
+    Others may have chosen them, so they are written such that they can't control a terminal or imitate our words."""
     allowed, signed, _ = evidence
     agent = one_line(names.get(signed.who, f"agent {signed.who}")) if signed.who else "whoever called"
     gateway, target = _printable_name(record.gateway), _printable_name(record.call.target or "")
@@ -174,17 +177,17 @@ def sentence(record: CallRecord, evidence: Evidence, names: Mapping[str, str]) -
 
 
 class _Contradiction(Exception):
-    """The record contradicts its evidence."""
+    """Raised if something contradicts the record."""
 
 
 class _Untold(Exception):
-    """There is no evidence either way."""
+    """Raised if there is no evidence for or against the record."""
 
 
 class Auditor:
-    """Judges records. `roots` are the trusted people's keys, with their names; a chain with another root is a
-    contradiction with `only_these`, else unknown. `now`, in unix seconds, is for exports, which have no proof yet of a
-    call just made."""
+    """Judges records. `roots` are the trusted people's keys, with their names. A chain with another root is a
+    contradiction with `only_these`, else unknown. `now` (unix seconds) is for exports: they lack the proofs of calls
+    made just before, and these are then unknown."""
 
     def __init__(
         self, roots: Mapping[HybridPublicKey, str], *, only_these: bool = False, now: int | None = None
@@ -197,9 +200,9 @@ class Auditor:
         self._certificates = CertificateCache()
 
     def judge(self, decision: Statement, certificates: bytes | None, proof: _Proof) -> Evidence | None:
-        """Judge the record of an allowing decision, with its chain (the text of a JSON array) and its proof, as far as
-        they were kept: b"" is a proof that should exist. None for any other record. Raises nothing that depends on
-        them."""
+        """Judge the record of an allowing decision; return None for any other record. `certificates` is the text of its
+        chain (a JSON array), and `proof` its proof, as far as they were kept; b"" stands for a proof that should exist.
+        Raises nothing that depends on them."""
         record = decision.predicate
         if not isinstance(record, CallRecord) or record.decision is None or record.decision.verdict != "allow":
             return None
@@ -209,8 +212,8 @@ class Auditor:
         return _Case(decision, record, record.authority).judge(self, certificates, proof)
 
     def chain_in(self, text: bytes, authority: RecordedAuthority) -> _Chain:
-        """Return the certificates of a text, if it is the one that a record names. Version 2 may have kept an
-        unreadable chain of an untrusted person: that is a fault only if roots were named."""
+        """Return the certificates in a text, if it is the chain that the record names. Version 2 may have kept an
+        unreadable chain of an untrusted person, so such a chain is a fault only if roots were named."""
         known = self._chains.get(text)
         if known is None:
             try:
@@ -227,7 +230,7 @@ class Auditor:
 
     def verified(self, text: bytes, chain: _Chain, now: int) -> VerifyResult:
         """Verify a chain by itself, as of a time. Any scopes are accepted: the gateway's catalog may have defined them.
-        A result is reused for any time at which all certificates are valid."""
+        A result is used again for every other time at which all certificates are valid."""
         known = self._verified.get(text)
         if known is not None and all(cert.issued_at <= now <= cert.expires_at for cert in chain):
             return known
@@ -251,7 +254,7 @@ class Auditor:
 
 
 class _Case:
-    """One record, and its authority."""
+    """One record while it is judged, and its authority."""
 
     def __init__(self, decision: Statement, record: CallRecord, authority: RecordedAuthority) -> None:
         self._subject = decision.sha256
@@ -262,7 +265,8 @@ class _Case:
         self._unanswered: list[str] = []
 
     def judge(self, auditor: Auditor, certificates: bytes | None, proof: _Proof) -> Evidence:
-        """Judge both parts. The second needs only the leaf's key of the first, if that could be read."""
+        """Judge who allowed the call, and who signed it. The second needs only the leaf's key from the first, if that
+        could be read."""
         allowed, why_not = _verdict(lambda: self._check_chain(auditor, certificates))
         read: list[KeptProof] = []
         signed, why_unsigned = _verdict(lambda: self._check_proof(proof, auditor.now, read))
@@ -319,8 +323,8 @@ class _Case:
                     raise _Contradiction(f"{what}: {outcome.detail}")
 
     def _answers(self, constraint: Constraint) -> bool:
-        """Return whether the record may answer a constraint. It holds one digest of the arguments, and that of a later
-        leg differs from the certificate's."""
+        """Return whether the record can answer a constraint. The record holds only one digest of the arguments, and for
+        a later leg of a call that differs from the digest in the certificate."""
         if self._record.call.method in TASKS:
             return False
         if not isinstance(constraint, Extension) or constraint.name != CALL:
@@ -350,7 +354,7 @@ class _Case:
         return self._record.call.method in TASKS - TASK_CHANGES
 
     def _check_proof(self, kept: _Proof, now: int | None, read: list[KeptProof]) -> None:
-        """Check the proof ([proof] and [context]); a readable one is added to `read`."""
+        """Check the proof ([proof] and [context]). If it can be read, add it to `read`."""
         proof = self._named_proof(kept, now)
         read.append(proof)
         key = HybridPublicKey(proof.agent_pub_key.ed25519, proof.agent_pub_key.ml_dsa_65)
@@ -370,7 +374,7 @@ class _Case:
             raise _Contradiction("its proof was made at another time")
 
     def _may_be_held(self, now: int | None) -> bool:
-        """Return whether a proof may still be withheld, as what it names may still give access."""
+        """Return whether a proof may still be withheld, since the session that it names may still be open."""
         is_sealed = (self._record.call.session or "").startswith("sha256:")
         longest = SESSION_ID_SECONDS if is_sealed else CHALLENGE_WINDOW_SECONDS
         return now is not None and abs(now - self._at) <= longest + CLOCK_BACK_SECONDS
@@ -447,7 +451,8 @@ class _Case:
 
 
 def _recorded_names(session: str) -> tuple[str, ...]:
-    """Return how a record may name a session: by the beginning of its id or, if sealed, by its digest."""
+    """Return how a record may name a session: by the beginning of the session's id or, if that is sealed, by its
+    digest."""
     if not session:
         return ("",)
     digest = sha256_hex(session.encode("latin-1", "replace"))[:_SESSION_DIGITS]
@@ -470,5 +475,5 @@ def _time(at: int) -> str:
 
 
 def _printable_name(text: str) -> str:
-    """Return a name that somebody chose, unchanged if it is unambiguous, else as a JSON string in ASCII."""
+    """Return a name that somebody chose: unchanged if it is unambiguous, else as a JSON string in ASCII."""
     return text if _PLAIN.fullmatch(text) else json.dumps(excerpt(text, MAX_SAID_CHARS))

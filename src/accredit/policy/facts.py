@@ -2,10 +2,10 @@
 
 `[tools.NAME.facts]` maps a fact to one of:
 
-- [template] a text with pointers in braces, such as `git:github.com/{/repo}`: a template. An inserted value is a string
-  or an integer, and has no slash if the template has more than one pointer;
+- [template] a text with pointers in braces, such as `git:github.com/{/repo}`. An inserted value is a string or an
+  integer, and must have no slash if the template has more than one pointer;
 - [pointer] another text that begins with `/`: a JSON Pointer (RFC 6901) into the arguments;
-- [constant] a number, or any other text: a constant.
+- [constant] a number, or any other text.
 
 A fact is absent if an argument is missing, of another type, not finite, out of the fact's range, or not a path where
 one is expected. A constraint on an absent fact can't be verified, so leaving out an argument never allows a call.
@@ -50,7 +50,7 @@ _NO_ESCAPE = re.compile(r"~(?![01])")
 
 
 class Facts(Struct, frozen=True):
-    """The source of each fact, as configured. `facts_fault` has checked it."""
+    """The source of each fact, as configured. `facts_fault` must have checked it before."""
 
     sources: Mapping[str, str | float] = {}
 
@@ -60,7 +60,7 @@ class Facts(Struct, frozen=True):
         return {name: value for name, fact in taken.items() if (value := _sound(name, fact)) is not None}
 
     def arguments(self) -> set[str]:
-        """Return the names of the arguments that facts are in."""
+        """Return the names of the arguments from which facts are taken."""
         texts = [source for source in self.sources.values() if isinstance(source, str)]
         names = [pointer.split("/")[1] for text in texts for pointer in _pointers(text)]
         return {name.replace("~1", "/").replace("~0", "~") for name in names}
@@ -89,7 +89,7 @@ def facts_fault(sources: Mapping[str, object]) -> str | None:
 
 @cache  # bounded: its arguments come from the configuration alone
 def _pointers(source: str) -> list[str]:
-    """Return the pointers of a template, or the one pointer that the text is; none for a constant."""
+    """Return the pointers of a template, or a text that is itself a pointer; none for a constant."""
     return _HOLE.findall(source) or ([source] if source.startswith("/") else [])
 
 
@@ -109,7 +109,7 @@ def _resolve_source(source: str | float, arguments: object) -> object:
 
 
 def _text(value: object) -> str:
-    """Return a value's text in a template; "" if it has none."""
+    """Return the text that a value has in a template; "" if it can't be inserted."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_SAFE_INTEGER:
         return str(value)
     return value if isinstance(value, str) else ""

@@ -1,7 +1,7 @@
 """One call to be decided, as it will be forwarded, and its proof. No I/O.
 
 `payload_digest` covers what the upstream sees: `params` without `_meta`, in the form of RFC 8785. So a proof that is
-bound to it is worth nothing for another call.
+bound to this digest is worth nothing for another call.
 """
 
 import hashlib
@@ -28,21 +28,21 @@ from accredit.limits import MAX_SAFE_INTEGER, MAX_TOLD_TASKS, MAX_VALUES
 from accredit.ratify.signable import build_session_context, operation_context_hash
 
 MAX_TARGET_CHARS = 8_192
-"""Characters of a call's target: a tool's or prompt's name (128, says MCP), or a resource's URI (8,000 octets, which
-RFC 9110 section 4.1 asks recipients to support)."""
+"""The most characters of a call's target: a tool's or prompt's name (128, says MCP), or a resource's URI (8,000 octets,
+which RFC 9110 section 4.1 asks recipients to support)."""
 
 
 PROOF = "ratify_proof"
 """The member of `_meta` that carries a proof."""
 PROOFS = (PROOF, "com.ratifyprotocol/proof")
-"""The names under which clients send a proof. Both may be present only if their texts are identical."""
+"""The names of the member under which clients send a proof. Both may be present only if their texts are identical."""
 
 GUARDED = frozenset(TARGET_MEMBER) | TASKS
-"""Methods that are never forwarded without a decision: tools/call, resources/read, prompts/get, and those about tasks.
-"""
+"""Methods that are never forwarded without a decision: tools/call, resources/read, prompts/get, and the methods about
+tasks."""
 
 LISTS = frozenset({"tools/list", "resources/list", "resources/templates/list", "prompts/list"})
-"""Methods that need no proof. One that comes with them is judged, and its challenge spent, like any other."""
+"""Methods that need no proof. If one comes with a proof, that is judged, and its challenge spent, as for a call."""
 
 _LEG_MEMBERS = frozenset({"inputResponses", "requestState"})
 # Types whose every value is JSON: the common case, decided without a call.
@@ -51,12 +51,12 @@ _NO_FORM = "params hold what has no canonical form (an integer beyond 2^53-1)"
 
 
 class GuardedCall(Struct, frozen=True):
-    """A call. `target` is the tool's or prompt's name, the resource's URI or the task's id, "" for a list; `proof` is
+    """A call. `target` is the tool's or prompt's name, the resource's URI or the task's id, "" for a list. `proof` is
     JSON text.
 
     `digest` has 32 bytes, none for a list. `session_id` is the MCP session's, or "". `two_proofs` says that two
-    differing proofs came under the two names. `subscribed` are the ids of tasks that a subscription names: without any
-    it needs no decision. `covered` are the params without `_meta`.
+    differing proofs came under the two names. `subscribed` are the ids of the tasks that a subscription names; a
+    subscription that names none needs no decision. `covered` are the params without `_meta`.
     """
 
     method: str
@@ -76,7 +76,7 @@ class GuardedCall(Struct, frozen=True):
 
     @property
     def about_tasks(self) -> bool:
-        """Whether the call is about tasks: then the tasks' owners decide, not the catalog."""
+        """Whether the call is about tasks. Then it depends on who owns them, not on the catalog."""
         return self.method in TASKS or bool(self.subscribed)
 
     @property
@@ -85,17 +85,19 @@ class GuardedCall(Struct, frozen=True):
         return (self.target,) if self.method in TASK_METHODS else self.subscribed
 
     def request_hash(self, scope: str) -> bytes:
-        """Return the hash of the request; a challenge issued here is valid for one such hash."""
+        """Return the hash of the request. A challenge issued here is valid only for the hash for which it was
+        issued."""
         return operation_context_hash(scope, self.method, self.target, "", self.digest)
 
     def call_digest(self) -> bytes:
-        """Return the digest that all legs of the call share: of its params without the members of a single leg."""
+        """Return the digest that all legs of the call share: that of the params without the members that only one leg
+        has."""
         if _LEG_MEMBERS.isdisjoint(self.covered):
             return self.digest
         return payload_digest({name: value for name, value in self.covered.items() if name not in _LEG_MEMBERS})
 
     def signed_context(self, verifier_id: str, agent_id: str, scope: str) -> SignedContext:
-        """Return the parts of this call that a bound proof covers."""
+        """Return the parts of this call that a proof covers if it is bound."""
         return SignedContext(
             agent_id, "", self.method, self.digest, "", scope, self.target, self.session_id, verifier_id, ""
         )
@@ -107,8 +109,8 @@ class GuardedCall(Struct, frozen=True):
     def context_meant(self, signed: bytes, verifier_id: str, agent_id: str, scope: str) -> bytes:
         """Return the session context that a proof must have signed to be bound to this call.
 
-        For a list that is the context of its method alone; a client may cover its params as well, as it does for a
-        call: if `signed` is that narrower context, it is returned.
+        A proof for a list is bound to the method alone. A client may also cover the list's params, as it does for a
+        call; if `signed` is that narrower context, it is returned.
         """
         plain = self.session_context(verifier_id, agent_id, scope)
         if self.method not in LISTS or not signed or signed == plain:
@@ -125,7 +127,7 @@ class GuardedCall(Struct, frozen=True):
 
 
 class _Undigested(GuardedCall, frozen=True, dict=True):
-    """A call whose digest is computed on first use: most requests from strangers are refused before.
+    """A call whose digest is computed on first use, because most requests from strangers are refused before.
 
     Reading `digest` raises `FrameError` if `covered` has no canonical form.
     """
@@ -138,7 +140,8 @@ class _Undigested(GuardedCall, frozen=True, dict=True):
 def guarded_call_of(request: Request, session_id: str = "") -> GuardedCall | None:
     """Return the call that a request makes, or None if nothing is to be decided.
 
-    The proof stays a raw slice of the request, so it is judged as written. Raises `RequestError` (-32602, or -32600).
+    The proof stays a raw slice of the request, so that it is judged exactly as written. Raises `RequestError` (-32602,
+    or -32600).
     """
     call = _read(request, session_id)
     if call is None:
@@ -152,7 +155,7 @@ def guarded_call_of(request: Request, session_id: str = "") -> GuardedCall | Non
 
 
 def guarded_call_in_steps(request: Request, session_id: str = "") -> Steps[GuardedCall | None]:
-    """Do so in steps, for a long request. Raises `RequestError`."""
+    """Do as `guarded_call_of`, in steps, for a long request. Raises `RequestError`."""
     call = _read(request, session_id)
     if call is None:
         return None
@@ -185,8 +188,8 @@ def _read(request: Request, session_id: str) -> GuardedCall | None:
 
 
 def _not_one_reading(request: Request, error: FrameError) -> RequestError:
-    """Return the refusal of a request whose params, outside `_meta`, have members that other readers could take for
-    one."""
+    """Return the refusal of a request whose params, outside `_meta`, have two members that other readers could take for
+    the same one."""
     return RequestError(INVALID_REQUEST, f"Invalid Request: {error.detail}", id=request.id)
 
 
@@ -205,12 +208,12 @@ def is_guarded(request: Request) -> bool:
 
 
 def looks_guarded(method: str) -> bool:
-    """Return whether a server that reads names more leniently could take a method for a guarded one."""
+    """Return whether a server could take a method for a guarded one, if it reads names more leniently."""
     return read_freely(method) in GUARDED
 
 
 def may_guard(method: str) -> bool:
-    """Return whether a method is decided on, or could be taken for one that is."""
+    """Return whether a method needs a decision, or could be taken for one that does."""
     return read_freely(method) in GUARDED | LISTS
 
 
@@ -218,7 +221,7 @@ def read_freely(name: str) -> str:
     """Return a name as the most lenient reader could see it: casefolded, without compatibility forms, blanks or
     invisible characters.
 
-    Characters are normalised one by one, in linear time: normalising the whole name would sort its combining marks, in
+    Characters are normalised one by one, in linear time. To normalise the whole name would sort its combining marks, in
     quadratic time. No two characters combine into an ASCII one, so nothing is missed.
     """
     if name.isascii() and name.isprintable():
@@ -228,7 +231,7 @@ def read_freely(name: str) -> str:
 
 
 def proofs_in(meta: Mapping[str, Raw]) -> tuple[Raw | None, bool]:
-    """Return the proof in a `_meta`, under either name, and whether there are two that differ, byte for byte."""
+    """Return the proof in a `_meta`, under either name, and whether there are two proofs that differ, byte for byte."""
     texts = [meta[name] for name in PROOFS if name in meta]
     return (texts[0] if texts else None), len({bytes(memoryview(text)) for text in texts}) > 1
 
@@ -236,7 +239,7 @@ def proofs_in(meta: Mapping[str, Raw]) -> tuple[Raw | None, bool]:
 def guarded_call_from_values(
     method: str, params: Mapping[str, object], session_id: str, proof: Raw | None, two_proofs: bool = False
 ) -> GuardedCall:
-    """Return the call of a method with these params, given as Python values; `_meta` is ignored. Raises
+    """Return the call of a method with these params, which are given as Python values. `_meta` is ignored. Raises
     `FrameError`."""
     covered = _covered_params(params)
     _check_values(covered)
@@ -259,7 +262,8 @@ def _subscribed_tasks(params: Mapping[str, object]) -> tuple[str, ...]:
 def payload_digest(params: Mapping[str, object]) -> bytes:
     """Return the SHA-256 of the RFC 8785 form of `params` without `_meta`.
 
-    Raises `FrameError` if there is none: an integer beyond 2^53-1, a lone surrogate, a number that is not finite.
+    Raises `FrameError` if there is no such form: for an integer beyond 2^53-1, a lone surrogate, a number that is not
+    finite.
     """
     covered = _covered_params(params)
     _check_values(covered)
@@ -287,7 +291,8 @@ def _covered_params(params: Mapping[str, object]) -> dict[str, object]:
 
 
 def digest_in_steps(call: GuardedCall) -> Steps[bytes]:
-    """Return the digest of a call, computed in steps if it was not before. Raises `FrameError` if there is none."""
+    """Return the digest of a call. It is computed in steps if it was not computed before. Raises `FrameError` if there
+    is none."""
     if isinstance(call, _Undigested) and "digest" not in vars(call):
         vars(call)["digest"] = yield from _digesting(call.covered)
     return call.digest
@@ -309,8 +314,8 @@ def _digesting(covered: Mapping[str, object]) -> Steps[bytes]:
 def _check_values(value: object) -> None:
     """Refuse a Python value that is not JSON, an integer beyond 2^53-1, and more than `MAX_VALUES` values in all.
 
-    The SDK's parsed messages may hold any Python value. Iterative, so that depth can't exhaust the stack. Raises
-    `FrameError`.
+    The SDK's parsed messages may hold any Python value. The check is iterative, so that nesting can't exhaust the
+    stack. Raises `FrameError`.
     """
     left = MAX_VALUES
     waiting = [value]

@@ -1,18 +1,18 @@
 """Filters and annotates lists of tools, resources, resource templates or prompts for a client. No I/O.
 
-- [no-proof] Where proofs are required, an item that no proof could allow is left out; in every edited list so is a
-  server's tool with the name of one of the gateway's own (`drill`).
+- [no-proof] Where proofs are required, an item that no proof could allow is left out. In every edited list, a server's
+  tool that has the name of one of the gateway's own (`drill`) is left out as well.
 - [coverage] An item that the list's own proof does not cover is left out, and so is a tool that the token may not use;
   the result is then `private`.
 - [definition] Where definitions are enforced, a tool whose definition is not the pinned one is left out.
-- [annotations] Each remaining item says which scope it needs and how to make a proof; the catalog overrides the
-  upstream's word.
-- [observe] Where proofs are only observed, [no-proof] and [coverage] leave out nothing for lack of a proof, and each
-  item says that it is so (`dev.accredit/observed`): a client need not hide it, and signs its calls with a challenge of
-  its own.
+- [annotations] Each remaining item says which scope it needs and how to make a proof. If the upstream says something
+  else, the catalog's word replaces it.
+- [observe] Where proofs are only observed, [no-proof] and [coverage] leave out nothing for lack of a proof. Each item
+  says so (`dev.accredit/observed`): then a client need not hide it, and signs its calls with a challenge that it makes
+  itself.
 
 A template is judged by its text before the first `{`; its expansion is judged when it is read. Seeing an item does not
-mean being allowed to use it, nor the reverse: `decide` does not look here.
+mean being allowed to use it, nor the reverse: `decide` does not look at lists.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -36,32 +36,32 @@ SCOPE = "ratify_scope"
 SENSITIVE = "ratify_sensitive"
 VERIFIER = "ratify_verifier"
 OBSERVED = "dev.accredit/observed"
-"""The member of an item's `_meta` that says that its uses are decided, but not refused."""
+"""The member of an item's `_meta` which says that uses of the item are decided, but not refused."""
 _BINDING = "ratify_binding"
 OWN_MEMBERS = frozenset({SCOPE, SENSITIVE, OBSERVED})
-"""Members that only a gateway may set in an item: a server's own are removed."""
+"""Members that only a gateway may set in an item. If a server sets them, they are removed."""
 
 
 class Kind(Struct, frozen=True):
-    """A kind of list: `items` is the result's member that holds the items, `key` the member that names an item, and
-    `method` the request that uses one."""
+    """A kind of list. `items` is the member of the result that holds the items, `key` the member that names an item,
+    and `method` the method of a request that uses an item."""
 
     items: str
     key: str
     method: str
 
     def target(self, named: str) -> str:
-        """Return the target by which a use of an item is judged."""
+        """Return the target by which the use of an item of this name is judged."""
         return named.partition("{")[0] if self.key == "uriTemplate" else named
 
     @property
     def result_names(self) -> Names:
-        """The result's members, which every reader must read alike."""
+        """The members of the result that every reader must read alike."""
         return _RESULT_NAMES[self.items]
 
     @property
     def item_names(self) -> Names:
-        """The members of an item, which every reader must read alike."""
+        """The members of an item that every reader must read alike."""
         return _ITEM_NAMES[self.items]
 
 
@@ -74,7 +74,7 @@ KINDS = {
 """Every kind of list, by the method that asks for it."""
 
 OF_TASKS = Kind("tasks", "taskId", "tasks/get")
-"""The list of tasks, in which each owner sees only their own (`jsonrpc.tasks`)."""
+"""The list of tasks, in which each owner sees only its own (`jsonrpc.tasks`)."""
 
 _ALL = (*KINDS.values(), OF_TASKS)
 _RESULT_NAMES = {
@@ -84,12 +84,12 @@ _ITEM_NAMES = {kind.items: Names(kind.key, "_meta") for kind in _ALL}
 
 
 class ListView(Struct, frozen=True, kw_only=True):
-    """How one client sees lists. With `granted` None nothing is left out for lack of a grant; without `token` nothing
-    is left out for lack of a token that may use it.
+    """How one client sees lists. If `granted` is None, nothing is left out for lack of a grant. If `token` is None,
+    nothing is left out for lack of a token that may use it.
 
-    `verifier_id` and `binding` are empty if proofs are not judged here; if they are only `observed`, nothing is left
-    out for lack of one. `on_other` is called for each tool whose definition is not the pinned one. `most` bounds a
-    list's bytes, also in this client's view.
+    `verifier_id` and `binding` are empty if proofs are not judged here. If proofs are only `observed`, nothing is left
+    out for lack of one. `on_other` is called for each tool whose definition is not the pinned one. `most` is the most
+    bytes that a list may have, before and after it is edited.
     """
 
     catalog: Catalog
@@ -103,13 +103,13 @@ class ListView(Struct, frozen=True, kw_only=True):
     most: int = MAX_SPLIT_BYTES
 
     def private(self, kind: Kind) -> bool:
-        """Return whether other clients may see other items."""
+        """Return whether a list of this kind may show other items to other clients."""
         token = self.token if kind.method == "tools/call" else None
         restricted = token is not None and (token.allowed_tools is not None or bool(token.denied_tools))
         return (self.granted is not None and not self.observed) or restricted
 
     def edits(self, kind: Kind) -> bool:
-        """Return whether a list may differ from the upstream's."""
+        """Return whether a list of this kind may differ from the upstream's."""
         if self.private(kind) or self.verifier_id or self.catalog.says_something:
             return True
         return self.pins is not None and kind.method == "tools/call"
@@ -150,10 +150,10 @@ class ListView(Struct, frozen=True, kw_only=True):
 
 
 def rewrite_list(response: Success, view: ListView, kind: Kind, *others: Kind) -> Steps[bytes]:
-    """Return the response to a list request in this client's view, in steps.
+    """Return, in steps, the response to a list request as this client may see it.
 
-    `others` are given only if the request is unknown, and the response could be of several kinds. Raises `FrameError`
-    for an unreadable list.
+    `others` are given only if the request is unknown, so that the response could be of several kinds. Raises
+    `FrameError` for an unreadable list.
     """
     if len(response.text) > MAX_SPLIT_BYTES:
         raise FrameError(f"a list of more than {MAX_SPLIT_BYTES} bytes", bound=True)
@@ -171,8 +171,8 @@ def rewrite_list(response: Success, view: ListView, kind: Kind, *others: Kind) -
 
 
 def kinds_in(response: Success) -> Steps[tuple[Kind, ...]]:
-    """Return the kinds of list that a response could be, by its shape, in steps: for a resumed stream, whose request is
-    unknown."""
+    """Return, in steps, the kinds of list that a response could be, by its shape. This is for a resumed stream, whose
+    request is unknown."""
     try:
         names = set(map(str.casefold, (yield from response.members())))
     except FrameError:

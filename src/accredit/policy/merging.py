@@ -1,12 +1,12 @@
 """Names of several servers' tools, prompts and resources at one endpoint, and their scopes. No I/O.
 
-- [prefix] A tool, a prompt or a task is `NAME__own`, a resource `accredit+NAME:URI`, always: what one server adds
-  renames nothing of another's.
-- [server-name] A server's name holds neither `_` nor `:`, so the first `__` or `:` ends it. Whatever a server calls its
-  own, such as `a__b`, it is `NAME__a__b`, and never the server `a`'s.
-- [one-name] Merged names and servers' own names map one to one. There is no other spelling: another case or an escape
-  is another name, of no server. Only a resource `ui://x` has one more, `ui://NAME__x`: hosts show a tool's page (MCP
-  Apps) only from a URI of that scheme.
+- [prefix] A tool, a prompt or a task is always called `NAME__own`, and a resource `accredit+NAME:URI`, where NAME is
+  its server's. So nothing that one server adds changes the names of another's.
+- [server-name] A server's name holds neither `_` nor `:`, so the first `__` or `:` ends it. If a server `a` calls its
+  tool `b__c`, the merged name `a__b__c` can't be mistaken for a tool of another server.
+- [one-name] Merged names and servers' own names map one to one. There is no other spelling: with another case or an
+  escape, it is another name, of no server. There is one exception: a resource `ui://x` is also called `ui://NAME__x`,
+  as hosts show a tool's page (MCP Apps) only from a URI of that scheme.
 - [own-tools] The gateway's own tools (`drill`) keep their names here, and have no other: `NAME__accredit.drill` does
   not exist.
 """
@@ -29,7 +29,7 @@ _PAGES = "ui://"
 
 
 class Member(NamedTuple):
-    """One of several servers, and its own name for something."""
+    """One of several servers, and the name that this server itself uses for something."""
 
     server: str
     own: str
@@ -41,7 +41,8 @@ def merged_name(server: str, own: str) -> str:
 
 
 def member_of_name(name: str) -> Member | None:
-    """Return the server and its own name for a merged tool, prompt or task; None if it is not merged."""
+    """Return the server of a merged tool, prompt or task, and its own name for it. Return None if the name is not
+    merged."""
     server, after, own = name.partition(_AFTER_NAME)
     return Member(server, own) if after and SERVER_NAME.fullmatch(server) else None
 
@@ -52,14 +53,14 @@ def merged_uri(server: str, own: str) -> str:
 
 
 def merged_page(server: str, own: str) -> str:
-    """Return the merged URI of a tool's page ([one-name])."""
+    """Return the merged URI of a tool's page, with the scheme `ui:` ([one-name])."""
     if not own.startswith(_PAGES):
         return merged_uri(server, own)
     return f"{_PAGES}{merged_name(server, own.removeprefix(_PAGES))}"
 
 
 def member_of_uri(uri: str) -> Member | None:
-    """Return the server and its own URI for a merged resource; None if it is not merged."""
+    """Return the server of a merged resource, and its own URI for it. Return None if the URI is not merged."""
     if uri.startswith(_PAGES):
         page = member_of_name(uri.removeprefix(_PAGES))
         return page._replace(own=f"{_PAGES}{page.own}") if page is not None else None
@@ -68,7 +69,8 @@ def member_of_uri(uri: str) -> Member | None:
 
 
 def member_of_target(method: str, target: str) -> Member | None:
-    """Return the server and its own target for a request's; None for methods without one, or for no server's."""
+    """Return the server of a request's target, and its own name for that target. Return None if the method has no
+    target, or the target is no server's."""
     if method not in TARGET_MEMBER:
         return None
     return member_of_uri(target) if TARGET_MEMBER[method] == "uri" else member_of_name(target)
@@ -80,7 +82,7 @@ class MergedCatalog(Catalog, frozen=True, kw_only=True):
     by_server: Mapping[str, Catalog]
 
     def find(self, method: str, target: str) -> Entry | None:
-        """Return the entry for a guarded call; None if no scope would allow it, or it is no server's."""
+        """Return the entry for a guarded call. Return None if no scope would allow it, or its target is no server's."""
         if is_drill(method, target):
             return self.own_tools.get(target)
         found = member_of_target(method, target)

@@ -1,4 +1,4 @@
-"""The questions of a running decision, and how the ports answer them. No I/O of its own.
+"""The questions of a running decision (needs), and how the ports answer them. No I/O of its own.
 
 Any need may be answered with an exception: the call is then refused.
 """
@@ -49,7 +49,8 @@ class CountUses(NamedTuple):
 
 
 class TakeUse(NamedTuple):
-    """Record one use for each limit, unless that would exceed one. The answer is a bool."""
+    """Record one use for each limit, unless that would exceed one of them. The answer is a bool: whether it was
+    recorded."""
 
     limits: tuple[RateLimit, ...]
 
@@ -76,7 +77,7 @@ class FindDefinition(NamedTuple):
 
 
 Look = Callable[[FindDefinition], Awaitable[str | None]]
-"""Answers `FindDefinition`."""
+"""Answers a `FindDefinition`."""
 
 
 _OfPorts = IsRevoked | LookAtChallenge | SpendChallenge | IssueChallenge | CountUses | TakeUse | FindRoom | FindTask
@@ -91,10 +92,10 @@ async def drive(
     tasks: TaskStore | None = None,
     look: Look | None = None,
 ) -> _Decision:
-    """Run a decision to its end. `now` must be the decision's own, in unix seconds. Without `tasks` no task is known,
-    without `look` no definition.
+    """Run a decision to its end. `now` must be the time that the decision was given, in unix seconds. Without `tasks`,
+    no task is known; without `look`, no definition.
 
-    Whatever a port raises is thrown into the step that asked, which refuses the call.
+    Whatever a port raises is raised in the step that asked, which refuses the call.
     """
     try:
         need = next(steps)

@@ -1,10 +1,10 @@
-"""Removes from and adds to a client's message before the upstream gets it. No I/O.
+"""Removes members from a client's message, and adds others, before the upstream gets it. No I/O.
 
-- [credentials] A client's `dev.accredit/authorization`, `com.ratifyprotocol/authority` and `/admission` are always
-  removed, however they are spelled: upstreams trust them.
+- [credentials] A client's `dev.accredit/authorization`, `com.ratifyprotocol/authority` and
+  `com.ratifyprotocol/admission` are always removed, however they are spelled: upstreams trust them.
 - [proof] Where proofs are judged here, a proof is removed, under either of its names: it is a credential.
-- [authorization] If the upstream is to be told, an allowed call carries `dev.accredit/authorization`: on whose
-  authority it comes, and its token's issuer, subject and scopes.
+- [authorization] If the upstream is to be told, an allowed call carries `dev.accredit/authorization`. It says on whose
+  authority the call comes, and names the issuer, subject and scopes of its token.
 
 Every other value keeps its bytes, and an unchanged message keeps all of them.
 """
@@ -31,8 +31,8 @@ _PROOF_MEMBERS = ("principal_id", "principal_name", "agent_id", "granted_scope",
 
 
 class CallerIdentity(Struct, frozen=True):
-    """On whose authority a request comes: a proof's principal, else a token. `call_id` is the id in its records, or
-    ""."""
+    """On whose authority a request comes: the principal of its proof, else its token. `call_id` is the call's id in its
+    records, or ""."""
 
     authority: Authority | None
     token: VerifiedToken | None
@@ -56,12 +56,12 @@ class CallerIdentity(Struct, frozen=True):
 def speaker_of(
     request: Request, authority: Authority | None, token: VerifiedToken | None, call_id: str = ""
 ) -> CallerIdentity | None:
-    """Return on whose authority an allowed request comes, or None without any."""
+    """Return on whose authority an allowed request comes, or None if it comes on nobody's."""
     return CallerIdentity(authority, token, call_id) if _on_authority(request, authority, token) else None
 
 
 def _on_authority(call: Request | Notification, authority: Authority | None, token: VerifiedToken | None) -> bool:
-    """Return whether a call comes on somebody's authority: by a proof, or, for calls and not for lists, by a token
+    """Return whether a call comes on somebody's authority: by a proof or, if it is a call and not a list, by a token
     alone."""
     return authority is not None or (token is not None and call.method in GUARDED)
 
@@ -77,9 +77,9 @@ def for_upstream(
     token: VerifiedToken | None = None,
     tell: bool = True,
 ) -> _C:
-    """Return the call in the upstream's form.
+    """Return the call in the form in which the upstream gets it.
 
-    `judged` says that proofs are judged here, `tell` that the upstream is told on whose authority the call comes.
+    `judged` says that proofs are judged here. `tell` says that the upstream is told on whose authority the call comes.
     """
     tells = tell and _on_authority(call, authority, token)
     try:
@@ -104,5 +104,5 @@ def authorization(authority: Authority | None, token: VerifiedToken | None = Non
 
 @lru_cache(MAX_META_MEMBERS)
 def is_claim(name: str) -> bool:
-    """Return whether a reader could take this member of `_meta` for a gateway's statement of who authorized a call."""
+    """Return whether a reader could take this member of `_meta` for a gateway's statement on who authorized a call."""
     return read_freely(name) in _CLAIMS

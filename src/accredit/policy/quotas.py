@@ -1,12 +1,13 @@
-"""Quotas: how many calls, or how much by them, anybody may make in a window of time. No I/O.
+"""Quotas: how many calls may be made in a window of time, or what a fact of these calls (such as an amount) may add up
+to. No I/O.
 
-- [subject] A quota counts calls of tools, by the principal, the agent, the token's subject or the server. A call that
-  lacks this key, or the fact that is summed, can't be counted: it is refused. The gateway's own tools (`drill`) are not
-  counted: their calls go to no server.
-- [capacity] Every quota that applies to a call must have room, and so must the certificates' own limits; else nothing
-  is counted (`uses`).
+- [subject] A quota counts calls of tools for each principal, agent, token's subject or server. If a call has no such
+  key, or lacks the fact that is summed, it can't be counted, so it is refused. Calls of the gateway's own tools
+  (`drill`) are not counted: they go to no server.
+- [capacity] Every quota that applies to a call must have room, and so must the certificates' own limits. If one has
+  not, nothing is counted (`uses`).
 - [count-key] Counts are kept by caller and subject, not by limit: a changed limit applies to the same count. At the
-  endpoint of all servers a call counts as one of its own server's tool.
+  merged endpoint of all servers, a call counts as a call of its own server's tool.
 """
 
 import hashlib
@@ -24,15 +25,17 @@ from accredit.policy.merging import Member, member_of_name, merged_name
 from accredit.ports import RateLimit
 
 MAX_RATE_WINDOW_SECONDS = 31 * 86_400
-"""The longest window in which uses are counted, and so kept. A month is the longest common billing period."""
+"""The longest window in which uses are counted, and so the longest time for which they are kept. A month is the longest
+common billing period."""
 QUOTA_MARKS = 50
-"""Parts of a quota's window that are counted separately: quotas count many more callers than delegations do."""
+"""The number of parts of a quota's window that are counted separately. It is small, as quotas count many more callers
+than delegations do."""
 
 
 ANY_TOOL = "*"
 QUOTA_UNITS = 1_000_000
-"""Sums are counted in millionths, each value rounded up: they are exact for up to six decimals, and otherwise never too
-small."""
+"""Sums are counted in millionths, and each value is rounded up to one. So they are exact for values with up to six
+decimals, and otherwise never too small."""
 
 _WINDOW = re.compile(r"(0|[1-9][0-9]{0,6})([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
@@ -41,8 +44,8 @@ By = Literal["principal", "agent", "subject", "server"]
 
 
 class Quota(Struct, frozen=True, kw_only=True):
-    """At most `most` calls of `tools` in any `window_s` seconds; with a `fact`, at most `most` millionths of it in sum.
-    `window` is how that was written."""
+    """At most `most` calls of `tools` in any `window_s` seconds. With a `fact`, its sum over these calls is at most
+    `most` millionths. `window` is the window's length as the configuration writes it."""
 
     by: By
     tools: frozenset[str]
@@ -59,7 +62,8 @@ class Quota(Struct, frozen=True, kw_only=True):
 
 
 class QuotaCaller(NamedTuple):
-    """The keys that a call is counted by; None if unknown. `subject` is the token's issuer and subject."""
+    """The keys by which a call is counted; None for one that is unknown. `subject` is the token's issuer and
+    subject."""
 
     principal: str | None = None
     agent: str | None = None
@@ -67,8 +71,8 @@ class QuotaCaller(NamedTuple):
 
 
 class QuotaReached(Exception):
-    """A quota has no room for a call for so many `seconds`; None: never for this call. If it lacks `missing`, it can't
-    be counted at all."""
+    """Raised if a quota has no room for a call. There will be room after `seconds`; None means never for this call.
+    `missing` is what the call lacks, if it can't be counted at all."""
 
     def __init__(self, quota: Quota, seconds: int | None, missing: str = "") -> None:
         super().__init__(quota, seconds, missing)
@@ -78,7 +82,7 @@ class QuotaReached(Exception):
 
 
 Taken = tuple[tuple[Quota, RateLimit], ...]
-"""Quotas, each with what a call takes of it."""
+"""Quotas, and what a call takes of each."""
 
 
 class Quotas(Struct, frozen=True):
@@ -104,7 +108,7 @@ class Quotas(Struct, frozen=True):
 
 
 def window_seconds(text: str) -> int:
-    """Parse a window, such as `15m`. Raises `ValueError`, whose text ends "KEY ..."."""
+    """Return the seconds of a window, such as `15m`. Raises `ValueError`, whose text ends "KEY ..."."""
     match = _WINDOW.fullmatch(text)
     found = int(match[1]) * _UNITS[match[2]] if match is not None else 0
     if not 0 < found <= MAX_RATE_WINDOW_SECONDS:

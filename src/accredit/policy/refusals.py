@@ -27,7 +27,7 @@ from accredit.refusals import (
 )
 
 MAX_TOLD_TARGET_CHARS = 512
-"""Characters of a call's target that its refusal repeats."""
+"""The most characters of a call's target that its refusal repeats."""
 
 
 UNKNOWN_ERRORS = {"tools/call": "unknown_tool", "resources/read": "unknown_resource", "prompts/get": "unknown_prompt"}
@@ -45,20 +45,20 @@ def unknown_target(call: GuardedCall) -> ProofRefused:
 
 
 def unknown_task(call: GuardedCall) -> ProofRefused:
-    """-32602: the task is not this caller's. The text is the same for another's, a forged, an expired and an unknown
-    one."""
+    """-32602: the task is not this caller's. The text is the same whether the task is somebody else's, forged, expired
+    or unknown."""
     return ProofRefused({"error": "unknown_task", "method": call.method, "_meta": {}}, "Invalid params", INVALID_PARAMS)
 
 
 def task_not_kept(method: str, target: str) -> ProofRefused:
-    """-31003: the call was made and has become a task that can't be stored, so nobody could ask about it."""
+    """-31003: the call was made and has become a task, but the task can't be stored, so nobody could ask about it."""
     reason = "store_unavailable: the task that the call has become could not be remembered"
     result = VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=reason)
     return denial(GuardedCall(method, target, "", b"", None, None), None, result)
 
 
 def missing_proof(call: GuardedCall, entry: Entry | None, verifier_id: str, binding: str) -> ProofRefused:
-    """-31001: a guarded call without a proof. `_meta` says how to make one, as the tools in a list do."""
+    """-31001: a guarded call without a proof. The error says how to make one, as each tool's `_meta` in a list does."""
     text = f"{_name(call)} needs a proof in _meta.ratify_proof"
     how = {"ratify_verifier": verifier_id, "ratify_binding": binding}
     return _refusal(MISSING, "missing_ratify_proof", text, call, entry, _meta=how)
@@ -83,8 +83,8 @@ def challenge_required(
 def denial(
     call: GuardedCall, entry: Entry | None, result: VerifyResult, words: str = "", granted: Collection[str] = ()
 ) -> ProofRefused:
-    """-31003: the verifier refused the proof, or its grant does not cover the call. `words` are for people; the default
-    is the verifier's reason."""
+    """-31003: the verifier refused the proof, or its grant does not cover the call. `words` are for people; without
+    them, they are shown the verifier's reason."""
     status, reason = result.identity_status, result.error_reason
     text = words or _STATUS_TEXT.get(status, reason)
     if status is IdentityStatus.SCOPE_DENIED and entry is not None:
@@ -117,8 +117,8 @@ def replay(call: GuardedCall, entry: Entry | None) -> ProofRefused:
 
 
 def definition_changed(call: GuardedCall, entry: Entry | None, expected: str | None, found: str | None) -> ProofRefused:
-    """-31012: the tool's definition is not the pinned one. `found` is None if the server was asked, and has no such
-    definition; `expected` is None for a tool that is not pinned."""
+    """-31012: the tool's definition is not the pinned one. `expected` is the pinned digest, None for a tool that is not
+    pinned. `found` is the current one, None if the server was asked and has no such definition."""
     if expected is None:
         text = f"nobody has approved the definition of {_name(call)}"
     elif found is None:
@@ -129,7 +129,8 @@ def definition_changed(call: GuardedCall, entry: Entry | None, expected: str | N
 
 
 def quota_reached(call: GuardedCall, entry: Entry | None, reached: QuotaReached) -> ProofRefused:
-    """-31013: a quota has no room for the call. `retry_after_seconds` is None if it never will have, for this call."""
+    """-31013: a quota has no room for the call. `retry_after_seconds` is None if there will never be room for this
+    call."""
     quota, seconds = reached.quota, reached.seconds
     if reached.missing:
         text = f"{_name(call)} has no {reached.missing} that could be counted against a quota ({quota})"
@@ -141,15 +142,16 @@ def quota_reached(call: GuardedCall, entry: Entry | None, reached: QuotaReached)
 
 
 def with_definition(refusal: ProofRefused, definition: str | None) -> ProofRefused:
-    """Return a refusal with the tool's pinned digest, for a delegation that is to end with that definition. It tells no
-    more than the tool's entry in a list."""
+    """Return a refusal with the tool's pinned digest added. With it, a delegation can be made that is only valid for
+    that definition. The digest tells no more than the tool's entry in a list."""
     if definition is None or refusal.code == DEFINITION_CHANGED:  # which tells it already
         return refusal
     return ProofRefused({**refusal.data, "definition": definition}, refusal.message, refusal.code)
 
 
 def record_unavailable(method: str, target: str, *, forwarded: bool) -> ProofRefused:
-    """-31006: the call could not be recorded and was not forwarded; or, with `forwarded`, its result is withheld."""
+    """-31006: the call could not be recorded. It was not forwarded; or, with `forwarded`, it was, and its result is
+    withheld."""
     what = "what came of the call" if forwarded else "the call"
     then = "its result is withheld" if forwarded else "nothing was forwarded"
     call = GuardedCall(method, target, "", b"", None, None)
@@ -169,7 +171,8 @@ def no_decision(call: GuardedCall, entry: Entry | None) -> ProofRefused:
 
 
 def clock_set_back(call: GuardedCall, entry: Entry | None) -> ProofRefused:
-    """-31003: the clock is behind what the store has forgotten, so earlier uses can't be ruled out."""
+    """-31003: the clock is behind the time of entries that the store has already forgotten, so earlier uses can't be
+    ruled out."""
     return _no_answer(call, entry, "the clock was set back, and whether this was used before is not known any more")
 
 

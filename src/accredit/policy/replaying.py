@@ -1,18 +1,20 @@
 """Decides a recorded call once more by another configuration: with `policy.decide` itself. No I/O.
 
-The log holds who called, on which chain of certificates, and that the signatures were valid; it does not hold the
-proof, and of the arguments, unless they are recorded in full, only a digest. So:
+The log says who called, on which chain of certificates, and that the signatures were valid. It does not hold the proof.
+Of the arguments it holds only a digest, unless they are recorded in full. So:
 
 - [known] What is known is decided by the steps of `decide`, as of the time of the call: the catalog, roots, expiry,
   scopes, the binding, and those constraints of the chain that are about the time, the gateway, the method and the
   target.
-- [unknown] What is unknown is not guessed. A constraint or a quota on missing arguments, one on how often a certificate
-  was used, a definition that was not recorded, an invalid proof, a token's scopes, and a request about a task leave the
-  answer open, unless something else certainly refuses the call.
-- [same-settings] If the answer is open and the call was decided by this very configuration (its digest), nothing has
-  changed. But pins are in the lock, which no digest covers: an answer that is open for a definition stays so.
+- [unknown] What is unknown is not guessed. These things leave the answer open, unless something else certainly refuses
+  the call: a constraint or a quota on arguments that are not recorded, a constraint on how often a certificate was
+  used, a definition that was not recorded, an invalid proof, a token's scopes, and a request about a task.
+- [same-settings] If the answer is open and the call was decided by this very configuration (its digest is the same),
+  the recorded decision stands. There is one exception. Pins are in the lock file, which no digest covers: an answer
+  that is open because of a definition stays open.
 - [exclusions] Not considered: revocations, earlier uses (of certificates and of quotas), and the ages of challenges.
-- [final-refusals] No configuration changes the refusal of a call for what its message said, or for lack of a record.
+- [final-refusals] If a call was refused for what its message said, or because it could not be recorded, it is refused
+  by every configuration.
 
 A sensitive target's challenge counts as answered. With proofs off each call is allowed.
 """
@@ -79,18 +81,19 @@ OPEN = {
     "undecided": "they could not be decided when they came",
     "gateway": "another gateway recorded them",
 }
-"""Why a decision is open, by its code for programs."""
+"""Why a decision is open: the code for programs, and the words for people."""
 
 _TOKEN_ERRORS = frozenset({"missing_token", "invalid_token", "insufficient_scope", "keys_unavailable"})
 _CHANGED = "definition_changed"
 _OF_AUTHORITY = UNSIGNED | UNKNOWN | _TOKEN_ERRORS | {_CHANGED}
 _FOR_GOOD = frozenset({"ratify_replayed", "ratify_expired"})
-"""Refusals of an invalid proof that no configuration changes."""
+"""Refusals of an invalid proof that would be the same with any configuration."""
 _Steps = Generator[Need, object, Decision]
 
 
 class Verdict(NamedTuple):
-    """How a call would be decided. `error` is the code of a refusal; `open` is why it is unknown, "" if it is known."""
+    """How a call would be decided. `error` is the code of a refusal. `open` is why the answer is unknown, "" if it is
+    known."""
 
     allows: bool
     error: str = ""
@@ -98,16 +101,16 @@ class Verdict(NamedTuple):
 
 
 class TokenTerms(NamedTuple):
-    """The settings of `[tokens]` that are judged again: whether calls need one, and the issuers (None: tokens are
-    off)."""
+    """The settings of `[tokens]` that are judged again: whether calls need a token, and the accepted issuers (None:
+    tokens are off)."""
 
     required: bool = False
     issuers: Collection[str] | None = None
 
 
 class ServerTerms(NamedTuple):
-    """The settings for decisions at one endpoint. Without a `policy` proofs are off. `token_scopes` are those that
-    tools require of a token."""
+    """The settings for decisions at one endpoint. Without a `policy`, proofs are off. `token_scopes` are the scopes
+    that tools require of a token."""
 
     policy: Policy | None
     pins: Pins | None = None
@@ -115,8 +118,8 @@ class ServerTerms(NamedTuple):
 
 
 class ReplayConfiguration(NamedTuple):
-    """A configuration: the gateway's id, its digest (`policy.digest`), the settings of each server by name ("" for a
-    single one), and of the merged endpoint."""
+    """A configuration: the gateway's id, the configuration's digest (`policy.digest`), the settings of each server by
+    name ("" for a single one), and those of the merged endpoint."""
 
     gateway: str
     digest: str
@@ -132,7 +135,7 @@ class Replayer:
         self._configured = configured
 
     def decide(self, record: CallRecord, digest: bytes, chain: Sequence[DelegationCert] | None) -> Verdict:
-        """Return how a recorded call would be decided. `digest` is that of its params (the record's subject), `chain`
+        """Return how a recorded call would be decided. `digest` is that of its params (the record's subject). `chain`
         are its certificates, if it has any and the log holds them."""
         found = self._verdict(record, _RecordedCall(record, digest, chain))
         same = record.policy is not None and record.policy.digest == self._configured.digest
@@ -206,7 +209,7 @@ def was_allowed(record: CallRecord) -> bool:
 
 
 def _without_authority(past: "_RecordedCall", policy: Policy, record: CallRecord) -> Verdict:
-    """Decide a call without verified signatures: unsigned, invalid, or never verified."""
+    """Decide a call without verified signatures: it was unsigned, its proof was invalid, or that was never verified."""
     error = _error(record)
     if error in UNSIGNED or was_allowed(record):
         return past.driven(decide(past.call, policy, past.at))
@@ -228,7 +231,7 @@ def _reason(record: CallRecord) -> str:
 
 
 class _RecordedCall:
-    """A recorded call that answers the needs of `decide`. `open` is why its answer is uncertain."""
+    """A recorded call, which answers the needs of `decide`. `open` is why the answer is uncertain."""
 
     def __init__(self, record: CallRecord, digest: bytes, chain: Sequence[DelegationCert] | None) -> None:
         self.chain = tuple(chain or ())
@@ -259,7 +262,7 @@ class _RecordedCall:
         return Verdict(not self.open, open=self.open)
 
     def pinned(self, pins: Pins | None) -> Verdict:
-        """Return the verdict where only the pins decide."""
+        """Return the verdict in a case where only the pins decide."""
         if pins is None or not pins.enforced or self.call.method != "tools/call":
             return Verdict(True)
         if self._definition is None or not self._was_allowed:
@@ -287,7 +290,7 @@ class _RecordedCall:
                 return self._definition
 
     def judged(self, cert: DelegationCert) -> DelegationCert:
-        """Return a certificate with only the constraints that can be judged, noting if there are others."""
+        """Return a certificate with only those constraints that can be judged. If it has others, note that."""
         kept = tuple(each for each in cert.constraints if self._can_be_judged(each))
         return cert if len(kept) == len(cert.constraints) else replace(cert, constraints=kept)
 
@@ -299,7 +302,8 @@ class _RecordedCall:
         return not why
 
     def _is_of_target(self, constraint: Extension) -> bool:
-        """Return whether a constraint needs no missing arguments, or refuses the call without them."""
+        """Return whether a constraint can be judged without the missing arguments: it needs none of them, or refuses
+        the call anyway."""
         if constraint.name != CALL:
             return False
         try:
@@ -312,7 +316,7 @@ class _RecordedCall:
 
 
 class _PastCase(ProofCheck):
-    """A case whose signatures were valid when it was recorded."""
+    """The steps of a decision for a recorded call whose signatures were valid when it was recorded."""
 
     def __init__(self, past: _RecordedCall, *terms: *CaseTerms) -> None:
         super().__init__(*terms)
@@ -353,7 +357,7 @@ class _PastCase(ProofCheck):
 
 
 def _call(record: CallRecord, digest: bytes) -> GuardedCall:
-    """Return a recorded call without its proof: with its arguments, if they are recorded."""
+    """Return a recorded call without its proof. It has its arguments if they are recorded."""
     method, target = record.call.method, record.call.target or ""
     if len(record.call.params) > 0:
         try:

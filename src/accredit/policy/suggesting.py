@@ -1,23 +1,23 @@
-"""Derives from recorded calls the least catalog and the least grants that would have let them pass. No I/O.
+"""Derives from recorded calls the smallest catalog and the fewest grants that would have let them pass. No I/O.
 
 - [signature] Only a call with valid signatures leads to a suggestion: its agent is known, and its principal is still
   trusted. Calls that are unsigned, or have an invalid proof, lead to nothing.
-- [allowed-calls] Of these, the calls count that passed: that were allowed or, where decisions are only observed, lacked
-  only authority: a scope, or an entry of the catalog. A call that was refused for lack of these was only attempted: it
-  is reported, and leads to nothing. What a person decided against (a constraint), and what is no question of authority
-  (a token, a definition), stays refused.
-- [existing-grant] A call that was allowed by the scope that its target still needs is allowed already.
-- [own-scope] A target in the catalog keeps its scope. Only a tool that it does not name gets a table, with a scope of
-  its own (`catalog.own_scope`).
-- [grant] A grant is one principal's for one agent, one endpoint and one method, and names the very targets (the
-  constraint `dev.accredit.call`): other targets with the same scope are not granted.
-- [ambiguity] Incomplete data of the log is not guessed: a name that was cut, a server that no longer exists, a name
-  that means one tool at a server's own endpoint and another at the merged one.
-- [bounds] The number of targets is bounded, for each agent and in all; calls beyond it are counted as refused.
+- [allowed-calls] Of these, only calls that passed count. They were allowed; or decisions were only observed, and they
+  lacked only authority: a scope, or an entry of the catalog. If a call was refused for lack of these, it was only an
+  attempt: it is reported, and leads to nothing. What a person decided against (a constraint) stays refused, and so does
+  what is not about authority (a token, a definition).
+- [existing-grant] If a call was allowed by the scope that its target still needs, it needs no new grant.
+- [own-scope] A target in the catalog keeps its scope. Only for a tool that the catalog does not name, a table is
+  suggested, with a scope for this tool alone (`catalog.own_scope`).
+- [grant] A grant is from one principal to one agent, for one endpoint and one method. It names its very targets (by the
+  constraint `dev.accredit.call`), so other targets with the same scope are not granted.
+- [ambiguity] Where the log is incomplete or ambiguous, nothing is guessed: if a name was cut, if a server no longer
+  exists, or if a name means one tool at a server's own endpoint and another at the merged one.
+- [bounds] The number of targets is bounded, for each agent and in all. Calls beyond it are counted as refused.
 
-A request about a task counts for its tool, so the grant for that covers it. Only verified records may be added
-(`stores.audit_log.proven`). Not checked: whether the log is complete (`accredit log verify`), and whether what was used
-should be allowed. A person reads that and decides.
+A request about a task counts for the task's tool, so the grant for that tool covers it. Only verified records may be
+added (`stores.audit_log.proven`). Not checked: whether the log is complete (`accredit log verify`), and whether what
+was used should be allowed. A person reads the suggestion and decides.
 """
 
 import re
@@ -37,23 +37,25 @@ from accredit.policy.merging import member_of_target
 from accredit.ratify import Extension
 
 MAX_SUGGESTED_TARGETS = 10_000
-"""Pairs of agent and target that `accredit suggest` tells apart: 20 MB of the longest names."""
+"""The most pairs of agent and target that `accredit suggest` counts separately: 20 MB with the longest names."""
 MAX_SUGGESTED_OF_AGENT = 500
-"""Those of one agent: invented names must not take the room of others, and nobody reads more."""
+"""The most such pairs of one agent. Names that it invents must not use up the room of other agents, and nobody reads
+more."""
 MAX_GRANT_TARGETS = 64
-"""Targets in one suggested delegation: a certificate may have 128 scopes, and people are to read it."""
+"""The most targets in one suggested delegation: a certificate may have 128 scopes, and people are to read it."""
 MAX_GRANT_TARGET_CHARS = 8_192
-"""Characters of the targets in one suggested delegation; a proof has 128 KiB at most, and its keys need 10."""
+"""The most characters of the targets in one suggested delegation. A proof has 128 KiB at most, of which its keys need
+10."""
 MAX_TOLD_TARGETS = 20
-"""Named targets of calls that stay refused for one reason."""
+"""The most targets that are named of the calls that stay refused for one reason."""
 
 
 _ID = re.compile(r"[0-9a-f]{32}")
 _TOOLS = "tools/call"
 UNKNOWN = frozenset({"unknown_tool", "unknown_resource", "unknown_prompt"})
-"""Error codes: the catalog does not name the target."""
+"""Error codes which say that the catalog does not name the target."""
 UNSIGNED = frozenset({"missing_ratify_proof", "ratify_challenge_required"})
-"""Error codes: no proof came."""
+"""Error codes which say that no proof came."""
 
 WHY = {
     "unsigned": "nobody signed them",
@@ -70,13 +72,13 @@ WHY = {
     "too_many": "there are too many different targets",
     "gateway": "another gateway recorded them",
 }
-"""Why calls stay refused, by code for programs. `accredit suggest` prints them where shells may read them: so they
-contain no quotes."""
+"""Why calls stay refused, by code for programs. `accredit suggest` prints these texts where shells may read them, so
+they contain no quotes."""
 
 
 class Deployment(NamedTuple):
-    """The current configuration: the gateway's id, its catalogs by server name ("" for a single one), whether there is
-    a merged endpoint as well, and the ids of the trusted principals (None: anybody)."""
+    """The current configuration: the gateway's id; its catalogs by server name ("" for a single server); whether there
+    is a merged endpoint as well; and the ids of the trusted principals (None: anybody is trusted)."""
 
     gateway: str
     catalogs: Mapping[str, Catalog]
@@ -85,7 +87,7 @@ class Deployment(NamedTuple):
 
 
 class Tally(Struct):
-    """The number of calls, and the times of the first and the last one (RFC 3339, UTC)."""
+    """A count of calls, with the times of the first and the last one (RFC 3339, UTC)."""
 
     calls: int = 0
     first: str = ""
@@ -98,14 +100,14 @@ class Tally(Struct):
         self.last = max(self.last, at)
 
     def join(self, others: Iterable["Tally"]) -> "Tally":
-        """Return this with all of `others`."""
+        """Return this tally together with all of `others`."""
         every = [self, *others]
         first = min((each.first for each in every if each.first), default="")
         return Tally(sum(each.calls for each in every), first, max(each.last for each in every))
 
 
 class Table(NamedTuple):
-    """A tool's table to add: its server and scope, and the calls that it would have let pass."""
+    """A table to add to the catalog for one tool: its server and scope, and the calls that it would have let pass."""
 
     server: str
     tool: str
@@ -114,7 +116,8 @@ class Table(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """A delegation to sign: `scopes` for the `targets` of one method at one endpoint (its verifier id)."""
+    """A delegation to sign. It grants `scopes` for the `targets` of one method at one endpoint (named by its verifier
+    id)."""
 
     principal_id: str
     agent_id: str
@@ -130,7 +133,7 @@ class Grant(NamedTuple):
 
     @property
     def tally(self) -> Tally:
-        """The calls that it would have let pass."""
+        """The count of the calls that the grant would have let pass."""
         return Tally().join(self.targets.values())
 
 
@@ -149,8 +152,8 @@ class RefusedCalls(Struct):
 
 
 class Suggestion(NamedTuple):
-    """What to add and to sign; the calls that are allowed already, and those about tasks; what stays refused, and
-    why."""
+    """What to add to the catalog and what to sign; the calls that are allowed already, and those about tasks; and which
+    calls stay refused, and why."""
 
     tables: list[Table]
     grants: list[Grant]
@@ -168,7 +171,8 @@ class _Used(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """A target as configured: the server's `own` name, at the endpoint of this verifier id; its entry, or None."""
+    """A target as it is configured now: the name that its server uses (`own`), at the endpoint with this verifier id,
+    and its entry, or None."""
 
     server: str
     own: str
@@ -187,7 +191,7 @@ class Suggester:
         self._refused: dict[str, RefusedCalls] = {}
 
     def add(self, record: CallRecord) -> None:
-        """Add one record; an outcome adds nothing."""
+        """Add one record of a decision. An outcome's record adds nothing."""
         if record.decision is None or record.call.method not in GUARDED:
             return
         if is_drill(record.call.method, record.call.target):
@@ -217,7 +221,7 @@ class Suggester:
         )
 
     def _why_not(self, record: CallRecord) -> str:
-        """Count a call that leads to a suggestion; else return why it stays refused."""
+        """Count a call. Return "" if it leads to a suggestion, else why it stays refused."""
         deployment, call, authority = self._deployment, record.call, record.authority
         if record.gateway != deployment.gateway:
             return "gateway"
@@ -238,7 +242,7 @@ class Suggester:
         return found if isinstance(found, str) else self._count(record, authority, found, is_allowed=is_allowed)
 
     def _count(self, record: CallRecord, authority: RecordedAuthority, found: _Found, *, is_allowed: bool) -> str:
-        """Count a call of a known target; return why it stays refused all the same, if it does."""
+        """Count a call whose target is known. Return "", or why the call stays refused all the same."""
         call = record.call
         if is_allowed and found.entry is not None and found.entry.allows((authority.scope,)):
             self._allowed.add(record.times.received)
@@ -286,7 +290,7 @@ class Suggester:
 
 
 def _was_observed(record: CallRecord) -> bool:
-    """Return whether a call was forwarded whatever the decision."""
+    """Return whether a call was forwarded although decisions were only observed."""
     return record.decision is not None and record.decision.enforced is False
 
 

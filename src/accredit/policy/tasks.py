@@ -1,11 +1,11 @@
 """The owner of a task, and what is stored of the call that created it. No I/O.
 
-Only digests of the call's params are kept: of all of them, and of each argument that a certificate of the call's chain
-names. An agent's texts must not stay in the store for a day because a server is slow.
+Only digests of the call's params are kept: one of all params, and one of each argument that a certificate of the call's
+chain names. An agent's texts must not stay in the store for a day only because a server is slow.
 
 A task belongs to the principal, the agent and the token's subject of the call that created it, all three together. Its
-owner knows it by the server's own id. Tasks are counted for each owner at each of several servers: one that turns each
-call into a task takes nobody's room at another.
+owner knows it by the server's own id. If there are several servers, an owner's tasks are counted separately at each. So
+a server that turns each call into a task uses up nobody's room at another server.
 """
 
 import hashlib
@@ -26,14 +26,15 @@ from accredit.ratify import CallFacts, DelegationCert
 from accredit.tokens import VerifiedToken
 
 MAX_TASK_FACTS_BYTES = 4_096
-"""Bytes stored of the call that created a task, as JSON: its facts, and a digest of each argument that a constraint
-names (some 100 bytes each). Beyond that only the digest of its params is kept, and constraints on the rest can't be
-verified."""
+"""The most bytes stored of the call that created a task, as JSON: its facts, and a digest of each argument that a
+constraint names (some 100 bytes each). If there would be more, only the digest of its params is kept, and constraints
+on the rest can't be verified."""
 
 
 class MadeBy(Struct, frozen=True, kw_only=True):
-    """What constraints are evaluated for: the `facts` of the call that created a task, the digest of its `params`, and
-    the digests of the arguments named by constraints, by their JSON Pointers. Digests are lower-case hex."""
+    """What constraints of a task's later requests are evaluated for: the `facts` of the call that created the task, the
+    digest of that call's `params`, and the digests of the arguments that constraints name, by their JSON Pointers.
+    Digests are lower-case hex."""
 
     facts: dict[str, str | float] = {}
     params: str = ""
@@ -54,12 +55,12 @@ class TaskScope(NamedTuple):
     by_token: bool = False
 
     def server_of(self, named: str) -> str:
-        """Return the server of a tool or a task."""
+        """Return the name of the server that a tool or a task belongs to."""
         member = member_of_name(named) if self.merged else None
         return member.server if member is not None else self.server
 
     def owner(self, principal_id: str, agent_id: str, token: VerifiedToken | None) -> "Owner":
-        """Return the owner key for this principal, agent and token."""
+        """Return who owns the tasks of this principal, agent and token."""
         return Owner(token=token) if self.by_token else Owner(principal_id, agent_id, token)
 
 
@@ -81,8 +82,8 @@ class Owner(NamedTuple):
         return _digest("accredit task owner 1", self.principal_id, self.agent_id, *subject, *there)
 
     def has(self, task: Task, server: str) -> bool:
-        """Return whether this owner has a task at that server. Versions that did not count by server stored the owner
-        as of a single server; a task's key tells its server."""
+        """Return whether this owner has a task at that server. Versions that did not count by server stored each owner
+        as one of a single server (""). In such a row, the task's key shows the server."""
         return any(hmac.compare_digest(task.owner, self.at(each)) for each in {server, ""})
 
 
@@ -94,7 +95,7 @@ def task_key(place: str, id: str) -> bytes:
 def encode_task_facts(
     facts: Mapping[str, str | float], params: bytes, arguments: object, chain: Sequence[DelegationCert]
 ) -> bytes:
-    """Return what is stored of a call, as JSON; `params` is the digest of its params.
+    """Return what is stored of a call, as JSON. `params` is the digest of its params.
 
     If that exceeds `MAX_TASK_FACTS_BYTES`, only `params` is kept: constraints on the rest then can't be verified.
     """
@@ -114,7 +115,8 @@ def read_made_by(task: Task) -> MadeBy:
 
 
 def facts_of_call_that_made(task: Task, verifier_id: str) -> CallFacts:
-    """Return the facts of the call that created a task, for which constraints are then evaluated.
+    """Return the facts of the call that created a task. Constraints are evaluated against them for later requests about
+    it.
 
     Raises `StoreUnavailable`.
     """
@@ -130,7 +132,7 @@ def facts_of_call_that_made(task: Task, verifier_id: str) -> CallFacts:
 
 
 def same_call(one: Task, other: Task) -> bool:
-    """Return whether two tasks have one owner and come from the same call, on whatever chains. Raises
+    """Return whether two tasks have the same owner and come from the same call, even if the chains differ. Raises
     `StoreUnavailable`."""
     if (one.owner, one.method, one.target) != (other.owner, other.method, other.target):
         return False

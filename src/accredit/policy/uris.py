@@ -2,14 +2,14 @@
 
 Servers normalise URIs in different ways. A reading is one such normal form, made for comparison only:
 
-- [invalid] a URI has no reading at all if it has control characters, invisible characters, or blanks at its ends
-  (parsers drop them), if it is too long to be examined, or if it has long runs of combining marks;
-- [percent-decoding] it is percent-decoded until nothing is left to decode; it has no reading if that takes too many
-  rounds or is not UTF-8;
-- [normalization] case, compatibility forms and backslashes are folded; dot segments and empty segments are resolved;
+- [invalid] A URI has no reading at all if it has control characters, invisible characters, or blanks at its ends
+  (parsers drop them); if it is too long to be examined; or if it has long runs of combining marks.
+- [percent-decoding] It is percent-decoded until nothing is left to decode. It has no reading if that takes too many
+  rounds or the result is not UTF-8.
+- [normalization] Case, compatibility forms and backslashes are folded; dot segments and empty segments are resolved.
 - [scheme] `file:` and the web's schemes are read with any number of slashes, and a text without a scheme is read as a
-  file; of a web host, the user, the default port and a trailing dot are dropped;
-- [host] a host has two readings: as a host, and as the first segment of a path. A file's host may also be ignored.
+  file. Of a web host, the user, the default port and a trailing dot are dropped.
+- [host] A host has two readings: as a host, and as the first segment of a path. A file's host may also be ignored.
 
 Not covered: servers that ignore the scheme, follow links, or know further names for a file.
 """
@@ -22,10 +22,10 @@ from urllib.parse import unquote
 from accredit.limits import MAX_URI_LENGTH
 
 MAX_URI_DECODINGS = 4
-"""How many times over a resource's URI may be percent-encoded; nobody names a resource with more."""
+"""The most times over that a resource's URI may be percent-encoded. Nobody names a resource with more."""
 MAX_MARKS = 30
-"""Consecutive combining marks in a resource's URI: as many as Unicode's stream-safe format allows (UAX #15, section
-13)."""
+"""The most consecutive combining marks in a resource's URI: as many as Unicode's stream-safe format allows (UAX #15,
+section 13)."""
 
 
 _WEB = frozenset({"http", "https", "ws", "wss", "ftp"})
@@ -59,7 +59,7 @@ def readings(uri: str) -> tuple[str, ...]:
 
 
 def _marks_are_few(text: str) -> bool:
-    """Return whether no run of combining marks exceeds `MAX_MARKS`: normalising a run takes quadratic time."""
+    """Return whether no run of combining marks exceeds `MAX_MARKS`. To normalise a run takes quadratic time."""
     run = 0
     for char in text:
         run = run + 1 if unicodedata.combining(char) else 0
@@ -78,7 +78,7 @@ def _decode(uri: str) -> str | None:
 
 
 def _split(rest: str) -> tuple[str, str]:
-    """Return host and path of what follows a scheme."""
+    """Return the host and the path in a text, which is what follows a URI's scheme."""
     if not rest.startswith("//"):
         return "", rest
     host, slash, path = rest[2:].partition("/")

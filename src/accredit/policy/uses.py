@@ -1,14 +1,15 @@
-"""Takes the uses of a call: of the certificates of its chain, and of quotas. Pure: it yields what it needs.
+"""Takes the uses of a call: of the certificates of its chain, and of quotas. Pure: it does no I/O, and yields what it
+needs to know.
 
-- [rate] A `max_rate` limits the calls that a certificate is used for in its window of time.
-- [consent] A certificate for one very call (`consent`) has its use taken by the call's first leg. Each later leg, which
-  returns a sealed state, may be made once, by whatever certificate: so one consent covers all rounds of the call, and
-  no repetition of them, nor does another consent to the same call.
-- [issuer] A limit is kept under the issuer's id and the certificate's: a delegator chooses its certificates' ids
-  freely, and none can use up another's limit.
+- [rate] A `max_rate` limits how many calls in its window of time may use the certificate.
+- [consent] A certificate may be for one very call (`consent`). Its use is taken by the call's first leg. Each later
+  leg, which returns a sealed state, may be made once, whichever certificate it uses. So one consent covers all rounds
+  of the call, but no repetition of a round, and a second consent to the same call adds none.
+- [issuer] A limit is kept under the ids of the issuer and of the certificate. Delegators choose their certificates' ids
+  freely, and so none can use up another's limit.
 - [atomicity] A call takes its certificates' uses and its quotas at once: all of them, or none.
-- [quota-once] A later leg of a call is free of quotas once, whoever makes it: so a call counts once over all its
-  rounds, and a repeated round counts anew.
+- [quota-once] The first time that a later leg of a call is made, by whomever, it takes nothing of quotas. So a call
+  counts once over all its rounds, and a repeated round counts anew.
 """
 
 import hashlib
@@ -29,7 +30,7 @@ from accredit.ratify.constraints import MaxRate
 
 
 class Uses:
-    """The uses of one call's certificates. `count` comes first."""
+    """The uses of one call's certificates. `count` must be run before the other methods."""
 
     __slots__ = ("_counted", "_flow", "_flow_of")
 
@@ -57,12 +58,12 @@ class Uses:
             self._counted[cert_id, limit.window_s] = used
 
     def of(self, cert_id: str, window_s: int) -> int:
-        """Return how often a certificate was used. Raises `KeyError` if that was not counted."""
+        """Return how often a certificate was used, as `count` found it. Raises `KeyError` if that was not counted."""
         return self._counted[cert_id, window_s]
 
     def take(self, bundle: ProofBundle, quotas: Taken, now: int) -> Generator[Need, object, bool]:
-        """Take one use of each limited certificate, and of quotas. Returns False if one is used up, and then none is
-        taken. Raises `QuotaReached`, and `SealError` for a state that does not open."""
+        """Take one use of each limited certificate, and of quotas. Return False if one is used up; then none is taken.
+        Raises `QuotaReached`, and `SealError` for a state that does not open."""
         limits = tuple(limit for _, limit in self._limits(bundle))
         flow = None
         if self._flow_of is not None and (limits or quotas):
@@ -84,7 +85,7 @@ class Uses:
 
 
 def take(uses: tuple[RateLimit, ...], quotas: Taken, flow: Flow | None, now: int) -> Generator[Need, object, bool]:
-    """Take uses and quotas, all or none. Returns False if a use is taken already. Raises `QuotaReached`.
+    """Take uses and quotas, all or none. Return False if a use is used up already. Raises `QuotaReached`.
 
     `flow` is set if this is a later leg of a call.
     """
@@ -112,5 +113,5 @@ def _counter_key(cert: DelegationCert) -> str:
 
 
 def _digest(text: str) -> str:
-    """Return a hashed key for counting: delegators may choose ids of any length."""
+    """Return the hash of a text, to be used as a key for counting: delegators may choose ids of any length."""
     return hashlib.sha256(text.encode()).hexdigest()

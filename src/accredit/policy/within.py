@@ -1,16 +1,16 @@
-"""Judges a call that a running call makes by itself, inside of a server, on the running one's authority. No I/O.
+"""Judges a call that a running call makes by itself, inside a server, on the authority of the running call.
 
-An allowed call whose arguments a server reads differently is judged in the same way, by [constraints] alone
-(`check_given`).
+A second case is an allowed call whose arguments the server reads differently. It is judged in the same way, by
+[constraints] alone (`check_given`).
 
 - [target] The target is in the catalog, and needs no challenge of its own: nobody is there to sign one.
 - [scope] The scopes that all certificates grant cover the target.
-- [constraints] The constraints of every certificate hold for the facts of this call, its own name and arguments among
-  them: what an agent may not ask for, no tool does for it. A rate counts what the agent asks for, so this call is no
-  further use.
+- [constraints] The constraints of every certificate hold for the facts of the new call, which include its own name and
+  arguments: what an agent may not ask for, no tool does for it. A rate counts what the agent asks for, so the new call
+  takes no further use.
 
-Not checked: the proof, which was for the running call, times and revocations, which were checked when that began, and
-quotas.
+Not checked: the proof, which was for the running call; times and revocations, which were checked when that call began;
+and quotas.
 """
 
 from accredit.policy import refusals
@@ -38,7 +38,7 @@ def check_within(call: GuardedCall, authority: Authority | None, policy: Policy,
 
 
 def check_given(call: GuardedCall, authority: Authority, policy: Policy, now: int) -> None:
-    """Check the constraints of an allowed call for its final arguments ([constraints]). `now` is in unix seconds.
+    """Check an allowed call's constraints for its final arguments ([constraints]). `now` is in unix seconds.
 
     Raises `ProofRefused`.
     """
@@ -47,7 +47,7 @@ def check_given(call: GuardedCall, authority: Authority, policy: Policy, now: in
 
 
 class _Within(ProofCheck):
-    """Such a call as a case of its own, without a proof."""
+    """The new call, as a case of its own without a proof."""
 
     def check(self, authority: Authority) -> None:
         """Check [constraints]. Raises `ProofRefused`."""

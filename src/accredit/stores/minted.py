@@ -8,8 +8,7 @@ store, so they are not. The 32 bytes of a challenge issued here are
 | 0 to 7 | random |
 | 8 to 12 | its last second: unix time, big-endian |
 | 13 to 20 | the mark: the first bytes of an HMAC-SHA256 over what precedes it |
-| 21 to 31 | the seal: the first bytes of an HMAC-SHA256 over what precedes it and the hash of the request for which it |
-| | is valid |
+| 21 to 31 | the seal: the first bytes of an HMAC-SHA256 over what precedes it and the hash of the challenge's request |
 
 Both HMACs use a key that is shared by all that accept the same proofs. With it they can always tell a challenge issued
 here from one that a client made (one in 2^64 of those has a valid mark). Until a challenge expires, they can also tell

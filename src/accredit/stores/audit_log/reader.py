@@ -259,7 +259,7 @@ class LogFile(LogReader):
         return oldest, newest
 
     def _backwards(self) -> Iterator[tuple[int, int]]:
-        """Yield ranges of entries, (first, last), that cover the log, newest first. Each is longer than the one before."""
+        """Yield ranges of entries, (first, last), that cover the log, newest first. They grow from a short one."""
         oldest, newest = self._ends()
         return ((-last, -first) for first, last in windows(-newest, -oldest))
 
