@@ -124,8 +124,8 @@ class Catalog(Struct, frozen=True, kw_only=True):
 def own_scope(tool: str, server: str) -> str:
     """Return a scope for one tool alone, `custom:SERVER:TOOL`. `server` is "" if there is only one server.
 
-    Characters that a scope can't hold are left out, and a digest is added for them. By brute force somebody can find
-    two names with the same digest.
+    If a name has characters that a scope can't hold, or is too long, they are replaced or cut, and a digest of the name
+    is added. By brute force somebody can find two names with the same digest.
     """
     return "custom:" + ":".join(map(_scope_word, (server, tool) if server else (tool,)))
 

@@ -290,7 +290,7 @@ class Suggester:
 
 
 def _was_observed(record: CallRecord) -> bool:
-    """Return whether a call was forwarded although decisions were only observed."""
+    """Return whether decisions were only observed when this call was decided, so that it was forwarded in any case."""
     return record.decision is not None and record.decision.enforced is False
 
 

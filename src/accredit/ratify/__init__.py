@@ -2,11 +2,15 @@
 
 The rules are pure code: bytes and facts in, answers out. The only file read is the time zone data.
 
-`structures` certificates and proofs · `fast_decode`, `wire`, `strict_json` reading and writing · `canonical`,
-`signable` what is signed, and binds it to a call · `hybrid` keys and signatures · `scopes`, `constraints` what is
-granted · `facts` what is known of a call · `verify`, `checks`, `needs`, `results` the verifier · `challenges` its
-memory · `issue` making delegations and proofs, `revocation` revoking them · `extras` the protocol's other objects,
-which the gateway does not use: `sessions`, `rotation`, `witness`, `receipts`, `transactions`, `verdicts`.
+- `structures`: certificates and proofs; `fast_decode`, `wire` and `strict_json` read and write them
+- `canonical`, `signable`: what is signed, and what binds it to a call
+- `hybrid`: keys and signatures
+- `scopes`, `constraints`: what is granted
+- `facts`: what is known of a call
+- `verify`, `checks`, `needs`, `results`: the verifier; `challenges`: its memory
+- `issue`: makes delegations and proofs; `revocation`: revokes delegations
+- `extras`: the protocol's other objects, which the gateway does not use (`sessions`, `rotation`, `witness`, `receipts`,
+  `transactions`, `verdicts`)
 """
 
 from accredit.ratify.challenges import ChallengeStore, IssuedChallenge, MemoryChallengeStore

@@ -1,9 +1,9 @@
 """Canonical JSON, the form that is signed (Ratify section 3). No I/O.
 
-- [members] UTF-8 without whitespace; members sorted by the bytes of their names;
-- [strings] strings escape only what JSON requires, and U+2028 and U+2029;
-- [bytes-integers] bytes are padded standard base64; integers are plain decimals in the safe range;
-- [fractions] numbers that may have a fraction first go through `number`, which gives them ECMAScript's form.
+- [members] The text is UTF-8 without whitespace, and members are sorted by the bytes of their names.
+- [strings] Strings escape only what JSON requires, and U+2028 and U+2029.
+- [bytes-integers] Bytes are padded standard base64; integers are plain decimals in the safe range (up to 2^53-1).
+- [fractions] Numbers that may have a fraction must first go through `number`, which gives them ECMAScript's form.
 """
 
 import msgspec
@@ -34,7 +34,8 @@ def canonical(value: object) -> bytes:
 
 
 def number(value: float) -> int | float | Raw:
-    """Return the form of a number to pass to `canonical`: integral values print as integers, others as in ECMAScript.
+    """Return the form in which to pass a number to `canonical`: then integral values print as integers, others as in
+    ECMAScript.
 
     Raises `WireError` for NaN, infinities and magnitudes above 2^53-1, on whose form implementations differ.
     """

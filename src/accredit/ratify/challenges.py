@@ -1,7 +1,7 @@
 """Challenges that a verifier issues and accepts once (Ratify section 9). No I/O.
 
-A challenge is valid while it is stored, has not expired, and is bound to what the verifier looks it up with: the
-session context or, in the gateway, the hash of the request. Time and randomness are arguments.
+A challenge is valid while it is stored and has not expired, and only with the binding for which it was issued. The
+binding is the session context or, in the gateway, the hash of the request. Time and randomness are arguments.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from accredit.errors import ChallengesFull
 
 MAX_PENDING_CHALLENGES = 10_000
-"""Challenges of the memory store that were issued and not yet used (Ratify section 9), some 200 bytes each."""
+"""The most challenges in the memory store that were issued and not yet used (Ratify section 9), some 200 bytes each."""
 
 
 CHALLENGE_BYTES = 32
@@ -20,7 +20,8 @@ _UNKNOWN = "challenge was not issued by this verifier or has already been used"
 
 
 class ChallengeStore(Protocol):
-    """The store of challenges that `verify_bundle` uses. `binding` is empty or 32 bytes, `now` in unix seconds."""
+    """The store of challenges that `verify_bundle` uses. `binding` is empty or has 32 bytes. `now` is in unix
+    seconds."""
 
     def validate(self, challenge: bytes, binding: bytes, now: int) -> str | None:
         """Return None if the challenge could be consumed now, otherwise why not. Changes nothing."""
@@ -81,7 +82,8 @@ class MemoryChallengeStore:
         return None if record and record.expires_at >= now and record.binding == binding else _UNKNOWN
 
     def consume(self, challenge: bytes, binding: bytes, now: int) -> str | None:
-        """Consume a challenge: return None, or why it can't be. A challenge presented with another binding stays."""
+        """Consume a challenge: return None, or why it can't be. If it is presented with another binding, it stays
+        valid."""
         refusal = self.validate(challenge, binding, now)
         if refusal is None and self._records.pop(challenge, None) is None:
             return _UNKNOWN  # another thread took it first

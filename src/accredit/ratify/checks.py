@@ -1,6 +1,7 @@
-"""The steps shared by verifying a bundle and verifying a streamed turn (Ratify sections 8 and 10). No I/O.
+"""The steps that are the same for verifying a bundle and for verifying a turn of a session (Ratify sections 8 and 10).
+No I/O.
 
-Each returns, or raises `Refusal` with the exact reason. `what` names the verified object in the text.
+Each function returns nothing, or raises `Refusal` with the exact reason. `what` names the verified object in its text.
 """
 
 import hmac
@@ -17,7 +18,7 @@ _BYTES = 32
 
 
 class _SignedChallenge(Protocol):
-    """A challenge with everything that its signature covers: a bundle or a streamed turn."""
+    """A challenge with everything that its signature covers: a part of a bundle, or of a streamed turn."""
 
     @property
     def challenge(self) -> bytes: ...
@@ -34,8 +35,8 @@ class _SignedChallenge(Protocol):
 
 
 def check_challenge_length(challenge: bytes) -> None:
-    """[challenge] of `verify`: the decoded challenge has 32 bytes. With other lengths, two bindings could have the same
-    signed bytes."""
+    """[challenge] of `verify`: the decoded challenge has 32 bytes. If other lengths were allowed, two bindings could
+    have the same signed bytes."""
     if len(challenge) != CHALLENGE_BYTES:
         raise invalid("invalid_challenge", f"challenge must be {CHALLENGE_BYTES} bytes, got {len(challenge)}")
 

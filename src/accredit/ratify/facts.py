@@ -12,10 +12,12 @@ from accredit.ratify.canonical import canonical, number
 class CallFacts(Struct, frozen=True, kw_only=True):
     """The call itself, for extension constraints that need it.
 
-    `verifier_id` is the gateway's. `params_digest()` returns the SHA-256 of the RFC 8785 form of the params without
-    `_meta`, tokens and the members of a single leg. `definition` is the pinned digest of the tool's definition, in
-    lower-case hex, or None. Once a call's arguments are gone, `argument_digests` holds the digests that were kept of
-    some of them, by JSON Pointer: SHA-256 of their RFC 8785 forms, in lower-case hex.
+    `verifier_id` is the gateway's. `params_digest()` returns the SHA-256 of the RFC 8785 form of the params, without
+    `_meta`, tokens, and the members that only one leg of the call has. `definition` is the pinned digest of the tool's
+    definition, in lower-case hex, or None.
+
+    If the call's arguments are gone, `argument_digests` holds the digests that were kept of some of them, by JSON
+    Pointer. Each is the SHA-256 of the argument's RFC 8785 form, in lower-case hex.
     """
 
     verifier_id: str
@@ -28,12 +30,12 @@ class CallFacts(Struct, frozen=True, kw_only=True):
 
 
 class VerifierContext(Struct, frozen=True, kw_only=True):
-    """What the verifier knows about the call; unknown facts are None or "".
+    """What the verifier knows about the call. Unknown facts are None or "".
 
-    Units are degrees, metres, and metres per second. `invocations_in_window(cert_id, window_s)` counts a certificate's
-    uses in the last `window_s` seconds, without the present one. The caller must refuse negative amounts and speeds.
-    `has_resource` False says that no resource is requested, whatever the other members say. Only extension constraints
-    use `call`.
+    Units are degrees, metres, and metres per second. `invocations_in_window(cert_id, window_s)` returns how often a
+    certificate was used in the last `window_s` seconds, without the present use. The caller must refuse negative
+    amounts and speeds. If `has_resource` is False, no resource is requested, whatever the other members say. `call` is
+    used only by extension constraints.
     """
 
     current_lat: float | None = None
@@ -50,7 +52,7 @@ class VerifierContext(Struct, frozen=True, kw_only=True):
 
 
 def finite(fact: float | None) -> float | None:
-    """Return the fact, or None if it is absent, not a number or not finite: a NaN must never allow a call."""
+    """Return the fact, or None if it is absent, NaN or infinite: a NaN must never allow a call."""
     if type(fact) not in (int, float):
         return None
     try:
@@ -60,9 +62,9 @@ def finite(fact: float | None) -> float | None:
 
 
 def verifier_context_hash(context: VerifierContext) -> bytes:
-    """Return the 32-byte hash of a context, as receipts and verdicts carry it (Ratify section 4).
+    """Return the 32-byte hash of a context, as it is in receipts and verdicts (Ratify section 4).
 
-    It does not cover the requested resource: a verdict for one resource says nothing about another.
+    The hash does not cover the requested resource: a verdict for one resource says nothing about another.
     """
     members = {
         "current_alt_m": _fact(context.current_alt_m),

@@ -1,16 +1,16 @@
-"""Reading proof bundles quickly. No I/O.
+"""Reads proof bundles quickly. No I/O.
 
 `ProofBundle.decode` defines what a bundle is. This module recognises texts that `msgspec` alone reads in the same way,
-in half the time. Within the allowed size, a text is one of them if
+in half the time. A text within the allowed size is one of these if:
 
-- [backslash] it has no backslash: every string is spelled literally, so no surrogate stands alone;
-- [repetition] it has no more colons than its members and strings account for: no member occurs twice;
-- [zero] no integer in it is 0: none can be written "-0", and `Integer` bounds the others;
-- [base64] every "=" follows a character that canonical base64 can end with;
-- [constraints] its certificates with constraints were each read strictly.
+- [backslash] it has no backslash, so every string is spelled literally, and no surrogate stands alone;
+- [repetition] it has no more colons than its members and strings account for, so no member occurs twice;
+- [zero] no integer in it is 0, so none can be written "-0"; the other integers are bounded by `Integer`;
+- [base64] every "=" follows a character with which canonical base64 can end;
+- [constraints] each of its certificates with constraints was read strictly.
 
-Any other text is read strictly, which also gives the errors. A certificate whose exact text was read before is not read
-again; its signatures are still checked by the verifier.
+Any other text is read strictly, which also produces the errors. A certificate whose exact text was read before is not
+read again; its signatures are still checked by the verifier.
 """
 
 from typing import NoReturn
@@ -26,25 +26,27 @@ from accredit.ratify.structures import DelegationCert, Presentation, ProofBundle
 from accredit.ratify.wire import base64_is_canonical
 
 MAX_GLIMPSED_TEXTS = 4_096
-"""Prefixes of certificates' texts that were seen once, some 250 bytes each."""
+"""How many certificates' texts that were seen once are remembered, each by its first bytes, in some 250 bytes."""
 MAX_REMEMBERED_TEXTS = 256
-"""Texts of certificates that were seen twice, kept with the decoded certificate."""
+"""How many certificates' texts that were seen twice are remembered, each with the decoded certificate."""
 MAX_REMEMBERED_TEXT_BYTES = 16_384
-"""Bytes of such a text. One with a few scopes has 11 KB; with its object and two loaded keys of 11 KiB each (measured),
-256 of them are at most 14 MiB."""
+"""The most bytes of such a remembered text. A certificate with a few scopes has 11 KB. With the decoded object and two
+loaded keys, of 11 KiB each (measured), 256 of them take at most 14 MiB."""
 
 
 _LEVEL_IN_BUNDLE = 3
-"""A certificate's level of nesting in a bundle."""
+"""The level of nesting at which a certificate is in a bundle."""
 
 _BUNDLE_MEMBERS = 10
-"""Members of a bundle without session and stream: its key's and signature's included, its certificates' not."""
+"""How many members a bundle without session and stream has. Those of its key and signature are counted, those of its
+certificates are not."""
 
 _CERT_MEMBERS = 17
-"""Members of a certificate without constraints, its keys' and signature's included."""
+"""How many members a certificate without constraints has. Those of its keys and signature are counted."""
 
 _LOOKUP_BYTES = 96
-"""Bytes of a certificate's text used as its lookup key: they include the whole `cert_id` if that comes first."""
+"""How many bytes of a certificate's text are used as its lookup key. They include the whole `cert_id` if that comes
+first."""
 
 
 class _Envelope(Presentation, frozen=True, kw_only=True):
@@ -52,7 +54,7 @@ class _Envelope(Presentation, frozen=True, kw_only=True):
 
 
 class _Read(Struct, frozen=True):
-    """A certificate, its exact text, and the number of colons in that."""
+    """A certificate, its exact text, and the number of colons in that text."""
 
     text: Raw
     cert: DelegationCert
@@ -76,7 +78,7 @@ def decode_proof_bundle(data: bytes | str) -> ProofBundle:
 
 
 def _plain(data: bytes) -> ProofBundle | None:
-    """Return the bundle, or None if the text must be read strictly."""
+    """Return the bundle if this module may read the text; None if the text must be read strictly."""
     if len(data) > MAX_PROOF_BUNDLE_BYTES or b"\\" in data:
         return None
     try:
@@ -125,7 +127,7 @@ def _lookup_key(text: Raw) -> bytes:
 
 
 def _nothing_else(data: bytes, envelope: _Envelope, read: list[_Read]) -> bool:
-    """Check [repetition] to [base64] for the whole text."""
+    """Check the rules from [repetition] to [base64] for the whole text."""
     members = _BUNDLE_MEMBERS + bool(envelope.session_context) + 2 * bool(envelope.stream_id)
     colons = members + envelope.agent_id.count(":") + sum([each.colons for each in read])
     return envelope.challenge_at != 0 and _colons(data) == colons and base64_is_canonical(data)
@@ -136,9 +138,10 @@ def _colons(data: bytes) -> int:
 
 
 def _remember(read: _Read) -> None:
-    """Cache a text when it is seen for the second time: most are seen once, and would only fill the memory.
+    """Cache a text when it is seen for the second time. Most texts are seen once, and would only fill the memory.
 
-    A certificate with parameters is not cached: they are mutable, so a holder could change them.
+    A certificate whose constraints have parameters is not cached: they are mutable, so whoever got the certificate
+    could change them.
     """
     name = _lookup_key(read.text)
     if _remembered.get(name) is read:

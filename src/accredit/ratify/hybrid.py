@@ -1,6 +1,6 @@
 """Hybrid keys and signatures: Ed25519 and ML-DSA-65 over the same bytes, both required (Ratify section 5). No I/O.
 
-OpenSSL draws the randomness of hedged ML-DSA signatures; nothing else here is random, as keys come from seeds.
+ML-DSA signatures are hedged, with randomness that OpenSSL draws. Nothing else here is random, as keys come from seeds.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ SEED_BYTES = 32
 
 
 class HybridPublicKey(Struct, frozen=True, forbid_unknown_fields=True, dict=True):
-    """A holder's two public keys, raw: 32 and 1952 bytes."""
+    """A holder's two public keys, as raw bytes: 32 of Ed25519, and 1952 of ML-DSA-65."""
 
     ed25519: Annotated[bytes, Meta(min_length=ED25519_KEY_BYTES, max_length=ED25519_KEY_BYTES)]
     ml_dsa_65: Annotated[bytes, Meta(min_length=ML_DSA_65_KEY_BYTES, max_length=ML_DSA_65_KEY_BYTES)]
@@ -50,14 +50,14 @@ class HybridPublicKey(Struct, frozen=True, forbid_unknown_fields=True, dict=True
 
 
 class HybridSignature(Struct, frozen=True, forbid_unknown_fields=True):
-    """Two signatures over the same bytes, raw: 64 and 3309 bytes."""
+    """Two signatures over the same bytes, as raw bytes: 64 of Ed25519, and 3309 of ML-DSA-65."""
 
     ed25519: Annotated[bytes, Meta(min_length=_ED25519_SIGNATURE_BYTES, max_length=_ED25519_SIGNATURE_BYTES)]
     ml_dsa_65: Annotated[bytes, Meta(min_length=_ML_DSA_65_SIGNATURE_BYTES, max_length=_ML_DSA_65_SIGNATURE_BYTES)]
 
 
 UNSIGNED = HybridSignature(bytes(_ED25519_SIGNATURE_BYTES), bytes(_ML_DSA_65_SIGNATURE_BYTES))
-"""A placeholder signature for an object that is not signed yet: the right lengths, never valid."""
+"""A placeholder signature for an object that is not signed yet. It has the right lengths, and is never valid."""
 
 
 def derive_id(key: HybridPublicKey) -> str:
@@ -84,7 +84,7 @@ class HybridSigner(Protocol):
 
 
 class HybridPrivateKey:
-    """A holder's two private keys, made from two seeds of 32 bytes. Nothing here shows them."""
+    """A holder's two private keys, made from two seeds of 32 bytes. No method or `repr` shows them."""
 
     __slots__ = ("_ed25519", "_ml_dsa_65", "id", "public_key")
 
@@ -108,7 +108,8 @@ class HybridPrivateKey:
 
 
 def signature_fault(message: bytes, signature: HybridSignature, key: HybridPublicKey) -> str | None:
-    """Return why a signature is bad, or None if both parts are good. Checks lengths, Ed25519, then ML-DSA-65."""
+    """Return why a signature is not valid, or None if both parts are. The lengths are checked first, then Ed25519, then
+    ML-DSA-65."""
     fault = length_fault(signature, key)
     if fault:
         return fault
@@ -124,7 +125,8 @@ def signature_fault(message: bytes, signature: HybridSignature, key: HybridPubli
 
 
 def length_fault(signature: HybridSignature, key: HybridPublicKey) -> str | None:
-    """Return which of the four lengths is wrong, or None. Decoded keys and signatures always have the right ones."""
+    """Return which length of the two keys and the two signatures is wrong, or None. If they were decoded from a text,
+    all lengths are right."""
     if len(key.ed25519) != ED25519_KEY_BYTES:
         return f"Ed25519 public key wrong length: {len(key.ed25519)}"
     if len(key.ml_dsa_65) != ML_DSA_65_KEY_BYTES:

@@ -3,10 +3,10 @@
 A certificate is signed only if it would verify, and if every implementation reads it in the same way:
 
 - [bounds] its scopes are known, its counts and lengths are within bounds, and it does not end before it begins;
-- [resource] its constraints name one resource, with valid paths, each of which lies below the other;
+- [resource] its constraints name only one resource; their paths are valid, and of any two, one lies below the other;
 - [portability] it has no number (too near to zero) and no text that another implementation would print differently;
-- [parent] with a parent: the issuer is its subject and may delegate, and the parent chain is valid at this time and
-  grants every scope that is passed on.
+- [parent] with a parent: the issuer is the parent's subject and may delegate, and the parent chain is valid at this
+  time and grants every scope that is passed on.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -26,18 +26,18 @@ from accredit.ratify.structures import PROTOCOL_VERSION, DelegationCert, ProofBu
 from accredit.ratify.verify import verify_chain
 
 MIN_SIGNED_MAGNITUDE = 1e-4
-"""Numbers nearer to zero than this, and not zero, print differently in other implementations: an issuer refuses
-them (Ratify section 3)."""
+"""Numbers that are not zero but nearer to zero than this print differently in other implementations, so an issuer
+refuses them (Ratify section 3)."""
 
 
 _ESCAPED_BY_OTHERS = frozenset("<>&")
 _LEVEL_IN_BUNDLE = 3
-"""Nesting of a certificate in a proof bundle."""
+"""The level of nesting at which a certificate is in a proof bundle."""
 
 
 class Grant(Struct, frozen=True, kw_only=True):
-    """What an issuer is about to delegate. Times are unix seconds, both ends included; each grant needs its own
-    `cert_id`."""
+    """What an issuer is about to delegate. Times are unix seconds, both ends included. Each grant needs a `cert_id` of
+    its own."""
 
     subject: HybridPublicKey
     cert_id: str
@@ -50,7 +50,8 @@ class Grant(Struct, frozen=True, kw_only=True):
 def issue_delegation(
     issuer: HybridSigner, grant: Grant, *, parents: Sequence[DelegationCert] = (), vocabulary: Iterable[str] = ()
 ) -> DelegationCert:
-    """Return a signed certificate. To delegate further, `parents` is the issuer's own chain, leaf first.
+    """Return a signed certificate. If the issuer passes on what was delegated to it, `parents` is its own chain, leaf
+    first.
 
     Raises `IssueError`, and signs nothing, if a rule above refuses it.
     """
@@ -137,7 +138,8 @@ def _check_resources(constraints: Sequence[ResourcePath]) -> None:
 
 
 def _check_portable(value: object) -> None:
-    """Refuse what other implementations are known to print differently: their verifiers would reject the signature."""
+    """Refuse what other implementations are known to print differently. Their verifiers would find the signature
+    invalid."""
     if isinstance(value, str) and not _ESCAPED_BY_OTHERS.isdisjoint(value):
         raise IssueError("a constraint can't hold the characters <, > and &: some verifiers would escape them")
     if isinstance(value, float | Raw) and not (isinstance(value, float) and abs(value) >= MIN_SIGNED_MAGNITUDE):

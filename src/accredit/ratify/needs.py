@@ -1,7 +1,8 @@
-"""The inputs that a verification asks for while it runs, and how they are answered (Ratify section 8). No I/O.
+"""The questions that a verification asks while it runs (needs), and how they are answered (Ratify section 8). No I/O.
 
-A verification is a generator: it yields a need and is sent the answer. So its steps stand in one place, in order,
-whether the answers come from memory or from a database. An exception instead of an answer refuses the bundle.
+A verification is a generator: it yields a need and is sent the answer. So all its steps are in one function, in their
+order, whether the answers come from memory or from a database. If an exception is raised in place of an answer, the
+bundle is refused.
 """
 
 from collections.abc import Callable, Generator
@@ -36,7 +37,7 @@ Steps = Generator[Need, object, VerifyResult]
 
 
 def run_to_result(steps: Steps) -> Steps:
-    """Run the steps, turning whatever they raise into a result."""
+    """Run the steps. If they raise anything, turn that into a result."""
     try:
         return (yield from steps)
     except Refusal as refusal:
@@ -48,7 +49,8 @@ def run_to_result(steps: Steps) -> Steps:
 def run(
     steps: Steps, now: int, is_revoked: Callable[[str], bool] | None = None, store: ChallengeStore | None = None
 ) -> VerifyResult:
-    """Run steps, answering needs from these callbacks. A callback's exception is thrown into the step that asked."""
+    """Run steps, and answer their needs by these callbacks. If a callback raises, its exception is raised in the step
+    that asked."""
     try:
         need = next(steps)
         while True:
@@ -75,7 +77,8 @@ def _answer(need: Need, now: int, is_revoked: Callable[[str], bool] | None, stor
 
 
 def ask_revoked(index: int, cert_id: str) -> Generator[Need, object, bool]:
-    """[chain] of `verify`: a lookup that fails or has no answer refuses the certificate."""
+    """[chain] of `verify`: ask whether a certificate is revoked. If the lookup fails or has no answer, refuse the
+    certificate."""
     try:
         revoked = yield IsRevoked(cert_id)
     except Exception as error:
@@ -86,7 +89,8 @@ def ask_revoked(index: int, cert_id: str) -> Generator[Need, object, bool]:
 
 
 def ask_store(need: ValidateChallenge | ConsumeChallenge) -> Generator[Need, object, None]:
-    """[acceptance] and [consumption] of `verify`. Whichever way a store refuses or fails, the text is the same."""
+    """[acceptance] and [consumption] of `verify`: ask the store about the challenge. However the store refuses or
+    fails, the text of the refusal is the same."""
     try:
         refusal = yield need
     except Exception as error:

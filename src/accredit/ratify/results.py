@@ -7,7 +7,7 @@ from msgspec import Struct
 
 
 class IdentityStatus(StrEnum):
-    """The closed set of verdicts. Only `authorized_agent`, also called `VALID`, lets a call pass."""
+    """All verdicts that there are. Only `authorized_agent`, also called `VALID`, lets a call pass."""
 
     AUTHORIZED_AGENT = "authorized_agent"
     VALID = "authorized_agent"
@@ -22,21 +22,22 @@ class IdentityStatus(StrEnum):
     INVALID_SCOPE = "invalid_scope"
     DELEGATION_NOT_AUTHORIZED = "delegation_not_authorized"
     INVALID = "invalid"
-    """Every structural or cryptographic fault."""
+    """For every structural or cryptographic fault."""
     UNAUTHORIZED = "unauthorized"
     """Reserved by the protocol: no verification returns it."""
 
     def __bool__(self) -> NoReturn:
-        """Raise `TypeError`: each status is a text, and every text but "" is true."""
+        """Raise `TypeError`. A status is a text, and every text but "" would be true."""
         raise TypeError("a status is neither true nor false: ask for result.valid")
 
 
 class VerifyResult(Struct, frozen=True, kw_only=True):
     """The outcome of one verification.
 
-    `granted_scope` is sorted, and empty unless `valid`. `human_id` and `agent_id` are set if the proof is valid,
-    expired or revoked. `root_checked` says that the chain was checked to end in a root that the caller trusts; without
-    it, `human_id` is whoever signed, which proves nothing about who that is. A result is neither true nor false.
+    `granted_scope` is sorted; it is empty unless the result is `valid`. `human_id` and `agent_id` are set if the proof
+    is valid, expired or revoked. `root_checked` says whether the chain was checked to end in a root that the caller
+    trusts. If it was not, `human_id` is whoever signed, and nothing shows who that is. A result can't be used as a
+    truth value.
     """
 
     valid: bool
@@ -48,17 +49,18 @@ class VerifyResult(Struct, frozen=True, kw_only=True):
     root_checked: bool = False
 
     def __bool__(self) -> NoReturn:
-        """Raise `TypeError`: an object is always true, and `if not verify_bundle(...)` let refused bundles pass."""
+        """Raise `TypeError`. An object would always be true, and `if not verify_bundle(...)` once let refused bundles
+        pass."""
         raise TypeError("a VerifyResult is neither true nor false: ask for result.valid")
 
     @property
     def principal_id(self) -> str:
-        """The id of the human whose delegation begins the chain."""
+        """The id of the human whose delegation is the first of the chain."""
         return self.human_id
 
 
 class Refusal(Exception):
-    """Raised by a step that refuses. It never leaves a verification: the caller gets `result`."""
+    """Raised by a step that refuses. It never leaves a verification: the caller gets its `result` instead."""
 
     def __init__(
         self, status: IdentityStatus, reason: str, *, human_id: str = "", agent_id: str = "", root_checked: bool = False

@@ -32,14 +32,14 @@ class RevocationPush(WireObject, frozen=True):
 
 
 def revocation_sign_bytes(revoked: RevocationList) -> bytes:
-    """Return what an issuer signs of a list, with the ids in their order."""
+    """Return the bytes that an issuer signs for a list, with the ids in their order."""
     return canonical(
         {"issuer_id": revoked.issuer_id, "revoked_certs": revoked.revoked_certs, "updated_at": revoked.updated_at}
     )
 
 
 def revocation_push_sign_bytes(push: RevocationPush) -> bytes:
-    """Return what an issuer signs of a push, with the ids in their order."""
+    """Return the bytes that an issuer signs for a push, with the ids in their order."""
     return canonical(
         {
             "entries": push.entries,
@@ -71,7 +71,7 @@ def revocation_list_fault(revoked: RevocationList, issuer: HybridPublicKey) -> s
 
 def revocation_push_fault(push: RevocationPush, issuer: HybridPublicKey) -> str | None:
     """Return why a push does not come from this issuer, or None. The caller must check that it follows the previous
-    one."""
+    push."""
     if derive_id(issuer) != push.issuer_id:
         return "issuer_id does not match the key"
     return signature_fault(revocation_push_sign_bytes(push), push.signature, issuer)

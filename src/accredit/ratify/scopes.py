@@ -1,15 +1,15 @@
 """The scope vocabulary (Ratify section 6). No I/O.
 
-A scope is a canonical string, a wildcard over some of these, `custom:` and at least one character, or a string that the
-deployment adds. A wildcard stands for its group's members that are not sensitive; a deployment's own string stands for
-itself. No scope implies another: a required scope is compared literally.
+A scope is one of these: a canonical string, a wildcard over some canonical strings, `custom:` followed by at least one
+character, or a string that the deployment adds. A wildcard stands for those members of its group that are not
+sensitive. A deployment's string stands for itself. No scope implies another: a required scope is compared literally.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 
 _CUSTOM_PREFIX = "custom:"
 DELEGATE = "identity:delegate"
-"""The scope without which a subject may not delegate further."""
+"""The scope that a subject needs in order to delegate further."""
 
 
 def _members(group: str, plain: str, sensitive: str = "") -> tuple[frozenset[str], frozenset[str]]:
@@ -54,7 +54,8 @@ WILDCARDS: Mapping[str, frozenset[str]] = {
 
 
 def unknown_scope(scopes: Iterable[str], vocabulary: Collection[str] = ()) -> str | None:
-    """Return the first scope in no vocabulary, or None. `vocabulary` is what the deployment adds."""
+    """Return the first scope that neither the protocol nor `vocabulary` has, or None. `vocabulary` is what the
+    deployment adds."""
     for scope in scopes:
         known = scope in CANONICAL_SCOPES or scope in WILDCARDS or scope in vocabulary
         if not known and not (scope.startswith(_CUSTOM_PREFIX) and len(scope) > len(_CUSTOM_PREFIX)):

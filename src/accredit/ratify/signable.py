@@ -1,7 +1,7 @@
 """What an agent signs, what binds it to one call, and the hashes of chains and bundles (Ratify section 4). No I/O.
 
-A call is bound by its operation and by the session in which it is requested. In both hashes every member is preceded by
-its length, so that no two calls give the same bytes; text is UTF-8, unchanged.
+A signature is bound to a call by two hashes: of its operation, and of the session in which it is requested. In both
+hashes every member is preceded by its length, so that no two calls give the same bytes. Text is UTF-8, unchanged.
 
 The signable bytes of every other object are defined beside its structure.
 """
@@ -22,7 +22,8 @@ _UINT64 = 2**64
 def challenge_sign_bytes(
     challenge: bytes, challenge_at: int, session_context: bytes = b"", stream_id: bytes = b"", stream_seq: int = 0
 ) -> bytes:
-    """Return what an agent signs, in binary: 40 bytes, followed by the session context and the stream turn, if any.
+    """Return the bytes that an agent signs: 40 bytes, followed by the session context and the stream turn, if there are
+    any.
 
     Numbers have eight bytes, big-endian, negative ones in two's complement.
     """
@@ -36,7 +37,8 @@ def chain_hash(chain: Iterable[DelegationCert]) -> bytes:
 
 
 def bundle_hash(bundle: ProofBundle) -> bytes:
-    """Return the 32-byte hash of a bundle in a fixed shape: absent members are included, empty or 0."""
+    """Return the 32-byte hash of a bundle. The hashed text always has the same members: absent ones are in it, empty or
+    0."""
     members = {name: tree(getattr(bundle, name)) for name in bundle.__struct_fields__}
     return hashlib.sha256(canonical(members)).digest()
 

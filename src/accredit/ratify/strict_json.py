@@ -1,12 +1,12 @@
 """Strict reading of received JSON (Ratify section 12, steps 1 to 3). No I/O.
 
-- [size] at most so many bytes, before anything is parsed;
-- [encoding] UTF-8, no byte order mark;
-- [value] one JSON value; no member twice in an object, no NaN or infinity, no "-0", every integer in the safe range, no
-  lone surrogate.
+- [size] The text has at most so many bytes. This is checked before anything is parsed.
+- [encoding] It is UTF-8 without a byte order mark.
+- [value] It is one JSON value. No object has a member twice; there is no NaN or infinity, no "-0", no integer outside
+  the safe range, and no lone surrogate.
 
-`wire` then checks the value against a structure; only there is nesting bounded, as only an extension's parameters may
-nest freely.
+`wire` then checks the value against a structure. Nesting is bounded there and not here, as only an extension's
+parameters may nest freely.
 """
 
 import json
@@ -19,7 +19,7 @@ _GONE = object()
 
 
 def quote(text: str) -> str:
-    """Return at most `MAX_QUOTED` characters of a peer's text, quoted and in ASCII."""
+    """Return at most `MAX_QUOTED` characters of a text from a peer, in quotes and in ASCII."""
     return json.dumps(text[:MAX_QUOTED])
 
 

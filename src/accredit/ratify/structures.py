@@ -1,4 +1,5 @@
-"""Delegation certificates and proof bundles, and what is signed of a certificate (Ratify sections 2 and 4). No I/O."""
+"""Delegation certificates and proof bundles, and the bytes that are signed for a certificate (Ratify sections 2 and 4).
+No I/O."""
 
 import hashlib
 from typing import Annotated, ClassVar
@@ -19,19 +20,19 @@ from accredit.ratify.hybrid import HybridPublicKey, HybridSignature
 from accredit.ratify.wire import Bytes32, Integer, Positive, WireObject
 
 MAX_CONSTRAINTS_PER_CERT = 32
-"""Constraints of one certificate (Ratify section 1)."""
+"""The most constraints in one certificate (Ratify section 1)."""
 
 
 PROTOCOL_VERSION = 1
 UNTIL_REVOKED = 4_070_908_799
-"""What `expires_at` is when a delegation ends only by revocation (Ratify section 1, NO_EXPIRY_SENTINEL)."""
+"""The value of `expires_at` for a delegation that ends only by revocation (Ratify section 1, NO_EXPIRY_SENTINEL)."""
 
 
 class DelegationCert(WireObject, frozen=True, dict=True):
     """An issuer's signed statement that a subject may use some scopes, under some constraints, for some time.
 
-    Times are unix seconds, both ends included. `scope` is signed in its order. Each id is derived from the key beside
-    it.
+    Times are unix seconds, both ends included. `scope` is signed in the order that it has. Each id is derived from the
+    key that is given with it.
     """
 
     max_bytes: ClassVar[int] = MAX_PROOF_BUNDLE_BYTES
@@ -52,13 +53,13 @@ class DelegationCert(WireObject, frozen=True, dict=True):
     def digest(self) -> bytes:
         """The SHA-256 of everything that is signed, and of both signatures.
 
-        No two certificates share a digest, provided that the lengths of their keys and signatures are right.
+        No two certificates have the same digest, provided that their keys and signatures have the right lengths.
         """
         signed = delegation_sign_bytes(self)
         return hashlib.sha256(signed + self.signature.ed25519 + self.signature.ml_dsa_65).digest()
 
     def check(self, path: str, level: int) -> None:
-        """Check counts, byte lengths and the nesting of parameters. Raises `WireError`."""
+        """Check the counts, the lengths in bytes, and the nesting of parameters. Raises `WireError`."""
         fault = bounds_fault(self)
         if fault:
             raise WireError(path, fault)
@@ -69,7 +70,7 @@ class DelegationCert(WireObject, frozen=True, dict=True):
 
 
 def delegation_sign_bytes(cert: DelegationCert) -> bytes:
-    """Return what an issuer signs (Ratify section 4). Raises `WireError` if a value has no canonical form."""
+    """Return the bytes that an issuer signs (Ratify section 4). Raises `WireError` if a value has no canonical form."""
     return canonical(
         {
             "cert_id": cert.cert_id,
@@ -122,7 +123,7 @@ class Presentation(WireObject, frozen=True):
     stream_seq: Positive = 0
 
     def check(self, path: str, level: int) -> None:
-        """Check that the members of a stream come together. Raises `WireError`."""
+        """Check that a stream's members are all there, or none. Raises `WireError`."""
         if bool(self.stream_id) != bool(self.stream_seq):
             raise WireError(path, "stream_id and stream_seq go together")
 
@@ -144,7 +145,7 @@ class ProofBundle(Presentation, frozen=True, kw_only=True):
 
 
 class StreamContext(Struct, frozen=True):
-    """A verifier's state of a stream: its 32-byte id, and the number of the last accepted turn (0: none yet)."""
+    """What a verifier knows of a stream: its 32-byte id, and the number of the last accepted turn (0: none yet)."""
 
     stream_id: bytes
     last_seen_seq: int = 0

@@ -1,27 +1,27 @@
 """The verifier (Ratify section 8; where it is stricter, docs/reference/ratify.md). No I/O but the default of `now`.
 
-The steps, in the order in which the first failure decides (the protocol counts them in this order, from 1 to 16):
+The steps are taken in this order, and the first failure decides (the protocol numbers them from 1 to 16):
 
 - [certificates] there are certificates;
-- [chain-length] they are at most eight;
+- [chain-length] there are at most eight of them;
 - [challenge] there is a challenge, of 32 bytes;
 - [bounds] counts and lengths are within bounds;
 - [context] the session context is the expected one;
 - [acceptance] the store, if there is one, would accept the challenge;
 - [stream] the turn is the next one of its stream;
 - [key-length] the agent's key has the right lengths;
-- [leaf] it is the subject of the leaf certificate;
+- [leaf] the agent is the subject of the leaf certificate;
 - [ids] every id is derived from its key;
-- [chain] certificate by certificate, leaf first: version, scopes, expiry, start, revocation, signatures, constraints
-  (without a store), and that its issuer is the subject of the next, which may delegate;
+- [chain] certificate by certificate, leaf first: its version, scopes, expiry, start, revocation, signatures and (if
+  there is no store) constraints are valid, and its issuer is the subject of the next certificate, which may delegate;
 - [freshness] the challenge is fresh;
-- [signature] the agent has signed it;
-- [consumption] the store consumes the challenge, and only then constraints are evaluated;
+- [signature] the agent has signed the challenge;
+- [consumption] the store, if there is one, consumes the challenge, and only then constraints are evaluated;
 - [scopes] all certificates grant the required scope;
 - [root] the chain ends in a trusted root, if roots are given.
 
 Not checked here: that the agent itself sent the bundle (bindings are for that), that a certificate's lifetime lies
-within its parent's, and loops. Without `roots` anyone can be the principal.
+within its parent's, and that the chain has no loops. Without `roots` anyone can be the principal.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
@@ -70,14 +70,15 @@ from accredit.ratify.structures import (
 )
 
 MAX_CACHED_CERTIFICATES = 65_536
-"""Digests of verified certificates that a cache remembers: about 8 MiB."""
+"""How many digests of verified certificates a cache remembers: about 8 MiB."""
 
 
 class CertificateCache:
-    """Certificates that need not be verified again, shared between calls and threads.
+    """Remembers certificates whose signatures need not be verified again. Calls and threads may share it.
 
-    It holds the digest of everything that was signed and of both signatures, added only after both were verified.
-    Whatever can change (time, revocation, linkage, scopes, constraints, the challenge) is evaluated every time.
+    It holds one digest for each certificate, of everything that was signed and of both signatures. The digest is added
+    only after both signatures were verified. Whatever can change (time, revocation, linkage, scopes, constraints, the
+    challenge) is evaluated every time.
     """
 
     __slots__ = ("_digests",)
@@ -103,9 +104,10 @@ class Terms(Struct, frozen=True, kw_only=True):
     """What a verification checks a bundle against.
 
     `now` is in unix seconds. `vocabulary` is what the deployment adds to the canonical scopes. `session_context` is
-    empty or 32 bytes. `check_revocation` and `single_use` say whether the caller answers these needs. `max_age` and
-    `max_ahead` bound the challenge's time, in seconds; the defaults are the protocol's. `check_constraints` is False
-    for a request that does nothing that constraints could apply to.
+    empty or has 32 bytes. `check_revocation` says whether the caller answers questions about revocation, and
+    `single_use` whether it answers those about the challenge. `max_age` and `max_ahead` bound the challenge's time, in
+    seconds; the defaults are the protocol's. `check_constraints` is False for a request that does nothing to which
+    constraints could apply.
     """
 
     now: int
@@ -139,16 +141,19 @@ def verify_bundle(
     challenge_store: ChallengeStore | None = None,
     cert_cache: CertificateCache | None = None,
 ) -> VerifyResult:
-    """Verify a proof. Never raises for what a bundle holds: a faulty one gives a result that is not valid.
+    """Verify a proof. Never raises for what a bundle holds: a faulty bundle gives a result that is not valid.
 
     `now` is in unix seconds (default: this machine's clock). `vocabulary` is what the deployment adds to the canonical
     scopes. With `roots`, the chain must end in one of these keys; without, the result's `root_checked` is False, and
     its `human_id` is whoever signed. `is_revoked(cert_id)` is asked about every certificate. `stream` is not advanced
-    here: the caller does that, after success. Without `session_context` and
-    `challenge_store` a proof is good for any call, and again and again until its challenge is 300 seconds old. See
-    `Evaluator` and `ChallengeStore` for the others. Without `required_scope` none is required, which a gateway never
-    should do. Raises `TypeError` for a `now`, a `required_scope` or a `vocabulary` of another type, and `ValueError`
-    for an empty `required_scope` or `session_context`: a lookup that found nothing gives None or "".
+    here: the caller does that, after success. For the other arguments see `Evaluator` and `ChallengeStore`.
+
+    Without `session_context` and `challenge_store` a proof is valid for any call, again and again, until its challenge
+    is 300 seconds old. Without `required_scope` no scope is required, which is wrong in a gateway.
+
+    Raises `TypeError` for a `now`, a `required_scope` or a `vocabulary` of another type. Raises `ValueError` for an
+    empty `required_scope` or `session_context`: a caller's lookup that finds nothing gives None or "", which must not
+    pass.
     """
     if isinstance(vocabulary, str):
         raise TypeError(f"vocabulary is one text, and several are asked for: write vocabulary=[{vocabulary!r}]")
@@ -209,7 +214,8 @@ def _steps(bundle: ProofBundle, terms: Terms) -> Steps:
 
 
 def moment_of(now: object) -> int:
-    """Return a time in unix seconds, this machine's for None. Raises `TypeError`: a NaN would pass every time check."""
+    """Return a time in unix seconds; for None, that of this machine. Raises `TypeError`: a NaN would pass every check
+    of time."""
     if now is None:
         return unix_seconds()
     if type(now) is not int:
@@ -237,8 +243,8 @@ def context_of(session_context: bytes | None) -> bytes:
 
 
 def verify_chain(chain: Sequence[DelegationCert], *, now: int, vocabulary: Iterable[str] = ()) -> VerifyResult:
-    """Verify certificates without a proof ([certificates], [chain-length], [bounds], [ids] and [chain]), before a grant
-    is built on them.
+    """Verify certificates without a proof, before a grant is built on them: [certificates], [chain-length], [bounds],
+    [ids] and [chain].
 
     Not checked: revocation, constraints, the root, and whether anybody holds the subject's key. Raises `TypeError` for
     a `now` that is no whole number, and nothing else.
@@ -247,12 +253,14 @@ def verify_chain(chain: Sequence[DelegationCert], *, now: int, vocabulary: Itera
 
 
 def chain_verification(chain: Sequence[DelegationCert], terms: Terms) -> Steps:
-    """Return the steps of `verify_chain` as a generator of needs. `terms` says whether revocations are checked."""
+    """Return a generator that runs the steps of `verify_chain`: it yields each `Need` and is sent the answer. `terms`
+    says whether revocations are checked."""
     return run_to_result(_chain_steps(chain, terms))
 
 
 def constraints_fault(chain: Sequence[DelegationCert], terms: Terms) -> VerifyResult | None:
-    """Return the result of the first violated constraint, or None: for a chain verified without its constraints."""
+    """Return the result for the first violated constraint, or None. This is for a chain that was verified without its
+    constraints."""
     try:
         for index, cert in enumerate(chain):
             _check_constraints(index, cert, terms)
@@ -262,8 +270,8 @@ def constraints_fault(chain: Sequence[DelegationCert], terms: Terms) -> VerifyRe
 
 
 def certificate_fault(chain: Sequence[DelegationCert], index: int) -> str | None:
-    """Return why a certificate of a chain, leaf first, is invalid whatever the time, or None. Checks its ids, its
-    signature, and the certificate above it."""
+    """Return why a certificate of a chain (leaf first) is invalid at any time, or None. Its ids and its signature are
+    checked, and that it fits the certificate above it."""
     cert = chain[index]
     for whose, holder_id, key in (
         ("issuer", cert.issuer_id, cert.issuer_pub_key),

@@ -4,9 +4,9 @@ A structure's annotations are its schema: its members, their types, the lengths 
 steps in order (Ratify section 12), and any input gives either an object or one `WireError`:
 
 - [json] the text is strict JSON (`strict_json`);
-- [members] its members are those of the structure, with their types and lengths: nothing unknown, missing or null;
-- [check] what annotations can't express holds (`WireObject.check`): byte lengths of text, members that go together,
-  nesting;
+- [members] its members are those of the structure, with their types and lengths: none is unknown, missing or null;
+- [check] the conditions hold that annotations can't express (`WireObject.check`): byte lengths of text, members that
+  must come together, nesting;
 - [base64] every byte string was written in canonical base64.
 
 Writing refuses what reading refuses: a text is read back before it is returned.
@@ -58,7 +58,7 @@ class WireObject(Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def from_dict(cls, value: Mapping[str, object]) -> Self:
-        """Read the object from a JSON parser's result, as strictly as its text. Raises `WireError`."""
+        """Read the object from what a JSON parser returned, as strictly as from its text. Raises `WireError`."""
         try:
             return cls.decode(json.dumps(value, ensure_ascii=False, allow_nan=False))
         except (TypeError, ValueError, RecursionError):
@@ -71,7 +71,7 @@ class WireObject(Struct, frozen=True, forbid_unknown_fields=True):
         return text
 
     def to_dict(self) -> dict[str, object]:
-        """Return the object as a JSON parser would give it, members in canonical order. Raises `WireError`."""
+        """Return the object as a JSON parser would return it, with members in canonical order. Raises `WireError`."""
         return json.loads(self.encode())
 
     def text(self) -> bytes:
@@ -87,7 +87,8 @@ _AnyObject = TypeVar("_AnyObject", bound=WireObject)
 
 
 def tree(value: object) -> object:
-    """Return a structure as members ready for `canonical`: constraints in canonical form, defaults left out."""
+    """Return a structure as members ready for `canonical`. Constraints are in canonical form, and members that have
+    their default value are left out."""
     if isinstance(value, Constraint):
         return value.members()
     if isinstance(value, tuple):
@@ -121,9 +122,11 @@ def _public(reason: str) -> str:
 
 
 def base64_is_canonical(data: bytes) -> bool:
-    """Return whether every "=" in `data` follows a character that canonical base64 can end with: no bits are left over.
+    """Return whether every "=" in `data` follows a character with which canonical base64 can end, so that no bits are
+    left over.
 
-    Decoders ignore such bits. Other texts may contain "=" too: False only means that a closer look is needed.
+    Decoders ignore such bits. Other texts than base64 may contain "=", too: False only means that `data` must be
+    examined more closely.
     """
     if b"\\" in data:
         return False

@@ -1,9 +1,10 @@
-"""Multi-round-trip requests (2026-07-28, basic/patterns/mrtr): a server answers "I need input first". No I/O.
+"""Multi-round-trip requests (2026-07-28, basic/patterns/mrtr): a server answers "I need input first", and the client
+sends the request again with the input.
 
-For a server: `requests` asking for input, `forms` what a form can hold, `answers` reading what came back. For a client:
-`results` reading what is requested, and the retry's params · `options` what a call and its handlers are told. The loop
-itself is `accredit.client`'s.
-For a gateway: `sealing`, which protects the state of servers that do not protect it themselves.
+- For a server: `requests` asks for input, `forms` defines what a form can hold, `answers` reads what came back.
+- For a client: `results` reads what is requested, and makes the params of the retry. `options` is what a call and its
+  handlers are told. The loop itself is in `accredit.client`.
+- For a gateway: `sealing` protects the state of servers that do not protect it themselves.
 """
 
 import typing

@@ -1,14 +1,14 @@
 """Reads `inputResponses`, for a server's handler. No I/O.
 
-All of it is the client's word. The readers take the SDK's types and plain objects alike, and never raise for a client's
-data:
+All of it is what the client claims. The functions take the SDK's types and plain objects alike, and never raise for
+what a client sends:
 
 - [kinds] an entry is a bare result of one of three kinds, recognised by the member that only that kind has (`action`,
   `roots`, `role`), and valid as such; anything else counts as missing, so that the server asks again;
 - [accepted] content counts only if the person accepted.
 
-Not checked: whether an answer is of the kind requested under its key, or whether anything was requested at all. A
-server that must know keeps that in a protected `requestState`.
+Not checked: whether an answer is of the kind that was requested under its key, or whether anything was requested at
+all. A server that must know this keeps it in a protected `requestState`.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ from accredit.rounds.results import Responses
 _Model = TypeVar("_Model", bound=BaseModel)
 
 _Content = dict[str, str | int | float | bool | list[str] | None]
-"""A person's entries in a form, by field."""
+"""What a person entered in a form, by field."""
 
 _SAMPLED = TypeAdapter[CreateMessageResult | CreateMessageResultWithTools](
     CreateMessageResult | CreateMessageResultWithTools
@@ -40,7 +40,7 @@ _WRAPPING = frozenset({"method", "result"})
 
 class _View(Struct, frozen=True):
     def __bool__(self) -> NoReturn:
-        """Raise `TypeError`: an object is always true, even if it says no or that there is no answer."""
+        """Raise `TypeError`. An object would always be true, even if it stands for a refusal or for no answer."""
         raise TypeError("an answer is neither true nor false: ask for its kind and action, or for accepted_content")
 
 
@@ -66,14 +66,14 @@ class Sampled(_View, frozen=True):
 
 
 class Rooted(_View, frozen=True):
-    """The client's roots."""
+    """The client's roots: the folders and files that it lets the server work on."""
 
     roots: list[Root]
     kind: Literal["roots"] = "roots"
 
 
 def input_response(responses: Responses, key: str) -> Missing | Elicited | Sampled | Rooted:
-    """Return the answer to one entry, discriminated by `kind`."""
+    """Return the answer to one entry. Its `kind` tells which of the classes it is."""
     entry = responses.get(key) if _is_object(responses) else None
     try:
         return _view(entry)
@@ -109,7 +109,7 @@ def accepted_content(responses: Responses, key: str) -> _Content | None: ...
 @overload
 def accepted_content(responses: Responses, key: str, model: type[_Model]) -> _Model | None: ...
 def accepted_content(responses: Responses, key: str, model: type[_Model] | None = None) -> _Content | _Model | None:
-    """Return a form's content if the person accepted it, as `model` if given; else None."""
+    """Return a form's content if the person accepted the form, else None. If `model` is given, the content is one."""
     view = input_response(responses, key)
     content = view.content if isinstance(view, Elicited) else None
     if content is None or model is None:
@@ -121,10 +121,11 @@ def accepted_content(responses: Responses, key: str, model: type[_Model] | None 
 
 
 def partition_input_responses(raw: object) -> tuple[dict[str, InputResponse | Mapping[str, Any]], list[str]]:
-    """Split `inputResponses` into its bare entries and the keys of the others, so that a handler can ask again.
+    """Split `inputResponses` into its bare entries and the keys of the others, so that a handler can ask again for
+    those.
 
-    An entry that is not an object, or wraps its result in `{method, result}`, is dropped. Anything but a map has no
-    entries.
+    An entry that is not an object, or wraps its result in `{method, result}`, is not bare. If `inputResponses` is not a
+    map, it has no entries.
     """
     if not _is_object(raw):
         return {}, []

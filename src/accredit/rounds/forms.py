@@ -4,8 +4,8 @@ Checked in this order; the first fault raises `ValueError`, with the field's nam
 
 - [flat] the schema is one object without nesting: `type`, `properties`, `required`, and texts for people;
 - [fields] each field has one of the types below, and only keywords of that type;
-- [values] each keyword has a value of its kind;
-- [defaults] a default is a value that the field may have (`minimum`, lengths and formats are not checked against it).
+- [values] each keyword has a value of the right kind;
+- [defaults] a default is a value that the field may have (`minimum`, lengths and formats are not checked for it).
 
 A field is a string (possibly with a format, or with a choice of values), a number, an integer, a boolean, or a choice
 of several values from a list.
@@ -35,7 +35,8 @@ class _Generator(GenerateJsonSchema):
 
 
 def form_of(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the form of a model: its fields by their aliases, `X | None` as X. Raises `ValueError`."""
+    """Return the form for a model. Its fields are named by their aliases, and `X | None` is treated as X. Raises
+    `ValueError`."""
     schema = model.model_json_schema(schema_generator=_Generator)
     definitions = schema.get("$defs", {})
     fields = _resolve(schema, definitions).get("properties", {})
@@ -47,7 +48,7 @@ def form_of(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def check_form(schema: Mapping[str, Any]) -> None:
-    """Check [flat] to [defaults]. Raises `ValueError`."""
+    """Check the rules from [flat] to [defaults]. Raises `ValueError`."""
     surplus = schema.keys() - _FORM_KEYWORDS - {"additionalProperties"}
     if surplus:
         raise ValueError(f"a form has no {min(surplus)!r}")

@@ -1,5 +1,5 @@
-"""Options and facts for a call with rounds: its caller's, each leg's, and those of each entry that a handler fulfils.
-No I/O."""
+"""What a call with several rounds is told: the options of its caller, the options of each leg (one request and its
+answer), and what a handler learns of the entry that it fulfils. No I/O."""
 
 from typing import Any, NoReturn
 
@@ -21,7 +21,7 @@ from accredit.errors import NoBackChannel
 from accredit.limits import MAX_ROUNDS
 
 _InputParams = ElicitRequestFormParams | ElicitRequestURLParams | CreateMessageRequestParams | RequestParams | None
-"""The params of an embedded request: a form, a page to visit, a message to sample, or nothing (roots)."""
+"""The params of a request inside `inputRequests`: a form, a page to visit, a message to sample, or nothing (roots)."""
 
 _ANSWERS: dict[str, TypeAdapter[Any]] = {
     "elicitation/create": TypeAdapter(ElicitResult),
@@ -33,8 +33,8 @@ _ANSWERS: dict[str, TypeAdapter[Any]] = {
 class RoundsOptions(Struct, frozen=True):
     """How a client handles `input_required`.
 
-    Without `auto_fulfil` a call that gets one fails, unless its caller asked to see it. `max_rounds` bounds the retries
-    of one call (0: none).
+    Without `auto_fulfil`, a call that is answered with `input_required` fails, unless its caller asked to be given such
+    results. `max_rounds` is the most retries of one call (0: none).
     """
 
     auto_fulfil: bool = True
@@ -47,16 +47,17 @@ class RoundsOptions(Struct, frozen=True):
 
 
 class LegOptions(Struct, frozen=True):
-    """Options of one leg: it is the `number`th (from 0), and has `timeout` seconds."""
+    """Options of one leg of a call. `number` counts the legs from 0. `timeout` is in seconds."""
 
     number: int
     timeout: float
 
 
 class InputContext(Struct, frozen=True):
-    """What a handler learns of the entry that it fulfils. `key` is the server's word: for correlation only.
+    """What a handler learns of the entry that it fulfils. The server chose `key`: it serves only to match the answer to
+    the request.
 
-    The handler's result is the only way back to the server.
+    The handler's result is its only way to send anything to the server.
     """
 
     key: str
@@ -69,7 +70,7 @@ class InputContext(Struct, frozen=True):
 
     @property
     def session(self) -> NoReturn:
-        """Raises `NoBackChannel`."""
+        """Raise `NoBackChannel`."""
         raise NoBackChannel
 
     async def send_request(self, *_: object, **__: object) -> NoReturn:

@@ -1,7 +1,7 @@
 """Builders of `input_required` results, for a server's author. No I/O.
 
-They return the types of `mcp_types`; a result or request built by hand is just as valid. An invalid request raises
-`ValueError` here, where it is written, and not at the client.
+They return the types of `mcp_types`; a result or request built by hand is just as valid. For an invalid request they
+raise `ValueError`, so the fault is found where the request is written, and not at the client.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,9 +28,9 @@ _URL = TypeAdapter(AnyUrl)
 def input_required(
     *, input_requests: Mapping[str, InputRequest] | None = None, request_state: str | None = None
 ) -> InputRequiredResult:
-    """Return the result that asks for input, under keys of the server's choice, with a state for the client to return.
+    """Return the result that asks for input, under keys that the server chooses, with a state for the client to return.
 
-    Raises `ValueError` if there is neither; an empty map does not count. Everyone on its way can read and change a
+    Raises `ValueError` if there is neither; an empty map does not count. Everyone on the way can read and change the
     state: protect it, or use a gateway that seals it.
     """
     if not input_requests and request_state is None:

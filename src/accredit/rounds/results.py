@@ -1,18 +1,19 @@
-"""Reads a result as a client must: its kind, and the requests of an `input_required` one; and makes the retry's params.
-No I/O.
+"""Reads a result as a client must: its kind, and the requests in it if it is `input_required`. Also makes the params of
+the retry. No I/O.
 
 A result is `complete`, `input_required`, or of an unknown kind (`check_result_type`). One that asks for input is read
-in this order, raising at the first fault:
+in this order, and the first fault is raised:
 
 - [methods] only `tools/call`, `prompts/get` and `resources/read` may be answered with one;
 - [members] it has `inputRequests`, or `requestState` (a string), or both; an empty map counts as absent;
 - [entries] every entry is an object with one of the three methods that may be embedded (else `UnknownInputRequest`);
-- [params] its params are what that method takes; an elicitation without a mode is a form, whatever else it holds.
+- [params] the params of each entry are what its method takes; an elicitation without a mode is a form, whatever else it
+  holds.
 
 `with_input_required` makes a schema that reads in this way, for programs that send requests by themselves.
 
-Not checked: whether the client declared the capability (`accredit.client` has a handler, or has none), and whether a
-form's schema can be shown.
+Not checked: whether the client declared the capability that an entry needs (`accredit.client` either has a handler for
+it or not), and whether a form's schema can be shown.
 """
 
 from collections.abc import Mapping
@@ -45,12 +46,12 @@ INPUT_REQUIRED_METHODS = frozenset({"tools/call", "prompts/get", "resources/read
 """The requests that may be answered with `input_required` (basic/patterns/mrtr, "Supported Requests")."""
 
 Params = TypeVar("Params", bound=InputResponseRequestParams | dict[str, Any])
-"""A request's params: a model, or the object on the wire."""
+"""A request's params: a model, or the object as it is on the wire."""
 
 _Complete = TypeVar("_Complete", bound=BaseModel)
 
 Responses = Mapping[str, InputResponse | Mapping[str, Any]] | None
-"""`inputResponses` by key, typed or plain; None if there are none."""
+"""`inputResponses` by key, as the SDK's types or plain objects; None if there are none."""
 
 _KINDS = frozenset({"complete", "input_required"})
 _RETRY_FIELDS = frozenset({"inputResponses", "requestState"})
@@ -59,14 +60,16 @@ _MODES = {"form": ElicitRequestFormParams, "url": ElicitRequestURLParams}
 
 
 def is_input_required_result(result: object) -> TypeGuard[InputRequiredResult | Mapping[str, Any]]:
-    """Return whether a result, typed or plain, asks for input. One without `resultType` is complete."""
+    """Return whether a result (of the SDK's types, or a plain object) asks for input. One without `resultType` is
+    complete."""
     if isinstance(result, InputRequiredResult):
         return True
     return _is_object(result) and result.get("resultType") == "input_required"
 
 
 def check_result_type(result: object) -> None:
-    """Refuse a result, typed or plain, of a kind that the revision does not define. Raises `UnsupportedResultType`.
+    """Refuse a result (of the SDK's types, or a plain object) whose kind this revision of MCP does not define. Raises
+    `UnsupportedResultType`.
 
     A result without `resultType` is complete, and so is a value that is not a result of the protocol.
     """
@@ -79,7 +82,8 @@ def check_result_type(result: object) -> None:
 
 
 def read_input_required(method: str, result: InputRequiredResult | Mapping[str, Any]) -> InputRequiredResult:
-    """Return the requests in the answer to a `method`. Raises `InvalidInputRequired` or `UnknownInputRequest`."""
+    """Return the requests in `result`, the answer to a request of this method. Raises `InvalidInputRequired` or
+    `UnknownInputRequest`."""
     if method not in INPUT_REQUIRED_METHODS:
         raise InvalidInputRequired(f"in answer to {method!a:.40}")
     return _read(result)
@@ -88,11 +92,12 @@ def read_input_required(method: str, result: InputRequiredResult | Mapping[str, 
 def with_input_required(result: type[_Complete]) -> TypeAdapter[_Complete | InputRequiredResult]:
     """Return the schema of a result that may ask for input instead: for `session.send_request`, or to read an answer.
 
-    If `resultType` is `input_required` it gives an `InputRequiredResult`, otherwise `result`. Reading raises what
-    `read_input_required` raises, `UnsupportedResultType`, and `ValidationError` if the answer does not fit `result`.
+    If `resultType` is `input_required`, reading gives an `InputRequiredResult`, otherwise a `result`. Reading raises
+    what `read_input_required` raises, `UnsupportedResultType`, and `ValidationError` if the answer does not fit
+    `result`.
 
-    Raises `ValueError` for an SDK model that answers a method which may not ask for input. The method of any other
-    model is unknown here, so the caller must make sure of that.
+    Raises `ValueError` for an SDK model that answers a method which may not ask for input. For any other model the
+    method is unknown here, so the caller must make sure that it may.
     """
     answered = [method for method, row in methods.MONOLITH_RESULTS.items() if issubclass(result, get_args(row) or row)]
     if answered and INPUT_REQUIRED_METHODS.isdisjoint(answered):
@@ -166,11 +171,11 @@ def with_retry_params(
     input_responses: Responses = None,
     request_state: str | None = None,
 ) -> Params:
-    """Return the params of a retry: the original ones without an earlier round's answers and state, and with this
+    """Return the params of a retry: the original ones, with this round's answers and state instead of an earlier
     round's.
 
-    An object gets plain answers under their names on the wire, a model its own fields. `params` is not changed. Raises
-    `ValueError` for an answer that is invalid.
+    If `params` is an object, the answers become plain and have their names on the wire. If it is a model, its own
+    fields are set. `params` is not changed. Raises `ValueError` for an answer that is invalid.
     """
     if isinstance(params, InputResponseRequestParams):
         return cast("Params", _typed_retry(params, input_responses, request_state))

@@ -1,12 +1,13 @@
-"""Keys that seal what clients return, and `requestState`, sealed on its way out and opened on its way back. No I/O:
-time and randomness are arguments.
+"""Seals `requestState` on its way to the client, and opens it on its way back. Also has the keys for other things that
+clients return. No I/O: time and randomness are arguments.
 
-What a client returns is the client's word (2026-07-28, basic/patterns/mrtr, "Server Requirements"). A sealed state can
-be neither read nor changed, and opens only for the principal and the request that it was made for, in time:
+What a client returns is only what the client claims (2026-07-28, basic/patterns/mrtr, "Server Requirements"). A sealed
+state can be neither read nor changed. It opens only for the principal and the request for which it was made, and only
+in time:
 
     "s1." base64url( key id (8 bytes) | nonce (12) | AES-256-GCM ciphertext and tag )
 
-The associated data are the version, the key's id, and the binding. To open one:
+The associated data are the version, the key's id, and the binding (`state_binding`). A sealed state opens only if:
 
 - [length] its length is at most that of the longest state that may be sealed;
 - [version] its version is known, and its base64 is the one spelling of its bytes;
@@ -14,11 +15,11 @@ The associated data are the version, the key's id, and the binding. To open one:
 - [tag] the tag is valid for this binding;
 - [expiry] it has not expired.
 
-Every failure has the same public text; the reason is for the log. Not checked: whether it was returned before. A leg
-may be repeated, and each is authorized anew.
+Every failure has the same public text; the reason is for the program's log. Not checked: whether it was returned
+before. A leg may be repeated, and each is authorized anew.
 
-Other uses have keys of their own, derived from these by HKDF-SHA256 with a label (`KeyRing.derived`): what is sealed
-for one use opens for no other. `session_ids` is one.
+For other uses, keys are derived from these by HKDF-SHA256 with a label (`KeyRing.derived`), so that what is sealed for
+one use opens for no other. `session_ids` is one such use.
 """
 
 import base64
@@ -47,12 +48,13 @@ else:
     aead = Deferred("cryptography.hazmat.primitives.ciphers.aead")
 
 MAX_STATE_BYTES = 262_144
-"""UTF-8 bytes of an upstream's `requestState`. In known servers it is a cursor or a small sealed object, and it comes
-back with every leg, in a request of at most 4 MiB."""
+"""The most UTF-8 bytes of an upstream's `requestState`. In known servers it is a cursor or a small sealed object. It
+comes back with every leg, in a request of at most 4 MiB."""
 MAX_FLOW_BYTES = 64
-"""UTF-8 bytes of the name of a flow that is sealed with a state; ours have 32."""
+"""The most UTF-8 bytes of the name of a flow (all legs of one call), which is sealed with a state. Our names have
+32."""
 MAX_STATE_KEYS = 16
-"""Keys that can open a `requestState`. A rotation needs two; people have to find each in a file."""
+"""The most keys that can open a `requestState`. A rotation needs two. People have to find each key in a file."""
 
 
 KEY_BYTES = 32
@@ -68,10 +70,11 @@ _MAX_TEXT = len(_VERSION) + (MAX_STATE_BYTES + _OVERHEAD_BYTES) * 4 // 3
 
 
 class FlowState(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What is sealed: the upstream's own `state` (None if it gave none), and the flow and round in which it gave it.
+    """What is sealed: the upstream's own `state` (None if it gave none), and the flow and the round in which it gave
+    that.
 
-    `round` counts the flow's `input_required` results, from 1: the leg that returns this is that round's retry.
-    `expires_at` is the last unix second at which it opens.
+    `flow` is the name of the whole call, with all its legs. `round` counts the `input_required` results in it, from 1:
+    the leg that returns this is that round's retry. `expires_at` is the last unix second at which it opens.
     """
 
     state: str | None
@@ -93,7 +96,7 @@ class _Key(Struct, frozen=True, dict=True):
 
 
 class KeyRing:
-    """Keys of 32 bytes: the first seals, all open. Nothing here shows them."""
+    """Keys of 32 bytes. The first one seals; all of them open. Nothing here shows them."""
 
     __slots__ = ("_keys",)
 
@@ -116,7 +119,7 @@ class KeyRing:
         return self.lock(_VERSION, msgspec.msgpack.encode(sealed), _check_binding(binding), nonce)
 
     def open(self, text: str, binding: bytes, now: int) -> FlowState:
-        """Open what was sealed for the request with this binding. `now` is in unix seconds. Raises `SealError`."""
+        """Open what was sealed for a request with this binding. `now` is in unix seconds. Raises `SealError`."""
         if len(text) > _MAX_TEXT:
             raise SealError("too long")
         try:
@@ -128,9 +131,9 @@ class KeyRing:
         return opened
 
     def lock(self, version: str, data: bytes, binding: bytes, nonce: bytes) -> str:
-        """Return `version` and the sealed `data`, which `unlock` opens for the same version and binding.
+        """Return `version` and the sealed `data`. `unlock` opens it for the same version and binding.
 
-        Raise `ValueError` for a nonce of another length.
+        Raises `ValueError` for a nonce of another length.
         """
         if len(nonce) != NONCE_BYTES:
             raise ValueError(f"a nonce has {NONCE_BYTES} bytes")
@@ -140,7 +143,8 @@ class KeyRing:
         )
 
     def unlock(self, version: str, text: str, binding: bytes) -> bytes:
-        """Open a sealed text ([version] to [tag]). Raises `SealError`. The text's length was checked before."""
+        """Open a sealed text, by [version] to [tag]. The caller must have checked the text's length. Raises
+        `SealError`."""
         id, nonce, sealed = _parts(version, text)
         key = next((key for key in self._keys if key.id == id), None)
         if key is None:
@@ -151,7 +155,7 @@ class KeyRing:
             raise SealError(_CHANGED) from None
 
     def tag(self, data: bytes) -> bytes:
-        """Return a 16-byte tag of `data` by the sealing key. A ring that tags should be `derived` for it."""
+        """Return a 16-byte tag of `data`, made with the key that seals. Use a ring that was `derived` for tags."""
         return _tag(self._keys[0], data)
 
     def has_tagged(self, tag: bytes, data: bytes) -> bool:
@@ -159,7 +163,7 @@ class KeyRing:
         return any(hmac.compare_digest(_tag(key, data), tag) for key in self._keys)
 
     def derived(self, label: bytes) -> "KeyRing":
-        """Return the ring for another use: each key derived by HKDF-SHA256 with the label."""
+        """Return the ring for another use: each of its keys is derived by HKDF-SHA256 with the label."""
 
         def derive(key: bytes) -> bytes:
             return hkdf.HKDF(hashes.SHA256(), KEY_BYTES, salt=None, info=label).derive(key)
@@ -170,9 +174,9 @@ class KeyRing:
 def state_binding(principal: Sequence[str], method: str, target: str, params_digest: bytes) -> bytes:
     """Return the 32 bytes that tie a state to one request of one principal.
 
-    `principal` has as many parts as needed, the first of which names its kind ("token", an issuer and a subject;
-    "proof", a principal and an agent); it is empty for nobody. `params_digest` is the SHA-256 of the RFC 8785 form of
-    the params without `_meta`, `inputResponses` and `requestState`.
+    `principal` has as many parts as needed; the first one names its kind: "token", with an issuer and a subject, or
+    "proof", with a principal and an agent. It is empty if nobody is known. `params_digest` is the SHA-256 of the RFC
+    8785 form of the params without `_meta`, `inputResponses` and `requestState`.
     """
     digest = hashlib.sha256(b"accredit requestState binding 1")
     for part in (*(text.encode("utf-8", "surrogatepass") for text in (*principal, method, target)), params_digest):
@@ -182,8 +186,8 @@ def state_binding(principal: Sequence[str], method: str, target: str, params_dig
 
 
 def parse_keys(text: str, named: str = "rounds.keys_file") -> KeyRing:
-    """Read the key file that `named` names: one base64 key per line, the sealing key first. Raises
-    `ConfigurationError`, quoting no key."""
+    """Read a key file: one base64 key per line, the sealing key first. `named` is the setting that names the file.
+    Raises `ConfigurationError`, which quotes no key."""
     keys: list[bytes] = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():

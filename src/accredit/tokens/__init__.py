@@ -1,9 +1,14 @@
 """Bearer tokens: their places in a request, their validity, their rights, and what a client is told. No I/O.
 
-`carried` finding and removing them · `compact`, `claims` reading them · `key_sets` the keys of issuers · `verify` the
-verifier and its cache · `rules` what a valid one may do · `challenges` the headers and the metadata document ·
-`session` tokens of our own · `identity` the gateway's statement to the server behind it · `access` tokens that the
-gateway gets for that server.
+- `carried`: finds and removes them
+- `compact`, `claims`: read them
+- `key_sets`: the keys of their issuers
+- `verify`: the verifier and its cache
+- `rules`: what a valid token may do
+- `challenges`: the headers and the metadata document for clients
+- `session`: tokens that accredit issues itself
+- `identity`: the gateway's statement to the server behind it
+- `access`: tokens that the gateway gets for that server
 """
 
 from accredit.tokens.access import (

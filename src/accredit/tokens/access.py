@@ -2,15 +2,15 @@
 No I/O.
 
 The gateway asks on its own behalf (client credentials, RFC 6749 section 4.4), or exchanges a caller's verified token
-for one for the server behind it (RFC 8693). It authenticates with `client_secret_basic`: id and secret are form-encoded
-each, then joined (RFC 6749 section 2.3.1). Of an answer, in this order:
+for one that is for the server behind the gateway (RFC 8693). It authenticates with `client_secret_basic`: id and secret
+are each form-encoded, then joined (RFC 6749 section 2.3.1). An answer is accepted only if, in this order:
 
 - [members] it is one JSON object with the members of RFC 6749 section 5.1, each of its type; others are ignored;
 - [token-type] its `token_type` is Bearer, in any case;
 - [spelling] its `access_token` is a b64token (RFC 6750 section 2.1) of at most `MAX_TOKEN_BYTES` characters;
-- [expiry] its `expires_in` is a whole number of seconds above 0, or absent: then it counts as `UNTOLD_TOKEN_SECONDS`;
-- [exchange] of an exchange, `issued_token_type` says that it is an access token or a JWT, and it is not the caller's
-  own token: no token for the gateway is forwarded to a server.
+- [expiry] its `expires_in` is a whole number of seconds above 0. It may be absent: then `UNTOLD_TOKEN_SECONDS` counts;
+- [exchange] if a token was exchanged, `issued_token_type` says that the new one is an access token or a JWT, and it is
+  not the caller's own token: no token for the gateway is forwarded to a server.
 
 Not checked: the token's content, which is for its server, and the scopes that were granted.
 """
@@ -30,9 +30,9 @@ from accredit.tokens.claims import VerifiedToken
 from accredit.tokens.compact import NOT_JSON, take_apart
 
 UNTOLD_TOKEN_SECONDS = 60
-"""The lifetime of an access token whose answer tells none (RFC 6749 section 5.1 only recommends it)."""
+"""The lifetime of an access token if the answer does not give one (RFC 6749 section 5.1 only recommends to give it)."""
 MAX_TOLD_TOKEN_SECONDS = 10_000_000_000
-"""The longest lifetime that an answer may tell, some 300 years: a larger number is a mistake, such as nanoseconds."""
+"""The longest lifetime that an answer may give, some 300 years. A larger number is a mistake, such as nanoseconds."""
 
 
 GrantType = Literal["client_credentials", "token_exchange"]
@@ -45,7 +45,7 @@ _GRANTS = {
 }
 _B64TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _OF_ONE_TOKEN = frozenset({"iat", "exp", "nbf", "jti"})
-"""Claims that may differ between equivalent tokens."""
+"""Claims that may differ between tokens that are otherwise the same."""
 _WORDS = frozenset(
     {
         "invalid_request",
@@ -59,7 +59,7 @@ _WORDS = frozenset(
         "server_error",
     }
 )
-"""Errors of RFC 6749 section 5.2 and RFC 8693 section 2.2.2, and two that servers borrow: these alone are quoted."""
+"""Errors of RFC 6749 section 5.2 and RFC 8693 section 2.2.2, and two that servers borrow. Only these are quoted."""
 
 
 class _Secret:
@@ -73,15 +73,15 @@ class _Secret:
 
 
 class SubjectToken(_Secret, Struct, frozen=True):
-    """A caller's verified token, to be exchanged. `key` is the same for all equivalent tokens of a caller: the SHA-256
-    of their claims except for times and ids."""
+    """A caller's verified token, to be exchanged. `key` is the same for all equivalent tokens of a caller: it is the
+    SHA-256 of their claims, without times and ids."""
 
     text: str
     key: bytes
 
 
 class ExchangeableToken(VerifiedToken, frozen=True, kw_only=True):
-    """A verified token with what is needed to exchange it."""
+    """A verified token, with what is needed to exchange it."""
 
     carried: SubjectToken
 
@@ -99,12 +99,12 @@ class AccessToken(_Secret, Struct, frozen=True):
 
     @property
     def line(self) -> bytes:
-        """The header line of a request with it."""
+        """The header line that carries this token in a request."""
         return b"Authorization: Bearer %b\r\n" % self.text.encode("ascii")
 
 
 class AccessGrant(_Secret, Struct, frozen=True):
-    """How the gateway gets access tokens for one server: `[upstream.auth]`. "" stands for what is not sent."""
+    """How the gateway gets access tokens for one server: `[upstream.auth]`. What is "" is not sent."""
 
     type: GrantType
     token_url: str
@@ -126,7 +126,7 @@ class AccessGrant(_Secret, Struct, frozen=True):
         return f"Basic {b64encode(pair.encode('ascii')).decode('ascii')}"
 
     def form(self, subject: SubjectToken | None) -> bytes:
-        """Return the body of a request; `subject` is the token to exchange, or None."""
+        """Return the body of a request for a token. `subject` is the token to exchange, or None."""
         fields = {"grant_type": _GRANTS[self.type]}
         if subject is not None:
             fields["subject_token"] = subject.text
@@ -152,8 +152,8 @@ _read_claims = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def read_access_token(body: bytes, subject: SubjectToken | None = None) -> AccessToken:
-    """Return the token in an answer; `subject` is the exchanged one. Raises `AccessTokenError`, which quotes
-    nothing."""
+    """Return the token in an answer. `subject` is the token that was exchanged, or None. Raises `AccessTokenError`,
+    which quotes nothing."""
     try:
         answer = _read_answer(body)
     except NOT_JSON:
@@ -178,7 +178,7 @@ def error_word(body: bytes) -> str:
 
 
 def exchangeable(token: VerifiedToken, text: str, key: bytes) -> ExchangeableToken:
-    """Return a verified token with its text and that text's `subject_key`."""
+    """Return a verified token with its text, and with the `subject_key` of that text."""
     return ExchangeableToken(**msgspec.structs.asdict(token), carried=SubjectToken(text, key))
 
 

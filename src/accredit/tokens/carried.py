@@ -6,8 +6,8 @@ There are three places:
 - [argument] `params.arguments._token`, unless the tool's own `inputSchema` declares it: then it is the tool's;
 - [meta] `params._meta.token`.
 
-The first enabled place that holds anything decides, even if what it holds can't be a token. All places are emptied, the
-others and the disabled ones as well. Not checked here: whether a token is valid.
+The first enabled place that is not empty decides, even if what it holds can't be a token. The contents of all places
+are removed, also of the later ones and of those that are not enabled. Not checked here: whether a token is valid.
 """
 
 import re
@@ -30,8 +30,8 @@ _BEARER = re.compile(rb"(?i:bearer)(?:[ \t]+(.*))?", re.DOTALL)
 
 
 class FoundTokens(Struct, frozen=True):
-    """The content of each place of a request: None for nothing, "" for something that can't be a token. Its `repr`
-    hides it."""
+    """The content of each place of a request: None for nothing, "" for something that can't be a token. The object's
+    `repr` hides it."""
 
     header: str | None = None
     argument: str | None = None
@@ -46,8 +46,8 @@ class FoundTokens(Struct, frozen=True):
     def deciding(self, sources: Collection[Source], *, argument_is_the_tools: bool = False) -> str | None:
         """Return the token that decides, or None.
 
-        `argument_is_the_tools` says that the tool declares `_token` (`declares_token`). It matters only if `argument`
-        is not None.
+        `argument_is_the_tools` says that `_token` is the tool's own argument (`declares_token`). It matters only if the
+        member `argument` is not None.
         """
         argument = None if argument_is_the_tools else self.argument
         values = {"header": self.header, "argument": argument, "meta": self.meta}
@@ -55,7 +55,8 @@ class FoundTokens(Struct, frozen=True):
 
 
 def find_tokens(headers: Iterable[tuple[bytes, bytes]], params: Mapping[str, Raw | Mapping[str, Raw]]) -> FoundTokens:
-    """Return the tokens in a request. Members of its params may be passed already opened. Raises `AmbiguousToken`.
+    """Return the tokens in a request. Members of its params may be passed as raw text, or as mappings of their own
+    members. Raises `AmbiguousToken`.
 
     `headers` is () for a request that did not come over HTTP.
     """
@@ -65,9 +66,9 @@ def find_tokens(headers: Iterable[tuple[bytes, bytes]], params: Mapping[str, Raw
 
 
 def without_tokens(params: Mapping[str, Raw], *, argument_is_the_tools: bool = False) -> Mapping[str, Raw]:
-    """Return the params without tokens; all other text stays as it was.
+    """Return the params without tokens. All other text stays as it was.
 
-    Returns the same object if there are none.
+    If there are no tokens, return the same object.
     """
     changed: dict[str, Raw] = {}
     for holder, name in (("arguments", ARGUMENT), ("_meta", META)):
@@ -111,7 +112,7 @@ def _in_object(params: Mapping[str, Raw | Mapping[str, Raw]], holder: str, name:
 
 
 def _holder(value: Raw | Mapping[str, Raw] | None, name: str) -> Mapping[str, Raw] | None:
-    """Return the members of an object that may have a member of this name, else None."""
+    """Return the members of an object if it could have a member of this name, else None."""
     if value is None or isinstance(value, Mapping):
         return value
     text = bytes(value)

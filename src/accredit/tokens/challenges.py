@@ -13,7 +13,7 @@ _WELL_KNOWN = "/.well-known/oauth-protected-resource"
 
 
 def challenge(error: TokenError, metadata_url: str) -> str:
-    """Return the value of `WWW-Authenticate`. It names no error for a request without a token (RFC 6750 section
+    """Return the value of `WWW-Authenticate`. For a request without a token it names no error (RFC 6750 section
     3.1)."""
     parameters = {"resource_metadata": metadata_url}
     if not isinstance(error, MissingToken):
@@ -24,22 +24,24 @@ def challenge(error: TokenError, metadata_url: str) -> str:
 
 
 def metadata_url(resource: str) -> str:
-    """Return the URL of a resource's metadata: the well-known path, then the resource's own (RFC 9728 section 3.1)."""
+    """Return the URL of a resource's metadata: the well-known path, followed by the path of the resource (RFC 9728
+    section 3.1)."""
     parts = urlsplit(resource)
     return f"{parts.scheme}://{parts.netloc}{metadata_paths(parts.path)[-1]}"
 
 
 def metadata_paths(path: str) -> tuple[str, ...]:
-    """Return the paths of an endpoint's metadata: the well-known path alone, and followed by the endpoint's own."""
+    """Return the paths at which an endpoint's metadata is served: the well-known path alone, and the same followed by
+    the endpoint's path."""
     suffix = path.rstrip("/")
     return (_WELL_KNOWN, _WELL_KNOWN + suffix) if suffix else (_WELL_KNOWN,)
 
 
 def metadata(resource: str, issuers: Iterable[Issuer]) -> dict[str, object]:
-    """Return the metadata document of a resource; `resource` is its URL as clients know it.
+    """Return the metadata document of a resource. `resource` is its URL as clients know it.
 
-    Its authorization servers are the issuers whose names are URLs: an issuer of session tokens by hand need not be one.
-    Empty members are left out (RFC 9728 section 3.2).
+    Its authorization servers are those issuers whose names are URLs. An issuer of tokens that are made by hand need not
+    have a URL as its name. Empty members are left out (RFC 9728 section 3.2).
     """
     known = [issuer for issuer in issuers if issuer.issuer.startswith(("https://", "http://"))]
     scopes = dict.fromkeys(scope for issuer in known for scope in issuer.required_scopes)

@@ -1,6 +1,6 @@
 """The claims of a token (RFC 7519 section 4.1, RFC 9068 section 2.2). No I/O.
 
-Claims of other names are ignored; one of a known name and a wrong type makes the token invalid.
+Claims with other names are ignored. If a claim with a known name has a wrong type, the token is invalid.
 """
 
 from typing import Annotated
@@ -34,31 +34,32 @@ class Claims(Struct, frozen=True):
     policy_digest: str | None = None
     session: _Text | None = None
     cnf: object = UNSET
-    """The key whose possession its holder has to prove (RFC 7800), by DPoP or a client's certificate. Whatever the
-    value, also null: possession of the token alone does not suffice."""
+    """The key that the token's holder must prove to possess (RFC 7800), by DPoP or a client's certificate. If `cnf` has
+    any value, even null, possession of the token alone is not enough."""
 
     @property
     def audiences(self) -> frozenset[str]:
-        """The audiences that the token is for."""
+        """The audiences for which the token is meant."""
         return frozenset([self.aud] if isinstance(self.aud, str) else self.aud)
 
     @property
     def is_bound(self) -> bool:
-        """Whether it is bound to a key (`cnf`), and so no bearer token."""
+        """Whether the token is bound to a key (`cnf`), and so is no bearer token."""
         return self.cnf is not UNSET
 
     @property
     def scopes(self) -> frozenset[str]:
-        """The scopes that it grants: `scope`, else `scp`, either as a string with spaces or as a list."""
+        """The scopes that the token grants. They are in `scope`, else in `scp`, each a string with spaces or a list."""
         scope = self.scope if self.scope is not None else self.scp or ""
         return frozenset(scope.split() if isinstance(scope, str) else scope)
 
 
 class VerifiedToken(Struct, frozen=True):
-    """The content of a valid token; times are unix seconds. The token itself is not in it.
+    """The content of a valid token, without the token itself. Times are unix seconds.
 
-    `allowed_tools` None allows every tool that is not in `denied_tools`. `session` is the one MCP session that it is
-    valid in, by its id towards the client, or None for any. `sha256` is that of the token's text, in hex, for records.
+    If `allowed_tools` is None, every tool is allowed that is not in `denied_tools`. `session` is the id, as the client
+    knows it, of the only MCP session in which the token is valid; None stands for any session. `sha256` is that of the
+    token's text, in hex, for records.
     """
 
     issuer: str

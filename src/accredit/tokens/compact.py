@@ -4,10 +4,10 @@ A token is accepted only if, in this order:
 
 - [size] it has at most `MAX_TOKEN_BYTES` ASCII characters, checked before anything is decoded;
 - [spelling] it has three parts of base64url without padding, each in its one canonical spelling;
-- [header] its header is an object whose `alg` is a string, and `kid` too if there is one;
-- [embedded-keys] its header neither names nor holds the key (`jku`, `x5u`, `jwk`): keys come from the configured issuer
-  only;
-- [extensions] its header demands no extension (`crit`): none is supported here, so a token that demands one is invalid.
+- [header] its header is an object whose `alg` is a string, and so is its `kid`, if there is one;
+- [embedded-keys] its header neither names nor holds the key (`jku`, `x5u`, `jwk`): keys come only from the configured
+  issuer;
+- [extensions] its header demands no extension (`crit`), as none is supported here.
 
 Not checked here: the signature. Nothing read here may be trusted.
 """
@@ -22,7 +22,7 @@ from accredit.errors import InvalidToken
 from accredit.limits import MAX_TOKEN_BYTES
 
 NOT_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""The errors of `msgspec` for an unreadable text."""
+"""The errors that `msgspec` raises for a text that is not JSON."""
 
 _PARTS = 3
 
@@ -40,7 +40,7 @@ _read_header = msgspec.json.Decoder(_Header).decode
 
 
 class Compact(Struct, frozen=True):
-    """A token's parts, not verified. `claims` should be JSON text. Its `repr` shows nothing."""
+    """The parts of a token, which is not verified. `claims` should be JSON text. The `repr` shows nothing of them."""
 
     algorithm: str
     kid: str | None
@@ -56,7 +56,7 @@ class Compact(Struct, frozen=True):
 
 
 def take_apart(text: str) -> Compact:
-    """Split a token by [size] to [extensions]. Raises `InvalidToken`."""
+    """Split a token, and check the rules from [size] to [extensions]. Raises `InvalidToken`."""
     if len(text) > MAX_TOKEN_BYTES:
         raise InvalidToken("more characters than a token may have")
     if not text.isascii():

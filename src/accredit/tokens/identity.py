@@ -1,8 +1,8 @@
-"""The gateway's statement to the server behind it: on whose authority one request comes (ES256, over a P-256 key). No
-I/O.
+"""The gateway's statement to the server behind it: on whose authority one request comes. It is a token signed with
+ES256, by a P-256 key. No I/O.
 
-It is made for one request and one server, and expires. No gateway accepts it as a client's token: its issuer is a
-gateway, and its key signs nothing else.
+The token is made for one request and one server, and expires. No gateway accepts it as a client's token: its issuer is
+a gateway, and its key signs nothing else.
 """
 
 from typing import TYPE_CHECKING
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class IdentityGrant(Struct, frozen=True, kw_only=True):
-    """The content of an identity token; times are unix seconds. `subject` is the agent or, with proofs off, the client
-    token's subject.
+    """The content of an identity token. Times are unix seconds. `subject` is the agent's id; with proofs off, it is the
+    subject of the client's token.
 
     With proofs, `principal` is the id of the principal who granted the agent its scopes. `token_issuer` and
     `token_subject` are those of the client's own token, if there was one.
@@ -56,7 +56,7 @@ class _Claims(Struct, frozen=True):
 
 
 def issue_identity_token(key: "EllipticCurvePrivateKey", grant: IdentityGrant) -> str:
-    """Return a signed token. Raises `ConfigurationError` for a key of another curve, and if the token would be too
+    """Return a signed token. Raises `ConfigurationError` for a key of another curve, and for a token that would be too
     long."""
     claims = _Claims(
         iss=grant.gateway,

@@ -1,13 +1,13 @@
 """Public keys that verify tokens: JWK sets (RFC 7517) and PEM. No I/O.
 
-These keys of a set are used; the others are ignored, as RFC 7517 section 5 asks:
+A key of a set is used only if it meets all of these; other keys are ignored, as RFC 7517 section 5 asks:
 
-- [public-keys] public keys (a key published with its private half is compromised);
-- [signature-keys] keys for signatures (`use`, `key_ops`);
-- [key-types] RSA of 2,048 to 8,192 bits, the three NIST curves, and Ed25519; never symmetric keys.
+- [public-keys] it is only a public key: one that was published with its private half is compromised;
+- [signature-keys] it is for signatures (`use`, `key_ops`);
+- [key-types] it is RSA of 2,048 to 8,192 bits, on one of the three NIST curves, or Ed25519; never a symmetric key.
 
-A key is used only for the algorithms of its own type, and if it names an `alg`, only for that: no token's header can
-make a key serve for something else.
+A key is used only for the algorithms of its own type. If it names an `alg`, it is used only for that. So a token's
+header can't make a key serve for something else.
 """
 
 import hashlib
@@ -37,13 +37,14 @@ else:
     algorithms = Deferred("jwt.algorithms")
 
 MAX_KEYS_IN_SET = 100
-"""Keys of one set. Issuers publish two to ten."""
+"""The most keys of one set. Issuers publish two to ten."""
 MAX_CANDIDATE_KEYS = 4
-"""Keys that one token is tried with, if its `kid` does not name exactly one: two while keys are rotated."""
+"""The most keys with which one token is tried, if its `kid` does not name exactly one. While keys are rotated there are
+two."""
 MIN_RSA_BITS = 2_048
 """The smallest RSA key (RFC 7518 section 3.3)."""
 MAX_RSA_BITS = 8_192
-"""The largest RSA key: verifying a signature takes time that grows with the square of its size (16,384 bits: 1 ms)."""
+"""The largest RSA key. The time to verify a signature grows with the square of the key's size (16,384 bits: 1 ms)."""
 
 
 _PublicKey = Union["ec.EllipticCurvePublicKey", "ed25519.Ed25519PublicKey", "rsa.RSAPublicKey"]
@@ -51,8 +52,8 @@ _PublicKey = Union["ec.EllipticCurvePublicKey", "ed25519.Ed25519PublicKey", "rsa
 _CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _RSA = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
 ALGORITHMS = frozenset({*_CURVES.values(), *_RSA, "EdDSA"})
-"""The algorithms that an issuer may be configured with (RFC 7518 section 3.1, RFC 8037): nothing symmetric, and never
-none."""
+"""The algorithms that may be configured for an issuer (RFC 7518 section 3.1, RFC 8037). None of them is symmetric, and
+"none" is not among them."""
 
 _MAX_MODULUS_CHARS = MAX_RSA_BITS * 4 // 24 + 2
 _MAX_EXPONENT_CHARS = 8
@@ -60,7 +61,7 @@ _KEY_TYPES = ("EC", "OKP", "RSA")
 
 
 class _VerificationKey(Struct, frozen=True):
-    """A public key, its id if it has one, and the algorithms that it may be used for."""
+    """A public key, its id if it has one, and the algorithms for which it may be used."""
 
     kid: str | None
     algorithms: frozenset[str]
@@ -68,13 +69,14 @@ class _VerificationKey(Struct, frozen=True):
 
 
 class KeySet(Struct, frozen=True):
-    """The keys of an issuer. `digest` is the SHA-256 of the text that they were read from."""
+    """The keys of an issuer. `digest` is the SHA-256 of the text from which they were read."""
 
     keys: tuple[_VerificationKey, ...]
     digest: bytes
 
     def candidates(self, algorithm: str, kid: str | None) -> tuple[_VerificationKey, ...]:
-        """Return the keys that may have signed a token, matched by `kid` where both the token and the key have one."""
+        """Return the keys that may have signed a token. If both the token and a key have a `kid`, they must be
+        equal."""
         fitting = [
             key
             for key in self.keys
@@ -83,8 +85,8 @@ class KeySet(Struct, frozen=True):
         return tuple(fitting[:MAX_CANDIDATE_KEYS])
 
     def knows(self, kid: str | None) -> bool:
-        """Return whether a token with this `kid` may have been signed by one of these keys. If not, a newer set may
-        have it."""
+        """Return whether one of these keys may have signed a token with this `kid`. If not, a newer set of the issuer's
+        keys may have the right key."""
         return any(kid is None or key.kid is None or key.kid == kid for key in self.keys)
 
 

@@ -1,7 +1,8 @@
 """What a verified token may do. No I/O.
 
-A valid token that may not do something gets a 403. Lists and calls agree on its tools: both use `may_use`. A tool is
-listed even if the token lacks its scope: a client must see the scope to get a token with it.
+If a valid token may not do something, the answer is a 403. Lists and calls agree on which tools a token may use, as
+both ask `may_use`. A tool is listed even if the token lacks its scope: a client must see the scope to get a token that
+has it.
 """
 
 import hashlib
@@ -11,19 +12,19 @@ from accredit.tokens.claims import VerifiedToken
 
 
 def policy_digest(configuration: bytes) -> str:
-    """Return the digest by which a token names a policy: the SHA-256 of the configuration's bytes, in lower-case
+    """Return the digest by which a token names a policy, the SHA-256 of the configuration's bytes, in lower-case
     hex."""
     return hashlib.sha256(configuration).hexdigest()
 
 
 def check_policy(token: VerifiedToken, digest: str) -> None:
-    """Check that a token which names a policy names this one; `digest` is the current one. Raises `InvalidToken`."""
+    """Check that a token names either no policy or the current one, whose digest is `digest`. Raises `InvalidToken`."""
     if token.policy_digest is not None and token.policy_digest != digest:
         raise InvalidToken("issued under another policy", "the token was issued under another configuration")
 
 
 def check_session(token: VerifiedToken, session: str) -> None:
-    """Check that a token which names a session names this one. Raises `InvalidToken`.
+    """Check that a token names either no session or this one. Raises `InvalidToken`.
 
     `session` is the session's id as the client knows it, "" without a session.
     """
@@ -32,7 +33,7 @@ def check_session(token: VerifiedToken, session: str) -> None:
 
 
 def may_use(token: VerifiedToken, tool: str) -> bool:
-    """Return whether `allowed_tools` and `denied_tools` let a token use a tool; a tool in both is refused."""
+    """Return whether `allowed_tools` and `denied_tools` let a token use a tool. A tool in both is refused."""
     return tool not in token.denied_tools and (token.allowed_tools is None or tool in token.allowed_tools)
 
 
@@ -43,10 +44,11 @@ def check_present(token: VerifiedToken | None) -> None:
 
 
 def check_tool(token: VerifiedToken | None, tool: str, token_scope: str = "") -> None:
-    """Check that a token may call a tool that requires `token_scope`; without a token it must require none.
+    """Check that a token may call a tool. `token_scope` is the scope that the tool requires of tokens, "" if it
+    requires none. Without a token, only a tool that requires none may be called.
 
-    An empty `token_scope` requires none. Raises `InsufficientScope`, or `MissingToken`; and `TypeError` for a scope
-    that is no text, such as the None of a lookup that found nothing.
+    Raises `InsufficientScope` or `MissingToken`. Raises `TypeError` for a scope that is no text, such as the None of a
+    lookup that found nothing.
     """
     if not isinstance(token_scope, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"token_scope is {type(token_scope).__name__}, not a text: refuse an unknown tool first")

@@ -1,6 +1,6 @@
-"""Session tokens that accredit issues itself: ES256, over a P-256 key. No I/O.
+"""Session tokens that accredit issues itself: signed with ES256, by a P-256 key. No I/O.
 
-They are verified like any other token: `Issuer(issuer, audience)` with a key set of the public key.
+They are verified like any other token: by `Issuer(issuer, audience)`, with a key set that holds the public key.
 """
 
 import hashlib
@@ -29,9 +29,10 @@ _ISSUER = "accredit"
 
 
 class SessionGrant(Struct, frozen=True, kw_only=True):
-    """The content of a session token; times are unix seconds. `allowed_tools` None allows all but the denied ones.
+    """The content of a session token. Times are unix seconds. If `allowed_tools` is None, all tools are allowed but the
+    denied ones.
 
-    `session` is the one MCP session that it is valid in, by its id towards the client.
+    `session` is the id, as the client knows it, of the only MCP session in which the token is valid.
     """
 
     issuer: str = _ISSUER
@@ -66,7 +67,7 @@ class _Claims(Struct, frozen=True):
 
 
 def issue_session_token(key: "ec.EllipticCurvePrivateKey", grant: SessionGrant) -> str:
-    """Return a signed token. Raises `ConfigurationError` for one that could never be used, or a key of another
+    """Return a signed token. Raises `ConfigurationError` for a token that could never be used, and for a key of another
     curve."""
     if not (grant.issuer and grant.subject and grant.audience and grant.token_id):
         raise ConfigurationError("a session token names its issuer, agent, audience and id", "leave none of them empty")
@@ -90,8 +91,8 @@ def issue_session_token(key: "ec.EllipticCurvePrivateKey", grant: SessionGrant) 
 
 
 def sign(key: "ec.EllipticCurvePrivateKey", claims: Struct) -> str:
-    """Return a signed token with these claims. Raises `ConfigurationError` for a key of another curve, and if the token
-    would be too long."""
+    """Return a signed token with these claims. Raises `ConfigurationError` for a key of another curve, and for a token
+    that would be too long."""
     if not isinstance(key.curve, ec.SECP256R1):
         raise ConfigurationError("tokens are signed with a P-256 key", "use a key of that curve")
     header = _Header(_ALGORITHM, _thumbprint(key.public_key()))

@@ -6,16 +6,16 @@ The steps, in order; the first failure decides, and raises `InvalidToken` except
 - [issuer] its `iss` is a configured issuer; from here on only that issuer's keys, audience and algorithms count;
 - [algorithm] its `alg` is one that this issuer may use: never none, never symmetric;
 - [signature] a key of the issuer, found by `kid`, fits that algorithm and made the signature;
-- [claims] the claims, read from what was signed: `iss`, `sub`, `aud` and `exp` are there, and all types are right
-  (`claims`);
+- [claims] the claims, read from what was signed, are complete (`iss`, `sub`, `aud` and `exp`), and all have the right
+  types (`claims`);
 - [audience] it is a bearer token: it has no `cnf`, whose proof (DPoP, a client's certificate) nobody checks here; `aud`
   names this audience, or the server's; `nbf` and `iat` are not in the future, `exp` is not in the past (30 s of
   leeway);
-- [scopes] the scopes that the issuer's tokens must have are there, else `InsufficientScope`.
+- [scopes] it has the scopes that the issuer's tokens must have, else the step raises `InsufficientScope`.
 
-`read` does [compact] to [algorithm], so that its caller can find the keys; `verify` does the rest. [signature] to
-[audience], except for `exp`, are not repeated for a text that passed them with the same keys: its claims are remembered
-by the SHA-256 of the text.
+`read` does the steps from [compact] to [algorithm], so that its caller can find the keys. `verify` does the rest. The
+claims of a verified token are remembered by the SHA-256 of its text. If the same text comes again with the same keys,
+the steps from [signature] to [audience] are not repeated, except that `exp` is checked each time.
 
 Not checked: whether the token was revoked, its `typ`, and what it may do with a tool (`rules`).
 """
@@ -40,17 +40,17 @@ else:
     jwt = Deferred("jwt")
 
 TOKEN_LEEWAY_SECONDS = 30
-"""By how much an issuer's clock may be off (RFC 7519 sections 4.1.4 and 4.1.5 allow "a few minutes" at most)."""
+"""How far an issuer's clock may be off (RFC 7519 sections 4.1.4 and 4.1.5 allow "a few minutes" at most)."""
 
 
 BOUND = "bound to a key (cnf), whose proof is not checked here"
-"""The reason for refusing a token whose signature is valid."""
+"""The reason that is given for refusing a token with `cnf`, although its signature is valid."""
 
 
 class Issuer(Struct, frozen=True):
-    """An accepted issuer and the tokens that it may issue: `[[tokens.issuers]]`. Raises `ConfigurationError`.
+    """An accepted issuer, and the tokens that it may issue: `[[tokens.issuers]]`. Raises `ConfigurationError`.
 
-    At one of several servers, tokens for `server_audience` count as well.
+    If there are several servers, tokens for the `server_audience` of one are also accepted there.
     """
 
     issuer: str
@@ -74,7 +74,8 @@ class Issuer(Struct, frozen=True):
 
 
 class Presented(Struct, frozen=True):
-    """A decoded but unverified token: it tells which keys to ask for, and must not be trusted for anything else.
+    """A token that was decoded but not verified. It shows which keys are needed, and must not be trusted for anything
+    else.
 
     Its `repr` does not show the token.
     """
@@ -83,10 +84,10 @@ class Presented(Struct, frozen=True):
     kid: str | None
     text: str
     compact: Compact | None = None
-    """Its parts; None for a token that was verified before."""
+    """The token's parts; None for a token that was verified before."""
 
     def __bool__(self) -> NoReturn:
-        """Raise `TypeError`: an object is always true, also for a forged token."""
+        """Raise `TypeError`. An object would always be true, even for a forged token."""
         raise TypeError("a Presented token is neither true nor false: give it to TokenVerifier.verify, which raises")
 
     def __repr__(self) -> str:
@@ -102,7 +103,7 @@ class TokenVerifier:
     __slots__ = ("_cache", "_issuers")
 
     def __init__(self, issuers: Sequence[Issuer], max_cached: int = MAX_CACHED_TOKENS) -> None:
-        """Raises `ConfigurationError` if two issuers have the same name: `iss` could not tell them apart."""
+        """Raises `ConfigurationError` if two issuers have the same name, as `iss` could not tell which is meant."""
         self._issuers = {issuer.issuer: issuer for issuer in issuers}
         if len(self._issuers) < len(issuers):
             raise ConfigurationError("tokens.issuers: one issuer is named twice", "give each issuer one table")
@@ -174,7 +175,7 @@ def _is_signed_by(key: object, compact: Compact) -> bool:
 
 
 def _check_claims(claims: Claims, issuer: Issuer, now: int) -> None:
-    """Check `cnf`, audience and times ([audience]), except for `exp`, which is checked on every use."""
+    """Check `cnf`, audience and times ([audience]). `exp` is not checked here, as it is checked on every use."""
     if claims.is_bound:
         raise InvalidToken(BOUND, "the token is bound to a key, and this server takes bearer tokens only")
     if not {issuer.audience, issuer.server_audience or issuer.audience}.intersection(claims.audiences):
@@ -200,19 +201,20 @@ class VerifiedTokens:
     __slots__ = ("_known",)
 
     def __init__(self, max_entries: int = MAX_CACHED_TOKENS) -> None:
-        """A bound of 0 remembers nothing."""
+        """With a bound of 0, nothing is remembered."""
         self._known = RecentlyUsed[bytes, _Known](max_entries)
 
     def __len__(self) -> int:
         return len(self._known)
 
     def peek(self, sha256: bytes) -> VerifiedToken | None:
-        """Return the claims of a token that was verified with any keys."""
+        """Return the claims of a token that was verified before, with whatever keys; or None."""
         known = self._known.peek(sha256)
         return known.token if known is not None else None
 
     def get(self, sha256: bytes, keys: bytes) -> VerifiedToken | None:
-        """Return the claims of a token that was verified with the key set of this digest; forget it if that differs."""
+        """Return the claims of a token that was verified with the key set of this digest; or None. If it was verified
+        with another set, forget it."""
         known = self._known.get(sha256)
         if known is None:
             return None

@@ -27,8 +27,8 @@ def unverifiable(detail: str) -> Outcome:
 
 
 class Constraint:
-    """A condition that a certificate puts on every call made with it. This base class stands for an unknown kind, which
-    always refuses."""
+    """A condition that a certificate puts on every call made with it. This base class itself stands for an unknown
+    kind, which refuses every call."""
 
     __slots__ = ()
 
@@ -38,17 +38,18 @@ class Constraint:
         return ""
 
     def members(self) -> dict[str, object]:
-        """Return the canonical form (Ratify section 3), ready for `canonical`. Raises `WireError` for a number without
-        one."""
+        """Return the canonical form (Ratify section 3), ready for `canonical`. Raises `WireError` for a number that has
+        none."""
         return {"type": self.type}
 
     def judge(self, facts: VerifierContext, _cert_id: str, _now: int, /) -> Outcome | None:
-        """Return None if the call may pass, otherwise why not. The time is in unix seconds."""
+        """Return None if the call may pass, otherwise why not. The last argument is the time in unix seconds."""
         return Outcome(IdentityStatus.CONSTRAINT_UNKNOWN, f'constraint_unknown: unknown constraint type "{self.type}"')
 
 
 class BuiltIn(Constraint, Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="type"):
-    """A kind that the protocol defines. Its annotations are its schema on the wire, its tag is its name there."""
+    """A kind that the protocol defines. The class's annotations are its schema on the wire, and its tag is its name
+    there."""
 
     @property
     def type(self) -> str:
@@ -56,7 +57,7 @@ class BuiltIn(Constraint, Struct, frozen=True, forbid_unknown_fields=True, kw_on
         return str(self.__struct_config__.tag)
 
     def members(self) -> dict[str, object]:
-        """Return all members of the kind, zeros included."""
+        """Return all members of the constraint, also those that are zero."""
         members: dict[str, object] = {"type": self.type}
         for name in self.__struct_fields__:
             value = getattr(self, name)

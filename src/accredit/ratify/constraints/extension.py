@@ -1,7 +1,7 @@
 """Constraints that a deployment defines (Ratify section 7). No I/O.
 
 Their parameters are null, booleans, strings, safe integers, arrays and objects; never floats or bytes. The evaluator
-registered for the type decides; without one the call is refused.
+that is registered for the constraint's type decides. If there is none, the call is refused.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,11 +14,12 @@ from accredit.ratify.constraints.base import Constraint, Outcome, denial, unveri
 from accredit.ratify.facts import VerifierContext
 
 MAX_JSON_NESTING_DEPTH = 16
-"""Levels of a wire object, its own counted as 1; parameters of an extension may nest as deep (Ratify section 1)."""
+"""The most levels in an object on the wire, the object itself counted as 1. The parameters of an extension may nest up
+to that level (Ratify section 1)."""
 
 
 class Extension(Constraint, Struct, frozen=True, forbid_unknown_fields=True, rename={"name": "type"}):
-    """A constraint of a type that the protocol does not define. Its name should be a reversed domain name that you own
+    """A constraint of a type that the protocol does not define. The type should be a reversed domain name that you own
     (`com.example.office-hours`)."""
 
     name: str
@@ -30,11 +31,11 @@ class Extension(Constraint, Struct, frozen=True, forbid_unknown_fields=True, ren
         return self.name
 
     def members(self) -> dict[str, object]:
-        """Return the canonical form: `params` only if given; an empty object counts as given."""
+        """Return the canonical form. `params` is in it only if it was given; an empty object counts as given."""
         return {"type": self.name} if self.params is UNSET else {"type": self.name, "params": self.params}
 
     def params_fault(self, level: int) -> str | None:
-        """Return why the parameters are not of the types above, or nest too deep; None if they are fine.
+        """Return why the parameters are not of the types above, or nest too deep; None if they are valid.
 
         `level` is the depth of the object that holds this constraint's members, from 1.
         """
@@ -42,10 +43,10 @@ class Extension(Constraint, Struct, frozen=True, forbid_unknown_fields=True, ren
 
 
 Evaluator = Callable[[Extension, str, VerifierContext, int], object]
-"""Evaluate one constraint: `evaluate(constraint, cert_id, context, now)`.
+"""Evaluates one constraint: `evaluate(constraint, cert_id, context, now)`.
 
-None or True allows. A text refuses, and says why; one that begins with "constraint_unverifiable" says that a fact is
-missing. Anything else refuses, and so does an exception.
+None or True allows the call. A text refuses it, and says why; one that begins with "constraint_unverifiable" says that
+a fact is missing. Any other result refuses it, and so does an exception.
 """
 
 

@@ -1,7 +1,7 @@
 """Constraints on where a call is made: inside a circle, a polygon or a box (Ratify section 7). No I/O.
 
-Units are degrees and metres. An unknown location comes first among the reasons. Comparing with a value that is not a
-number refuses.
+Units are degrees and metres. If the location is unknown, that is the reason given, whatever else is wrong. If a bound
+is not a number (NaN), the call is refused.
 """
 
 import math
@@ -28,7 +28,7 @@ class GeoCircle(BuiltIn, frozen=True, tag="geo_circle"):
     radius_m: float
 
     def judge(self, facts: VerifierContext, _cert_id: str, _now: int, /) -> Outcome | None:
-        """Compare the haversine distance with the radius, included."""
+        """Compare the haversine distance with the radius. A distance equal to the radius passes."""
         here = _location(facts)
         if here is None:
             return _NO_LOCATION
@@ -78,8 +78,8 @@ def _inside(lat: float, lon: float, points: tuple[tuple[float, float], ...]) -> 
 
 
 class GeoBox(BuiltIn, frozen=True, tag="geo_bbox"):
-    """Inside a box of latitudes and longitudes, bounds included. It crosses the antimeridian if `min_lon` exceeds
-    `max_lon`.
+    """Inside a box of latitudes and longitudes; its bounds are inside. The box crosses the antimeridian if `min_lon`
+    exceeds `max_lon`.
 
     Altitudes count only if one of their bounds is not zero.
     """
@@ -92,7 +92,7 @@ class GeoBox(BuiltIn, frozen=True, tag="geo_bbox"):
     max_alt_m: float = 0
 
     def members(self) -> dict[str, object]:
-        """Return the canonical form, with altitudes only if they count."""
+        """Return the canonical form, which has the altitudes only if they count."""
         members = super().members()
         if not (self.min_alt_m or self.max_alt_m):
             del members["min_alt_m"], members["max_alt_m"]

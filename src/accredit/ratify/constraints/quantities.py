@@ -10,7 +10,7 @@ class MaxSpeed(BuiltIn, frozen=True, tag="max_speed_mps"):
     max_mps: float
 
     def judge(self, facts: VerifierContext, _cert_id: str, _now: int, /) -> Outcome | None:
-        """Compare the speed with the bound, included."""
+        """Compare the speed with the bound. A speed equal to the bound passes."""
         speed = finite(facts.current_speed_mps)
         if speed is None:
             return unverifiable("no current speed in context")
@@ -26,7 +26,7 @@ class MaxAmount(BuiltIn, frozen=True, tag="max_amount"):
     max_amount: float
 
     def judge(self, facts: VerifierContext, _cert_id: str, _now: int, /) -> Outcome | None:
-        """Compare the currency byte for byte, then the amount with the bound, included."""
+        """Compare the currency byte for byte, then the amount with the bound. An amount equal to the bound passes."""
         amount, currency = finite(facts.requested_amount), facts.requested_currency
         if amount is None or currency is None:
             return unverifiable("no requested amount in context")
@@ -44,7 +44,8 @@ class MaxRate(BuiltIn, frozen=True, tag="max_rate"):
     window_s: int
 
     def judge(self, facts: VerifierContext, cert_id: str, _now: int, /) -> Outcome | None:
-        """Compare the uses with the limit. The caller joins counting and running: two calls may see one count."""
+        """Compare the uses with the limit. The caller must make sure that counting and using are one step: otherwise
+        two concurrent calls may both see the same count."""
         if facts.invocations_in_window is None:
             return unverifiable("no rate counter in context")
         if self.count <= 0 or self.window_s <= 0:

@@ -1,4 +1,4 @@
-"""Find the kind of a constraint on the wire (Ratify section 7). No I/O."""
+"""Finds the kind of a constraint that was received (Ratify section 7). No I/O."""
 
 from collections.abc import Mapping
 from typing import cast
@@ -30,8 +30,8 @@ BUILT_IN_TYPES = frozenset(_BUILT_IN)
 
 
 def read_constraint(value: object) -> Constraint:
-    """Return a constraint from its members on the wire. Raises `ValueError` with the reason, to which `wire` adds the
-    place."""
+    """Return a constraint from its members on the wire. Raises `ValueError` with the reason; `wire` adds the place to
+    that."""
     if not isinstance(value, dict):
         raise ValueError("expected a constraint object")
     members = cast("dict[str, object]", value)

@@ -1,7 +1,7 @@
-"""The constraint on what: one resource, and a path in it (Ratify section 7). No I/O.
+"""The constraint on what a call uses: one resource, and a path in it (Ratify section 7). No I/O.
 
-A path is compared as text, byte for byte: nothing is decoded, folded or resolved. Whoever decodes a path must do so
-before stating it as a fact, so that what is executed is what was compared.
+A path is compared as text, byte for byte: nothing is decoded, folded or resolved. If a path has to be decoded, the
+caller must do that before it passes the path as a fact, so that what is executed is what was compared.
 """
 
 from typing import Annotated
@@ -36,14 +36,15 @@ def path_fault(path: str) -> str | None:
 
 
 def path_is_below(path: str, prefix: str) -> bool:
-    """Return whether a path is the prefix or lies below it. Both must be free of faults; a trailing slash does not
-    count."""
+    """Return whether a path is the prefix or lies below it. For both, `path_fault` must have returned None. A trailing
+    slash makes no difference."""
     path, prefix = path.removesuffix("/"), prefix.removesuffix("/")
     return path == prefix or path.startswith(prefix + "/")
 
 
 class ResourcePath(BuiltIn, frozen=True, tag="resource_path"):
-    """Exactly one resource, and in it only `path_prefix` and what lies below; without a prefix, all of it."""
+    """Exactly one resource. With a `path_prefix`, only that path and what lies below it; without one, all of the
+    resource."""
 
     resource_id: Annotated[str, Meta(min_length=1)]
     path_prefix: Annotated[str, Meta(min_length=1)] = ""

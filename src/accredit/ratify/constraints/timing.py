@@ -1,7 +1,7 @@
 """The constraint on when: a window of local time (Ratify section 7).
 
-Zone names are those of the `tzdata` package, so that no name leads to another file. Their rules come from the operating
-system if it has them, otherwise from that package. The core reads no other file.
+Zone names are those of the `tzdata` package, so that no name leads to another file. The zones' rules come from the
+operating system if it has them, otherwise from that package. The rest of `ratify` reads no files.
 """
 
 import re
@@ -26,7 +26,7 @@ _CLOCK = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
 def zone_names() -> frozenset[str]:
     """Return the names of all IANA time zones. Raises `ConfigurationError` if the zone data is missing.
 
-    Call it once at the start: a verifier without zone data would refuse what it should allow.
+    Call this once when the program starts: a verifier without zone data would refuse what it should allow.
     """
     from importlib.resources import files  # noqa: PLC0415 - takes longer to load than all constraints
 
@@ -38,14 +38,15 @@ def zone_names() -> frozenset[str]:
 
 
 class TimeWindow(BuiltIn, frozen=True, tag="time_window"):
-    """From `start` to `end`, both included, on the clocks of zone `tz`; past midnight if `end` is before `start`."""
+    """From `start` to `end`, both included, by the clocks of zone `tz`. If `end` is before `start`, the window goes
+    past midnight."""
 
     start: str
     end: str
     tz: str
 
     def judge(self, facts: VerifierContext, _cert_id: str, now: int, /) -> Outcome | None:
-        """Check the form, start, end and zone, then the time, in whole minutes."""
+        """Check the form of `start`, `end` and `tz`, then the time, in whole minutes."""
         if not (self.tz and self.start and self.end):
             return denial("malformed time_window: tz/start/end required")
         start, end = _minutes(self.start), _minutes(self.end)

@@ -22,7 +22,7 @@ _DECISIONS = frozenset(status.value for status in IdentityStatus)
 
 
 class VerificationReceipt(WireObject, frozen=True):
-    """Who decided what about the bundle with `bundle_hash`, at `verified_at` (unix seconds)."""
+    """Who decided what, at `verified_at` (unix seconds), about the bundle whose hash is `bundle_hash`."""
 
     version: Integer
     verifier_id: Name
@@ -38,13 +38,13 @@ class VerificationReceipt(WireObject, frozen=True):
     granted_scope: Annotated[tuple[str, ...], Meta(min_length=1)] = ()
 
     def check(self, path: str, level: int) -> None:
-        """Check that the decision is one of the closed set. Raises `WireError`."""
+        """Check that the decision is one of those that the protocol defines. Raises `WireError`."""
         if self.decision not in _DECISIONS:
             raise WireError(f"{path}.decision", "unknown decision")
 
 
 def verification_receipt_sign_bytes(receipt: VerificationReceipt) -> bytes:
-    """Return what a verifier signs: empty members are left out, scopes are sorted."""
+    """Return what a verifier signs. In it, empty members are left out, and scopes are sorted."""
     members = {name: getattr(receipt, name) for name in receipt.__struct_fields__ if name != "signature"}
     members["granted_scope"] = sorted(receipt.granted_scope)
     for name in ("agent_id", "human_id", "error_reason", "granted_scope"):
@@ -54,7 +54,7 @@ def verification_receipt_sign_bytes(receipt: VerificationReceipt) -> bytes:
 
 
 def receipt_hash(receipt: VerificationReceipt) -> bytes:
-    """Return the `prev_hash` of the verifier's next receipt."""
+    """Return the hash of a receipt, which is the `prev_hash` of the verifier's next one."""
     return hashlib.sha256(verification_receipt_sign_bytes(receipt)).digest()
 
 
@@ -84,7 +84,7 @@ def issue_verification_receipt(
 
 
 def verification_receipt_fault(receipt: VerificationReceipt) -> str | None:
-    """Return why a receipt does not hold, or None. Whether to trust its verifier is for the caller to decide."""
+    """Return why a receipt is not valid, or None. Whether to trust its verifier is for the caller to decide."""
     if receipt.version != PROTOCOL_VERSION:
         return f"version_mismatch: unsupported version {receipt.version}"
     for name, digest in (("bundle_hash", receipt.bundle_hash), ("prev_hash", receipt.prev_hash)):

@@ -11,7 +11,8 @@ _ROTATION_REASONS = frozenset({"routine", "compromise_suspected", "device_lost",
 
 
 class KeyRotationStatement(WireObject, frozen=True):
-    """The statement. `rotated_at` is in unix seconds; `reason` is one of `ROTATION_REASONS`."""
+    """The statement that a new key replaces an old one. `rotated_at` is in unix seconds. `reason` is one of
+    `ROTATION_REASONS`."""
 
     version: Integer
     old_id: str
@@ -25,7 +26,7 @@ class KeyRotationStatement(WireObject, frozen=True):
 
 
 def key_rotation_sign_bytes(statement: KeyRotationStatement) -> bytes:
-    """Return what both keys sign."""
+    """Return the bytes that both keys sign."""
     return canonical(
         {
             "new_id": statement.new_id,
@@ -49,7 +50,7 @@ def issue_key_rotation(old: HybridSigner, new: HybridSigner, reason: str, rotate
 
 
 def key_rotation_fault(statement: KeyRotationStatement) -> str | None:
-    """Return why a statement does not hold, or None. Whether the old key was trusted is for the caller to know (section
+    """Return why a statement is not valid, or None. The caller must know whether the old key was trusted (section
     11)."""
     if statement.version != PROTOCOL_VERSION:
         return f"version_mismatch: unsupported version {statement.version}"

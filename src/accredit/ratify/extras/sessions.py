@@ -1,8 +1,9 @@
 """Session tokens, and the turns of a session verified by them (Ratify section 10). No I/O.
 
-A token is made once, from a verified bundle; each turn then needs one signature of the agent. The token is the
-verifier's own, an HMAC under its secret. Turns don't look at certificates again, so a chain with constraints gets no
-token, and a token outlives none of its certificates; after a revocation the caller must withdraw it.
+A token is made once, from a verified bundle. Each turn of the session then needs only one signature of the agent. The
+token is for the verifier itself: its MAC is an HMAC under the verifier's secret. Certificates are not checked again for
+a turn. So a chain with constraints gets no token, and a token ends no later than any of its certificates. After a
+revocation, the caller must withdraw the token.
 """
 
 import hashlib
@@ -49,7 +50,8 @@ class SessionToken(WireObject, frozen=True):
 
 
 class StreamedTurn(Struct, frozen=True, kw_only=True):
-    """One turn: a challenge with the agent's signature, bound like a bundle's. `challenge_at` is in unix seconds."""
+    """One turn of a session: a challenge with the agent's signature, which covers the same context as a bundle's.
+    `challenge_at` is in unix seconds."""
 
     challenge: bytes
     challenge_at: int
@@ -60,7 +62,7 @@ class StreamedTurn(Struct, frozen=True, kw_only=True):
 
 
 def session_token_sign_bytes(token: SessionToken) -> bytes:
-    """Return what the MAC covers, with the scopes sorted."""
+    """Return the bytes that the MAC covers, with the scopes sorted."""
     return canonical(
         {
             "agent_id": token.agent_id,
@@ -113,7 +115,7 @@ def session_token_mac(token: SessionToken, secret: bytes) -> bytes:
 
 
 def session_token_fault(token: SessionToken, secret: bytes, now: int) -> str | None:
-    """Return why a token is not good, or None. `now` is in unix seconds."""
+    """Return why a token is not valid, or None. `now` is in unix seconds."""
     if not secret:
         return "session_secret must not be empty"
     if token.version != PROTOCOL_VERSION:
@@ -140,10 +142,10 @@ def verify_streamed_turn(
     stream: StreamContext | None = None,
     challenge_store: ChallengeStore | None = None,
 ) -> VerifyResult:
-    """Verify a turn by its session's token. It returns a result and raises as `verify_bundle` does.
+    """Verify a turn by its session's token. Return a result, and raise errors, as `verify_bundle` does.
 
-    It has no other options of `verify_bundle`, as a turn does not carry what they check. `root_checked` is False: roots
-    were checked, or not, when the token was issued.
+    `verify_bundle` has further options, for things that a turn does not carry. In the result `root_checked` is False:
+    roots were checked, or not, when the token was issued.
     """
     moment, scope, context = moment_of(now), scope_of(required_scope), context_of(session_context)
     terms = _TurnTerms(moment, scope, context, stream, challenge_store is not None)

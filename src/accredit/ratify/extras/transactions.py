@@ -1,7 +1,9 @@
-"""Transaction receipts: parties that each prove their authority sign the same terms (Ratify section 11). No I/O.
+"""Transaction receipts: several parties, each with a proof of its authority, sign the same terms (Ratify section 11).
+No I/O.
 
-A receipt holds only as a whole. Checked in this order: version, the terms' members, the parties' ids, whose signatures
-there are; then for each party that the bundle is its own, that it verifies, and that the party signed.
+A receipt is valid as a whole or not at all. These are checked, in this order: the version, the members of the terms,
+the parties' ids, and that the signatures are those of the parties; then for each party, that the bundle is its own,
+that the bundle verifies, and that the party has signed.
 """
 
 from collections.abc import Iterator
@@ -19,7 +21,7 @@ from accredit.ratify.wire import Integer, WireObject
 
 
 class ReceiptParty(Struct, frozen=True, forbid_unknown_fields=True):
-    """One party: its agent's id and key, and the proof of what the agent may do."""
+    """One party: its agent's id and key, and the proof of what that agent may do."""
 
     party_id: str
     role: str
@@ -53,19 +55,19 @@ class TransactionReceipt(WireObject, frozen=True):
 
 
 class ReceiptResult(NamedTuple):
-    """Whether a receipt holds, otherwise why not, and the results of the parties' bundles that were verified."""
+    """Whether a receipt is valid, otherwise why not; and the results of the parties' bundles that were verified."""
 
     valid: bool
     error_reason: str
     party_results: tuple[VerifyResult, ...]
 
     def __bool__(self) -> NoReturn:
-        """Raise `TypeError`: a tuple of three is always true, also for a receipt that does not hold."""
+        """Raise `TypeError`. As a tuple it would always be true, even for an invalid receipt."""
         raise TypeError("a ReceiptResult is neither true nor false: ask for result.valid")
 
 
 def transaction_receipt_sign_bytes(receipt: TransactionReceipt) -> bytes:
-    """Return what every party signs: the parties without their bundles, sorted by id."""
+    """Return the bytes that every party signs. They hold the parties without their bundles, sorted by id."""
     parties = sorted(receipt.parties, key=lambda party: party.party_id.encode())
     return canonical(
         {
@@ -88,13 +90,13 @@ def transaction_receipt_sign_bytes(receipt: TransactionReceipt) -> bytes:
 
 
 def sign_transaction_receipt(receipt: TransactionReceipt, party_id: str, agent: HybridSigner) -> PartySignature:
-    """Return one party's signature, to be added to the receipt's."""
+    """Return one party's signature. The caller adds it to the receipt's."""
     return PartySignature(party_id, agent.sign(transaction_receipt_sign_bytes(receipt)))
 
 
 def verify_transaction_receipt(receipt: TransactionReceipt, *, now: int | None = None) -> ReceiptResult:
-    """Verify a receipt as of `now` (unix seconds, default: this machine's clock). Returns a result, and does not
-    raise."""
+    """Verify a receipt as of `now` (unix seconds; by default, this machine's clock). Return a result; never raise for
+    what the receipt holds."""
     results: list[VerifyResult] = []
     try:
         fault = next(_faults(receipt, unix_seconds() if now is None else now, results), "")

@@ -1,6 +1,6 @@
-"""The signable bytes of policy verdicts (Ratify section 4). No I/O.
+"""The bytes that are signed for policy verdicts (Ratify section 4). No I/O.
 
-The verifier here accepts no verdicts, as they don't cover the requested resource; these bytes are for those who
+The verifier here accepts no verdicts, as they don't cover the requested resource. These bytes are for programs that
 exchange verdicts with others.
 """
 
@@ -11,7 +11,7 @@ from accredit.ratify.wire import Bytes32
 
 
 class PolicyVerdict(Struct, frozen=True, kw_only=True):
-    """A cached answer of a policy engine. Its MAC is HMAC-SHA-256 over its signable bytes; times are unix seconds."""
+    """A cached answer of a policy engine. Its MAC is HMAC-SHA-256 over its signable bytes. Times are unix seconds."""
 
     version: int
     verdict_id: str
@@ -24,5 +24,5 @@ class PolicyVerdict(Struct, frozen=True, kw_only=True):
 
 
 def policy_verdict_sign_bytes(verdict: PolicyVerdict) -> bytes:
-    """Return what a verdict's MAC covers."""
+    """Return the bytes that a verdict's MAC covers."""
     return canonical(verdict)

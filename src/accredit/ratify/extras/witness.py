@@ -23,7 +23,7 @@ class WitnessEntry(WireObject, frozen=True):
 
 
 def witness_entry_sign_bytes(entry: WitnessEntry) -> bytes:
-    """Return what a witness signs."""
+    """Return the bytes that a witness signs."""
     return canonical(
         {
             "entry_data": entry.entry_data,
@@ -35,7 +35,7 @@ def witness_entry_sign_bytes(entry: WitnessEntry) -> bytes:
 
 
 def witness_entry_hash(entry: WitnessEntry) -> bytes:
-    """Return the `prev_hash` of the next entry."""
+    """Return the hash of an entry, which is the `prev_hash` of the next one."""
     return hashlib.sha256(witness_entry_sign_bytes(entry)).digest()
 
 
@@ -48,5 +48,5 @@ def issue_witness_entry(
 
 
 def witness_entry_fault(entry: WitnessEntry, witness: HybridPublicKey) -> str | None:
-    """Return why an entry is not signed by this key, or None. A `witness_id` need not be the key's id."""
+    """Return why an entry is not signed by this key, or None. The entry's `witness_id` need not be the key's id."""
     return signature_fault(witness_entry_sign_bytes(entry), entry.signature, witness)

@@ -130,7 +130,7 @@ class FileTables:
         return list(map(_open, self._connection.execute(f"{_OPEN_CALLS} o.resume = ? LIMIT 8", (resume,))))
 
     async def claim(self, name: str, open_call: OpenCall, resume: bytes) -> None:
-        """Make the call this writer's. The transaction holds the file's lock, so nobody else has claimed it meanwhile."""
+        """Make the call this writer's. The transaction holds the file's lock, so nobody else can claim it meanwhile."""
         self._connection.execute(
             "UPDATE log_open SET writer = (SELECT writer FROM log_writers WHERE name = ?) WHERE call = ?",
             (name, open_call.call),

@@ -175,7 +175,7 @@ class _Pruner:
                 self._pruned[writer] = _earlier(connection, writer, entry, note, statement.sha256)
 
     def _outlives(self, connection: sqlite3.Connection, record: CallRecord) -> bool:
-        """Return whether a record is an outcome whose decision stays: one that lies before the outcome, in any chain."""
+        """Return whether a record is an outcome whose decision stays. That decision is before it, in any chain."""
         if not comes_alone(record, self._going):
             return False
         payloads = at_once(FileTables(connection).payloads_of(record.call.id, RECORDS_OF_A_CALL))

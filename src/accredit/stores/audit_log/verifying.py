@@ -148,8 +148,9 @@ def _ended_error() -> StoreUnavailable:
 
 
 def _verify(link: Connection, others: Sequence[Connection], examine_entry: _Examine) -> None:
-    """Answer each batch, until the reading process has ended. `others` are that process's ends of other sockets, which
-    the fork has copied. They are closed here: while one is open, its own process would not notice the end."""
+    """Answer each batch, until the reading process has ended. `others` are the reading process's ends of sockets, which
+    the fork has copied. They are closed here: while a copy is open, nobody notices that the reading process has ended.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that reads
     for other in others:
         other.close()
