@@ -2,9 +2,9 @@
 
 As a module it imports nothing from the current folder, which `-m` puts first: somebody else may have filled it.
 
-What no part of a command has looked after - too little memory, a folder that is gone, what is nested too deep for
-Python - ends it with two lines and the exit code for a wrong use (2). Other errors are defects, and show where they
-were. Tests run what is inside: nothing is kept from them.
+Some errors can't be handled by any part of a command: too little memory, a folder that is gone, data that is nested too
+deep for Python. They end the command with two lines, and the exit code for wrong use (2). Other errors are defects, and
+show where they were raised. Tests call what `main` calls, so they see every error.
 """
 
 import contextlib
@@ -18,9 +18,9 @@ INTERRUPTED = 130
 """The exit code that shells give a program ended by Ctrl-C."""
 _WRONG_USE = 2
 _NO_MEMORY = ("can't start new thread", "failed to map segment")
-"""What Python and the loader say where there is no room for a thread, or for a library."""
+"""What Python and the loader say if there is no memory for a thread, or for a library."""
 _MAX_SHOWN = 200
-"""Characters of a name that is quoted."""
+"""The most characters of a name that is quoted."""
 
 
 def main() -> int:
@@ -40,7 +40,7 @@ def main() -> int:
 
 
 def _end(error: Exception) -> int:
-    """Say what has ended a command. It needs no import: there may be no memory for one."""
+    """Print what has ended a command. This needs no import: there may be no memory for one."""
     what, remedy = _describe_error(error)
     place, trace = "", error.__traceback__
     while trace is not None:  # to where it was raised

@@ -1,16 +1,17 @@
-"""The form of RFC 8785 (JCS), made by C code: megabytes from strangers are hashed before anybody is authenticated. No
-I/O.
+"""The form of RFC 8785 (JCS), made by C code, because megabytes from strangers are hashed before anybody is
+authenticated. No I/O.
 
-`msgspec` writes sorted members, and strings and most numbers as RFC 8785 does. The rest is fixed in the text, in one
-pass for all numbers that need it; `rfc8785` itself, in plain Python, takes seconds for a body of 4 MiB:
+`msgspec` sorts members, and writes strings and most numbers as RFC 8785 does. The rest is then corrected in the text,
+in one pass for all numbers that need it. (`rfc8785`, in plain Python, takes seconds for a body of 4 MiB.) Corrected
+are:
 
 - [fractions] whole fractions lose their `.0`, and zero loses its sign;
 - [exponents] exponents from 21 on get a plus sign; numbers from 1e-6 to 1e-5, and from 1e16 to 1e21, are written out.
   These are rewritten one by one, up to a bound;
-- [order] members are sorted by UTF-16 units: objects are sorted again where names could make this differ from the order
-  of UTF-8.
+- [order] members must be in the order of UTF-16 units: objects are sorted again if their names could make this differ
+  from the order of UTF-8.
 
-Property tests compare it with `rfc8785`.
+Property tests compare the results with those of `rfc8785`.
 """
 
 import math
@@ -24,8 +25,8 @@ from accredit.base.steps import Steps, at_one_go
 from accredit.limits import MAX_SAFE_INTEGER
 
 MAX_REWRITTEN_NUMBERS = 25_000
-"""Numbers of one text that its canonical form rewrites one by one (1 us each): integers beyond 2^53-1, fractions nearer
-to zero than 1e-5, and those from 1e16 on. Measurements have a few; lists of large ids some thousands."""
+"""The most numbers of one text that are rewritten one by one (1 us each): integers beyond 2^53-1, fractions nearer to
+zero than 1e-5, and fractions from 1e16 on. Measurements have a few; lists of large ids some thousands."""
 
 
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
@@ -54,8 +55,8 @@ _INTEGERS = bytes(ord("0") if byte in b"0123456789" else byte if byte == ord("."
 
 
 WideIntegers = Literal["refused", "as doubles", "as written"]
-"""What becomes of integers beyond 2^53-1, for which RFC 8785 has no form: `ValueError`, the doubles that most readers
-take them for, or their own digits."""
+"""How to treat integers beyond 2^53-1, for which RFC 8785 has no form: raise `ValueError`, write the doubles that most
+readers take them for, or keep their digits."""
 
 
 def canonical(tree: object, *, wide_integers: WideIntegers = "refused") -> bytes:
@@ -68,7 +69,7 @@ def canonical(tree: object, *, wide_integers: WideIntegers = "refused") -> bytes
 
 
 def canonical_in_steps(tree: object, *, wide_integers: WideIntegers = "refused") -> Steps[bytes]:
-    """Do the same in steps, for callers that serve others between two of them."""
+    """Do as `canonical`, but in steps: between them, the caller can do other work."""
     try:
         form = _encode_sorted(tree)
         yield
@@ -87,7 +88,7 @@ def canonical_in_steps(tree: object, *, wide_integers: WideIntegers = "refused")
 
 
 def _sorts_otherwise(form: bytes) -> bool:
-    """Return whether the order of its names may differ in UTF-16."""
+    """Return whether the order of its names may be different in UTF-16."""
     planes = form.translate(_PLANES)
     return b"\x01" in planes and b"\x02" in planes
 
@@ -115,7 +116,7 @@ def _any_wide(integers: list[bytes]) -> bool:
 
 
 def _with_numbers(form: bytes, wide_integers: WideIntegers) -> bytes:
-    """Return the text with its numbers as RFC 8785 writes them."""
+    """Return the text with its numbers written as RFC 8785 writes them."""
     shape = form.translate(_DIGITS)
     if not (_LONG in shape or _WITH_EXPONENT in shape or any(end in form for end in _WHOLE) or form.endswith(b".0")):
         return form

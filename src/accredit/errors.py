@@ -73,8 +73,8 @@ class AccreditError(Exception):
     server = ""
 
     def let_go(self) -> None:
-        """Forget the frames that it went through, once it is to be answered: they hold all that was read. Where one of
-        them holds the error as well, only the collector of cycles would free that, some hundred calls later."""
+        """Forget the traceback's frames, once the error is to be answered: they hold all that was read. If a frame also
+        holds the error, only the collector of cycles would free it, some hundred calls later."""
         self.__traceback__ = None
 
 
@@ -91,7 +91,7 @@ class ConfigurationError(AccreditError):
 
 
 class WrongPassphrase(ConfigurationError):
-    """A passphrase that does not open a key. The text says nothing of what was tried."""
+    """A passphrase does not open a key. The text says nothing about the passphrase that was tried."""
 
     def __init__(self, name: str, id: str) -> None:
         super().__init__(f"this is not the passphrase of {name}'s key ({id})", "try again; nothing was signed")
@@ -100,7 +100,7 @@ class WrongPassphrase(ConfigurationError):
 class FrameError(AccreditError):
     """Bytes that are not one valid message. `detail` is public and short.
 
-    `bound` says that a limit was exceeded: such a frame is refused in observe mode, too.
+    `bound` says that a limit was exceeded: then the frame is refused even if decisions are only observed.
     """
 
     def __init__(self, detail: str, *, bound: bool = False) -> None:
@@ -114,8 +114,9 @@ class JsonError(FrameError):
 
 
 class LineTooLong(FrameError):
-    """A line past its bound. What could be read at its two ends: the message's `id`, its `kind` ("call" for a request
-    or a notification, "response", or "" if unknown), and whether it begins as a message at all."""
+    """A line that is longer than allowed. The other members are what could be read at its two ends: the message's `id`,
+    its `kind` ("call" for a request or a notification, "response", or "" if unknown), and whether it begins as a
+    message at all."""
 
     def __init__(self, detail: str, *, id: MessageId | None = None, kind: str = "", is_message: bool = False) -> None:
         super().__init__(detail, bound=True)
@@ -127,9 +128,9 @@ class LineTooLong(FrameError):
 class RequestError(FrameError):
     """A client's message that is refused.
 
-    `code` and `detail` become the JSON-RPC error, `id` is the request's if it could be read, and `status` is the HTTP
-    status. `word` is the error in records, for a code that says too little. After `retry_after` seconds, asking again
-    may help (0: it won't).
+    `code` and `detail` become the JSON-RPC error. `id` is the request's, if that could be read. `status` is the HTTP
+    status. `word` is the error in records, for a code that says too little. After `retry_after` seconds, the same
+    request may succeed (0: it won't).
     """
 
     def __init__(
@@ -157,8 +158,8 @@ class AnswerError(FrameError):
 
 
 class UpstreamError(AccreditError):
-    """The upstream gave no answer to judge. `detail` is public and short. `unsent` says that it is certain that no byte
-    of the request was written."""
+    """The upstream gave no answer to judge. `detail` is public and short. If `unsent`, it is certain that no byte of
+    the request was written."""
 
     unsent = False
 
@@ -172,14 +173,14 @@ class UpstreamUnavailable(UpstreamError):
 
 
 class UpstreamLeftOut(UpstreamUnavailable):
-    """The upstream is not asked: as many requests or connections as it may have are in use, all its replicas are left
-    out, or the gateway has no token for it."""
+    """The upstream is not asked. Either it has as many requests or connections as it may have, or all its replicas are
+    left out, or the gateway has no token for it."""
 
     unsent = True
 
 
 class UpstreamRefuses(UpstreamUnavailable):
-    """The upstream does not take the gateway's own credentials (401). That is none of the client's business."""
+    """The upstream does not accept the gateway's own credentials (401). The client is not told this reason."""
 
     def __init__(self) -> None:
         super().__init__("the upstream does not accept the gateway's credentials")
@@ -198,8 +199,8 @@ class StoreUnavailable(AccreditError):
 
 
 class ClockSetBack(StoreUnavailable):
-    """The clock is behind what the store has forgotten, so it is unknown whether something was used before. `until` is
-    in unix seconds."""
+    """The clock is behind the time of entries that the store has forgotten, so nobody knows whether something was used
+    before. `until` is when the clock will have caught up, in unix seconds."""
 
     def __init__(self, until: int) -> None:
         super().__init__(f"the clock was set back: the store has forgotten what counts until {until} (unix seconds)")
@@ -209,7 +210,8 @@ class ClockSetBack(StoreUnavailable):
 class AttestationError(AccreditError):
     """An envelope, a statement or a record can't be read or written, or does not verify. The text says why.
 
-    `place` is the record's place in its log, "writer/sequence", if only the reader of the log knows it.
+    `place` is the record's place in its log, "writer/sequence". It is set if only the reader of the log knows the
+    place.
     """
 
     def __init__(self, text: str, place: str = "") -> None:
@@ -218,7 +220,7 @@ class AttestationError(AccreditError):
 
 
 class ProofRefused(AccreditError):
-    """A call that was refused by the decision, at the gateway or in a server; also what a client gets to see.
+    """A call was refused by the decision, at the gateway or in a server. This is also what the client is told.
 
     `code`, `message` and `data` are the JSON-RPC error's; `data["error"]` is the word for programs, such as
     "ratify_scope_denied".
@@ -237,10 +239,10 @@ class ProofRefused(AccreditError):
 
 
 class TokenError(AccreditError):
-    """A request that its bearer token does not let pass.
+    """A request is refused because of its bearer token.
 
-    The text is public; `reason` is for the log only, and never holds the token. `status` is the HTTP status, `code` the
-    JSON-RPC error's, and `error` the word for programs.
+    The text is public. `reason` is only for the program's log, and never holds the token. `status` is the HTTP status,
+    `code` the JSON-RPC error's code, and `error` the word for programs.
     """
 
     error: ClassVar[str] = "invalid_token"
@@ -258,7 +260,7 @@ class TokenError(AccreditError):
 
 
 class AmbiguousToken(TokenError):
-    """More than one Authorization header: readers would take different ones."""
+    """There is more than one Authorization header. Different readers would use different ones."""
 
     error = "invalid_request"
 
@@ -270,11 +272,11 @@ class MissingToken(TokenError):
 
 
 class InvalidToken(TokenError):
-    """A token that was not issued as it says, or not for this server, or that is not valid now."""
+    """A token was not issued by the one it names, or not for this server, or is not valid now."""
 
 
 class InsufficientScope(TokenError):
-    """A valid token that may not do this. `scopes` are those that it would need, if a scope is what it lacks."""
+    """A valid token does not allow this. `scopes` are the scopes that it would need, if it lacks one."""
 
     error = "insufficient_scope"
 
@@ -288,9 +290,9 @@ class KeySetError(AccreditError):
 
 
 class KeysUnavailable(AccreditError):
-    """No keys of an issuer can be had, so its tokens can't be judged. The text is for the log: it may name a URL.
+    """No keys of an issuer can be had, so its tokens can't be verified. The text is for the log: it may name a URL.
 
-    `retry_after` is in seconds: asking again before that is no use.
+    `retry_after` is in seconds; to ask again before that is no use.
     """
 
     def __init__(self, reason: str, retry_after: int) -> None:
@@ -304,8 +306,8 @@ class AccessTokenError(AccreditError):
 
 
 class CollectorError(AccreditError):
-    """A message that the collector of telemetry may not have taken. The text is for the log, and quotes nothing of what
-    it said. `passing`: it may take the same message later, not before `wait` seconds are over."""
+    """The collector of telemetry may not have accepted a message. The text is for the log, and quotes nothing of the
+    collector's answer. `passing` says that it may accept the same message later, after at least `wait` seconds."""
 
     def __init__(self, reason: str, *, passing: bool = True, wait: float = 0.0) -> None:
         super().__init__(reason)
@@ -330,7 +332,7 @@ class RoundsError(AccreditError):
 
 
 class RoundsExceeded(RoundsError):
-    """The server asked once more than a call may be repeated. `last_result` is its last request for input."""
+    """The server asked for input once more than a call may be repeated. `last_result` is its last request for input."""
 
     def __init__(self, last_result: "InputRequiredResult") -> None:
         super().__init__("the server keeps asking for input: this call was repeated as often as it may be")
@@ -347,7 +349,7 @@ class RoundsTimeout(RoundsError):
 
 
 class InputRequestError(RoundsError):
-    """One entry of `inputRequests` that can't be fulfilled. Its `key` and its `method` are the server's words."""
+    """One entry of `inputRequests` can't be fulfilled. The server chose its `key` and its `method`."""
 
     def __init__(self, key: str, method: str, fault: str) -> None:
         super().__init__(f"input request {key!a:.40} ({method!a:.40}) {fault}")
@@ -370,7 +372,8 @@ class UnknownInputRequest(InputRequestError):
 
 
 class InputHandlerFailed(InputRequestError):
-    """A handler raised (which is the cause), or returned something that does not answer its request."""
+    """A handler raised an exception (the cause of this error), or returned something that does not answer its
+    request."""
 
     def __init__(self, key: str, method: str) -> None:
         super().__init__(key, method, "was not fulfilled: its handler failed")
@@ -404,8 +407,8 @@ class UnsupportedResultType(RoundsError):
 
 
 class SealError(RoundsError):
-    """A `requestState` or a session's id that can't be sealed or does not open. The public text is a state's, the same
-    for every cause (2026-07-28, basic/patterns/mrtr); `reason` is for the log alone."""
+    """A `requestState` or a session's id can't be sealed or does not open. The public text is that for a state, and the
+    same for every cause (2026-07-28, basic/patterns/mrtr). `reason` is only for the program's log."""
 
     def __init__(self, reason: str) -> None:
         super().__init__("Invalid or expired requestState")
@@ -417,12 +420,12 @@ class LockError(AccreditError):
 
 
 class ConsentError(AccreditError):
-    """What a person is asked, or answers, that can't be used. The text quotes nothing that a peer sent but names of
+    """A question to a person, or the answer, can't be used. Of what a peer sent, the text quotes only names of
     members."""
 
 
 class AskError(ConsentError):
-    """An ask that can't be read or made, has expired, or was not signed by its agent."""
+    """A question to a person (an ask) can't be read or made, has expired, or was not signed by its agent."""
 
 
 class UnusableAnswer(ConsentError):
@@ -430,11 +433,11 @@ class UnusableAnswer(ConsentError):
 
 
 class NotOffered(ConsentError):
-    """A choice that is not offered for the call: nothing is signed."""
+    """A person chose something that is not offered for the call, so nothing is signed."""
 
 
 class DeskError(AccreditError):
-    """The desk does not do what it is asked. `error` is a word for programs, `reason` a sentence for people."""
+    """The desk refuses a request. `error` is a word for programs, `reason` a sentence for people."""
 
     def __init__(self, error: str, reason: str) -> None:
         super().__init__(reason)

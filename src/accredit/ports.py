@@ -1,6 +1,7 @@
-"""What a decision needs from outside, as protocols. No I/O here: adapters implement them, shells receive them.
+"""What a decision needs from outside, as protocols. No I/O here: adapters implement them, and the code around a
+decision is given them.
 
-Any method may raise `StoreUnavailable`, which its caller takes for a refusal. Times are unix seconds and are passed in.
+Any method may raise `StoreUnavailable`; the caller then refuses. Times are unix seconds and are passed in.
 """
 
 from collections.abc import Sequence
@@ -19,19 +20,20 @@ if TYPE_CHECKING:
 
 
 class Spending(Enum):
-    """What presenting a challenge does, or would do."""
+    """What it does, or would do, to present a challenge."""
 
     FIRST = "first"
-    """The challenge is good, and was never presented before."""
+    """The challenge is valid, and was never presented before."""
     SPENT = "spent"
     """The challenge was presented before."""
     NOT_ISSUED = "not_issued"
-    """The challenge had to be one issued for this very request, and still alive, and it is not."""
+    """The challenge had to be one that was issued for this very request and has not expired, and it is not."""
 
 
 class RateLimit(Struct, frozen=True):
-    """What `cert_id` stands for (a certificate, or whom a quota counts) may be used `count` times in any `window_s`
-    seconds. One use counts for `amount`; it counts for up to a `parts`-th of the window longer."""
+    """`cert_id` (a certificate's key for counting, or the caller's whom a quota counts) may be used `count` times in
+    any `window_s` seconds. One use counts as `amount`. It may count longer than the window, by at most a `parts`-th of
+    it."""
 
     cert_id: str
     window_s: int
@@ -46,15 +48,16 @@ class ProofStore(Protocol):
     Implementations handle concurrency: if several calls spend one challenge at once, in whatever processes, exactly one
     gets `FIRST`.
 
-    What has expired is forgotten in time. If that was done by a clock that was ahead, and is then set back, whatever
-    may have been forgotten is refused: `spend`, `uses` and `use` raise `ClockSetBack`.
+    Expired entries are forgotten after a while. If the clock was ahead when that was done, and is then set back,
+    forgotten entries may count again. Then whatever may have been forgotten is refused: `spend`, `uses` and `use` raise
+    `ClockSetBack`.
     """
 
     async def issue(self, request_hash: bytes, *, expires_at: int) -> IssuedChallenge:
-        """Issue a fresh challenge of 32 bytes, good for this request until `expires_at` (inclusive).
+        """Issue a fresh challenge of 32 bytes, valid for this request until `expires_at` (inclusive).
 
-        It can't be guessed, nor mistaken for one that a client made. Issuing must not use up room that others need:
-        anybody may ask.
+        Nobody can guess it, or take a client's own challenge for it. To issue one must not use up room that others
+        need, as anybody may request one.
         """
         ...
 
@@ -67,9 +70,10 @@ class ProofStore(Protocol):
     ) -> Spending:
         """Spend a challenge, atomically, if it is `FIRST`, and remember it as spent until `keep_until` at least.
 
-        `keep_until` must be the same whenever a proof is presented. With `issued` only a challenge is good that `issue`
-        gave for this request hash, and that is alive. Without, any unknown challenge is good, except that one from
-        `issue` is good for its own request alone. Raises `ChallengesFull` if there is no room to remember one more.
+        `keep_until` must be the same whenever a proof is presented. With `issued`, only a challenge is valid that
+        `issue` returned for this request hash, and that has not expired. Without, any unknown challenge is valid,
+        except that one from `issue` is valid only for its own request. Raises `ChallengesFull` if there is no room to
+        remember one more.
         """
         ...
 
@@ -78,12 +82,13 @@ class ProofStore(Protocol):
         ...
 
     async def use(self, limits: Sequence[RateLimit], *, now: int) -> bool:
-        """Record one use for each of `limits`, atomically, unless that would exceed one: then record none."""
+        """Record one use for each of `limits`, atomically, and return True. If that would exceed one of them, record
+        none, and return False."""
         ...
 
     async def room_at(self, limit: RateLimit, *, now: int) -> int | None:
-        """Return from when on one more use would not exceed a limit if nothing else is used until then: `now`, or
-        later; None if never."""
+        """Return from when on one more use would not exceed a limit, if nothing else is used until then. That is `now`
+        or later; None if never."""
         ...
 
     async def ready(self) -> bool:
@@ -91,7 +96,7 @@ class ProofStore(Protocol):
         ...
 
     def problem(self) -> str | None:
-        """Return why the store should be seen to although it answers, or None."""
+        """Return why somebody should look after the store although it answers, or None."""
         ...
 
     async def aclose(self) -> None:
@@ -102,8 +107,8 @@ class ProofStore(Protocol):
 class Task(Struct, frozen=True):
     """A server's task, and the call that created it.
 
-    `owner` (32 bytes) identifies who created it; `method` and `target` are the call's; `facts` is what constraints are
-    evaluated against (`policy.tasks.MadeBy`), as JSON; `flow` names the call in records.
+    `owner` (32 bytes) identifies who created it. `method` and `target` are the call's. `facts` (JSON) is what
+    constraints are evaluated for (`policy.tasks.MadeBy`). `flow` is the name of the call in records.
     """
 
     owner: bytes
@@ -117,11 +122,11 @@ class TaskStore(Protocol):
     """Memory of tasks, shared by all who serve the same clients. A task's `key` is 32 bytes derived from its id."""
 
     async def keep(self, key: bytes, task: Task, *, keep_until: int, now: int) -> Task:
-        """Remember a task until `keep_until`, and return it. If its key is known, change nothing and return the task
-        known by it.
+        """Remember a task until `keep_until`, and return it. If its key is known, change nothing, and return the task
+        that has this key.
 
-        Raises `StoreUnavailable` also if there is no room, in all or for this owner, and `ClockSetBack` if the task of
-        this key may have been forgotten by a clock that was ahead.
+        Raises `StoreUnavailable` also if there is no room, in all or for this owner. Raises `ClockSetBack` if the task
+        of this key may have been forgotten when the clock was ahead.
         """
         ...
 
@@ -146,7 +151,8 @@ class Revocations(Protocol):
         ...
 
     def has_list(self, sha256: str) -> bool:
-        """Return whether a list with this SHA-256 (lower-case hex, of its bytes) is in force, as of the last look."""
+        """Return whether a list with this SHA-256 (lower-case hex, of its bytes) is in force, as of the last time that
+        the lists were read."""
         ...
 
     def problem(self) -> str | None:
@@ -158,9 +164,9 @@ class KeySets(Protocol):
     """The public keys of the issuers of tokens."""
 
     async def keys(self, issuer: str, kid: str | None) -> KeySet:
-        """Return the keys of a configured issuer, including `kid` if that can be had.
+        """Return the keys of a configured issuer. The key with the id `kid` is among them, if it can be had.
 
-        Raises `KeysUnavailable` if none of its keys are known.
+        Raises `KeysUnavailable` if none of the issuer's keys are known.
         """
         ...
 
@@ -174,19 +180,19 @@ class KeySets(Protocol):
 
 
 class AccessTokens(Protocol):
-    """The gateway's own tokens for one server behind it. `subject` is the caller's token that is exchanged, None where
+    """The gateway's own tokens for one server behind it. `subject` is the caller's token that is exchanged, or None if
     the gateway asks on its own behalf."""
 
     def known(self, subject: SubjectToken | None) -> AccessToken | None:
-        """Return a token that is good now, or None. Never waits."""
+        """Return a token that is valid now, or None. Never waits."""
         ...
 
     async def token(self, subject: SubjectToken | None) -> AccessToken:
-        """Return a token that is good now, asking for one if need be. Raises `UpstreamLeftOut`."""
+        """Return a token that is valid now; request one if necessary. Raises `UpstreamLeftOut`."""
         ...
 
     def refused(self, subject: SubjectToken | None, token: AccessToken) -> None:
-        """Note that the server did not take this token: the next call gets another one."""
+        """Note that the server did not accept this token, so that the next call gets another one."""
         ...
 
     async def aclose(self) -> None:
@@ -195,13 +201,14 @@ class AccessTokens(Protocol):
 
 
 class Records(Protocol):
-    """The audit log. It reads its own clock. To a client its `StoreUnavailable` is `record_unavailable`."""
+    """The audit log. It reads the clock itself. If it raises `StoreUnavailable`, a client is told
+    `record_unavailable`."""
 
     async def begin(self, decided: CallDecision) -> None:
         """Record a decision, allowed or refused. Nothing may be forwarded before this returns.
 
-        Raises `AttestationError` for a text that no record can hold (a lone surrogate): the call has to be refused
-        then, too.
+        Raises `AttestationError` for a text that no record can hold (a lone surrogate); then, too, the call must be
+        refused.
         """
         ...
 
@@ -209,17 +216,17 @@ class Records(Protocol):
         """Record the outcome of a call that `begin` has recorded as allowed. The client may see no answer before the
         result is done.
 
-        Call it whatever happens to the call. The outcome is recorded even if nobody awaits the result, and after a
-        `StoreUnavailable` as soon as that is possible.
+        Call this whatever happens to the call. The outcome is recorded even if nobody awaits the result. After a
+        `StoreUnavailable` it is recorded as soon as that is possible.
         """
         ...
 
     async def claim(self, resume: bytes) -> CallDecision | None:
-        """Take over an open call, by the `resume` of its decision, which another process has recorded; its answer came
-        here, and `finish` records its outcome. Return None if no such call is open.
+        """Take over an open call that another process has recorded, because the call's answer came here. `resume` is
+        the key in the call's decision. `finish` then records the outcome. Return None if no such call is open.
 
-        Whoever had it can't record an outcome of it any more (`AttestationError`). Raises `StoreUnavailable`, and
-        `AttestationError` where calls can't be told from each other.
+        From then on the other process can't record an outcome of the call (`AttestationError`). Raises
+        `StoreUnavailable`, and `AttestationError` if calls can't be told from each other.
         """
         ...
 
@@ -228,7 +235,7 @@ class Records(Protocol):
         ...
 
     def unverified(self) -> str | None:
-        """Return what was left open or unsigned, since what the log holds of it does not verify, or None."""
+        """Return what was left open or unsigned, because the log's entries about it do not verify; or None."""
         ...
 
     async def ready(self) -> bool:

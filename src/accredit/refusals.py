@@ -1,8 +1,8 @@
 """The table of refusals: what each is called, with which code and status it is answered, and what helps. No I/O.
 
-A row stands for one word (`data.error`, and the word of its record). Who refuses raises an error of `errors` with that
-word; the text is written where it is raised (`policy/refusals.py`, `tokens`, `client`). docs/reference/refusals.md has
-a row for each.
+A row stands for one word, which is `data.error` in the answer and the error in the call's record. Code that refuses
+raises an error of `errors` with that word; the text is written where it is raised (`policy/refusals.py`, `tokens`,
+`client`). docs/reference/refusals.md has a row for each.
 """
 
 from typing import NamedTuple
@@ -19,19 +19,19 @@ MISSING_TOKEN = -31011
 DEFINITION_CHANGED = -31012
 QUOTA_EXCEEDED = -31013
 GATEWAY_CHANGED = -31020
-"""A code that never leaves the client, like the next one: nothing was signed for this gateway."""
+"""A code that is only used within the client, as is the next one: nothing was signed for this gateway."""
 SESSION_LOST = -31021
-"""The session is gone, and the request was not taken. An answer to a request, and no refusal of a call."""
+"""The session is gone, and the request was not taken. This answers a request, and is no refusal of a call."""
 _UNKNOWN = -32602
-"""Of what is not there, JSON-RPC's own code for invalid params."""
+"""JSON-RPC's own code for invalid params, used for a target that does not exist."""
 
 
 class Refused(NamedTuple):
-    """One row. `status` is the HTTP status: 200 where clients are to show the error's text, which they do only then.
+    """One row. `status` is the HTTP status. It is 200 where clients should show the error's text: they only do so then.
 
-    `kind` is what logs and counters call it. `grant_helps`: a new delegation can let the call pass. `other_may_pass`:
-    so can another one that the agent holds already. `lacks_scope`: nobody has allowed the target. `advice` is what a
-    person is told beside the refusal itself.
+    `kind` is what logs and counters call the refusal. `grant_helps`: a new delegation can let the call pass.
+    `other_may_pass`: so can another delegation that the agent already has. `lacks_scope`: nobody has allowed the
+    target. `advice` is what a person is told in addition to the refusal itself.
     """
 
     word: str
@@ -113,4 +113,4 @@ _ROWS = (
 KINDS = {row.code: row.kind for row in _ROWS}
 BY_WORD = {row.word: row for row in _ROWS}
 CODES = frozenset(row.code for row in _ROWS) - {_UNKNOWN}
-"""Codes that are of refusals alone: whatever else the error says, it is one."""
+"""Codes that are only used for refusals: an error with one of them is a refusal, whatever else it says."""

@@ -1,7 +1,7 @@
 """Constraints on where a call is made: inside a circle, a polygon or a box (Ratify section 7). No I/O.
 
-Units are degrees and metres. If the location is unknown, that is the reason given, whatever else is wrong. If a bound
-is not a number (NaN), the call is refused.
+Units are degrees and metres. If the location is unknown, that is the reason given, whatever else is wrong. A comparison
+with a value that is not a number (NaN) refuses the call.
 """
 
 import math

@@ -102,7 +102,8 @@ class Closing:
                 return False
 
     async def sign(self, writer: str, chain: str) -> str:
-        """Make sure that a checkpoint covers a chain, and report the chain's head. Return "", or why that was not done."""
+        """Make sure that a checkpoint covers a chain, and report the chain's head. Return why that was not done, or
+        ""."""
         signed = await self._run(Sign(writer, chain, self._clock()))
         if signed.head is not None and signed.head != self._told:
             self._told = signed.head

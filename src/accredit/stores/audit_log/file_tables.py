@@ -90,7 +90,8 @@ class FileTables:
         )
 
     async def find_others(self, name: str, left: Sequence[str]) -> Others:
-        """Return all other writers without an end. Here none is found to be dead: the locks of their files tell that."""
+        """Return all other writers without an end. Whether they are dead is found later, by the locks of their
+        files."""
         rows = self._connection.execute(_OTHERS, (name, 2 * MAX_LEFT_WRITERS)).fetchall()
         found = [other for (other,) in rows if isinstance(other, str) and WRITER_ID.fullmatch(other)]
         were_left = {*left}
