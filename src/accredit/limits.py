@@ -10,36 +10,36 @@ MAX_QUOTED = 100
 """Characters of a peer's text that an error may quote (docs/reference/validation.md)."""
 
 MAX_VALUES = 131_072
-"""Values in a request: elements of arrays and members of objects, at every depth. Reading or digesting them takes up to
-70 ms (measured), during which nobody else is served. Eighty embeddings of 1,536 numbers have 122,880."""
+"""The most values in a request: elements of arrays and members of objects, at every depth. Reading or digesting them
+takes up to 70 ms (measured), and meanwhile nobody else is served. Eighty embeddings of 1,536 numbers have 122,880."""
 
 MAX_META_MEMBERS = 256
 """Members of a request's `_meta`: clients send up to ten."""
 
 SHORT_MESSAGE_BYTES = 65_536
-"""Bytes of a message of a client that is worked on at one go: some milliseconds. Between the steps of a longer one, and
-the members of such a batch, others have their turn."""
+"""The most bytes of a client's message that is worked on without a pause: some milliseconds. Between the steps of a
+longer one, and between the members of such a batch, others are served."""
 
 LONG_ANSWER_BYTES = 1_048_576
-"""Bytes of an answer that is opened at one go: up to some 40 ms, where it is all brackets. A longer one is opened in
-steps, which costs up to three times as much and lets others have their turn."""
+"""The most bytes of an answer that is opened without a pause: up to some 40 ms, if it is all brackets. A longer one is
+opened in steps, which costs up to three times as much and lets others be served."""
 
 DEFAULT_RESPONSE_BYTES = 16_777_216
-"""Bytes of an answer where `max_response_bytes` is not set. Real ones have some 100,000, images some millions."""
+"""The most bytes of an answer if `max_response_bytes` is not set. Real ones have some 100,000, images some millions."""
 
 MAX_SPLIT_BYTES = 16_777_216
-"""Bytes of a part of an answer that is split into its members at one go, in up to 90 ms: a batch, an error, a list that
-is edited. It is the default bound for an event; real ones have some 100,000."""
+"""The most bytes of a part of an answer that is split into its members without a pause, in up to 90 ms: a batch, an
+error, a list that is edited. It is the default bound for an event; real ones have some 100,000."""
 
 ITEMS_AT_ONCE = 100
-"""Items of a list that are looked at in one step, in some 3 ms; in between others have their turn."""
+"""Items of a list that are handled in one step, in some 3 ms; between the steps others are served."""
 
 MAX_SESSION_ID_BYTES = 4_096
 """Bytes of `Mcp-Session-Id`, as a server gives it. A UUID has 36; ids that hold a sealed state have some 500."""
 
 SESSION_ID_SECONDS = 2_592_000
-"""For how long a sealed session's id opens: 30 days. Few clients run for as long, and one that does initializes anew;
-but an id that was found somewhere is not good for ever."""
+"""How long a sealed session's id opens: 30 days. Few clients run as long, and one that does initializes anew. An id
+that somebody found must not be valid for ever."""
 
 LINE_END_BYTES = 2_048
 """Bytes at each end of an overlong line in which its id is looked for: `MAX_ID_CHARS`, and the other short members.
@@ -52,7 +52,7 @@ longer one none are found, and only the upstream checks its headers."""
 # --- the gateway's endpoint -------------------------------------------------------------------------
 
 DISCONNECT_WATCH_SECONDS = 0.05
-"""The age of an open call from which the gateway watches whether its client is still connected. Shorter calls end
+"""The age of an open call at which the gateway begins to watch whether its client is still connected. Shorter calls end
 sooner than a cancellation could matter."""
 
 KEEP_ALIVE_SECONDS = 15.0
@@ -64,15 +64,15 @@ CLIENT_STALL_SECONDS = 30.0
 is in memory, and holds a connection to the upstream, or its session's child."""
 
 ANSWER_PIECE_BYTES = 262_144
-"""Bytes of a whole answer that are written at once; of a larger one each piece waits until the client has read the one
-before."""
+"""Bytes of a whole answer that are written at once. Of a larger one, each piece is written only when the client has
+read the one before."""
 
 MAX_REMEMBERED_SESSIONS = 10_000
 """Legacy sessions of an HTTP upstream whose revision a worker remembers (about 200 bytes each). A forgotten one only
 loses the right to send batches without `MCP-Protocol-Version`."""
 
 EVENTS_AT_ONCE_BYTES = 8_192
-"""Bytes of them that need no turn: answers, and the news of a call, are smaller, and wait for nobody who has more."""
+"""Bytes of a stream's events that are passed on before others get a turn. Answers and news of a call are smaller."""
 
 # --- room that callers share ------------------------------------------------------------------------
 
@@ -85,7 +85,8 @@ MAX_STREAMS = 1_000
 don't wait for it."""
 
 BODY_ROOM_SECONDS = 5.0
-"""How long they wait: clients commonly give a call a minute, and should see a refusal before they give up."""
+"""How long a request waits for room for its body. Clients give a call about a minute, and should see a refusal
+sooner."""
 
 BUSY_RETRY_SECONDS = 1
 """What a refused client is told to wait before it retries, if there was no room."""
@@ -97,14 +98,14 @@ CONNECT_SECONDS = 10.0
 under a second; most of a call's own timeout, perhaps a minute, should be left for its answer."""
 
 LARGE_ANSWER_BYTES = 1_048_576
-"""Bytes of an answer, or of an event, that take no room: few are larger."""
+"""The most bytes of an answer, or of an event, that needs none of the room that callers share: few are larger."""
 
 EVENT_TIMES = 2
-"""How often an event is held: as it came, and its data."""
+"""How many copies of an event are in memory: as it came, and its data."""
 
 ASKED_TIMES = 3
-"""How often a list is held that the gateway asks for itself, until it was read: as it came, its items, and what is made
-of them."""
+"""How many copies of a list that the gateway itself requests are in memory until it was read: as it came, its items,
+and what is made of them."""
 
 MAX_HEADERS = 200
 """Header fields of an answer, trailers included, or of a request. Servers themselves stop at about 100."""
@@ -116,36 +117,35 @@ STOP_GRACE_SECONDS = 2.0
 SDK's client waits as long (2025-11-25, basic/lifecycle, "Shutdown" sets no time)."""
 
 PIPE_BUFFER_BYTES = 262_144
-"""Bytes that wait in memory on one of a child's pipes; above that its output is not read, or nothing more is written to
-it."""
+"""The most bytes that wait in memory on one of a child's pipes. If there are more, its output is not read, or nothing
+more is written to it."""
 
 MAX_OPEN_REQUESTS = 1_000
 """Requests that one session's child, or the upstream of one HTTP+SSE session, has to answer at once, and as many that
 clients have to answer a child: each takes little memory, but nothing else bounds their number."""
 
 BACKOFF_FIRST_SECONDS = 0.5
-"""The wait before the second consecutive restart of a shared child that never answered (the first is immediate); it
-doubles."""
+"""The wait before the second consecutive restart of a shared child that never answered (the first is immediate). It
+doubles with each further restart."""
 
 BACKOFF_MAX_SECONDS = 30.0
-"""The longest such wait."""
+"""The longest wait before such a restart."""
 
 # --- the endpoint's HTTP server ---------------------------------------------------------------------
 
 LISTEN_BACKLOG = 2_048
-"""Connections that the kernel holds until they are accepted; it lowers this to its own bound (4096 on Linux)."""
+"""Connections that the kernel holds until they are accepted. It lowers this to its own bound (4096 on Linux)."""
 
 MAX_REMEMBERED_HEAD_BYTES = 4_096
-"""Bytes of a head that is remembered, so that the same need not be parsed again: clients say the same for each call,
-most in less than 1 KiB, with a token in some 2 KiB; so do servers. A request's is held twice, on each connection."""
+"""The most bytes of a head (a message's header lines) that is remembered, so that it need not be parsed again. It has
+up to 1 KiB, with a token some 2 KiB, and rarely changes. A request's is held twice, on each connection."""
 
 MAX_REMEMBERED_SESSION_BYTES = 1_024
-"""Bytes of a session's id of which something is remembered. A UUID has 36, sealed 170; ids that hold a sealed state
-have some 500, sealed 900. A longer one only goes without."""
+"""The most bytes of a session's id for which something is remembered. A UUID has 36, sealed 170; ids that hold a sealed
+state have some 500, sealed 900. A longer id works as well, without that memory."""
 
 GRACE_SECONDS = 10
-"""The time for open calls to finish after that, where nothing is configured: orchestrators commonly give 30 s before
-they kill."""
+"""The time for open calls to finish when the gateway stops, by default. Orchestrators commonly kill after 30 s."""
 
 RESTART_SECONDS = 1
 """The wait before a dead worker is replaced: one that dies at once must not use up a core."""
@@ -156,23 +156,22 @@ MAX_KNOWN_TOOLS = 4_096
 """Tools whose declared headers are remembered; the one named longest ago is forgotten first."""
 
 MAX_LIST_PAGES = 50
-"""Pages of a tool list that are fetched: a server whose cursors never end must not hold up a call."""
+"""The most pages of a tool list that are fetched. A server whose cursors never end must not hold up a call."""
 
 # --- pinned definitions -----------------------------------------------------------------------------
 
 MERGED_ASK_SECONDS = 5.0
-"""The time that one of several servers has for its part of what all are asked for at the merged endpoint, such as its
-whole list of tools. Those that were measured take under a second; one that hangs holds the others' answers up for so
-long."""
+"""How long one of several servers may take for its part of what all are asked for at the merged endpoint, such as its
+list of tools. Those that were measured take under a second. If one hangs, the other servers' answers wait so long."""
 
 MAX_MERGED_ITEMS = 10_000
-"""Tools, resources or prompts of one server in a merged list, and those of which one subscription there is told. Each
-costs some 25 microseconds on its way to a client, who is shown the others' as well; more than a few hundred are no use
-to a model."""
+"""The most tools, resources or prompts of one server in a merged list, or of which one subscription there is told. Each
+takes some 25 microseconds on its way to a client. More than a few hundred are no use to a model, which sees all
+servers'."""
 
 MAX_DEFINITIONS = 4_096
-"""Tools of one server that are read from its lists, or from the lock: as many as are remembered otherwise. A client
-that is offered more than a few hundred picks badly among them."""
+"""The most tools of one server that are read from its lists, or from the lock file: as many as are remembered
+elsewhere. A client that is offered more than a few hundred chooses badly among them."""
 
 MAX_LISTED_BYTES = 16_777_216
 """Bytes of all pages of one list of tools that the gateway asks for itself. A hundred tools make some 200,000."""
@@ -184,8 +183,8 @@ DEFAULT_TERMINAL = (80, 24)
 """Columns and rows of a terminal that does not say how large it is."""
 
 MAX_LOOK_ALIKE_CHARS = 256
-"""Characters of a tool's name that are compared with other names, so that a megabyte of a name costs no second. The
-specification asks for names of at most 128."""
+"""The most characters of a tool's name that are compared with other names, so that a name of a megabyte takes no
+second. The specification asks for names of at most 128."""
 
 # --- the Ratify protocol ----------------------------------------------------------------------------
 
@@ -217,10 +216,10 @@ MAX_KEY_FILE_BYTES = 16_384
 """Bytes of a key file. One with both seeds and the longest name has some 3,500."""
 
 MAX_DELEGATION_FILE_BYTES = 122_880
-"""Bytes of a delegation file: of the 131,072 of a proof, what its agent's key and signature (some 7,500) leave."""
+"""The most bytes of a delegation file: the 131,072 of a proof, without its agent's key and signature (some 7,500)."""
 
 CHALLENGE_WINDOW_SECONDS = 300
-"""Age at which a signed challenge is still accepted, in seconds, inclusive (Ratify section 1)."""
+"""The age, in seconds, up to which a signed challenge is accepted, inclusive (Ratify section 1)."""
 
 # --- tokens -----------------------------------------------------------------------------------------
 
@@ -229,7 +228,7 @@ MAX_TOKEN_BYTES = 16_384
 8 to 64 KiB for all headers."""
 
 MAX_CACHED_TOKENS = 4_096
-"""Verified tokens that are remembered with their claims: about 1 KiB each, and at most 40 KiB."""
+"""Verified tokens that are remembered with their claims: about 1 KiB each, at most 40 KiB each."""
 
 MAX_KEY_SET_BYTES = 262_144
 """Bytes of an issuer's key set. A large one (ten RSA keys with their certificate chains) has 60 KB."""
@@ -251,8 +250,8 @@ MAX_PEM_BYTES = 16_384
 # --- the decision -----------------------------------------------------------------------------------
 
 CLOCK_LEAD_SECONDS = 2
-"""How far the clock of a client that made its own challenge may be ahead: synchronised clocks differ by less, and some
-clients round. Our own client dates its challenges back by as much, for verifiers that accept none from their future."""
+"""How far the clock may be ahead of a client that made its own challenge. Synchronised clocks differ by less; some
+clients round. Our client dates its challenges back by as much, for verifiers that accept none from their future."""
 
 MAX_URI_LENGTH = 8_192
 """Characters of a resource's URI, where prefixes decide its scope: servers differ in how they read longer ones."""
@@ -267,18 +266,18 @@ USE_MARKS = 1_000
 """Parts of a rate limit's window that are counted separately: thousandths of it, but never less than a second."""
 
 MAX_USE_MARKS = 1_048_576
-"""Such parts with at least one use, of all certificates and quotas, some 100 bytes each (measured): quotas of 20,000
-busy callers."""
+"""The most such parts that have at least one use, of all certificates and quotas together, some 100 bytes each
+(measured). They are enough for quotas of 20,000 busy callers."""
 
 USE_TOTAL_TURN = 1 << 61
-"""What the uses of a series may count for until it is counted anew, as a database's integers end at 2**63: more than a
-thousand windows of the largest quota."""
+"""When the uses of a series (one certificate, one window) add up to this, they are counted anew: a database's integers
+end at 2**63. It is more than a thousand windows of the largest quota."""
 
 STORE_SWEEP_ROWS = 2_000
 """Expired rows of a table that a process deletes per second, in some 20 ms (measured); it can't add as many."""
 
 CLOCK_BACK_SECONDS = 10
-"""How far the machine's clock may be set back without refusals: uses and tasks are kept for so much longer than they
+"""How far the machine's clock may be set back without refusals: uses and tasks are kept that much longer than they
 count. A synchronised clock is set back by less than a second."""
 
 STORE_WAIT_SECONDS = 2.0
@@ -295,7 +294,7 @@ STORE_BATCH_JOBS = 256
 """Jobs that are committed together, in some milliseconds, for which other processes wait for the lock."""
 
 CLOCK_SKEW_WARN_SECONDS = 2.0
-"""The difference that is logged. Synchronised clocks differ by milliseconds."""
+"""A difference between the clocks of a gateway and its database from which it is logged. Synchronised: milliseconds."""
 
 MAX_PASSWORD_BYTES = 4_096
 """Bytes of a file with a database's password. Tokens of cloud services, which serve as one, have some 1,500."""
@@ -313,8 +312,8 @@ MAX_KNOWN_GATEWAYS_BYTES = 1_048_576
 """Bytes of a file of known gateways: some 8,000 of them."""
 
 MAX_KNOWN_TARGETS = 4_096
-"""Tools, resources and prompts whose scope a client remembers; the one learned longest ago is forgotten first, and
-costs one refused call more."""
+"""The most tools, resources and prompts whose scopes a client remembers. The one learned longest ago is forgotten
+first; its next call is then refused once."""
 
 MAX_TOLD_REASON_CHARS = 500
 """Characters of a gateway's reason for a refusal that a person is shown. Ours have some 200, except for lists of
@@ -331,14 +330,14 @@ MAX_ANSWER_VALUES = 131_072
 """Values of such a message, at any depth, as of a request: 25 MiB, and 40 ms."""
 
 MAX_TYPED_VALUES = 16_384
-"""Values of such a message where the SDK's models look: not of structured content, nor of schemas. Of each that is not
-what it should be they make five errors, of some 900 bytes each: 75 MiB. 2,000 tools have as many."""
+"""The most values of such a message that the SDK's models check (not those in structured content or schemas). A wrong
+one makes five errors, of some 900 bytes each: 75 MiB in all. 2,000 tools have as many values."""
 
 MAX_REFUSAL_BYTES = 1_048_576
 """Bytes of an HTTP error's body that a client reads: a gateway's has a line or two."""
 
 MAX_PRESENTED = 4
-"""Delegations that are tried for one call, one after the other: each that is refused is a record in a log."""
+"""The most delegations that are tried for one call, one after the other. Each refusal is a record in a log."""
 
 RENEW_SECONDS = 30.0
 """The time for a server to begin a new session, and for each step that sets it up again: the same as for a
@@ -363,15 +362,15 @@ MAX_RECORDED_TEXT = 1_000
 200, ids some 40. The latter two come in headers, which may be as long as a head."""
 
 RECORDS_OF_A_CALL = 16
-"""Records that are looked at to see whether an open call has an outcome: it has two at most, and one of another call
-whose random id begins with the same 64 bits is somebody's doing."""
+"""The most records that are read to see whether an open call has an outcome. A call has two at most. Another call whose
+random id begins with the same 64 bits is somebody's doing."""
 
 MAX_LEFT_WRITERS = 1_000
-"""Dead writers of a log that a process remembers as left, since what the log holds of them does not verify; when they
-are as many, it looks at no other."""
+"""The most dead writers of a log that a process leaves open and remembers, because the log's entries of them do not
+verify. If there are as many, it examines no other."""
 
 MAX_RECORDED_CHAINS = 64
-"""Chains of certificates whose recorded form is kept for the next call on them: 11 KB a certificate, eight at most."""
+"""Certificate chains whose recorded form is kept for the next call with them: 11 KB a certificate, at most eight."""
 
 MAX_RECORDED_TARGET = 2_048
 """Characters of a call's target that its record keeps; the digest of its params covers all of it. A refused caller must
@@ -395,8 +394,8 @@ MAX_ROUNDS = 10
 """How often one call is repeated with input, by default. The official SDK has the same limit."""
 
 MAX_DIALOGS = 16
-"""A server's requests for input that are open at once, in a client. A call of the older era has as many in all as one
-with rounds could have: so many times its rounds."""
+"""The most requests for input of one server that are open at once in a client. A call of the older era may make so many
+times its rounds in all, as many as a call with rounds could."""
 
 LEG_SECONDS = 60.0
 """The time for one leg of a call, by default: what the gateway gives an upstream."""
@@ -410,8 +409,8 @@ MAX_TASKS = 100_000
 """Tasks that a store remembers: at some 400 bytes each, 40 MB."""
 
 MAX_TASKS_PER_OWNER = 1_000
-"""Tasks of one owner at one server, so that nobody takes the room of others. A list of tasks is filtered by so many
-names of each server."""
+"""The most tasks of one owner at one server, so that nobody uses up the room of others. A list of tasks is filtered by
+up to so many names for each server."""
 
 TASK_SECONDS = 86_400
 """How long a task without a `ttl` is remembered: a day, so that its owner may sleep."""
@@ -421,47 +420,46 @@ MAX_TOLD_TASKS = 1_000
 at one server."""
 
 MAX_TASK_BYTES = 65_536
-"""Bytes of all that is remembered of a task: its facts, and 8,192 characters of its target. A longer row of a store is
-somebody else's doing, and no task."""
+"""The most bytes of all that is remembered of a task: its facts, and 8,192 characters of its target. A longer row in a
+store is somebody's doing, and is treated as no task."""
 
 # --- consent ------------------------------------------------------------------------------------------
 
 MAX_SERVER_WORDS_BYTES = 1_024
-"""Bytes of what an ask repeats of the server's words about a tool."""
+"""The most bytes of a server's words about a tool that a question to a person (an ask) repeats."""
 
 MAX_PRINCIPALS = 8
-"""People whom an ask may name: an agent has one principal, or one for each of a few delegations."""
+"""The most people whom an ask may name. An agent has one principal, or one for each of a few delegations."""
 
 MAX_CONSENT_ANSWER_BYTES = 131_072
 """Bytes of an answer: a chain of certificates, which has to fit into a proof."""
 
 ASK_SECONDS = 600
-"""How long an ask is good: a person who is at hand answers within ten minutes. A delegation for one call ends after as
-much."""
+"""How long an ask is valid: a person who is at hand answers within ten minutes. A delegation for one call is valid for
+the same time."""
 
 LIKE_CALLS = 5
-"""Calls that a person is proposed to allow beside the one that is asked for."""
+"""How many calls like the one that is asked for a person is offered to allow with it, by default."""
 
 LIKE_SECONDS = 3_600
-"""For how long, as it is proposed: an hour, some errand of an agent."""
+"""For how long such calls are allowed, by default: an hour, the time of one errand of an agent."""
 
 MAX_LIKE_CALLS = 100
-"""The most calls that can be allowed at once without reading each. Who wants more signs a delegation (`grant`)."""
+"""The most calls that can be allowed at once without reading each. For more, a person signs a delegation (`grant`)."""
 
 MAX_UNFOLDED_CHARS = 1_000
-"""Characters of one value of a call that show at once: what fits on a screen."""
+"""The most characters of one value of a call that are shown before it is unfolded: what fits on a screen."""
 
 MAX_UNFOLDED_LINES = 20
-"""Lines of such a value that show at once."""
+"""The most lines of such a value that are shown before it is unfolded."""
 
 HOLD_SECONDS = 50.0
-"""How long `connect` holds a call while a person decides, where nothing is configured: hosts give up after a minute or
-more."""
+"""How long `connect` holds a call while a person decides, by default. Hosts give up after a minute or more."""
 
 # --- the desk -----------------------------------------------------------------------------------------
 
 LOGIN_LINK_SECONDS = 60
-"""How long a link to the desk's page works, once."""
+"""How long a link to the desk's page is valid. It works once."""
 
 MAX_PASSPHRASE_BYTES = 1_024
 """Bytes of a passphrase."""
@@ -472,10 +470,10 @@ MAX_PEM_CHAIN_BYTES = 1_048_576
 """Bytes of the server's certificates, and of their key. A chain has some 10 KiB."""
 
 RELOAD_LOOK_SECONDS = 0.02
-"""How often the parent of workers looks what they say, while there is a reload and only then."""
+"""During a reload, the interval at which the parent of the workers reads what they report."""
 
 MAX_RELOAD_TEXT = 4_096
-"""Bytes of what is said about one reload: it travels in one datagram, and stands in one file."""
+"""The most bytes of a report on one reload: it is sent in one datagram, and kept in one file."""
 
 MAX_CALL_FILTER_CHARS = 500
 """Characters of a filter of calls: it is in the page's address."""
@@ -483,7 +481,7 @@ MAX_CALL_FILTER_CHARS = 500
 # --- hosts' files -------------------------------------------------------------------------------------
 
 MAX_HOST_TEXT_CHARS = 131_072
-"""Characters of one in YAML or TOML, where an edit of so many takes some seconds. Real ones have some 10,000."""
+"""The most characters of a host's YAML or TOML file: to edit so many takes some seconds. Real ones have some 10,000."""
 
 HEALTH_SECONDS = 3.0
 """How long the desk waits for a gateway's `/readyz`."""
@@ -495,15 +493,15 @@ MAX_ASKED_LISTS = 4
 """Revocation lists about which one request of `/readyz` asks: a person has one in a store, and one in a file."""
 
 MAX_FINDING_CHARS = 2_000
-"""Characters of what `accredit doctor` says of one thing: texts of hosts' files and of gateways may be longer."""
+"""The most characters that `accredit doctor` prints on one thing. It may quote texts that are longer."""
 
 DOCTOR_SECONDS = 8.0
-"""How long each look of `accredit doctor` may take; all are taken at one time. A gateway has `HEALTH_SECONDS`."""
+"""How long each check of `accredit doctor` may take; all are made at the same time. A gateway has `HEALTH_SECONDS`."""
 
 DOCTOR_DATABASE_SECONDS = 4.0
-"""How long a database may take to say how it is, once it is reached: each statement reads its catalog alone."""
+"""How long a connected database may take to report its condition: each statement reads only its catalog."""
 
 # --- watching it run ---------------------------------------------------------------------------------
 
 EXPORT_SECONDS = 10.0
-"""How long the collector may take for one request in all, as by the protocol's default. Calls wait for none of it."""
+"""How long the collector may take for one request in all; it is the protocol's default. No call waits for it."""

@@ -53,7 +53,7 @@ class ChainAppender:
         closed_of: str = "",
         certificates: Mapping[str, bytes] | None = None,
     ) -> ChainChange:
-        """Return the change to write. `turn` is the number of the turn of the writer's queue that was appended, if any."""
+        """Return the change to write. `turn` is the number of the queue's turn that was appended, if it was one."""
         after = self._before._replace(
             records=self._records,
             head=self._head,
