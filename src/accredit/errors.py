@@ -200,7 +200,7 @@ class StoreUnavailable(AccreditError):
 
 class ClockSetBack(StoreUnavailable):
     """The clock is behind the time of entries that the store has forgotten, so nobody knows whether something was used
-    before. `until` is when the clock will have caught up, in unix seconds."""
+    before. `until` (unix seconds) is up to when forgotten entries would count."""
 
     def __init__(self, until: int) -> None:
         super().__init__(f"the clock was set back: the store has forgotten what counts until {until} (unix seconds)")

@@ -31,9 +31,9 @@ class Spending(Enum):
 
 
 class RateLimit(Struct, frozen=True):
-    """`cert_id` (a certificate's key for counting, or the caller's whom a quota counts) may be used `count` times in
-    any `window_s` seconds. One use counts as `amount`. It may count longer than the window, by at most a `parts`-th of
-    it."""
+    """What `cert_id` stands for (a certificate, or a caller whom a quota counts) may be used `count` times in any
+    `window_s` seconds. One use counts as `amount`. It may count longer than the window, by at most a `parts`-th of it.
+    """
 
     cert_id: str
     window_s: int

@@ -323,8 +323,8 @@ class _Case:
                     raise _Contradiction(f"{what}: {outcome.detail}")
 
     def _answers(self, constraint: Constraint) -> bool:
-        """Return whether the record can answer a constraint. The record holds only one digest of the arguments, and for
-        a later leg of a call that differs from the digest in the certificate."""
+        """Return whether the record can answer a constraint. The record holds only one digest of the call's arguments.
+        For a later leg of a call it differs from the digest that a certificate for the call names."""
         if self._record.call.method in TASKS:
             return False
         if not isinstance(constraint, Extension) or constraint.name != CALL:

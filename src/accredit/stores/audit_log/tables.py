@@ -100,8 +100,8 @@ class OpenCall(NamedTuple):
 
 
 class Others(NamedTuple):
-    """Other writers that have not ended. `found` are those that may have died. `still` are those of the writers left
-    open that have not ended yet. The last member is how many have invalid names."""
+    """Writers that have not ended. `found` are those that may have died. `still` are those that were left open before
+    and have not ended yet. `odd` is how many have invalid names."""
 
     found: Sequence[str]
     still: Sequence[str]

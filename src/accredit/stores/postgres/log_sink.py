@@ -62,7 +62,7 @@ class DatabaseSink(Sink):
         return self._locked is not None
 
     def take(self) -> Batch:
-        """Return the next batch. Chains are taken in turn, each as a whole, so that none has to wait for ever."""
+        """Return the next batch. It takes whole chains, one after the other, so that none has to wait for ever."""
         if not self._link.run(self._hold):
             raise StoreUnavailable(f"sink {self._name} is followed by another process meanwhile")
         try:
