@@ -1,7 +1,7 @@
 """The gateway as one ASGI application: its routes and its lifespan.
 
-It may be mounted in another application. Connections and child processes are made at first use and released at the end
-of its lifespan.
+The application may be mounted in another one. It opens connections and starts child processes when they are first used,
+and releases them at the end of its lifespan.
 """
 
 import asyncio
@@ -37,8 +37,8 @@ from accredit.stores import MemoryTasks
 from accredit.telemetry import Telemetry
 
 MAX_LEAVING_SERVERS = 16
-"""Servers changed or removed by a reload whose calls may still finish. Each may have child processes; reloads repeated
-within one `grace_seconds` must not pile them up."""
+"""How many servers that a reload changed or removed may still be finishing their calls. Each may have child processes,
+which must not pile up if reloads follow each other within one `grace_seconds`."""
 
 
 def create_app(
@@ -55,13 +55,16 @@ def create_app(
 ) -> "Gateway":
     """Return an ASGI application in front of one upstream, or of several.
 
-    `upstream` is a URL, a command (a list of strings), complete settings, or a list of settings, each with a `server`
-    and a `path` of its own and otherwise equal. If they require proofs, `store` and `revocations` answer the decisions'
-    questions; if they take tokens, `key_sets` has the issuers' keys; if they record calls, `records` is the log.
+    `upstream` is a URL, a command (a list of strings), complete settings, or a list of settings. The settings in a list
+    have each a `server` and a `path` of their own and are otherwise equal. What the settings turn on needs a port: if
+    proofs are required, `store` and `revocations` are asked about them; if tokens are taken, `key_sets` has the
+    issuers' keys; if calls are recorded, `records` is the log.
+
     `tasks` stores the owners of tasks, by default in this process. `access_tokens` makes what fetches the gateway's own
-    tokens for a server, where the settings require it. `on_tools` gets the result of each `tools/list` as the upstream
-    sent it, in steps; if it raises `FrameError`, the answer is invalid. `telemetry` measures, if given. At its end the
-    application closes all but the revocations. Raises `ConfigurationError`.
+    tokens for a server, where the settings require such tokens. `on_tools` gets the result of each `tools/list` as the
+    upstream sent it, in steps. If it raises `FrameError`, the upstream's answer counts as invalid. `telemetry`
+    measures, if given. When the application ends, it closes all of these except the revocations. Raises
+    `ConfigurationError`.
     """
     servers = _servers(upstream)
     if any(each.guards or each.observes for each in servers) and tasks is None:
@@ -83,14 +86,14 @@ def _servers(upstream: GatewaySettings | str | Sequence[str] | Sequence[GatewayS
 
 
 class Gateway:
-    """The application. The server that runs it calls `drain` and `end_streams` when it is told to stop.
+    """The application. The server that runs it calls `drain` and `end_streams` when that server is told to stop.
 
-    All that its settings decide is in `routes`, one value that a reload replaces (`swap`); each request reads it once
-    and keeps it to the end.
+    All that the settings decide is in `routes`, one value that a reload replaces (`swap`). Each request reads `routes`
+    once and keeps that value to its end.
     """
 
     def __init__(self, servers: Sequence[GatewaySettings], shared: Shared) -> None:
-        """`servers` are the settings of each server, otherwise equal."""
+        """`servers` are the settings of each server. They differ only in what belongs to one server."""
         self.condition = Condition()
         self.routes = Routes(servers, shared, self.condition)
         """The routes in force."""
@@ -115,11 +118,11 @@ class Gateway:
 
     @property
     def draining(self) -> bool:
-        """Whether it is about to stop."""
+        """Whether the gateway is about to stop."""
         return self.condition.draining
 
     def drain(self) -> None:
-        """Announce the end: `/readyz` says so, and everything is served as before."""
+        """Announce the end: from now on `/readyz` reports it. Everything is still served as before."""
         self.condition.draining = True
 
     def end_streams(self) -> None:
@@ -128,13 +131,14 @@ class Gateway:
             server.backend.drain()
 
     def prepare(self, servers: Sequence[GatewaySettings], shared: Shared) -> "Routes":
-        """Return the routes by other settings, without effect yet. A server that is reached as before keeps its state.
-        Raises `ConfigurationError`."""
+        """Return the routes that follow from other settings. They have no effect yet. A server that is reached as
+        before keeps its state. Raises `ConfigurationError`."""
         return Routes(servers, shared, self.condition, self.routes)
 
     def swap(self, routes: "Routes", grace_seconds: float) -> None:
-        """Put the routes of `prepare` in force. Streams of removed servers end now, the rest after `grace_seconds`, in
-        which calls may finish; of too many such servers the oldest ends at once."""
+        """Put the routes of `prepare` in force. Streams of removed servers end now. Calls to servers that were changed
+        or removed may finish within `grace_seconds`; then all that is left of these servers ends. If too many servers
+        are ending, the oldest ends at once."""
         before, self.routes = self.routes, routes
         for server in routes.servers:
             server.begin()
@@ -179,7 +183,7 @@ class Gateway:
 
 
 class Routes:
-    """The handlers by path, for one value of the settings: immutable."""
+    """The handlers by path, made from one value of the settings. Immutable."""
 
     def __init__(
         self,
@@ -202,7 +206,7 @@ class Routes:
         """All servers; last the merged one, if there is one."""
         self._endpoints = {each.settings.path: each for each in self.servers}
         self.targets = frozenset(each.encode("utf-8") for path in self._endpoints for each in (path, f"{path}/"))
-        """The paths of MCP's POSTs."""
+        """The paths to which MCP's messages are posted, each with and without a trailing slash."""
         self._beside = {path: each for each in reversed(self.servers) for path in each.paths}
         self._check_paths()
         first = self._servers[0]
@@ -210,7 +214,7 @@ class Routes:
         own = None if self._only is not None else Rooms(settings.max_request_bytes, proving=settings.proving)
         self.rooms = own or first.rooms
         self.surroundings = (self.rooms, settings.allowed_origins)
-        """What an exchange needs of its gateway."""
+        """What an exchange needs to know of its gateway."""
         tokens = settings.tokens
         bootstrap = tokens.bootstrap if tokens is not None else None
         given = before._bootstrap if before is not None else None
@@ -228,7 +232,7 @@ class Routes:
         )
 
     async def serve(self, exchange: Exchange) -> None:
-        """Answer one request, on whatever carrier.
+        """Answer one request, whatever carrier brought it.
 
         If the answer can't be completed, the carrier must show that by closing the connection.
         """
@@ -264,8 +268,8 @@ class Routes:
             exchange.over()
 
     def _without_slash(self, exchange: Exchange) -> str:
-        """Drop one trailing slash from an endpoint's path; all comparisons, records and messages use the path without
-        it. Clients and people write both."""
+        """Drop one trailing slash from an endpoint's path, since clients and people write both forms. All comparisons,
+        records and messages use the path without it."""
         head = exchange.head.without_slash
         if head.path in self._endpoints or head.path in self._beside:
             exchange.head = head
@@ -301,7 +305,8 @@ class Routes:
             raise refuse(path)
 
     def _authenticator(self) -> HttpAuthenticator | None:
-        """Return the authenticator for paths of no single server: for tokens that are for all of them."""
+        """Return the authenticator for paths that belong to no single server. It accepts tokens that are for all
+        servers."""
         settings, tokens = self.settings, self.settings.tokens
         if tokens is not None:
             issuers = tuple(structs.replace(each, server_audience="") for each in tokens.issuers)

@@ -1,7 +1,7 @@
 """One message of a client on its way through the gateway, and what each step has found out about it. No I/O.
 
-A `Call` begins empty in `front.intake`, which says the order of the steps. Each step writes its own members, and reads
-those of the steps before it; nothing is copied from one carrier to the next.
+A `Call` is made empty in `front.intake`, which defines the order of the steps. Each step writes its own members, and
+reads those of the steps before it. Nothing is copied from one object to the next.
 """
 
 from msgspec import Struct
@@ -16,32 +16,34 @@ from accredit.tokens import FoundTokens, VerifiedToken
 
 
 class Call(Struct):
-    """A message, its source, its sender, and its measurement."""
+    """A client's message, where it came from, who sent it, and when its measurement began."""
 
     message: Frame | Batch | None = None
-    """None until it is read."""
+    """The message; None until it is read."""
     session: str = ""
-    """Its session's id, as the client knows it, or ""."""
+    """The id of the message's session, as the client knows it, or ""."""
     revision: str | None = None
     era: Era = Era.LEGACY
     token: VerifiedToken | None = None
-    """The verified token of the header, then the one that decides (`admission.bearer`)."""
+    """At first the verified token of the HTTP header. Later the token that decides on the message
+    (`admission.bearer`)."""
     brought: FoundTokens | None = None
-    """The credentials in the message, None until they are looked for."""
+    """The credentials found in the message. None until the message is searched for them."""
     error: TokenError | KeysUnavailable | None = None
-    """The refusal of its token where the gate answers it: on stdio."""
+    """Why the message's token is refused, on stdio only: there the gate answers with this error."""
     way: UpstreamAccess | None = None
-    """How the gateway itself asks the server on behalf of this caller, if it can."""
+    """How the gateway sends requests of its own to the server on behalf of this caller. None if it can't."""
     began: float = 0.0
-    """When it came, if it is measured."""
+    """When the message came, if it is measured."""
     measured: Operation | Batched | None = None
     traceparent: bytes | None = None
-    """The trace context of its HTTP request."""
+    """The trace context of the HTTP request that brought the message."""
     members: list["Call"] = []
-    """Those of a batch, once `each` has made them."""
+    """The calls of a batch's messages, once `each` has made them."""
 
     def each(self) -> "list[Call]":
-        """Return a call for each message of a batch, always the same ones; of a single message the call itself.
+        """Return a call for each message of a batch, always the same objects. For a single message, return the call
+        itself.
 
         The members have the header's token until their own is known.
         """

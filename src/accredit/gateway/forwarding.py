@@ -1,14 +1,17 @@
-"""Which header fields are forwarded, in each direction, and in whose words (docs/reference/headers.md). No I/O.
+"""Which header fields are forwarded in each direction, and which the gateway writes itself (docs/reference/headers.md).
+No I/O.
 
-Two programs that read the same bytes differently are a way around the gate. So fields that tell how to read a message
-are rewritten in the gateway's own words, and fields that tell where it goes, or who is behind it, are dropped. Others:
+Two programs that read the same bytes differently are a way around the gate. So fields that say how to read a message
+are rewritten in the gateway's own words. Fields that say where a message goes, or who is behind it, are dropped. All
+other fields:
 
 - [guarded] where proofs or tokens are required, only what MCP needs is forwarded, and what `[gateway] forward_headers`
   adds;
-- [open] otherwise all are: people pass their API keys so.
+- [open] otherwise all of them are forwarded: people pass their API keys in such fields.
 
-CGI, WSGI and PHP take `Content_Type` and `Content.Type` for `Content-Type`: a name means what the most lenient reader
-takes it for. Names that are no lower-case token (RFC 9110 section 5.6.2, as ASGI gives them) are dropped.
+CGI, WSGI and PHP take `Content_Type` and `Content.Type` for `Content-Type`. So each name gets the meaning that the most
+lenient reader gives it. A name that is not a lower-case token is dropped (RFC 9110 section 5.6.2; ASGI gives names in
+lower case).
 
 Source: RFC 9110 sections 7.6, 8 and 12 to 14, RFC 9530, and what common servers and proxies obey.
 """
@@ -23,7 +26,7 @@ from accredit.gateway.media_types import JSON_TYPE, MAX_MEDIA_TYPE_BYTES, parse_
 from accredit.jsonrpc.param_headers import PARAM_HEADERS
 
 MAX_MEDIA_RANGES = 32
-"""Elements of a client's `Accept` that are forwarded. Browsers send ten."""
+"""How many elements of a client's `Accept` are forwarded. Browsers send ten."""
 
 
 _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
@@ -36,16 +39,16 @@ class Fate(Enum):
 
     PASSES = "passes"
     OWN = "own"
-    """Dropped; the gateway writes its own if one is needed."""
+    """Dropped. The gateway writes this field itself if one is needed."""
     READ = "read"
-    """Tells how a message is read, or by whom: dropped, except where messages are passed through unread."""
+    """Says how a message is read, or who may read it. Dropped, except where messages are passed through unread."""
     NEVER = "never"
     OTHER = "other"
     """Forwarded where neither proofs nor tokens are required, or if the configuration adds it."""
 
 
 class Table:
-    """The fates of one direction's fields. A name that ends with `*` is a prefix; whole names come first."""
+    """The fates of one direction's fields. A name that ends with `*` is a prefix. An exact name wins over a prefix."""
 
     def __init__(self, names: Mapping[Fate, str]) -> None:
         listed = {name.encode("ascii"): fate for fate, text in names.items() for name in text.split()}
@@ -110,8 +113,8 @@ _END_TO_END = frozenset(
 class Forwarding:
     """The header fields that one gateway forwards.
 
-    With `listed_only`, only those that a table lists and those of `added`. `own` are the names of the fields that the
-    configuration puts into every request to the upstream.
+    With `listed_only`, it forwards only fields that a table lists and those of `added`. `own` are the names of the
+    fields that the configuration puts into every request to the upstream.
     """
 
     def __init__(self, *, listed_only: bool, added: Iterable[str] = (), own: Iterable[str] = ()) -> None:
@@ -122,7 +125,8 @@ class Forwarding:
         self._comes_back = cache_short_values(512)(self._to_client)
 
     def to_upstream(self, raw: RawHeaders, *, body: bool) -> RawHeaders:
-        """Return the fields of a client's request to forward. `body` says that JSON comes with them."""
+        """Return the fields of a client's request that are to be forwarded. `body` says that the forwarded request has
+        a JSON body."""
         goes, hops = self._goes_up, False
         kept: RawHeaders = []
         accepts: list[bytes] = []
@@ -145,19 +149,19 @@ class Forwarding:
         return kept
 
     def to_client(self, raw: RawHeaders) -> RawHeaders:
-        """Return the fields of an upstream's answer to forward, without those that tell how it is read: the gateway
-        writes these."""
+        """Return the fields of an upstream's answer that are to be forwarded. Fields that say how it is read are left
+        out: the gateway writes these itself."""
         hops, comes = _hops(raw), self._comes_back
         return [pair for pair in raw if comes(pair[0], False) and pair[0] not in hops]
 
     def unread_to_upstream(self, raw: RawHeaders) -> RawHeaders:
-        """Return the fields to forward of a request outside MCP's paths, including those that tell how its body is
+        """Return the fields to forward of a request outside MCP's paths. They include those that say how its body is
         read."""
         hops, goes = _hops(raw), self._goes_up
         return [pair for pair in raw if goes(pair[0], True) and pair[0] not in hops]
 
     def unread_to_client(self, raw: RawHeaders) -> RawHeaders:
-        """Return the fields to forward of an answer on such a path: all but its length."""
+        """Return the fields to forward of an answer to a request outside MCP's paths: all but its length."""
         hops, comes = _hops(raw), self._comes_back
         return [pair for pair in raw if comes(pair[0], True) and pair[0] not in hops]
 
@@ -189,9 +193,10 @@ _WRITTEN = frozenset({b"accept-encoding", b"content-length", b"host"})
 
 
 def can_be_added(name: str) -> bool:
-    """Return whether `forward_headers` may hold a name.
+    """Return whether `forward_headers` may contain a name.
 
-    It must not tell how a message is read or where it goes, and must not be the gateway's own to write or to remove.
+    It must not say how a message is read or where it goes. Nor may it be a name that the gateway itself writes or
+    removes.
     """
     raw = name.lower().encode("ascii", "replace")
     fates = {TO_UPSTREAM.fate(raw), TO_CLIENT.fate(raw)}
@@ -199,7 +204,7 @@ def can_be_added(name: str) -> bool:
 
 
 def can_name_caller(name: str) -> bool:
-    """Return whether a header may tell the server who calls: it must have no other meaning."""
+    """Return whether a header of this name may tell the server who calls. It must have no other meaning."""
     raw = name.lower().encode("ascii", "replace")
     own = raw.startswith(b"accredit-") or TO_UPSTREAM.fate(raw) is Fate.OTHER
     return raw == raw.translate(_TO_DASHES) and raw.strip(b"-") == raw != b"" and own and raw not in _END_TO_END
@@ -222,9 +227,9 @@ def _hops(raw: RawHeaders) -> Collection[bytes]:
 
 @cache_short_values(256)
 def accepted_types(value: bytes) -> bytes:
-    """Return a client's `Accept` in the gateway's words, b"" if nothing is left.
+    """Return a client's `Accept` as the gateway writes it, or b"" if nothing is left of it.
 
-    Only types and weights: by another parameter a server could choose another representation.
+    Only media types and weights are kept: because of another parameter a server could choose another representation.
     """
     ranges: list[bytes] = []
     for element in value.split(b",", MAX_MEDIA_RANGES)[:MAX_MEDIA_RANGES]:

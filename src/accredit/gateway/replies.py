@@ -1,4 +1,4 @@
-"""The one table from an error to the client's reply. No I/O."""
+"""The one table that turns each of our errors into a reply to the client. No I/O."""
 
 from msgspec import Struct
 
@@ -20,7 +20,8 @@ from accredit.tokens import challenge
 
 
 class Refusal(Struct, frozen=True):
-    """The reply to a client: an HTTP status and headers, if they can still be sent, and the JSON-RPC error."""
+    """The reply to a client: the JSON-RPC error, and an HTTP status and headers, which are used if no head has been
+    sent yet."""
 
     status: int
     code: int

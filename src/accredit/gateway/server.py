@@ -1,11 +1,11 @@
-"""All that a gateway has for each server behind it: the endpoint, and everything up to the server.
+"""All that a gateway has for each server behind it: the endpoint, and everything between it and the server.
 
-A server has rooms, connections and child processes of its own: one that is slow, down or busy takes nothing from the
-others. The store, the log, key sets, revocation lists and counters are shared in the process; their entries name the
-server.
+Each server has rooms, connections and child processes of its own, so a server that is slow, down or busy takes nothing
+from the others. The process has one store, log, set of counters, and so on for all servers; what is entered there names
+the server.
 
-A reload makes another `Server` for each. One that is reached as before keeps its connections, sessions and children,
-and what is known of them; all other settings apply from then on.
+A reload makes another `Server` for each. If a server is reached as before, its connections, sessions and children are
+kept, and what is known of them. All other settings apply from then on.
 """
 
 from collections.abc import Callable, Mapping
@@ -59,7 +59,7 @@ class Shared(NamedTuple):
 
 
 class Server:
-    """One server, or the merged one. Raises `ConfigurationError` if its settings need a port that is missing."""
+    """One server, or the merged one. Raises `ConfigurationError` if the settings need a port that was not given."""
 
     def __init__(
         self,
@@ -70,8 +70,8 @@ class Server:
         before: "Server | None" = None,
         beside: "Mapping[str, Server] | None" = None,
     ) -> None:
-        """`servers` is their number, this one included. `before` is the previous one of this name: nothing in it
-        changes before `begin`. `beside` are all others by name, for the merged one."""
+        """`servers` is how many there are, this one included. `before` is the previous `Server` of this name: nothing
+        in it changes before `begin`. `beside` are all others by name, for the merged one."""
         self.settings = settings
         self._members = _members(settings, beside or {})
         self._servers = servers
@@ -84,7 +84,7 @@ class Server:
             before = None
         self._parts = before._parts if before is not None else Parts(servers)
         self.line = before.line if before is not None else object()
-        """An identity shared by all `Server`s with the same connections and children."""
+        """An identity shared by all `Server`s, before and after reloads, that use the same connections and children."""
         self._counters = counters = (
             before._counters if before is not None else shared.counters.of_server(settings.server)
         )
@@ -127,7 +127,7 @@ class Server:
         return MeasuredBackend(backend, self._meter)
 
     def _reach(self, settings: GatewaySettings, before: "Server | None", tokens: AccessTokensFor | None) -> Backend:
-        """Make the backend, and the other parts on the way to the server."""
+        """Make the backend, and the other parts between the endpoint and the server."""
         upstream, counters, directory = settings.upstream, self._counters, self._directory
         if isinstance(upstream, StdioUpstream):
             self._stdio = before._stdio if before is not None else None
@@ -162,7 +162,7 @@ class Server:
 
     @property
     def _merged(self) -> dict[str, MergedMember]:
-        """The merged servers, as members to be asked."""
+        """The merged servers, as members that the merged backend can ask."""
         return {
             name: MergedMember(
                 name,
@@ -177,12 +177,12 @@ class Server:
         }
 
     def _merged_pins(self, settings: GatewaySettings, counters: Counters) -> MergedPins | None:
-        """Return the check of the merged servers' definitions, if these are pinned."""
+        """Return the check of the merged servers' tool definitions, or None if they are not pinned."""
         is_merged = isinstance(settings.upstream, MergedUpstream)
         return MergedPins(settings.pins, counters, self._merged) if is_merged and settings.pins is not None else None
 
     def _goes_on(self, before: "Server") -> bool:
-        """Return whether `before` was reached in the same way, so that its connections can be kept."""
+        """Return whether `before` reached its server in the same way, so that its connections can be kept."""
         if not self._members:
             return not before._members and _is_same_upstream(before.settings, self.settings)
         lines = {name: each.line for name, each in self._members.items()}
@@ -190,29 +190,29 @@ class Server:
 
     @property
     def name(self) -> str:
-        """Its name in `[servers]`; "" for a single or the merged one."""
+        """The server's name in `[servers]`; "" for the only server, and for the merged one."""
         return self.settings.server
 
     @property
     def pinned(self) -> PinnedTools | None:
-        """The check of its definitions, if they are pinned."""
+        """The check of the server's definitions, or None if they are not pinned."""
         return self._gate.pinned
 
     @property
     def left_out(self) -> int | None:
-        """How many of its replicas are ejected for now; None if none ever is."""
+        """How many of the server's replicas are ejected at present; None if replicas are never ejected."""
         return self._http.sender.client.left_out() if self._http is not None else None
 
     @property
     def paths(self) -> frozenset[str]:
-        """Its paths beside the endpoint; passthrough paths are apart."""
+        """The server's paths beside its endpoint, without the passthrough paths."""
         below = self.settings.path if self.name else ""
         named = {KEYS_PATH} if self._http is not None and self._http.sender.identity is not None else set[str]()
         own = self.resource.paths if self.resource is not None else frozenset[str]()
         return frozenset({f"{below}{SSE_PATH}", f"{below}{MESSAGES_PATH}", *named, *own})
 
     def begin(self) -> None:
-        """Take effect, in place of the previous one."""
+        """Take effect, in place of the previous `Server` of this name."""
         settings = self.settings
         self._gate.begin()
         self._parts.servers = self._servers
@@ -225,7 +225,7 @@ class Server:
             self._stdio.go_by(settings)
 
     async def serve_beside(self, exchange: Exchange, path: str) -> None:
-        """Answer a request from an allowed host for a path beside the endpoint. Raises `RequestError`."""
+        """Answer a request for a path beside the endpoint. Its host has been checked. Raises `RequestError`."""
         method = exchange.head.method
         if self.resource is not None and method == "GET" and path in self.resource.paths:
             await self.resource.serve(exchange)
@@ -246,7 +246,7 @@ class Server:
             raise refuse(path)
 
     async def aclose(self) -> None:
-        """Release its own resources, after the outcomes being recorded."""
+        """Wait for the outcomes that are being recorded, then release the server's own resources."""
         await self.backend.aclose()
         if self.recorder is not None:
             await self.recorder.drain()
@@ -273,5 +273,5 @@ def _meter_of(settings: GatewaySettings, telemetry: Telemetry) -> Meter:
 
 
 def _is_same_upstream(before: GatewaySettings, settings: GatewaySettings) -> bool:
-    """Return whether a server is the same one, reached in the same way."""
+    """Return whether two settings mean the same server, reached in the same way."""
     return before.upstream == settings.upstream and before.patience == settings.patience

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 UPSTREAM_SILENCE_SECONDS = 60.0
-"""How long a server behind HTTP may be silent, before the first byte of its answer and between events, by default.
-Event streams send comments every 15 s or so; one that is cut off sends none."""
+"""How long a server behind HTTP may be silent by default, before the first byte of its answer and between events. Event
+streams send a comment every 15 s or so, unless the connection is cut off."""
 CHILD_SILENCE_SECONDS = 3_600.0
-"""How long a child may be silent about a request, by default. Its process can be seen to be alive, and tools that
-build, search or wait for people are silent for many minutes."""
+"""How long a child may be silent about a request, by default. The gateway can see that the process is alive, and tools
+that build, search or wait for people are silent for many minutes."""
 
 
 _REPLICA_HEX = 16
@@ -36,11 +36,11 @@ _REPLICA_HEX = 16
 
 @dataclass(frozen=True, slots=True)
 class HttpUpstream:
-    """A server behind streamable HTTP (or HTTP+SSE of 2024-11-05). `headers` are added to each request, and so is a
-    token that the gateway gets by `auth`.
+    """A server behind streamable HTTP (or HTTP+SSE of 2024-11-05). `headers` are added to each request. So is a token
+    that the gateway fetches, if `auth` says how.
 
-    `others` are the URLs of further replicas. All together have at most `max_in_flight` requests in progress (None: any
-    number).
+    `others` are the URLs of further replicas. All replicas together have at most `max_in_flight` requests in progress
+    (None: any number).
     """
 
     url: str
@@ -51,19 +51,19 @@ class HttpUpstream:
 
     @property
     def exchanges(self) -> bool:
-        """Whether each caller's token is exchanged for one for this server."""
+        """Whether each caller's token is exchanged for a token for this server."""
         return self.auth is not None and self.auth.exchanges
 
     @property
     def replicas(self) -> dict[str, str]:
-        """The URLs of all replicas by their names in sealed session ids: digests, so that gateways agree, whatever the
-        order in their configurations. A single one is called ""."""
+        """The URLs of all replicas, by the names that sealed session ids use. A name is a digest, so that gateways
+        agree on it even if their configurations list the replicas in another order. A single replica is called ""."""
         urls = (self.url, *self.others)
         return {_replica_name(url): url for url in urls} if self.others else {"": self.url}
 
     @property
     def homes(self) -> dict[str, str]:
-        """The names in `replicas`, by names that are unique over all servers."""
+        """The names in `replicas`, by names that are unique among the replicas of all servers."""
         return {_replica_name(url): name for name, url in self.replicas.items()}
 
     @property
@@ -78,9 +78,10 @@ def _replica_name(url: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StdioUpstream:
-    """A server that is a child process. `env` is added to the gateway's own environment (without `ACCREDIT_*`).
+    """A server that is a child process. `env` is added to the gateway's own environment, of which `ACCREDIT_*` is left
+    out.
 
-    `cwd` is its working folder: the configuration file's, or None for the gateway's own.
+    `cwd` is the child's working folder: that of the configuration file, or None for the gateway's own.
     """
 
     command: tuple[str, ...]
@@ -90,8 +91,8 @@ class StdioUpstream:
 
 @dataclass(frozen=True, slots=True)
 class MergedUpstream:
-    """Several servers as one (`[gateway] merge`): the settings of each, by name. Raises `ConfigurationError` for a name
-    that could not be told apart in the name of a tool (`policy.merging`)."""
+    """Several servers as one (`[gateway] merge`): the settings of each, by name. Raises `ConfigurationError` for a
+    server's name that could not be recognized within a tool's merged name (`policy.merging`)."""
 
     members: Mapping[str, "GatewaySettings"]
 
@@ -107,8 +108,8 @@ class MergedUpstream:
 class ProofSettings:
     """The sections `[proofs]`, `[tools]`, `[resources]` and `[prompts]`.
 
-    If proofs are not `required`, the catalog restricts nothing, but scopes are listed. With a policy that observes
-    (`mode = "observe"`) they are not: decisions are only recorded.
+    If proofs are not `required`, the last three restrict nothing, but the scopes in them are listed. Proofs are not
+    required where the policy observes (`mode = "observe"`): decisions are then only recorded.
     """
 
     policy: Policy
@@ -117,7 +118,7 @@ class ProofSettings:
 
     @property
     def judged(self) -> bool:
-        """Whether calls are decided by their proofs, enforced or observed."""
+        """Whether each call's proof is judged, whether that is enforced or only observed."""
         return self.required or self.policy.observes
 
     def __post_init__(self) -> None:
@@ -130,7 +131,7 @@ class ProofSettings:
 class IdentitySettings:
     """`[upstream] identity = "jwt"`: the signing key, the issuer's id, and the header's name.
 
-    `audience` is the server's name in `[servers]`; if "", its URL is used.
+    `audience` is the server's name in `[servers]`. If it is "", tokens name the server's URL.
     """
 
     key: "EllipticCurvePrivateKey" = field(repr=False)
@@ -154,8 +155,8 @@ def _key_of_this_process() -> KeyRing:
 
 @dataclass(frozen=True, slots=True)
 class RoundsSettings:
-    """The sections `[rounds]` and `[cluster]`. Without a `ring` one is made: what it seals opens for as long as these
-    settings live. `shared` says that other gateways have the same ring."""
+    """The sections `[rounds]` and `[cluster]`. Without a `ring` of keys one is made: what it seals can be opened for as
+    long as these settings live. `shared` says that other gateways have the same ring."""
 
     ring: KeyRing = field(default_factory=_key_of_this_process, compare=False)
     state_seconds: int = 600
@@ -164,7 +165,8 @@ class RoundsSettings:
 
 @dataclass(frozen=True, slots=True)
 class BootstrapSettings:
-    """The section `[tokens.bootstrap]`. The gateway's starter writes `secret` to `file`; `used` deletes that."""
+    """The section `[tokens.bootstrap]`. Whoever starts the gateway writes `secret` to `file`; `used` deletes the
+    file."""
 
     secret: str = field(repr=False)
     file: Path
@@ -181,8 +183,8 @@ class TokenSettings:
     """The section `[tokens]`, and what tools require of tokens.
 
     `resource` is the URL of the MCP endpoint as clients know it. `tool_scopes` maps a tool to the scope that a token
-    must have, and `policy_digest` is that of the current configuration. `servers` are those whose tools are at the
-    endpoint under merged names.
+    must have. `policy_digest` is the digest of the current configuration. `servers` are those whose tools the endpoint
+    offers under merged names.
     """
 
     issuers: tuple[Issuer, ...]
@@ -197,9 +199,9 @@ class TokenSettings:
 
 @dataclass(frozen=True, slots=True)
 class RecordSettings:
-    """The section `[attest]`, except for the log itself. `gateway_id` is the gateway's name in records; with `full`
-    they hold the arguments, not only a digest. With `keeps_proofs` the bound proof of an allowed call is kept with its
-    record. `policy_digest` identifies the configuration; if "", `settings_digest` is used."""
+    """The section `[attest]`, except for the log itself. `gateway_id` is the gateway's name in records. With `full`,
+    records hold the arguments, not only their digest. With `keeps_proofs`, the bound proof of an allowed call is kept
+    with its record. `policy_digest` identifies the configuration; if it is "", `settings_digest` is used."""
 
     gateway_id: str
     full: bool = False
@@ -208,7 +210,8 @@ class RecordSettings:
 
 
 def _derived() -> Any:
-    """A member that the others determine: it is no argument, and neither compared, shown nor in the digest."""
+    """Declare a member that follows from the others: it is no argument, is neither compared nor shown, and is not
+    digested."""
     return field(init=False, repr=False, compare=False)
 
 
@@ -216,47 +219,49 @@ def _derived() -> Any:
 class GatewaySettings:
     """The sections `[gateway]`, `[upstream]` and `[validation]` of the configuration, for one server.
 
-    Processes forked after it was made share its `rounds`, and so open each other's states and session ids.
+    Processes that are forked after the settings were made share `rounds`. So they open each other's sealed states and
+    session ids.
     """
 
     upstream: HttpUpstream | StdioUpstream | MergedUpstream
     server: str = ""
-    """Its name in `[servers]`; "" for the server of `[upstream]`, and for the merged one."""
+    """The server's name in `[servers]`; "" for the server of `[upstream]`, and for the merged one."""
     path: str = "/mcp"
     allowed_origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
     passthrough: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
-    """Methods beyond the table (`jsonrpc.methods`) that pass where proofs or tokens are required."""
+    """Methods that pass where proofs or tokens are required, although they are not in the table (`jsonrpc.methods`)."""
     forward_headers: tuple[str, ...] = ()
     max_request_bytes: int = 4_194_304
     max_response_bytes: int = DEFAULT_RESPONSE_BYTES
     max_event_bytes: int = 16_777_216
     upstream_timeout_seconds: float | None = None
-    """How long the server may be silent about a request; None: the default of `patience`."""
+    """How long the server may be silent about a request. If None, `patience` has the default."""
     tells_identity: bool = True
-    """`[upstream] identity`: True is "meta" (allowed calls say in `_meta` on whose authority they come)."""
+    """`[upstream] identity`: True is "meta". Allowed calls then say in `_meta` on whose authority they come."""
     identity: IdentitySettings | None = None
-    """`[upstream] identity = "jwt"`: allowed calls say so in a header."""
+    """`[upstream] identity = "jwt"`: allowed calls say in a header on whose authority they come."""
     enforce: bool = True
-    """`[validation] responses`: True is "enforce", False is "observe" (log and count, forward as it is)."""
+    """`[validation] responses`. True is "enforce". False is "observe": an invalid response is logged, counted, and
+    forwarded as it is."""
     proofs: ProofSettings | None = None
     records: RecordSettings | None = None
     tokens: TokenSettings | None = None
     rounds: RoundsSettings = field(default_factory=RoundsSettings)
     quotas: Quotas = field(default_factory=Quotas)
-    """The `[[quotas]]` that apply whatever proofs say; those that proofs decide are in a policy."""
+    """The `[[quotas]]` that apply to calls whatever proof they have. Quotas that depend on proofs are in a policy."""
     pins: Pins | None = None
-    """The section `[pins]`, with the lock's pins of this server."""
+    """The section `[pins]`, with this server's pins from the lock file."""
     workers: int = 1
-    """The number of processes that serve together. With more than one, whatever lives in one process's memory is
-    refused."""
+    """The number of processes that serve together. If there are several, settings that keep state in the memory of one
+    process are refused."""
 
     # What follows from the above, computed once: every message asks for some of it.
     members: Collection["GatewaySettings"] = _derived()
-    """The settings of the servers merged here."""
+    """The settings of the servers that are merged here."""
     patience: float = _derived()
-    """Seconds of silence about a request after which no answer is expected."""
+    """How many seconds the server may be silent about a request before the gateway stops expecting an answer."""
     lives_here: bool = _derived()
     """Whether the server's sessions live in this process."""
     exchanges: bool = _derived()
@@ -264,17 +269,17 @@ class GatewaySettings:
     signs_identity: bool = _derived()
     """Whether the server is told in a header on whose authority a call comes."""
     one_caller: bool = _derived()
-    """Whether each request is forwarded with a head of its own, which rules out batches: it names the caller, or is for
-    one of several servers."""
+    """Whether each request must be forwarded as an HTTP request of its own, because it names the caller or is for one
+    of several servers. Then batches are ruled out."""
     observes: bool = _derived()
-    """Whether calls are decided by proofs without being refused."""
+    """Whether proofs are judged but no call is refused for its proof."""
     guards: bool = _derived()
-    """Whether callers must authenticate: then unknown methods are refused."""
+    """Whether callers must authenticate. If so, unknown methods are refused."""
     proving: bool = _derived()
     """Whether callers can authenticate at all: tokens are on, or proofs are required."""
     seals_sessions: bool = _derived()
-    """Whether clients get sealed ids of legacy sessions: sessions have owners, or belong to one of several replicas or
-    servers, or several gateways serve them."""
+    """Whether clients get sealed ids for legacy sessions. They do if sessions have owners, if a session belongs to one
+    of several replicas or servers, or if several gateways serve it."""
 
     @property
     def place(self) -> str:
@@ -289,7 +294,7 @@ class GatewaySettings:
 
     @property
     def named_tools(self) -> list[str]:
-        """The tools of the catalog, by the names that clients know, and the gateway's own."""
+        """The tools that the configuration names, by the names that clients know, and the gateway's own tools."""
         return [*self._in_catalog, *sorted(DRILLS)]
 
     @property
@@ -304,7 +309,8 @@ class GatewaySettings:
         return self.upstream.homes if isinstance(self.upstream, HttpUpstream) else {"": ""}
 
     def __post_init__(self) -> None:
-        """Raise `ConfigurationError` for a passthrough pattern or a header by which MCP could bypass the checks."""
+        """Raise `ConfigurationError` for a passthrough pattern or a header that would let MCP messages bypass the
+        checks."""
         for name, value in self._constants():
             object.__setattr__(self, name, value)
         for name in self.forward_headers:
@@ -329,7 +335,7 @@ class GatewaySettings:
                     raise ConfigurationError(what, "name the other paths one by one: MCP would pass unread there")
 
     def _constants(self) -> Iterator[tuple[str, object]]:
-        """Yield what is computed once, each after what it needs."""
+        """Yield the members that are computed once, each after those that it is computed from."""
         upstream, proofs, tokens = self.upstream, self.proofs, self.tokens
         members = tuple(upstream.members.values()) if isinstance(upstream, MergedUpstream) else ()
         yield "path", without_slash(self.path)

@@ -1,7 +1,7 @@
-"""The MCP endpoint over HTTP. The steps are those of `intake`.
+"""The MCP endpoint over HTTP. Its steps are those of `intake`.
 
-Messages come by POST, and are answered there. GET opens a session's standing stream or resumes one, DELETE ends a
-session: neither carries a message, and both end with [media-type].
+Messages come by POST, and are answered there. GET opens a session's standing stream or resumes a stream. DELETE ends a
+session. GET and DELETE carry no message, so [media-type] is the last step that they take.
 """
 
 from collections.abc import Coroutine
@@ -59,7 +59,8 @@ class Endpoint(Intake[Exchange]):
         self._forwarding = Forwarding(listed_only=settings.guards, added=settings.forward_headers)
 
     def serve(self, exchange: Exchange) -> Coroutine[Any, Any, None]:
-        """Return the coroutine that answers a request. Both raise the `AccreditError` that becomes its answer."""
+        """Return the coroutine that answers a request. An `AccreditError` that this call or the coroutine raises
+        becomes the answer."""
         self.check_source(exchange)
         head = exchange.head
         if head.method not in _METHODS:
@@ -81,7 +82,8 @@ class Endpoint(Intake[Exchange]):
                 return self._delete(exchange)
 
     def is_of_listed(self, exchange: Exchange) -> bool:
-        """Return whether the request is from a page of a configured origin. Raises `RequestError` (403)."""
+        """Return whether the request comes from a page of an origin that the configuration allows. Raises
+        `RequestError` (403)."""
         self.check_source(exchange)
         return origin_listed(exchange.head.headers.get(b"origin", b""), self._settings.allowed_origins)
 

@@ -1,6 +1,6 @@
-"""A client's HTTP request and its answer: what all carriers share.
+"""A client's HTTP request and its answer: what all carriers have in common.
 
-A carrier is a subclass, such as `asgi.AsgiExchange`. It reads the body in pieces, and sends heads and pieces; all facts
+A carrier is a subclass, such as `asgi.AsgiExchange`. It reads the body in pieces, and sends heads and pieces. All facts
 about a request, and what is added to every answer, are here. I/O through the subclass only.
 """
 
@@ -23,22 +23,24 @@ from accredit.policy.passing import CallerIdentity
 from accredit.tokens import SubjectToken
 
 BODY_GRACE_SECONDS = 10.0
-"""How late a request's body may be: its first bytes, and whatever a slow or interrupted line delays."""
+"""How late a request's body may be. This covers the time to its first bytes, and delays on a slow or interrupted
+line."""
 MIN_BODY_BYTES_PER_SECOND = 65_536
-"""The minimum rate of a body after that grace, as it occupies memory that others need. 0.5 Mbit/s."""
+"""The minimum rate of a body once `BODY_GRACE_SECONDS` are over: it occupies memory that others need. 0.5 Mbit/s."""
 SMALL_BODY_BYTES = 65_536
-"""A body up to this size that arrives at once, as calls do (some 1 KiB), needs no room: as many bytes are read from
-each connection anyway. A slow body counts for at least as many."""
+"""A body of up to this size that arrives at once reserves no memory in a room: the gateway reads up to as many bytes
+from each connection anyway. Most calls are like that (some 1 KiB). A slow body counts for at least this size."""
 
 
 class Exchange(ABC):
-    """A request and its answer: a `Reply` (`upstream.reply`), and what the intake knows besides.
+    """A request and its answer. It is the `Reply` for the backend (`upstream.reply`), and has what the intake needs
+    besides.
 
-    `address` is where it comes from. `credentials` are the Authorization fields, once removed from the head.
-    `session_shown` maps a session's id at a replica to the client's, if any; `learn_revision` is called with the
-    revision and the replica of a session that the answer begins (`session_binding`). `request_id` is that of the single
-    request in the body, once read. `vouched` says that the caller itself has authenticated, `proved` that it or its
-    session has: it then gets more room (`rooms`).
+    `address` is where the request comes from. `credentials` are its Authorization fields, once removed from the head.
+    `session_shown` maps a session's id at a replica to the client's id, if any. `learn_revision` is called if the
+    answer begins a session, with the session's revision and replica (`session_binding`). `request_id` is the id of the
+    single request in the body, once that is read. `vouched` says that the caller itself has authenticated. `proved`
+    says that the caller or its session has authenticated, and so gets more room (`rooms`).
     """
 
     __slots__ = (
@@ -83,7 +85,7 @@ class Exchange(ABC):
         self.calls = OpenCalls()
         self.hears: Callable[[Notification], Notification | None] | None = None
         self.stateless = head.is_modern
-        """Whether it is of the era without sessions: then no answer shows the client a session's id."""
+        """Whether the request is of the era without sessions. If so, no answer shows the client a session's id."""
         self._refused: tuple[bytes, ...] = ()
         self._session = head.in_era.headers.get(SESSION_HEADER)  # as the client knows it
         self.vouched = False
@@ -91,22 +93,23 @@ class Exchange(ABC):
 
     @property
     def proved(self) -> bool:
-        """Whether its caller, or an earlier one in its session, has authenticated."""
+        """Whether the caller has authenticated, or an earlier caller in the same session."""
         return self.vouched or (self._session is not None and self.rooms.has_proved(self._session))
 
     def vouch(self) -> None:
-        """Note that the caller has authenticated, in its session."""
+        """Note that the caller has authenticated, also for later requests in its session."""
         self.vouched = True
         if self._session is not None:
             self.rooms.proved(self._session)
 
     def over(self) -> None:
-        """Release the body's memory: the answer is sent."""
+        """Release the body's memory, as the answer has been sent."""
         if self._body is not None:
             self._body.leave()
 
     def negotiated(self, session: bytes, revision: str) -> None:
-        """Note that the answer begins this session, by its id at the server, in this revision. Raises `AnswerError`."""
+        """Note that the answer begins a session in this revision. `session` is its id at the server. Raises
+        `AnswerError`."""
         if self.learn_revision is not None:
             self.learn_revision(session, revision, self.replica)
 
@@ -117,8 +120,8 @@ class Exchange(ABC):
     async def body(self, limit: int) -> bytes:
         """Return the whole body.
 
-        Raises `RequestError`: 413 as soon as it must exceed `limit` bytes, 408 if it comes too slowly, 503 if other
-        large and slow bodies have taken all room.
+        Raises `RequestError`: 413 as soon as it is certain to exceed `limit` bytes, 408 if it comes too slowly, 503 if
+        other large and slow bodies have taken all room.
         """
         declared = self.head.headers.get(b"content-length", b"")
         length = int(declared) if declared.isdigit() else limit
@@ -155,7 +158,8 @@ class Exchange(ABC):
         return whole.getvalue()
 
     def answer_also(self, refused: tuple[bytes, ...]) -> None:
-        """Add responses to the answer, which then is a batch's."""
+        """Add the responses to the `refused` requests of a batch to the answer, which so becomes an answer to the
+        batch."""
         self._refused = refused
         self.head = self.head.with_field(b"accept-encoding", b"identity")  # a coded answer could not be joined
 
@@ -176,7 +180,7 @@ class Exchange(ABC):
             await self.write(b"".join(encode_event(response) for response in self._refused))
 
     def _shown(self, headers: RawHeaders) -> RawHeaders:
-        """Return an answer's headers in the client's view."""
+        """Return an answer's headers as the client is to see them."""
         shown = _no_session if self.stateless else self.session_shown
         if shown is not None:
             headers = [
@@ -192,15 +196,15 @@ class Exchange(ABC):
 
     @abstractmethod
     async def _send_whole(self, status: int, headers: RawHeaders, body: bytes) -> None:
-        """Send a whole answer; its headers are complete."""
+        """Send a whole answer. `headers` is complete."""
 
     @abstractmethod
     async def _send_head(self, status: int, headers: RawHeaders) -> None:
-        """Send the head of an answer that follows in pieces; its headers are complete."""
+        """Send the head of an answer whose body follows in pieces. `headers` is complete."""
 
     @abstractmethod
     async def write(self, chunk: bytes) -> None:
-        """Send a piece; wait for a slow client, up to a bound. Raises `ClientGone`."""
+        """Send a piece. If the client is slow, wait up to a bound. Raises `ClientGone`."""
 
     @abstractmethod
     async def end(self) -> None:
@@ -208,11 +212,11 @@ class Exchange(ABC):
 
     @abstractmethod
     def watch(self) -> None:
-        """Interrupt the work if the client disconnects from now on. The body must have been read."""
+        """From now on, interrupt the work if the client disconnects. The body must have been read before."""
 
     @abstractmethod
     def unwatch(self) -> bool:
-        """Stop watching. Return whether the work was interrupted by the client alone."""
+        """Stop watching. Return whether the client's disconnection, and nothing else, has interrupted the work."""
 
 
 def _too_large(limit: int) -> RequestError:
@@ -227,7 +231,7 @@ def _with_refusals(
 ) -> tuple[int, bytes, RawHeaders]:
     """Return the answer to a batch with the `refused` responses added. Raises `AnswerError` if it is content-coded.
 
-    An error status stays: then the whole batch has failed.
+    An error status is kept, because then the whole batch has failed.
     """
     if status >= 400:
         return status, body, headers

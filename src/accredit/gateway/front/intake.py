@@ -1,22 +1,24 @@
-"""The steps from a client's message to the backend, in one order for all ways in. First failure wins.
+"""The steps from a client's message to the backend. They are the same, in the same order, whichever way a message comes
+in. A message is refused at the first step whose condition it does not meet:
 
-- [source] Over HTTP: `Host` and `Origin` are allowed (DNS rebinding): 403.
+- [source] Over HTTP: `Host` and `Origin` are allowed, against DNS rebinding (else 403).
 - [method] Over HTTP, the method is one that MCP uses (405), and the session's id is not too long (400). Where tokens
   are on, a token in the header is valid (401, 403, 503). The session of HTTP+SSE exists (404).
-- [media-type] Over HTTP, a POST is JSON in UTF-8, without a coding (415), and repeats no header that routes it (400).
-- [message] It is within bounds (413, or the error of a line), and one valid message, or a batch where its revision
-  allows one (400).
-- [era] Over HTTP in the modern era: the headers agree with the body (400, -32020; missing metadata -32602). Routing
-  headers that mirror nothing in it are dropped.
-- [token] Where tokens are on, each message has a valid one with the needed rights, and the session is its subject's
-  (404): see `authenticator`; over stdio, calls and lists have one (`bearer`).
-- [gate] The gate lets it through (`gate`). The gate itself answers what it refuses; a notification that it drops has no
-  answer. The decision on a call is on record before the gate is left.
-- [room] There is room for it, and it goes to the backend.
+- [media-type] Over HTTP, a POST is JSON in UTF-8, without a content coding (415). It does not repeat a header by which
+  it is routed (400).
+- [message] The message is within its bounds (413, or the error of a line). It is one valid message, or a batch where
+  its revision allows one (400).
+- [era] Over HTTP in the modern era: the headers agree with the body (400, -32020). Required metadata is there (-32602).
+  Routing headers that mirror nothing in the body are dropped.
+- [token] Where tokens are on, each message has a valid token with the rights it needs, and the session belongs to the
+  token's subject (404): see `authenticator`. Over stdio, only calls and lists must have a token (`bearer`).
+- [gate] The gate lets the message through (`gate`). The gate itself answers what it refuses. A notification that it
+  drops has no answer. The decision on a call is on record before the gate is left.
+- [room] There is room for the message, and it goes to the backend.
 - [settled] However this ends, each call is settled, unless another part has taken that over.
 
 A call that is refused before the gate is recorded as well (`early_refusals`). Not checked: whether the upstream knows
-the version or the session, which it checks itself.
+the version or the session. The upstream checks that itself.
 """
 
 from abc import ABC, abstractmethod
@@ -42,13 +44,14 @@ _C = TypeVar("_C")
 
 
 class Intake(ABC, Generic[_C]):
-    """A way in, one per gateway. `_C` is what brings a message and takes its answer: an exchange, or a line.
+    """A way for messages to come in; a gateway has one object for each. `_C` is the type of what brings a message and
+    takes its answer: an exchange, or a line.
 
     `meter`, if given, measures each request, however it ends.
     """
 
     answers_later: ClassVar[bool] = False
-    """Whether answers go another way than the request's own exchange."""
+    """Whether answers are sent elsewhere than in the exchange that brought the request."""
 
     def __init__(self, settings: GatewaySettings, gate: Gate, meter: Meter | None = None) -> None:
         self._settings = settings
@@ -57,9 +60,9 @@ class Intake(ABC, Generic[_C]):
         self._traces = meter is not None and meter.tracer is not None
 
     async def take(self, client: _C, unread: Unread | None = None) -> None:
-        """Take a message from [method] on. Raises the `AccreditError` that becomes its answer.
+        """Take a message through the steps from [method] on. Raises the `AccreditError` that becomes its answer.
 
-        `unread` holds the message's text if it is refused before it was read.
+        `unread` gives the message's text if the message is refused before it was read.
         """
         call = Call()
         if self._meter is not None:
@@ -120,20 +123,20 @@ class Intake(ABC, Generic[_C]):
 
     @abstractmethod
     def _revision(self, client: _C) -> str | None:
-        """Return the message's revision, or None if the way in does not tell."""
+        """Return the message's revision, or None if nothing tells it before the message is read."""
 
     @abstractmethod
     async def _arrive(self, client: _C, call: Call) -> None:
-        """Take [method] to [token], and store what they find in `call`. Raises one of `REFUSALS`."""
+        """Take the steps [method] to [token], and store what they find in `call`. Raises one of `REFUSALS`."""
 
     def _traceparent(self, client: _C) -> bytes | None:
         """Return the HTTP request's trace context, if it has one."""
         return None
 
     def _way(self, client: _C, call: Call) -> UpstreamAccess | None:
-        """Return how the gateway asks the server on behalf of this caller, or None if it can't."""
+        """Return how the gateway sends its own requests to the server on behalf of this caller, or None if it can't."""
         return None
 
     @abstractmethod
     async def _go_on(self, client: _C, call: Call, admission: Admission) -> None:
-        """Send the gate's own answers, and forward the rest ([room]). Raises `AccreditError`."""
+        """Send the gate's own answers to the client, and forward what it admitted ([room]). Raises `AccreditError`."""
