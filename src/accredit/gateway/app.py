@@ -136,9 +136,9 @@ class Gateway:
         return Routes(servers, shared, self.condition, self.routes)
 
     def swap(self, routes: "Routes", grace_seconds: float) -> None:
-        """Put the routes of `prepare` in force. Streams of removed servers end now. Calls to servers that were changed
-        or removed may finish within `grace_seconds`; then all that is left of these servers ends. If too many servers
-        are ending, the oldest ends at once."""
+        """Put the routes of `prepare` in force. If a server was removed, or is now reached in another way, its streams
+        end now. Calls to it may finish within `grace_seconds`; then the rest of it ends. If too many such servers are
+        left, the oldest ends at once."""
         before, self.routes = self.routes, routes
         for server in routes.servers:
             server.begin()

@@ -18,7 +18,7 @@ ASGIApplication = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 def head_of(scope: Scope) -> RequestHead:
-    """Return the head of a request."""
+    """Return the head of the request in an ASGI scope."""
     root: str = scope.get("root_path", "")
     path: str = scope["path"]
     return RequestHead(
@@ -34,8 +34,8 @@ def head_of(scope: Scope) -> RequestHead:
 class AsgiExchange(Exchange):
     """The exchange of an ASGI server, in a task of its own.
 
-    ASGI reports that a client has gone only to a pending `receive`. That watch starts after a moment: most calls are
-    over by then.
+    ASGI reports that a client has gone only to a pending `receive`. Such a `receive` is started only after a moment, as
+    most calls are over by then.
     """
 
     __slots__ = ("_gone", "_receive", "_send", "_task", "_timer", "_watcher")
@@ -67,7 +67,7 @@ class AsgiExchange(Exchange):
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def write(self, chunk: bytes) -> None:
-        """Send a piece; wait for a slow client, up to a bound. Raises `ClientGone`."""
+        """Send a piece. If the client is slow, wait up to a bound. Raises `ClientGone`."""
         try:
             async with asyncio.timeout(CLIENT_STALL_SECONDS):
                 await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
@@ -79,14 +79,14 @@ class AsgiExchange(Exchange):
         await self._send({"type": "http.response.body", "body": b""})
 
     def watch(self) -> None:
-        """Cancel the current task if the client disconnects from now on. The body must have been read."""
+        """From now on, cancel the current task if the client disconnects. The body must have been read before."""
         loop = asyncio.get_running_loop()
         self._gone = False
         self._task = asyncio.current_task(loop)
         self._timer = loop.call_later(DISCONNECT_WATCH_SECONDS, self._watch, loop)
 
     def unwatch(self) -> bool:
-        """Stop watching. Return whether the task was cancelled by the client alone."""
+        """Stop watching. Return whether the client's disconnection, and nothing else, has cancelled the task."""
         if self._timer is not None:
             self._timer.cancel()
         if self._watcher is not None:

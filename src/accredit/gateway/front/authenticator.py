@@ -1,11 +1,11 @@
-"""Authenticates HTTP requests: the token, and the session that it names. Changes the exchange's headers.
+"""Authenticates HTTP requests: the token, and the session that the request names. Changes the exchange's headers.
 
-- [header-first] The Authorization header is verified before the body is read; no code after this sees it.
+- [header-first] The Authorization header is verified before the body is read. No code after this sees the header.
 - [one-subject] All messages of a batch have the same subject.
-- [session-owner] A named session must belong to that subject (`session_binding`), also in the era without sessions,
-  where the name is not forwarded.
-- [session-token] A token that names a session is valid only in that one, by its id towards the client, and so never
-  where [session-owner] has no session: in a modern request, on HTTP+SSE, for an `initialize`.
+- [session-owner] If a request names a session, that must belong to the subject (`session_binding`). This also holds in
+  the era without sessions, where the session's name is not forwarded.
+- [session-token] A token that names a session is valid only in that session, which it names by the client's id. So the
+  token is never valid where [session-owner] finds no session: in a modern request, on HTTP+SSE, for an `initialize`.
 """
 
 from accredit.errors import RequestError
@@ -40,16 +40,18 @@ class HttpAuthenticator:
         return token
 
     async def of_request(self, exchange: Exchange, *, sessions: bool = False) -> VerifiedToken | None:
-        """Authenticate a request without a body and return its token. Raises the same, and `RequestError`."""
+        """Authenticate a request without a body, and return its token. Raises what `of_header` raises, and
+        `RequestError`."""
         token = await self.of_header(exchange, sessions=sessions)
         self._bearer.require(token)
         self._enter(exchange, token, exchange.head)
         return token
 
     async def of_message(self, exchange: Exchange, call: Call, message: Frame | Batch, ask: Ask | None) -> None:
-        """Store the tokens of a message in its call. Raises the same.
+        """Store the tokens of a message in its call. Raises what `of_request` raises.
 
-        `ask` asks in the named session before its owner is known: nobody is shown the answer.
+        `ask` sends the server a request in the named session before the session's owner is known. So its answer is
+        shown to nobody.
         """
         named = exchange.head
         self._sessions.look(exchange)
@@ -74,5 +76,6 @@ class HttpAuthenticator:
 
 
 def _carry(exchange: Exchange, token: VerifiedToken | None) -> None:
-    """Keep the token if it will be exchanged: it is sent to the authorization server only."""
+    """Keep the token for the exchange if it is to be exchanged. The token itself is sent to the authorization server
+    only."""
     exchange.carried = token.carried if isinstance(token, ExchangeableToken) else None

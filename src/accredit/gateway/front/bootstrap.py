@@ -1,15 +1,16 @@
-"""`POST /token`: gives a local agent its first session token, for the secret that the gateway wrote to a file.
+"""`POST /token`: gives a local agent its first session token, in return for the secret that the gateway wrote to a
+file.
 
-In this order; the first that fails decides:
+These are checked in this order, and the first that fails decides the status:
 
 - [loopback] the peer is on loopback, by the connection and not by any header: 403;
 - [body] the body is one JSON object of `secret` and `agent`, within `MAX_BOOTSTRAP_BYTES`: 400, 413;
-- [attempts] the secret is unused, with fewer than `MAX_BOOTSTRAP_ATTEMPTS` wrong ones before: 410;
+- [attempts] the secret is unused, and fewer than `MAX_BOOTSTRAP_ATTEMPTS` wrong ones have come before: 410;
 - [secret] the secret is right, compared in constant time: 403;
 - [name] the agent's name can go into a token: 400.
 
-Only an answer with a token uses the secret up. Not checked: that the agent has a key of that id. Behind a proxy on the
-same machine every peer is on loopback: then only the secret protects.
+Only an answer with a token uses the secret up. Not checked: that the agent has a key with that name as its id. Behind a
+proxy on the same machine every peer is on loopback; then only the secret protects.
 """
 
 import hmac
@@ -32,11 +33,11 @@ from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
 from accredit.tokens import SessionGrant, issue_session_token
 
 MAX_BOOTSTRAP_BYTES = 4_096
-"""Bytes of such a request: a secret and a name."""
+"""How many bytes the body of such a request may have. It holds a secret and a name."""
 MAX_BOOTSTRAP_AGENT_CHARS = 256
-"""Characters of the agent's name in it; the id of a key has 32."""
+"""How many characters the agent's name may have. The id of a key has 32."""
 MAX_BOOTSTRAP_ATTEMPTS = 10
-"""Wrong secrets after which the right one is void as well: whoever can read the file needs one attempt."""
+"""After this many wrong secrets the right one is void as well. Whoever can read the file needs only one attempt."""
 
 
 PATH = "/token"
@@ -68,12 +69,12 @@ class Bootstrap:
     """Serves `/token`: issues one token, once."""
 
     def __init__(self, settings: BootstrapSettings, before: "Bootstrap | None" = None) -> None:
-        """After a reload, the secret and its use are those of `before`."""
+        """`before` is the previous object, before a reload. Its secret is kept, and so is whether that was used."""
         self._settings = settings if before is None else replace(settings, secret=before._settings.secret)
         self._attempts = _Attempts() if before is None else before._attempts
 
     async def serve(self, exchange: Exchange, peer: str) -> None:
-        """Answer a POST from the address `peer`. Raises `RequestError`."""
+        """Answer a POST that comes from the address `peer`. Raises `RequestError`."""
         if not is_loopback_address(peer):
             raise RequestError(INVALID_REQUEST, "Forbidden: tokens are given on loopback only", status=403)
         wanted = _read_request(await exchange.body(MAX_BOOTSTRAP_BYTES))

@@ -1,9 +1,9 @@
 """CORS: preflights, and the headers that let a page of another origin read an answer. No I/O.
 
 Source: the Fetch standard ("CORS protocol"), 2025-11-25 and 2026-07-28 basic/transports; Private Network Access for
-browsers that still ask for it. Only origins of `[gateway] allowed_origins` are allowed, each by its own name: never
-`*`, and never with credentials, since cookies mean nothing here. The upstream's CORS headers are not forwarded
-(`forwarding`).
+browsers that still ask for it. Only origins of `[gateway] allowed_origins` are allowed, and the answer names the one
+that asks: never `*`. Credentials are never allowed, since cookies mean nothing here. The upstream's CORS headers are
+not forwarded (`forwarding`).
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from accredit.gateway.headers import RawHeaders, origin_listed
 from accredit.jsonrpc.param_headers import PARAM_HEADERS
 
 PREFLIGHT_SECONDS = 600
-"""How long a browser may cache a preflight's answer. Chromium caches for two hours at most; a change of the
+"""How long a browser may cache the answer to a preflight. Chromium caches it for two hours at most, but a change of the
 configuration should take effect sooner."""
 
 
@@ -33,7 +33,7 @@ def is_preflight(method: str, headers: Mapping[bytes, bytes]) -> bool:
 def preflight(headers: Mapping[bytes, bytes], added: tuple[str, ...]) -> RawHeaders:
     """Return the headers of the answer to a preflight.
 
-    Of the headers asked for, they allow those that MCP clients send, and those that are `added`.
+    Among the headers that the browser asks for, they allow those that MCP clients send and those in `added`.
     """
     asked = headers.get(b"access-control-request-headers", b"").lower().split(b",")
     names = _PLAIN | {name.lower().encode() for name in added}
@@ -48,7 +48,7 @@ def preflight(headers: Mapping[bytes, bytes], added: tuple[str, ...]) -> RawHead
 
 
 def add_cors_headers(raw: RawHeaders, origin: bytes | None, allowed: tuple[str, ...]) -> RawHeaders:
-    """Return an answer's headers, with those added that a page of `origin` needs to read it."""
+    """Return an answer's headers, and add those without which a page of `origin` could not read it."""
     if not allowed:
         return raw
     if origin is None or not origin_listed(origin, allowed):

@@ -57,17 +57,17 @@ class HealthTarget(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in `[servers]` ("" for the only one)."""
+        """The server's name in `[servers]` ("" for the only one)."""
         ...
 
     @property
     def backend(self) -> Backend:
-        """Its backend, which can be asked."""
+        """The server's backend, which can be asked whether it answers."""
         ...
 
     @property
     def pinned(self) -> PinnedTools | None:
-        """The check of its definitions, if they are pinned."""
+        """The check of the server's definitions, or None if they are not pinned."""
         ...
 
 
@@ -82,8 +82,8 @@ class Condition:
 
 
 class Health:
-    """One for each value of the settings. Ports that are None are not reported; without an `authenticator` all callers
-    are unauthenticated."""
+    """Answers both paths; there is one object for each value of the settings. Ports that are None are not reported.
+    Without an `authenticator` all callers count as unauthenticated."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Health:
         self._key_sets = key_sets
 
     async def serve(self, exchange: Exchange, path: str) -> None:
-        """Answer a request from an allowed host for one of the two paths. Raises `RequestError`."""
+        """Answer a request for one of the two paths. Its host has been checked. Raises `RequestError`."""
         if exchange.head.method not in ("GET", "HEAD"):
             raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
         if path == ALIVE:
@@ -144,7 +144,7 @@ class Health:
         return parts
 
     async def _problems(self) -> dict[str, str | None]:
-        """Return each part's problem, or None, in words for authenticated callers only."""
+        """Return each part's problem, or None if it has none. The texts are for authenticated callers only."""
         problems: dict[str, str | None] = {}
         if self._store is not None and (behind := self._store.problem()) is not None:
             problems["schema"] = behind
@@ -168,7 +168,7 @@ class Health:
         return problems
 
     def _lists(self, asked: Sequence[bytes]) -> dict[str, bool]:
-        """Return whether one of the lists asked about is in force; nothing if none was asked about ([names])."""
+        """Return, for each revocation list asked about, whether it is in force ([names])."""
         found = [match[1].decode() for each in asked if (match := _ASKED_LIST.fullmatch(each))][:MAX_ASKED_LISTS]
         if self._revocations is None or not found:
             return {}

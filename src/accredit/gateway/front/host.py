@@ -1,7 +1,7 @@
 """Our own stdin and stdout, towards the host that started `wrap`. Reads and writes them, in threads.
 
-They may be pipes, files or a terminal, and shared with others: so they stay blocking, and a thread waits on each. The
-threads are daemons: one that waits for an idle host must not keep the process alive.
+They may be pipes, files or a terminal, and other processes may share them. So they stay in blocking mode, and a thread
+waits on each. The threads are daemons: a thread that waits for an idle host must not keep this process alive.
 """
 
 import asyncio
@@ -18,7 +18,8 @@ _CHUNK = 65_536
 
 
 class StdioHost:
-    """Chunks in, lines out. `gone` is set when stdout has no reader any more."""
+    """Reads the host's messages in chunks, and writes lines to it. `gone` is set once nothing reads our stdout any
+    more."""
 
     def __init__(self, stdin: int = 0, stdout: int = 1) -> None:
         self.gone = asyncio.Event()
@@ -34,18 +35,19 @@ class StdioHost:
             threading.Thread(target=work, name=f"accredit-wrap{work.__name__}", daemon=True).start()
 
     async def read(self) -> bytes:
-        """Return the host's next output; b"" at its end. Nothing more is read until the next call."""
+        """Return the next bytes from the host, or b"" once it has closed its side. Nothing more is read until the next
+        call."""
         chunk = await self._input.get()
         self._taken.release()
         return chunk
 
     def send(self, line: bytes) -> None:
-        """Queue a line for the host; `drained` waits until it is written."""
+        """Queue a line for the host. `drained` waits until it is written."""
         self._unwritten += len(line)
         self._output.put(line)
 
     async def drained(self, limit: int = PIPE_BUFFER_BYTES) -> None:
-        """Wait until at most `limit` bytes are unwritten, or the reader is gone."""
+        """Wait until at most `limit` bytes are unwritten, or nothing reads them any more."""
         while self._unwritten > limit and not self.gone.is_set():
             self._written.clear()
             await self._written.wait()

@@ -1,10 +1,11 @@
 """HTTP+SSE of revision 2024-11-05, both sides: `GET /sse` opens a session, `POST /messages` sends into it.
 
-The upstream's first event names the URL for its messages; the client gets one of ours instead, so that its messages
-pass here. A request goes to the upstream by POST and is answered on the stream, once; if the gate refuses it, the
-refusal comes on the stream, and nothing is forwarded. The session is in this process's memory and ends with its stream.
-With tokens on it belongs to the subject that opened it: nobody else can send into it. Where ids are sealed
-(`session_binding`), its id names this process.
+The upstream's first event names the URL for messages to it. The client gets a URL of ours instead, so that its messages
+come through the gateway. A request goes to the upstream by POST, and is answered once, on the stream. If the gate
+refuses it, the refusal comes on the stream, and nothing is forwarded.
+
+A session is in this process's memory and ends with its stream. Where tokens are on, it belongs to the subject that
+opened it: nobody else can send into it. Where ids are sealed (`session_binding`), the session's id names this process.
 """
 
 import secrets
@@ -50,8 +51,8 @@ _REVISION = "2024-11-05"
 
 
 class _Session(NamedTuple):
-    """A session: `target` is the upstream's URL for messages, at its `replica`; `expected` are its open requests,
-    `principal` is the subject of the token that opened it."""
+    """A session. `target` is the upstream's URL for messages, at the session's `replica`. `expected` are its open
+    requests. `principal` is the subject of the token that opened it."""
 
     target: bytes
     replica: str
@@ -61,10 +62,10 @@ class _Session(NamedTuple):
 
 
 class LegacySse(Intake[Exchange]):
-    """Serves the two paths; those of one of several servers are below its endpoint. Messages take the same steps as on
-    every way in (`intake`).
+    """Serves the two paths. Of several servers, each has these paths below its own endpoint. Messages take the same
+    steps as on every way in (`intake`).
 
-    The stream is at the upstream's `url` if that ends in `/sse`, else beside it.
+    The upstream's stream is at `url` if that ends in `/sse`, otherwise at `/sse` beside it.
     """
 
     answers_later = True
@@ -82,7 +83,7 @@ class LegacySse(Intake[Exchange]):
         before: "LegacySse | None" = None,
         meter: Meter | None = None,
     ) -> None:
-        """`before` is the server's previous one, whose sessions are kept."""
+        """`before` is the server's previous `LegacySse`, whose sessions are kept."""
         super().__init__(settings, gate, meter)
         self._sessions_of_headers = sessions
         self._names = sessions_of(settings, live_here=True, before=before._names if before is not None else None)
@@ -94,8 +95,8 @@ class LegacySse(Intake[Exchange]):
         self._sessions: dict[str, _Session] = before._sessions if before is not None else {}
 
     async def stream(self, exchange: Exchange, root: str) -> None:
-        """Serve `GET /sse`: a session, for as long as the client stays. `root` is the mount path of this
-        application."""
+        """Serve `GET /sse`: open a session, which lasts as long as the client stays. `root` is the path at which this
+        application is mounted."""
         if self._settings.workers > 1:
             detail = "HTTP+SSE (2024-11-05) needs a gateway with one worker"
             raise RequestError(INVALID_REQUEST, detail, status=501)
@@ -150,8 +151,8 @@ class LegacySse(Intake[Exchange]):
                     answer.close()
 
     async def message(self, exchange: Exchange) -> None:
-        """Serve `POST /messages?session_id=...`: 202 says that the upstream has accepted it, the rest comes on the
-        stream."""
+        """Serve `POST /messages?session_id=...`. The status 202 says that the upstream has accepted the message. All
+        else comes on the stream."""
         await self.take(exchange, exchange)
 
     def _revision(self, client: Exchange) -> str:
@@ -252,7 +253,8 @@ def _stream_url(url: str) -> str:
 
 
 def _target(stream: str, data: bytes) -> bytes:
-    """Return the URL for messages to the upstream of this stream. Raises `AnswerError` for another origin."""
+    """Return the URL for messages that the upstream has sent (`data`) on the stream at the URL `stream`. Raises
+    `AnswerError` if it is of another origin."""
     try:
         url = urljoin(stream, data.decode("ascii"))
         same = urlsplit(url)[:2] == urlsplit(stream)[:2]
@@ -264,7 +266,8 @@ def _target(stream: str, data: bytes) -> bytes:
 
 
 def _check_headers(exchange: Exchange) -> None:
-    """Refuse repeated headers, and drop routing headers of the other era. Raises `RequestError` (400)."""
+    """Refuse a request that repeats a header, and drop routing headers of the other era. Raises `RequestError`
+    (400)."""
     check_once(exchange.head.headers, SESSION_HEADER, VERSION_HEADER, LAST_EVENT_HEADER)
     exchange.head = exchange.head.without(unmirrored_headers(None, Era.LEGACY, exchange.head.headers))
 
@@ -278,7 +281,8 @@ def _target_of(url: str) -> bytes:
 
 
 def _ask(expected: Expected, request: Request, edit: Edit | None) -> None:
-    """Register an open request, without its text: a session may have many. Raises `RequestError`."""
+    """Register an open request. Its text is not kept, as a session may have many open requests. Raises
+    `RequestError`."""
     try:
         if len(expected.open) >= MAX_OPEN_REQUESTS:
             raise FrameError("too many requests of this session are open")
@@ -299,4 +303,4 @@ def _take_back(stream: Exchange, notification: Notification) -> None:
 
 
 def _nothing_to_learn(frame: Frame) -> None:
-    """Do nothing: this transport has one revision only."""
+    """Do nothing: this transport has only one revision, so a message can't tell which one is used."""

@@ -1,9 +1,9 @@
-"""Configured paths that are not MCP's: forwarded unread, within the same bounds.
+"""Configured paths that are not MCP's: their messages are forwarded unread, within the same bounds.
 
-The meaning of such a message is not our concern, but its destination is: headers by which a server or a proxy would
-take it for one to another path, by another method, or from somebody else, are dropped (`forwarding`). Methods about the
-connection are refused: to TRACE a server answers with what it was sent, including the gateway's own headers (RFC 9110
-section 9.3.8); CONNECT asks for a tunnel.
+What such a message means is not our concern, but where it goes is. Some headers could make a server or a proxy take it
+for a message to another path, by another method, or from somebody else. They are dropped (`forwarding`). Methods that
+concern the connection are refused. A server answers TRACE with what it was sent, including the gateway's own headers
+(RFC 9110 section 9.3.8). CONNECT asks for a tunnel.
 """
 
 from accredit.base.text import excerpt
@@ -16,14 +16,16 @@ from accredit.gateway.upstream.reply import WhileConnected
 from accredit.jsonrpc.encode import INVALID_REQUEST
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-"""The methods about resources (RFC 9110 section 9.3, RFC 5789)."""
+"""The methods that concern resources, not the connection (RFC 9110 section 9.3, RFC 5789)."""
 
 
 def matches_pattern(path: str, patterns: tuple[str, ...]) -> bool:
-    """Return whether a decoded path matches one of `patterns`: exactly, or below one that ends with `/*`.
+    """Return whether a decoded path matches one of `patterns`. It may equal the pattern, or lie below one that ends
+    with `/*`.
 
     A path with dot segments does not match: the upstream would resolve it to another path. Some servers also resolve
-    backslashes, and parameters after the dots (`..;x`). Nor does one that can be decoded once more, as some servers do.
+    backslashes, and parameters after the dots (`..;x`). Nor does a path match that can be decoded once more: some
+    servers would do so.
     """
     if "%" in path:
         return False
@@ -62,5 +64,5 @@ async def forward(
 
 
 def refuse(path: str) -> RequestError:
-    """Return the refusal of any other path."""
+    """Return the refusal of a path that nothing serves."""
     return RequestError(INVALID_REQUEST, f"Not found: {excerpt(path)}", status=404)

@@ -13,9 +13,11 @@ from accredit.tokens import metadata, metadata_paths, metadata_url
 
 
 class Resource:
-    """One per endpoint where tokens are on. `metadata_url` is named in refusals; `path` is the endpoint's.
+    """Serves the metadata of one endpoint where tokens are on. `metadata_url` is named in refusals. `path` is the
+    endpoint's.
 
-    The bare well-known path is ambiguous with several endpoints, so it is served only for the `only` one.
+    With several endpoints, the well-known path without an endpoint's path would be ambiguous. So it is served only if
+    this endpoint is the `only` one.
     """
 
     def __init__(self, settings: TokenSettings, path: str, *, only: bool = True) -> None:
@@ -24,8 +26,8 @@ class Resource:
         # Behind a proxy that rewrites paths, clients see the endpoint at a different path.
         both = metadata_paths(path), metadata_paths(urlsplit(settings.resource).path)
         self.paths = frozenset(name for names in both for name in (names if only else names[-1:]))
-        """The document's paths."""
+        """The paths of the metadata document."""
 
     async def serve(self, exchange: Exchange) -> None:
-        """Answer a GET for one of its paths."""
+        """Answer a GET for one of the document's paths."""
         await exchange.reply(200, self._document, [JSON])

@@ -1,18 +1,20 @@
 """Legacy sessions between clients and the server: each side's id, the owner, and the revision. Reads the clock and
 randomness.
 
-Where tokens are on, or the keys of a cluster are set, clients get sealed ids (`session_ids`; `SealedSessions`). An id
-holds the whole state, so any worker, and any gateway with the same keys, serves a session without remembering it.
-Elsewhere a session keeps the server's id (`PlainSessions`).
+Where tokens are on, or the keys of a cluster are set, clients get sealed ids (`session_ids`; `SealedSessions`). A
+sealed id holds the session's whole state here. So any worker, and any gateway with the same keys, serves a session
+without remembering it. Elsewhere a session keeps the server's id (`PlainSessions`).
 
-- [owner] A session belongs to an issuer's subject, with any of its tokens (2025-11-25, basic/security_best_practices,
-  "Session Hijacking"). Callers without a token count as one anonymous subject with sessions of its own.
-- [unknown-session] An id that is forged, somebody else's or expired gets the answer of an unknown one, after the
-  caller's token was verified: 404, the same for every cause.
-- [stable-id] A session keeps one id towards its client for as long as it lives.
+- [owner] A session belongs to the subject of an issuer, whichever of that subject's tokens is used (2025-11-25,
+  basic/security_best_practices, "Session Hijacking"). All callers without a token count as one anonymous subject, which
+  has sessions of its own.
+- [unknown-session] If an id is forged, expired or somebody else's, the answer is the same as for an unknown id: 404. It
+  comes only after the caller's token was verified.
+- [stable-id] Towards its client, a session has the same id for as long as it lives.
 
-An id is opened before the caller is known, to learn the session's revision, and to look up, in that session, the tool
-whose argument may be a token. It is opened once for each head that a connection remembers.
+An id is opened before the caller is known. This is needed to learn the session's revision. It is also needed to find
+out, in that session, whether `_token` is an argument of the called tool itself. The id is opened once for each head
+that a connection remembers.
 """
 
 import hmac
@@ -41,8 +43,8 @@ from accredit.rounds.sealing import NONCE_BYTES
 from accredit.tokens import VerifiedToken
 
 MAX_SEALED_SESSION_ID_BYTES = 6_144
-"""Bytes of a sealed session id: the longest of a server in base64url, and some 200 more. That of a UUID has some 170.
-Balancers take heads of 8 KiB and more."""
+"""The maximum length of a sealed session id, in bytes. It has room for the longest id of a server, in base64url, and
+some 200 bytes more. The sealed id of a UUID has some 170. Load balancers accept heads of 8 KiB and more."""
 
 
 NOBODY: Principal = ("", "")
@@ -51,12 +53,12 @@ _NODE_BYTES = 8
 
 
 def principal_of(token: VerifiedToken | None) -> Principal:
-    """Return a token's issuer and subject, or `NOBODY`."""
+    """Return a token's issuer and subject, or `NOBODY` without a token."""
     return (token.issuer, token.subject) if token is not None else NOBODY
 
 
 class Sessions(ABC):
-    """How sessions are named. `max_bytes` is the length of the longest id that a client may send."""
+    """How sessions are named towards clients. `max_bytes` is the length of the longest id that a client may send."""
 
     max_bytes: int
 
@@ -66,13 +68,14 @@ class Sessions(ABC):
 
     @abstractmethod
     def look(self, exchange: Exchange) -> None:
-        """Put the server's own id into the head, or drop the header if the id does not open. The owner is not checked:
-        results must not be shown before `enter`."""
+        """Replace the client's session id in the head by the server's own. If the client's id does not open, drop the
+        header. The owner is not checked, so nothing that is read from the session may be shown before `enter`."""
 
     @abstractmethod
     def enter(self, exchange: Exchange, named: RequestHead, principal: Principal) -> None:
-        """Check the owner of the session in `named`, the head as it came; from here on the request has the server's own
-        id, and its answer the client's. Raises `RequestError` (404) by [owner] and [unknown-session]."""
+        """Check the owner of the session. `named` is the head as it came, with the client's id. From here on the
+        request has the server's own id, and its answer gets the client's. Raises `RequestError` (404) by [owner] and
+        [unknown-session]."""
 
 
 class PlainSessions(Sessions):
@@ -146,7 +149,7 @@ class SealedSessions(Sessions):
         return self.seal(id.encode("ascii"), revision, _subject(principal)).decode("ascii")
 
     def _found(self, head: RequestHead) -> "_Found | None":
-        """Return the opened id of a head, or None; cached with the head."""
+        """Return what the session id in a head opens to, or None. The result is cached with the head."""
         if head.found is None:
             head.found = self._open(head)
         found = head.found
@@ -163,8 +166,8 @@ class SealedSessions(Sessions):
 
 
 def sessions_of(settings: GatewaySettings, *, live_here: bool, before: Sessions | None = None) -> Sessions:
-    """Return how a gateway names its sessions. If they live in this process (`live_here`), their ids name it. `before`
-    is the previous naming, which is kept where possible."""
+    """Return how a gateway names its sessions. If sessions live in this process (`live_here`), their ids name this
+    process. `before` is what named them before a reload. It is kept where possible."""
     if not settings.seals_sessions:
         return before if isinstance(before, PlainSessions) else PlainSessions()
     if live_here:
@@ -179,19 +182,20 @@ def sessions_of(settings: GatewaySettings, *, live_here: bool, before: Sessions 
 
 
 def not_found(id: MessageId | None = None) -> RequestError:
-    """Return the refusal for another's or an unknown session: the same for both. `id` is the request's."""
+    """Return the refusal for a session that is unknown or somebody else's: the same for both. `id` is the request's
+    id."""
     return RequestError(INVALID_REQUEST, "Session not found", id=id, status=404, word="session_not_found")
 
 
 class _Found(NamedTuple):
-    """An opened id, and the head with the server's own id in its place."""
+    """An opened id, and the head in which the server's own id replaces the client's."""
 
     state: SessionState
     head: RequestHead
 
 
 class _Naming:
-    """The session ids in one answer: `named` is the client's id of the server's `own`."""
+    """The session ids in one answer: where the server's id `own` is to appear, the client gets `named`."""
 
     __slots__ = ("_named", "_own", "_sessions", "_subject")
 
@@ -202,11 +206,12 @@ class _Naming:
         self._subject = subject
 
     def learn(self, id: bytes, revision: str, replica: str) -> None:
-        """Name the session that a replica's answer begins. Raises `AnswerError`."""
+        """Give an id for the client to the session that a replica's answer begins. Raises `AnswerError`."""
         self._named, self._own = self._sessions.seal(id, revision, self._subject, replica), id
 
     def shown(self, id: bytes, replica: str) -> bytes | None:
-        """Return the client's id ([stable-id]); None if it would be too long to be sent back."""
+        """Return the client's id for a session ([stable-id]), or None if it would be too long for the client to send
+        back."""
         if id != self._own:
             try:
                 self.learn(id, "", replica)

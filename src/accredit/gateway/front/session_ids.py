@@ -1,18 +1,18 @@
-"""Clients' ids of legacy sessions: sealed, so that any holder of the keys continues a session, and nobody else makes or
-reads an id. No I/O: time and randomness are arguments.
+"""Clients' ids of legacy sessions. They are sealed: whoever holds the keys can continue a session, and nobody else can
+make or read an id. No I/O: time and randomness are arguments.
 
-    "a1." base64url( key id (8 bytes) | nonce (12) | AES-256-GCM ciphertext and tag )
-    "a1." node "." base64url( ... )
+    "a1." base64url( key id (8 bytes) | nonce (12) | AES-256-GCM ciphertext and tag ) "a1." node "." base64url( ... )
 
-The second form is of a session that lives in one process: `node` names that process, in 16 hex characters that were
-drawn at its start, for a balancer to read. The text before the base64url is associated data. An id opens where:
+The second form is for a session that lives in one process. `node` names that process, so that a load balancer can read
+it: 16 hex characters, drawn when the process started. The text before the base64url is associated data. An id can be
+opened if:
 
 - [prefix] its prefix is that of this process's ids;
-- [spelling] its base64url is the one spelling of its bytes, without padding;
-- [key] a key of the ring made it (`rounds.sealing`; these keys are derived for it, by HKDF);
+- [spelling] its base64url is the only allowed spelling of its bytes, without padding;
+- [key] a key of the ring made it (`rounds.sealing`; keys for session ids are derived from the ring's, by HKDF);
 - [server] it was made for the same server and one of its replicas, less than `SESSION_ID_SECONDS` ago.
 
-Every failure is a `SealError`, whose reason is shown nowhere. The state names the owner (`subject`), which
+Every failure is a `SealError`, whose reason is shown nowhere. The sealed state names the owner (`subject`), which
 `session_binding` compares. The length was checked before (`MAX_SEALED_SESSION_ID_BYTES`).
 """
 
@@ -37,8 +37,8 @@ REVISION_CHARS = 32
 
 
 class SessionState(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The sealed state: the server's name in `[servers]` ("" for `[upstream]`) and its replica, the session's id there,
-    its revision ("" if unknown), its owner (`subject_of`), and the unix second of sealing."""
+    """The sealed state: the server's name in `[servers]` ("" for `[upstream]`) and the session's replica, the session's
+    id there, its revision ("" if unknown), its owner (`subject_of`), and when it was sealed (unix seconds)."""
 
     server: str
     replica: str
@@ -49,8 +49,8 @@ class SessionState(Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
 
 class SessionIds:
-    """Seals and opens ids with the keys of `ring`, for sessions at `server`. With a `node` they live in this process.
-    `replicas` are the names of those that sessions may live at; a single one is called ""."""
+    """Seals and opens ids with the keys of `ring`, for sessions at `server`. With a `node`, the sessions live in this
+    process. `replicas` are the names of the replicas at which sessions may live. A single replica is called ""."""
 
     def __init__(self, ring: KeyRing, node: str = "", replicas: Collection[str] = ("",), *, server: str = "") -> None:
         self._replicas = frozenset(replicas)
@@ -75,7 +75,7 @@ class SessionIds:
         return self._ring.lock(self._version, msgspec.msgpack.encode(state), b"", nonce).encode("ascii")
 
     def open(self, value: bytes) -> SessionState:
-        """Open an id by [prefix] to [server], except for its age. Raises `SealError`."""
+        """Open an id, and check it by [prefix] to [server], but not its age. Raises `SealError`."""
         data = self._ring.unlock(self._version, value.decode("latin-1"), b"")
         try:
             state = msgspec.msgpack.decode(data, type=SessionState)
@@ -92,7 +92,8 @@ def is_current(state: SessionState, now: int) -> bool:
 
 
 def subject_of(principal: Principal) -> bytes:
-    """Return a principal's digest, of 16 bytes: over its parts, each with its length."""
+    """Return a principal's digest, of 16 bytes. It is computed over the principal's parts, each preceded by its
+    length."""
     digest = hashlib.sha256(b"accredit session subject 1")
     for part in (text.encode("utf-8", "surrogatepass") for text in principal):
         digest.update(len(part).to_bytes(8, "big") + part)

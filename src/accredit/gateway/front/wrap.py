@@ -1,14 +1,14 @@
-"""`accredit wrap`: the gate as a stdio server around a stdio server. One host, one child, lines both ways.
+"""`accredit wrap`: the gate as a stdio server in front of a stdio server. One host, one child, lines both ways.
 
-- [host-lines] A host's line takes the steps of `intake`; an invalid one gets an error line, as does a refused call.
-  Where tokens are on, calls and lists need one: their own, or the environment's.
-- [child-lines] A child's line is routed by `dedicated`, at the pace of the host.
-- [end] When the host closes its side, the child's stdin is closed, and open calls may finish: the host still gets the
-  child's lines, and none of ours. When the child ends first, each open request gets an error line, and the exit code is
-  1.
+- [host-lines] A host's line takes the steps of `intake`. An invalid line is answered with an error line, and so is a
+  refused call. Where tokens are on, calls and lists need a token: their own, or the one in the environment.
+- [child-lines] A child's line is routed by `dedicated`, as fast as the host reads.
+- [end] When the host closes its side, the child's stdin is closed, and open calls may finish. The host still gets the
+  child's lines, but no more lines of our own. When the child ends first, each open request gets an error line, and the
+  exit code is 1.
 
-A valid line is forwarded as it is, byte for byte, except for what the gate removes or adds. Only messages are ever
-written to stdout.
+A valid line is forwarded byte for byte, except for what the gate removes or adds. Nothing but messages is ever written
+to stdout.
 """
 
 import asyncio
@@ -65,11 +65,11 @@ async def run(
     token: str | None = None,
     telemetry: Telemetry | None = None,
 ) -> int:
-    """Serve until the host or the child ends, or a signal comes; return the exit code.
+    """Serve until the host or the child ends, or a signal comes. Return the exit code.
 
-    `store` and `revocations` judge proofs, `key_sets` verifies tokens; `records` is the log, and `tasks` stores tasks'
-    owners. All but the revocations are closed at the end. `token` is for messages without one, `telemetry` measures.
-    Raises `ConfigurationError`.
+    `store` and `revocations` are asked when proofs are judged, and `key_sets` when tokens are verified. `records` is
+    the log. `tasks` stores the owners of tasks. At the end all of these are closed except the revocations. `token` is
+    used for messages that bring none. `telemetry` measures. Raises `ConfigurationError`.
     """
     if not isinstance(settings.upstream, StdioUpstream):
         raise ConfigurationError("wrap stands around a stdio server", "name its command after --")
@@ -125,7 +125,8 @@ def _stop_event() -> asyncio.Event:
 
 
 async def _check_environment(bearer: Bearer | None) -> None:
-    """Refuse an invalid token at the start; keys that are unavailable now may come later."""
+    """Refuse to start if the environment's token is invalid. If its keys are unavailable now, start all the same: they
+    may become available later."""
     try:
         if bearer is not None:
             await bearer.of_environment()
@@ -194,8 +195,8 @@ class Wrap(Intake[bytes]):
         self._child.close_input()
 
     async def _from_child(self) -> None:
-        """Pass on the child's lines ([child-lines]) until it ends, or the host has closed its side and no request is
-        open."""
+        """Pass on the child's lines ([child-lines]). Stop when the child ends, or when the host has closed its side and
+        no request is open."""
         while (lines := await self._child.lines()) is not None:
             for line in lines:
                 await self._backend.take(line)
