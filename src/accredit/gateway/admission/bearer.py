@@ -1,18 +1,17 @@
 """Clients' bearer tokens, on every transport: finds, verifies and removes them. Waits for key sets.
 
 - [header] A token in the Authorization header decides (`of_header`), before any message is read.
-- [message] Without one, each message of a client brings its own (`of_call`); on stdio it may be in the process's
-  environment.
-- [verification] It is verified (`tokens.verify`); if it names a configuration, it must be the current one. One that
-  names a session is refused unless the message came in that session, which the caller of this module passes
-  (`session`).
-- [rights] A called tool must be one of the token's, and the token must have the scope that the tool requires.
+- [message] If there is none, each message of a client brings its own token (`of_call`). On stdio the token may instead
+  be in the process's environment.
+- [verification] The token is verified (`tokens.verify`). If it names a configuration, that must be the current one. If
+  it names a session, the message must have come in that session (`session`, which the caller of this module passes).
+- [rights] A called tool must be one that the token allows, and the token must have the scope that the tool requires.
 - [removal] Every token is removed from the message, including those that did not decide (`without`).
 
-At the merged endpoint of several servers a tool that a token denies is denied under its merged name as well.
+At the merged endpoint of several servers, a token that denies a tool also denies it under its merged name.
 
-A method that a lenient reader could take for a call is refused, as [rights] could not hold for it. Not checked here:
-the proof, nor whether both name the same agent (`policy.decide`).
+A method that a lenient reader could take for a call is refused, because [rights] could not be enforced for it. Not
+checked here: the proof, and whether proof and token name the same agent (`policy.decide`).
 """
 
 from msgspec import structs
@@ -51,8 +50,8 @@ _CALL = "tools/call"
 
 
 class Bearer:
-    """Finds and verifies a gateway's tokens. `environment` is the process's token, on stdio. With `exchanges` they are
-    `ExchangeableToken`s."""
+    """Finds and verifies a gateway's tokens. `environment` is the token in the process's environment, on stdio. With
+    `exchanges`, verified tokens are `ExchangeableToken`s."""
 
     def __init__(
         self,
@@ -69,7 +68,7 @@ class Bearer:
         self._verifier = TokenVerifier(settings.issuers)
         self._tools = tools
         self._subjects = RecentlyUsed[str, bytes](MAX_CACHED_TOKENS) if exchanges else None
-        """The `subject_key`s of verified tokens, by the SHA-256 of their texts."""
+        """The `subject_key`s of verified tokens, by the SHA-256 of the tokens' texts."""
 
     async def of_header(self, credentials: RawHeaders, session: str = "") -> VerifiedToken | None:
         """Return the token in the Authorization header. Raises `TokenError` and `KeysUnavailable`."""
@@ -84,8 +83,8 @@ class Bearer:
             check_present(token)
 
     async def of_call(self, call: Call, frame: Frame, ask: Ask | None, session: str = "") -> None:
-        """Look for the tokens in a message, and store the one that counts ([header] to [verification]); until then
-        the call has that of its HTTP request's header. `check` comes next.
+        """Look for the tokens in a message, and store in its call the one that counts ([header] to [verification]).
+        Until then the call has the token of its HTTP request's header. Next, the caller must run `check`.
 
         `ask` sends the upstream a request for its tools, if that is possible. Raises `TokenError` and
         `KeysUnavailable`.
@@ -108,8 +107,8 @@ class Bearer:
         call.token = token
 
     def check(self, frame: Frame, token: VerifiedToken | None) -> None:
-        """Check a call's tool against its token ([rights]). Raises `TokenError`, and `RequestError` if that can't be
-        judged."""
+        """Check whether the token allows a call's tool ([rights]). Raises `TokenError`. Raises `RequestError` if it
+        can't be known which tool is called."""
         if not isinstance(frame, Request | Notification) or not looks_guarded(frame.method):
             return
         if not isinstance(frame, Request) or frame.method not in GUARDED:
@@ -123,12 +122,13 @@ class Bearer:
         self.check_tool(tool, token)
 
     def check_tool(self, tool: str, token: VerifiedToken | None) -> None:
-        """Check one tool, also one whose task is changed, against the token ([rights]). Raises `TokenError`."""
+        """Check whether the token allows a tool ([rights]). It may also be the tool whose task is to be changed. Raises
+        `TokenError`."""
         check_tool(token, tool, self._settings.tool_scopes.get(tool, ""))
 
     async def of_line(self, call: Call, frame: Frame, ask: Ask) -> None:
-        """Store the token of a message on stdio, or the error that refuses it: of calls, lists and subscriptions only.
-        Raises `RequestError`."""
+        """Store the token of a message on stdio, or the error that refuses that token. This is done for calls, lists
+        and subscriptions only. Raises `RequestError`."""
         if not isinstance(frame, Request | Notification):
             return
         if frame.method not in LISTS and not looks_guarded(frame.method) and not may_subscribe(frame):
@@ -144,8 +144,8 @@ class Bearer:
         return await self._verified(self._environment, "") if self._environment is not None else None
 
     def without(self, frame: Frame, brought: FoundTokens | None = None) -> Frame:
-        """Remove all tokens ([removal]). Returns the same object if there are none. `brought` are those that were found
-        in it: it is looked through again only if nobody has looked."""
+        """Return the message without any token ([removal]); the same object if it has none. `brought` are the tokens
+        that a search has found in it. If that is None, the message is searched here."""
         if not isinstance(frame, Request | Notification):
             return frame
         if brought is None:

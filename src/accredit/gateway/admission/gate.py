@@ -2,24 +2,25 @@
 
 Every message of a client passes `admit`, on whatever transport:
 
-- [known-method] where proofs or tokens are required, a method known neither to its revision nor to the configuration
-  does not pass: a request is refused, a notification dropped;
+- [known-method] where proofs or tokens are required, a method must be known to its revision or to the configuration.
+  Otherwise a request is refused, and a notification dropped;
 - [tokens-removed] tokens are removed (`bearer`), so that proofs are bound to what is forwarded;
-- [decision] each request is decided (`judge`); a refused one is answered here and not forwarded. Where definitions are
-  pinned, each call of a tool is checked against them, whoever may call it (`pinned_tools`);
-- [state] a returned `requestState` is opened (`request_state`), or the request is refused;
-- [own-tools] a call of one of the gateway's own tools is answered here (`policy.drill`); from others credentials are
-  removed, and who authorized them is put in (`policy.passing`);
-- [edits] of the answers, a list is edited (`list_edits`), a request for input has its state sealed (`request_state`),
-  and one that announces a task is held until its owner is stored (`tasks`).
+- [decision] each request is decided (`judge`). A refused one is answered here and not forwarded. Where definitions are
+  pinned, each call of a tool is checked against them, whoever the caller is (`pinned_tools`);
+- [state] a `requestState` that the client returns is opened (`request_state`). If it does not open, the request is
+  refused;
+- [own-tools] a call of one of the gateway's own tools is answered here (`policy.drill`). From any other call,
+  credentials are removed, and who authorized it is put in (`policy.passing`);
+- [edits] answers are edited: a list is filtered (`list_edits`), and the state in a request for input is sealed
+  (`request_state`). An answer that announces a task is held back until the task's owner is stored (`tasks`).
 
-Where calls are recorded, the decision on a guarded call ([decision] and [state]) is in the log before anything
-else happens to it (`recorder`).
+Where calls are recorded, the decision on a guarded call ([decision] and [state]) is in the log before anything else
+happens to the call (`recorder`).
 
 Messages of a batch are decided one by one. Where proofs are only observed, [decision] refuses no call for its proof,
-and [known-method] only logs what it would refuse: all else is as with proofs off. There a call is refused only for lack
-of a token, and a client's own statements about its authorization are still removed. Senders are known before: each
-message comes with its `Call`.
+and [known-method] only logs what it would refuse. Everything else is as with proofs off: a call can still be refused
+for lack of a token, and a client's own statements about its authorization are still removed. The sender is already
+known: each message comes with its `Call`.
 """
 
 import logging
@@ -76,16 +77,17 @@ from accredit.tokens import VerifiedToken
 
 _log = logging.getLogger("accredit.gateway.gate")
 _HELLO = frozenset({"initialize", "server/discover"})
-"""Methods whose answers hold the server's instructions."""
+"""Methods whose answers contain the server's instructions."""
 _REFUSALS = (ProofRefused, TokenError, KeysUnavailable, RequestError)
 
 
 class Admission(Struct, frozen=True):
-    """What is forwarded of a message (None: nothing), and the gateway's own responses to requests that are not.
+    """What is forwarded of a message (None: nothing), and the gateway's own responses to requests that are not
+    forwarded.
 
-    Without either, the message was a notification that was dropped. `edits` edit the upstream's responses, by request
-    id; the caller must settle all `calls`; `tasks` are the ids of tasks that the message names. `proved` says whether a
-    proof in it was valid; `speaker`, for a single request, on whose authority it comes.
+    If there is neither, the message was a notification that was dropped. `edits` edit the upstream's responses, by
+    request id. The caller must settle all `calls`. `tasks` are the ids of tasks that the message names. `proved` says
+    whether a proof in it was valid. `speaker` says on whose authority a single request comes.
     """
 
     message: Frame | Batch | None
@@ -99,19 +101,19 @@ class Admission(Struct, frozen=True):
 
     @property
     def answer(self) -> bytes:
-        """The replies as one JSON-RPC message."""
+        """The gateway's own responses, as one JSON-RPC message."""
         return b"[" + b",".join(self.replies) + b"]" if self.batch else self.replies[0]
 
 
 class _InForce:
-    """Points to the gate of a server that is in force."""
+    """Points to the gate of a server that is in force. Gates before and after a reload share it."""
 
     def __init__(self, gate: "Gate") -> None:
         self.gate = gate
 
 
 class Gate:
-    """One per server. Raises `ConfigurationError` where the settings need a port that is missing."""
+    """One per server. Raises `ConfigurationError` if the settings need a port that was not given."""
 
     def __init__(
         self,
@@ -129,9 +131,9 @@ class Gate:
         strangers: AnonymousRecordBudget | None = None,
         meter: Meter | None = None,
     ) -> None:
-        """`before` is the server's previous gate, whose sessions, tasks and definitions are kept. `pinned` replaces the
-        check of one server against its own settings' pins. `strangers` is as for `EarlyRefusals`. `meter` counts
-        decisions."""
+        """`before` is the server's previous gate, whose sessions, tasks and definitions are kept. `pinned`, if given,
+        checks definitions in place of the check that this gate would make from its own settings' pins. `strangers` is
+        as for `EarlyRefusals`. `meter` counts decisions."""
         self._in_force = before._in_force if before is not None else _InForce(self)
         self._guards = settings.guards
         self._observes = settings.observes
@@ -157,7 +159,7 @@ class Gate:
         """Records requests that are refused before they reach `admit`."""
 
     async def admit(self, asked: Call) -> Admission:
-        """Decide a message. Raises `RequestError` for one that can't be decided."""
+        """Decide what is done with a message. Raises `RequestError` if that can't be decided."""
         message = asked.message
         if isinstance(message, Batch):
             return await self._batch(message, asked)
@@ -188,22 +190,23 @@ class Gate:
         return self._pinned
 
     def begin(self) -> None:
-        """Take effect: open streams use this gate from now on, whichever admitted them."""
+        """Take effect: from now on open streams use this gate, whichever gate admitted them."""
         self._in_force.gate = self
 
     def _looks_as(self, settings: GatewaySettings) -> PinnedTools | None:
-        """Return the current check of the server's definitions, if it stays valid under these settings: with the same
-        pins, and the same way of telling the server who calls."""
+        """Return the check of the server's definitions, with what it knows, if it stays valid under these settings.
+        Else return None. It stays valid if the pins are the same, and the way of telling the server who calls."""
         same = self._pinned is not None and self._pinned.pins == settings.pins and self._identity == settings.identity
         return self._pinned if same else None
 
     def hears(self, session_id: str, ids: Collection[str] = ()) -> Hears | None:
-        """Return a stream's filter of notifications, by its session and the tasks of its requests; None passes all."""
+        """Return the filter of a stream's notifications, or None if all may pass. It depends on the stream's session
+        and on the tasks (`ids`) that its requests name."""
         return self._tasks.hears(session_id, ids) if self._guards else None
 
     def always_hears(self, session_id: str, ids: Collection[str] = ()) -> Hears:
-        """Return such a filter for a standing stream: it uses the gate in force at each notification. Task ids that
-        were named while nothing was guarded grant nothing later."""
+        """Return such a filter for a standing stream. For each notification it asks the gate that is then in force. If
+        nothing is guarded now, `ids` count for nothing, even when a later gate guards tasks."""
         in_force, ids = self._in_force, ids if self._guards else ()
 
         def hears(notification: Notification) -> Notification | None:
@@ -213,14 +216,14 @@ class Gate:
         return hears
 
     def otherwise(self, token: VerifiedToken | None, calls: OpenCalls) -> Edit:
-        """Return the edit for responses in a resumed stream, by the gate in force when they come. `token` is that of
-        the request which resumed the stream."""
+        """Return the edit for responses in a resumed stream. The gate that is in force when a response comes edits it.
+        `token` is the token of the request that resumed the stream."""
         in_force = self._in_force
         return lambda response: in_force.gate._resumed(response, token, calls)
 
     def _resumed(self, response: Success, token: VerifiedToken | None, calls: OpenCalls) -> Steps[bytes]:
-        """Edit a response in a resumed stream: by its call's own edit if it answers one of `calls`, else without
-        knowing the request."""
+        """Edit a response in a resumed stream. If it answers one of `calls` that has an edit, use that. Otherwise its
+        request is unknown, and it is edited without that knowledge."""
         edit = self._lists.of_unknown(token)
         if not self._guards:
             return (yield from edit(response))
@@ -234,8 +237,8 @@ class Gate:
         return (self._recorder or self._tasks.unrecorded).in_session(session_id)
 
     def refused_early(self, message: Frame | Batch | None, error: AccreditError) -> None:
-        """Count the decisions on a message that was refused before `admit`. One that was not read, for lack of a valid
-        token, counts as one."""
+        """Count the decisions on a message that was refused before `admit`. A message that was not even read, as its
+        request had no valid token, counts as one decision."""
         if self._meter is None:
             return
         if message is None and isinstance(error, TokenError | KeysUnavailable):
@@ -249,12 +252,13 @@ class Gate:
             self._meter.decided(request.watcher, refused)
 
     def _named(self, method: str, asked: Call) -> bool:
-        """Return whether the method is known or named by the configuration ([known-method])."""
+        """Return whether the method is known to the revision or named by the configuration ([known-method])."""
         judged = self._guards or self._observes
         return not judged or is_known(method, asked.revision) or method in self._methods
 
     def _unnamed(self, request: Request, asked: Call) -> Admission | None:
-        """Refuse a request of an unknown method ([known-method]); None lets it pass. Raises `RequestError`."""
+        """Return the refusal of a request if its method is unknown, or None if it may pass ([known-method]). Raises
+        `RequestError`."""
         if self._named(request.method, asked):
             return None
         # In sessions a status of 404 means that the session is gone.
@@ -326,8 +330,8 @@ class Gate:
         return Admission(goes_on) if edit is None else Admission(goes_on, edits={request.id: edit})
 
     async def _request(self, request: Request, asked: Call) -> Admission:
-        """Decide a request ([decision] to [edits]). Raises `ProofRefused`, `RequestError`, and the caller's own
-        error, if any."""
+        """Decide a request ([decision] to [edits]). Raises `ProofRefused`, `RequestError`, and the error that the call
+        has for its caller's token, if any."""
         case, leg = Judgement(asked.token), CallRound(request)
         edit: Edit | None = None
         refused: AccreditError | None = None
@@ -382,22 +386,23 @@ class Gate:
             self._counters.refused(case.observed, method=request.method, observed=True)
 
     def _check_own_tools(self, request: Request) -> None:
-        """Refuse a call of one of the gateway's own tools where it does not exist: where no proofs are judged, and
-        under the name of one of several servers. Raises `ProofRefused`."""
+        """Refuse a call of one of the gateway's own tools where that tool does not exist: where no proofs are judged,
+        and under the name of one of several servers. Raises `ProofRefused`."""
         if not self._is_own_tool(request):
             return
         if request.target not in DRILLS or not self._judge.of_proofs:
             raise refusals.unknown_target(GuardedCall(request.method, request.target or "", "", b"", None, None))
 
     def _is_own_tool(self, call: Request | Notification) -> bool:
-        """Return whether a call is of a tool that only the gateway can have (`policy.drill`, 2)."""
+        """Return whether a call is of a tool that only the gateway can have (`policy.drill`)."""
         if call.method != "tools/call" or call.target is None:
             return False
         member = member_of_name(call.target) if self._is_merged else None
         return call.target in DRILLS or (member is not None and member.own in DRILLS)
 
     def _check_caller(self, request: Request, asked: Call) -> None:
-        """Raise the caller's own error, or the refusal for a guarded call or a list without a token."""
+        """Raise the error that the call has for its caller's token. If there is none, raise the refusal of a guarded
+        call or a list without a token."""
         if asked.error is not None:
             raise asked.error
         if asked.token is None and self._bearer is not None and (request.method in LISTS or is_guarded(request)):
@@ -406,8 +411,8 @@ class Gate:
     async def _recorded(
         self, request: Request, asked: Call, case: Judgement, leg: CallRound, refused: AccreditError | None
     ) -> OpenCall | None:
-        """Record the decision and return the call, if it must be settled. Raises `ProofRefused` for an allowed call
-        that could not be recorded. A refused call keeps its refusal, recorded or not."""
+        """Record the decision. Return the call if it must be settled. Raises `ProofRefused` for an allowed call that
+        could not be recorded. A refused call keeps its own refusal, whether or not that could be recorded."""
         if self._recorder is None or not is_guarded(request):
             return None
         part = FlowRound(leg.flow, leg.round + 1) if leg.flow else None

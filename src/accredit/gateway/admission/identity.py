@@ -1,13 +1,13 @@
 """`[upstream] identity = "jwt"`: tells the server on whose authority a request comes, by a token in a header.
 
-So it need not trust the network: whoever reaches it around the gateway has no such token. Reads the clock and
-randomness.
+With this the server need not trust the network: whoever reaches it around the gateway has no such token. Reads the
+clock and randomness.
 
-- [whose] A request has one if it comes on somebody's authority (`policy.passing.CallerIdentity`), and only then: none
-  has the gateway's own request, the opening or resuming of a stream, or a notification.
-- [fresh] It is made when the request is sent, for this one server (`aud`: the URL without its query, which may hold a
-  key), and is valid for `IDENTITY_SECONDS`.
-- [call-id] `call_id` is that of the call's records; without records it is random.
+- [whose] A request has a token if, and only if, it comes on somebody's authority (`policy.passing.CallerIdentity`).
+  These have none: the gateway's own requests, the opening or resuming of a stream, notifications.
+- [fresh] The token is made when the request is sent, and is valid for `IDENTITY_SECONDS`. It is for this one server:
+  `aud` is the server's URL without its query, which may hold a key.
+- [call-id] `call_id` is the id that the call has in the records. Without records it is random.
 - [one-caller] A header names one caller, so a batch with requests in it is refused.
 
 A client's own header of that name is never forwarded (`forwarding`).
@@ -45,7 +45,8 @@ class Identity:
         self._keys = to_json({"keys": [public_jwk(settings.key.public_key())]})
 
     def fields(self, speaker: CallerIdentity | None) -> RawHeaders:
-        """Return the header fields for a request on this authority. Raises `RequestError` if no token can be made."""
+        """Return the header fields that tell the server on whose authority a request comes. Raises `RequestError` if no
+        token can be made."""
         if speaker is None:
             return []
         authority, token, now = speaker.authority, speaker.token, unix_seconds()
@@ -69,7 +70,7 @@ class Identity:
             raise RequestError(INVALID_REQUEST, detail) from None
 
     async def serve(self, reply: Reply) -> None:
-        """Serve the public keys, to anybody. Raises `RequestError`."""
+        """Serve the public keys to anybody who asks. Raises `RequestError`."""
         if reply.head.method not in ("GET", "HEAD"):
             raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
         await reply.reply(200, self._keys, [JSON])

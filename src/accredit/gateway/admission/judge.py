@@ -1,11 +1,11 @@
 """Judges a request before it is forwarded: by its proof, or by its token. Asks the ports; logs.
 
-Where proofs are judged, `policy.decide` decides. Where only tokens are, `bearer` has checked calls already, and only
-requests about tasks are decided here: a task belongs to the subject of the token that made it. Where definitions are
-pinned, a called tool is always checked against its own (`pinned_tools`).
+Where proofs are judged, `policy.decide` decides. Where only tokens are taken, `bearer` has checked calls already. Then
+only requests about tasks are decided here: a task belongs to the subject of the token that made it. Where definitions
+are pinned, a called tool's definition is always compared with its pin (`pinned_tools`).
 
-Where proofs are only observed, a call is decided all the same, but only what holds with proofs off is enforced: pinned
-definitions, the owner of a task where calls need tokens, and quotas of subjects and servers.
+Where proofs are only observed, a call is decided all the same, but only that is enforced which holds with proofs off:
+pinned definitions, the owner of a task where calls need tokens, and quotas of subjects and servers.
 """
 
 import logging
@@ -65,9 +65,9 @@ _log = logging.getLogger("accredit.gateway.gate")
 
 
 class Judgement(Struct, frozen=True):
-    """The judgement on a request. `token` has been verified; `decision` is set where proofs are judged, `token_task`
-    where a token decides. `stopped` is the refusal of an observed request that is enforced all the same, and of one
-    whose state does not open."""
+    """The judgement on a request. `token` has been verified. `decision` is set where proofs are judged, and
+    `token_task` where a token decides about a task. `stopped` is a refusal that is enforced although the request is
+    only observed, or the refusal of a request whose state does not open."""
 
     token: VerifiedToken | None = None
     call: GuardedCall | None = None
@@ -103,15 +103,15 @@ class Judgement(Struct, frozen=True):
         return self.call.tasks if self.call is not None else ()
 
     def owner(self, place: TaskScope) -> Owner:
-        """Return the owner of tasks that the request's answers announce."""
+        """Return who owns the tasks that the request's answers announce."""
         if self.authority is None:
             return Owner(token=self.token)
         return place.owner(self.authority.principal_id, self.authority.agent_id, self.token)
 
     @property
     def principal(self) -> tuple[str, ...]:
-        """Whom a state in the answer is sealed for. Where proofs are only observed, that is not the proof's principal:
-        a follow-up with another proof, or none, must not be refused for its state."""
+        """For whom a state in the answer is sealed. Where proofs are only observed, that is not whom the proof names: a
+        follow-up with another proof, or none, must not be refused because its state does not open."""
         is_enforced = self.decision is not None and self.decision.enforced
         return principal_of(self.authority if is_enforced else None, _subject(self.token))
 
@@ -161,9 +161,9 @@ class Judge:
         return self._policy is not None
 
     async def case(self, request: Request, asked: Call) -> Judgement:
-        """Judge a request. The refusal of a proof is returned in the judgement.
+        """Judge a request. If its proof is refused, the refusal is part of the judgement that is returned.
 
-        Raises `RequestError`; where no proofs are judged, `ProofRefused` and `TokenError` as well.
+        Raises `RequestError`. Where no proofs are judged, also raises `ProofRefused` and `TokenError`.
         """
         if self._policy is None or self._ports is None:
             return await self._without_proofs(request, asked)
@@ -195,7 +195,7 @@ class Judge:
         return case
 
     async def _without_proofs(self, request: Request, asked: Call) -> Judgement:
-        """Judge a request by what holds with proofs off. Raises `RequestError`, `ProofRefused` and `TokenError`."""
+        """Judge a request as if proofs were off. Raises `RequestError`, `ProofRefused` and `TokenError`."""
         if request.method == "tools/call" and request.target not in DRILLS:
             if self._pinned is not None:
                 await self._pinned.check(request, asked.way, asked.token)
@@ -220,8 +220,8 @@ class Judge:
         return Judgement(asked.token, call, None, task)
 
     async def _take_quotas(self, request: Request, asked: Call) -> None:
-        """Count a call that no proof decides against its quotas. Raises `ProofRefused`, and `RequestError` for a state
-        that does not open."""
+        """Count a call against the quotas that apply without a proof's decision. Raises `ProofRefused`, and
+        `RequestError` for a state that does not open."""
         call = await _call_of(request, asked)
         if call is None or self._store is None:
             raise TypeError("a call that can't be counted")

@@ -1,4 +1,4 @@
-"""Edits lists in answers to a client as `policy.lists` says, and learns from lists of tools. No I/O."""
+"""Edits the lists in answers to a client as `policy.lists` says. What lists of tools declare is remembered. No I/O."""
 
 from collections.abc import Callable, Sequence
 
@@ -18,7 +18,7 @@ def _nothing() -> None: ...
 
 
 class ListEdits:
-    """One per gateway."""
+    """Makes the edits of one gateway."""
 
     def __init__(self, settings: GatewaySettings, tools: ToolDirectory) -> None:
         self._proofs = settings.proofs

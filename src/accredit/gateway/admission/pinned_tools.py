@@ -1,23 +1,25 @@
 """Checks the server's tools against their pinned definitions. Asks the server, as the current caller; logs.
 
-- [own-look] Before a call the gateway lists the tools itself: a client's list may be older, or shown to it alone. It
-  asks where the call goes, with the same query, credentials, session and capabilities: what this caller would see
-  counts.
-- [fresh] A look is valid for `fresh_seconds`, for all calls whose look would be the same request: same query, same
-  headers but for tracing, same `_meta` and, where the server is told in a header who calls, same caller. Callers whose
-  look is the same share one.
-- [changed] It ends early once the server reports changed tools (`notifications/tools/list_changed`, on any stream), or
-  a list in an answer to this caller has shown another definition.
-- [unread] A list that can't be read to its end in `LOOK_SECONDS`, or is ambiguous, is no look: nothing is known then.
-  Nor can HTTP+SSE of 2024-11-05 be asked.
-- [bounds] Bounded are the looks at one time, the callers whose look is remembered, and the bytes of what they found; a
-  forgotten caller is looked up anew.
-- [instructions] Instructions other than the pinned ones (of `initialize`, `server/discover`) are logged and reported by
-  `/readyz`.
+A *look* is the tool list that the gateway requests for itself, to compare the definitions in it.
 
-Not covered: a server that tells the gateway's list from a client's, and answers each as it likes: the client's list is
-filtered (`policy.lists`), so it still shows nothing that is not pinned. Nor a change between the look and the call,
-within `fresh_seconds`, that the server does not report.
+- [own-look] Before a call the gateway looks at the tools itself: a client's list may be older, or shown to that client
+  alone. It asks where the call goes, with the same query, credentials, session and capabilities, because what counts is
+  what this caller would see.
+- [fresh] A look is valid for `fresh_seconds`, for all calls that would cause the same request. That is: the same query,
+  the same headers except for tracing, and the same `_meta`. Where a header tells the server who calls, the caller must
+  be the same too. Callers whose looks are the same share one.
+- [changed] A look becomes invalid earlier if the server reports changed tools (`notifications/tools/list_changed`, on
+  any stream), or if a list in an answer to this caller shows another definition.
+- [unread] If a list can't be read to its end in `LOOK_SECONDS`, or is ambiguous, there is no look, and nothing is known
+  of the tools. The same holds for HTTP+SSE of 2024-11-05, where the gateway can't ask.
+- [bounds] There are bounds to the looks at one time, to the callers whose look is remembered, and to the bytes of what
+  they found. For a caller that was forgotten, the gateway looks anew.
+- [instructions] If the server's instructions (of `initialize`, `server/discover`) differ from the pinned ones, that is
+  logged, and reported by `/readyz`.
+
+Two cases are not covered. A server may tell the gateway's list from a client's, and answer each as it likes. The
+client's list is filtered (`policy.lists`), so even then it shows nothing that is not pinned. And a server may change a
+tool between the look and the call, within `fresh_seconds`, without reporting it.
 """
 
 import asyncio
@@ -48,21 +50,22 @@ from accredit.policy.passing import CallerIdentity
 from accredit.tokens import VerifiedToken
 
 MAX_PINNED_CALLERS = 4_096
-"""Callers for whom the gateway remembers its last look at the tools; for others it looks again."""
+"""For how many callers the gateway remembers its last look at the tools. For others it looks again."""
 MAX_DIFFERENCES_BYTES = 8_388_608
-"""Bytes of such looks at one server that hold definitions other than the pinned ones; none if all match. A server that
-shows each caller other tools fills them with 1 MiB a caller; a forgotten caller is looked up anew."""
+"""How many bytes may be used, for one server, to remember definitions that differ from the pinned ones. A look in which
+all match takes none. A server that shows each caller other tools may use up to 1 MiB a caller. For a caller that was
+forgotten, the gateway looks anew."""
 MAX_DIFFERENCE_BYTES = 256
-"""What one tool that differs from its pin takes of them, beside a name that is not in the lock: a digest's text (113
-bytes) and its place in a table."""
+"""How many of these bytes one tool takes that differs from its pin: the text of a digest (113 bytes) and its place in a
+table. The name of a tool that is not in the lock file is counted in addition."""
 MAX_STRAY_DEFINITIONS = 16
-"""Tools of one look that are not pinned, whose digests are remembered for refusals: up to 20 KB for each caller.
-Servers get one or two more at a time; a hostile one lists thousands."""
+"""How many unpinned tools of one look have their digests remembered, to be named in refusals: up to 20 KB for each
+caller. Ordinary servers get one or two new tools at a time; a hostile one lists thousands."""
 MAX_LOOKS = 32
-"""Tool lists that the gateway requests for itself at one time; further calls wait, within `LOOK_SECONDS`."""
+"""How many tool lists the gateway requests for itself at one time. Further calls wait, within `LOOK_SECONDS`."""
 LOOK_SECONDS = 10.0
-"""The time for such a list, with all its pages. Without one no call is forwarded, so a slow server delays a call by
-this much; measured servers list a hundred tools in under a second."""
+"""The time that the gateway gives such a list, with all its pages. No call is forwarded without one, so a slow server
+delays a call by as much. Measured servers list a hundred tools in less than a second."""
 
 
 _log = logging.getLogger("accredit.gateway.pins")
@@ -72,10 +75,10 @@ _OF_ONE_REQUEST = frozenset(
 
 
 class UpstreamAccess(NamedTuple):
-    """How the gateway asks the server on behalf of the current caller, and what it sends of that request: headers, and
-    the URL's query.
+    """How the gateway asks the server on behalf of the current caller. Also the headers and the URL's query of the
+    caller's request that are sent with it.
 
-    Where the server is told in a header on whose authority a request comes, `speak` sets that for what is asked next.
+    Where a header tells the server on whose authority a request comes, `speak` sets that for what is asked next.
     """
 
     ask: Ask
@@ -85,8 +88,8 @@ class UpstreamAccess(NamedTuple):
 
 
 class _View:
-    """What one caller was last shown. `differing` has the digests of tools that differ from their pins, None for tools
-    that are not listed; it is None itself if nothing is known."""
+    """What the server last showed to one caller. `differing` has the digests of tools that differ from their pins. A
+    tool that is not listed has None. If nothing is known, `differing` itself is None."""
 
     def __init__(self) -> None:
         self.differing: Mapping[str, str | None] | None = None
@@ -97,7 +100,7 @@ class _View:
 
     @property
     def size(self) -> int:
-        """Its share of `MAX_DIFFERENCES_BYTES`: a character of a name may take four."""
+        """How many bytes of `MAX_DIFFERENCES_BYTES` this takes. Each character of a name counts as four."""
         return sum(MAX_DIFFERENCE_BYTES + 4 * len(name) for name in self.differing or ())
 
 
@@ -114,7 +117,8 @@ class PinnedTools:
         self._looks = asyncio.Semaphore(MAX_LOOKS)
 
     async def check(self, call: Request, way: UpstreamAccess | None, token: VerifiedToken | None = None) -> None:
-        """Refuse a call whose tool differs from its pin, where no proof is decided. Raises `ProofRefused`."""
+        """Refuse a call whose tool differs from its pin. This is for calls on which no proof decides. Raises
+        `ProofRefused`."""
         name = call.target or ""
         found = await self.find(call, way, name, _speaker(None, token))
         if self.pins.enforced and (found is None or found != self.pins.tools.get(name)):
@@ -123,7 +127,7 @@ class PinnedTools:
     async def find(
         self, call: Request, way: UpstreamAccess | None, name: str, speaker: CallerIdentity | None = None
     ) -> str | None:
-        """Return the digest of the definition that this caller is shown for a tool, or None ([own-look] to
+        """Return the digest of the definition of a tool that the server shows to this caller, or None ([own-look] to
         [bounds])."""
         if way is None:
             return None
@@ -142,7 +146,8 @@ class PinnedTools:
         return view.differing[name] if name in view.differing else self.pins.tools.get(name)
 
     def look(self, call: Request, way: UpstreamAccess | None, token: VerifiedToken | None) -> Look:
-        """Return how a decision finds the tool's definition for one call, before it grants anything."""
+        """Return the function by which a decision finds the definition of one call's tool, before it grants
+        anything."""
 
         async def find(need: FindDefinition) -> str | None:
             known = Authority(
@@ -160,7 +165,7 @@ class PinnedTools:
     def on_other(
         self, request: Request, way: UpstreamAccess | None, authority: Authority | None, token: VerifiedToken | None
     ) -> Callable[[], None]:
-        """Return what to call if a list for this caller shows another definition ([changed])."""
+        """Return the function to call if a list for this caller shows another definition ([changed])."""
 
         def forget() -> None:
             if way is not None:
@@ -242,7 +247,7 @@ def _speaker(authority: Authority | None, token: VerifiedToken | None) -> Caller
 
 
 def _key(call: Request, way: UpstreamAccess, speaker: CallerIdentity | None) -> bytes:
-    """Return a digest of all that makes a look the same as another ([fresh])."""
+    """Return a digest that two calls have in common if one look serves both ([fresh])."""
     parts = [way.query, *(bytes(call.in_meta(name) or b"") for name in CARRIED)]
     if way.speak is not None and speaker is not None:
         principal = speaker.authority.principal_id if speaker.authority is not None else ""

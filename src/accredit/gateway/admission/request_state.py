@@ -1,22 +1,23 @@
 """Seals the upstream's `requestState` for the client, and opens it when the client returns it.
 
-So a server that trusts its state is not deceived (2026-07-28, basic/patterns/mrtr, "Server Requirements"). Reads the
-clock and randomness; logs.
+This protects a server that trusts the state it gets back (2026-07-28, basic/patterns/mrtr, "Server Requirements").
+Reads the clock and randomness; logs.
 
-- [round] A request of a guarded method that returns a state is forwarded with the upstream's own in its place, byte for
-  byte, or without one if the upstream gave none. A state that does not open is refused, with one text for all causes.
-- [always-sealed] An `input_required` answer to a modern request gets a sealed state even if the upstream gave none: it
-  holds the flow's name and the round's number, and binds the answers to whoever was asked.
+- [round] When a request of a guarded method returns a state, it is forwarded with the upstream's own state in its
+  place, byte for byte. If the upstream gave none, it is forwarded without a state. A state that does not open is
+  refused, with one text for all causes.
+- [always-sealed] An `input_required` answer to a modern request gets a sealed state even if the upstream gave none. The
+  sealed state holds the flow's name and the round's number, and binds the answers to whoever was asked.
 
-- [task-state] A state that comes with a task, or in an answer about one, is sealed for that task: it opens in requests
-  about it, for as long as a task without a `ttl` is remembered.
+- [task-state] A state that comes with a task, or in an answer about one, is sealed for that task. It opens in requests
+  about the task, for as long as a task without a `ttl` is remembered.
 
 A state is bound to the server (one of several), the principal, the method, the target and the other params. In the
-legacy era nothing is sealed, so nothing opens: a server that reads a state there all the same would otherwise get a
-forged one.
+legacy era nothing is sealed, and so no state opens. Otherwise a server that reads a state there all the same would get
+a forged one.
 
-Not checked here: whether a state was returned before. Each round is authorized anew, and the decision asks for the
-round's place in its flow if a certificate is for one call only.
+Not checked here: whether a state was returned before. Each round is authorized anew. If a certificate is for one call
+only, the decision asks for the round's place in its flow.
 """
 
 import hashlib
@@ -55,9 +56,9 @@ _log = logging.getLogger("accredit.gateway.sealing")
 
 
 class CallRound(Struct, frozen=True):
-    """One round of a call, perhaps its only one. `request` is what is forwarded; `edit` changes its response.
+    """One round of a call, perhaps its only one. `request` is what is forwarded. `edit` changes the response to it.
 
-    `flow` names the call over all its rounds, "" if there can be only one; `round` counts them from 0.
+    `flow` names the call over all its rounds; it is "" if there can be only one. `round` counts the rounds from 0.
     """
 
     request: Request
@@ -73,7 +74,8 @@ def state_refused(request: Request, error: SealError) -> RequestError:
 
 
 class RequestStateSealer:
-    """Seals and opens states, one per server. Sealers with the same keys open each other's states of that server."""
+    """Seals and opens states; one per server. Two sealers of a server that have the same keys open each other's
+    states."""
 
     def __init__(self, settings: RoundsSettings, server: str = "") -> None:
         self._ring = settings.ring
@@ -82,7 +84,8 @@ class RequestStateSealer:
         self._flows = RandomIds()
 
     def leg(self, request: Request, principal: Sequence[str] = ()) -> CallRound:
-        """Open the state in a client's request for `principal` (`principal_of`); return the round to forward ([round]).
+        """Open the state in a request of the client `principal` (`principal_of`). Return the round to forward
+        ([round]).
 
         Raises `RequestError` (-32602) for a state that does not open.
         """
@@ -102,7 +105,8 @@ class RequestStateSealer:
         return CallRound(request, edit, flow, round)
 
     def place(self, request: Request, principal: Sequence[str]) -> Flow:
-        """Return the flow and round of a request that returns a state. Raises `SealError` if it does not open."""
+        """Return the flow and the round of a request that returns a state. Raises `SealError` if the state does not
+        open."""
         state = self._open(request, (*self._server, *principal))
         return Flow(state.flow, state.round)
 
@@ -151,7 +155,7 @@ class RequestStateSealer:
 
 
 def _may_be_sealed(response: Success) -> Steps[bool]:
-    """Return whether a result may have a type that carries a state; False is certain."""
+    """Return whether a result may be of a type that carries a state. False means that it is certainly not."""
     if response.listed is not None:
         return "resultType" in response.listed
     return (yield from may_hold_any(response.result, _INPUT_REQUIRED, _TASK))
@@ -166,12 +170,13 @@ def principal_of(authority: Authority | None, token: tuple[str, str] | None = No
 
 
 def principal_by_id(principal_id: str, agent_id: str, token: tuple[str, str] | None) -> tuple[str, ...]:
-    """Return the same from the ids of a proof, before there is an authority."""
+    """Return the same as `principal_of`, from the ids in a proof: for use before there is an authority."""
     return ("token", *token) if token is not None else ("proof", principal_id, agent_id)
 
 
 def brings_state(call: Request | Notification) -> bool:
-    """Return whether a call returns a state (of any JSON type), by a method that a server may take for guarded."""
+    """Return whether a call returns a state, of whatever JSON type, and its method is one that a server may take for
+    guarded."""
     return _STATE in call.names and looks_guarded(call.method)
 
 

@@ -1,15 +1,18 @@
-"""Tasks at the gateway: their owners are stored when a server announces them, and checked when they are named. Asks the
-store.
+"""Tasks at the gateway: their owners are stored when a server announces them, and checked when a request names them.
+Asks the store.
 
-- [owner-first] A call that may be answered with a task is settled only once the task's owner is stored; until then its
-  client does not see the answer. If it can't be stored, the client gets a refusal instead.
-- [known-id] A known id is accepted only in answer to the same call of the same owner (same tool, same params): else a
-  task could be given another's scope. Any other use of it is an invalid answer.
-- [scope] An id is scoped, with the name of the one of several servers: behind a URL to that server; behind a command to
-  one session, whose child nobody else talks to, or to the one process that serves it.
+- [owner-first] A call that may be answered with a task is settled only once the task's owner is stored. Until then its
+  client does not see the answer. If the owner can't be stored, the client gets a refusal instead.
+- [known-id] A task id that is already known is accepted only in an answer to the same call of the same owner (same
+  tool, same params). Otherwise a task could be given the rights of another. Any other answer that announces a known id
+  is invalid.
+- [scope] Task ids are kept apart by a scope, which includes the server's name if there are several. Behind a URL the
+  scope is that server. Behind a command it is one session, whose child nobody else talks to, or the one process that
+  serves the command.
 - [notifications] A notification about a task goes only to the session that made or named the task, and to the
-  subscription or request that names it. Any other is dropped. The known tasks of a session, and of all sessions, are
-  bounded: once used up, a session above its share starts anew, else the least recently used one is forgotten.
+  subscription or request that names it. Any other is dropped. There are bounds to the known tasks of a session, and of
+  all sessions. When they are used up, a session that has more than its share starts anew; otherwise the least recently
+  used session is forgotten.
 """
 
 import hashlib
@@ -48,24 +51,28 @@ from accredit.policy.tasks import Owner, TaskScope, same_call, task_key
 from accredit.ports import Task, TaskStore
 
 TASK_GRACE_SECONDS = 60
-"""How much longer than its `ttl` a task is remembered, for a client that fetches a result at the last moment."""
+"""How many seconds longer than its `ttl` a task is remembered, for a client that fetches a result at the last
+moment."""
 MAX_TASK_TTL_SECONDS = 31_536_000
-"""The longest `ttl` that counts, a year: no server can make a row stay for ever."""
+"""The longest `ttl` that counts, in seconds: a year. So no server can make a row stay for ever."""
 MAX_TOLD_TASKS_OF_ALL = 100_000
-"""Known tasks of all sessions with a server, as many as a store remembers: 10 MB, as digests are kept."""
+"""How many tasks are known in all sessions with a server: as many as a store remembers. They take 10 MB, since only
+digests are kept."""
 MAX_TASK_SESSIONS = 10_000
-"""Sessions whose known tasks are kept, to filter streams that came with no proof."""
+"""For how many sessions the known tasks are kept. They are needed to filter streams that were opened without a
+proof."""
 
 
 Hears = Callable[[Notification], Notification | None]
-"""Returns what a stream receives of a notification, None for nothing. May raise `FrameError`."""
+"""Returns the form in which a stream receives a notification, or None if it does not receive it. May raise
+`FrameError`."""
 
 
 class Tasks:
-    """One per gateway. Without a `store` callers prove nothing, and any may use a task.
+    """One per gateway. Without a `store`, callers prove nothing, and any caller may use any task.
 
-    Where proofs are only observed, tasks are stored so that requests about them can be decided; none is refused for it,
-    unless tokens are required: then a task belongs to its token's subject alone.
+    Where proofs are only observed, tasks are stored so that requests about them can be decided. No such request is
+    refused for its task, unless tokens are required: then a task belongs to its token's subject alone.
     """
 
     def __init__(
@@ -90,7 +97,8 @@ class Tasks:
         self._by_token = settings.observes and settings.guards
 
     def place(self, session_id: str) -> TaskScope:
-        """Return the scope of the task ids of a client in this session ([scope]), and who can own them."""
+        """Return the scope of the task ids of a client in this session ([scope]). It also says who can own these
+        tasks."""
         server = f"{self._server}|" if self._server else ""
         name = server + (f"{self._apart}/{session_id}" if self._apart else "")
         return TaskScope(name, self._server, self._merged, self._by_token)
@@ -103,7 +111,7 @@ class Tasks:
         make: Callable[[], Task],
         inner: Edit | None,
     ) -> tuple[OpenCall | None, Edit | None]:
-        """Return the call to settle, and the edit for its answer, which stores a task that the answer announces.
+        """Return the call to settle, and the edit for its answer. If the answer announces a task, the edit stores it.
 
         `make` returns that task. It is not called for a request whose answer can't announce one.
         """
@@ -125,7 +133,8 @@ class Tasks:
         return call, edit
 
     async def of(self, call: GuardedCall, owner: Owner, session_id: str) -> Task | None:
-        """Return the task that a request is about. Raises `ProofRefused` unless all its tasks are the owner's."""
+        """Return the task that a request is about, if any. Raises `ProofRefused` unless `owner` owns all tasks that it
+        names."""
         task: Task | None = None
         place, now = self.place(session_id), unix_seconds()
         for id in call.tasks:
@@ -163,8 +172,8 @@ class Tasks:
             self._told.put(session_id, known, len(known))
 
     def hears(self, session_id: str, ids: Collection[str] = ()) -> Hears:
-        """Return the filter of one stream's notifications ([notifications]); `ids` are the tasks that its requests
-        name."""
+        """Return the filter of one stream's notifications ([notifications]). `ids` are the tasks that the stream's
+        requests name."""
 
         def hears(notification: Notification) -> Notification | None:
             subject = subject_of(notification)
@@ -178,8 +187,8 @@ class Tasks:
     async def _keep(
         self, id: MessageId, announcement: Announced, task: Task, session_id: str, outcome: Outcome
     ) -> tuple[Outcome, bytes | None]:
-        """Store an announced task ([owner-first] and [known-id]). Return the call's outcome, and what replaces the
-        answer, or None."""
+        """Store the task in an announcement ([owner-first] and [known-id]). Return the call's outcome, and the response
+        that replaces the answer, or None."""
         if outcome.status not in ("ok", "tool_error"):
             return outcome, None  # the answer was refused, or too late
         now = unix_seconds()
@@ -207,14 +216,14 @@ class Tasks:
 
 
 def _digest_of(id: str) -> bytes:
-    """Return a task id's digest: long ids take no more room than short ones."""
+    """Return a task id's digest. It is kept instead of the id, so that long ids take no more memory than short ones."""
     return hashlib.blake2b(id.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def of_resumed(response: Success, text: bytes) -> Steps[bytes]:
-    """Edit a response to an unknown request, which is `text` so far.
+    """Edit a response to an unknown request. `text` is the response as edited so far.
 
-    Its tasks' owners are unknown: a task that it announces is refused, and a list of tasks is emptied.
+    Who owns the tasks in it is unknown. So a task that it announces is refused, and a list of tasks is emptied.
     """
     if (yield from announced_task(response.result, Era.LEGACY, allowed=True)) is not None:
         return refusal(refusals.task_not_kept("tools/call", "")).frame(response.id)

@@ -1,15 +1,16 @@
-"""What the upstream's tools declare: learned from its lists, which the gateway requests itself if needed.
+"""What the upstream's tools declare. This is learned from its tool lists, which the gateway requests itself if needed.
 
-It knows of each tool whether `_token` is an argument of its own, and which `Mcp-Param-*` headers mirror its arguments.
-The latest list counts, whoever asked for it. The gateway asks on behalf of the current caller, so that the list shows
-what this caller may see:
+For each tool the directory knows whether `_token` is one of the tool's own arguments, and which `Mcp-Param-*` headers
+mirror its arguments. The latest list counts, whoever asked for it. The gateway asks on behalf of the current caller, so
+that the list shows what this caller may see:
 
-- [token-argument] A call with a `_token` for an unknown tool makes the gateway ask first, if its backend can. A
-  `_token` that stays unknown is taken for a credential: it is not forwarded.
-- [headers] So does a call with `Mcp-Param-*` headers. One that disagrees with an older list is checked against a fresh
-  one. Without a list nothing is checked.
-- [rate] It asks at most once in `TOOL_LIST_FRESH_SECONDS` for admitted callers, and as often for those not yet
-  authenticated, who so can't keep the others from a fresh list.
+- [token-argument] Before a call with a `_token` for an unknown tool, the gateway asks for the list, if its backend can.
+  If it still does not know the tool as one with such an argument, it takes `_token` for a credential and does not
+  forward it.
+- [headers] It also asks before a call with `Mcp-Param-*` headers, if it has no list. If a header disagrees with an
+  older list, it is checked against a fresh one. If no list can be had, nothing is checked.
+- [rate] The gateway asks at most once in `TOOL_LIST_FRESH_SECONDS` for admitted callers. For callers who have not yet
+  authenticated it asks as often again, so that they can't keep the others from a fresh list.
 """
 
 import asyncio
@@ -42,14 +43,15 @@ from accredit.limits import MAX_KNOWN_TOOLS, MAX_LIST_PAGES, MAX_TOOL_LIST_BYTES
 from accredit.tokens import declares_token
 
 MAX_KNOWN_TOOL_NAME_CHARS = 1_024
-"""Characters of a tool's name that is remembered for its own `_token`. The specification asks for names of at most 128;
-without a bound the names of a hostile server could fill gigabytes."""
+"""How long the name of a tool may be that is remembered for a `_token` of its own, in characters. The specification
+asks for names of at most 128. Without a bound the names of a hostile server could fill gigabytes."""
 TOOL_LIST_FRESH_SECONDS = 10.0
-"""The interval between requests for the tool list: calls to unknown tools must not cause as many requests."""
+"""The least time between two requests for the tool list. Otherwise each call to an unknown tool could cause a
+request."""
 
 
 Ask = Callable[[Request], Awaitable[bytes | None]]
-"""Sends one of the gateway's own requests upstream on behalf of the caller; returns the response's text, or None."""
+"""Sends one of the gateway's own requests upstream on behalf of the caller. Returns the response's text, or None."""
 
 CARRIED = (META_VERSION, META_CAPABILITIES, META_CLIENT_INFO)
 """The `_meta` members that the gateway's own list request copies from the caller's."""
@@ -61,13 +63,14 @@ class _Tool(Struct, frozen=True):
 
 
 class _Pace:
-    """Limits how often the list is asked for."""
+    """Limits how often the tool list is requested."""
 
     def __init__(self) -> None:
         self._asked_at = float("-inf")
 
     def admits(self) -> bool:
-        """Return whether the list may be requested now. If so, the caller must do so: the time counts as used."""
+        """Return whether the list may be requested now. If so, the time counts as used, and the caller must request
+        it."""
         now = asyncio.get_running_loop().time()
         if now - self._asked_at < TOOL_LIST_FRESH_SECONDS:
             return False
@@ -76,7 +79,7 @@ class _Pace:
 
 
 class ToolDirectory:
-    """One per gateway. `on_list` is called with each list that is learned from."""
+    """One per gateway. `on_list` is called with each list from which the directory learns."""
 
     def __init__(self, on_list: Callable[[Raw], Steps[None]] | None = None) -> None:
         self._on_list = on_list
@@ -101,12 +104,13 @@ class ToolDirectory:
         return tool is not None and tool.takes_token
 
     async def look_up(self, name: str, call: Request, ask: Ask) -> None:
-        """Request the list if the tool is unknown ([token-argument]). The caller is not yet authenticated."""
+        """Request the list if the tool is unknown ([token-argument]), on behalf of a caller who is not yet
+        authenticated."""
         if self._tools.peek(name) is None and self._for_others.admits():
             await self._ask_for_list(call, ask)
 
     async def check_headers(self, call: Request, headers: Headers, ask: Ask) -> None:
-        """Raise `RequestError` for a `tools/call` whose headers and arguments disagree ([headers])."""
+        """Check that the headers of a `tools/call` agree with its arguments ([headers]). Raises `RequestError`."""
         name = call.target
         if name is None:
             return
@@ -132,7 +136,7 @@ class ToolDirectory:
 
 
 async def ask_for_list(call: Request, ask: Ask, read: Callable[[Raw], Steps[None]]) -> bool:
-    """Request the tool list with the metadata of `call`; `read` gets each page's result. Return whether it was complete
+    """Request the tool list with the metadata of `call`. `read` gets each page's result. Return whether the list ended
     within `MAX_LIST_PAGES`. Raises `FrameError`, and what `read` raises."""
     cursor: Raw | None = None
     for _ in range(MAX_LIST_PAGES):

@@ -33,7 +33,8 @@ def is_preflight(method: str, headers: Mapping[bytes, bytes]) -> bool:
 def preflight(headers: Mapping[bytes, bytes], added: tuple[str, ...]) -> RawHeaders:
     """Return the headers of the answer to a preflight.
 
-    Among the headers that the browser asks for, they allow those that MCP clients send and those in `added`.
+    They allow the headers that MCP clients send and those in `added`. They also allow the `Mcp-Param-*` headers that
+    the browser asks for.
     """
     asked = headers.get(b"access-control-request-headers", b"").lower().split(b",")
     names = _PLAIN | {name.lower().encode() for name in added}

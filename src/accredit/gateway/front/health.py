@@ -168,7 +168,8 @@ class Health:
         return problems
 
     def _lists(self, asked: Sequence[bytes]) -> dict[str, bool]:
-        """Return, for each revocation list asked about, whether it is in force ([names])."""
+        """Return `list`: whether at least one of the revocation lists asked about is in force. Return nothing if none
+        was asked about ([names])."""
         found = [match[1].decode() for each in asked if (match := _ASKED_LIST.fullmatch(each))][:MAX_ASKED_LISTS]
         if self._revocations is None or not found:
             return {}

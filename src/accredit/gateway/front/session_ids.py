@@ -1,7 +1,8 @@
 """Clients' ids of legacy sessions. They are sealed: whoever holds the keys can continue a session, and nobody else can
 make or read an id. No I/O: time and randomness are arguments.
 
-    "a1." base64url( key id (8 bytes) | nonce (12) | AES-256-GCM ciphertext and tag ) "a1." node "." base64url( ... )
+    "a1." base64url( key id (8 bytes) | nonce (12) | AES-256-GCM ciphertext and tag )
+    "a1." node "." base64url( ... )
 
 The second form is for a session that lives in one process. `node` names that process, so that a load balancer can read
 it: 16 hex characters, drawn when the process started. The text before the base64url is associated data. An id can be

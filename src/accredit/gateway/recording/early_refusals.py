@@ -2,13 +2,14 @@
 
 A refused request is recorded if its body is a valid message that holds a call, or a batch that holds several.
 
-- [cases] If the Authorization header is refused, or the session of HTTP+SSE, the body is still unread. It is read for
-  the record alone, if it is short and comes at once, and never if the client waits to be asked for it (`Expect`).
-- [same-answer] The client's answer is the same as without a record, and waits for it. If the log fails, the call stays
-  refused.
-- [anonymous-budget] Callers without a valid token are anonymous, and what they can write to the log is bounded: the
-  rate of records, and the length of a message; arguments are left out. Calls left out are counted (`/readyz`) and
-  logged, and the next such record tells their number.
+- [cases] If the Authorization header or the session of HTTP+SSE is refused, the body is still unread. It is then read
+  for the record alone, if it is short and comes at once. It is never read if the client waits to be asked for it
+  (`Expect`).
+- [same-answer] The client gets the same answer as without a record, but only after the record is made. If the log
+  fails, the call stays refused.
+- [anonymous-budget] Callers without a valid token are anonymous. What they can write to the log is bounded: the rate of
+  records, and the length of a message. Their arguments are left out. Calls that are left out are counted (`/readyz`)
+  and logged, and the next such record tells their number.
 
 Not recorded, as they hold no call: GET and DELETE, another Content-Type, two session ids, an invalid message, a
 disallowed `Host` or `Origin`.
@@ -31,15 +32,17 @@ from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.policy import GUARDED
 
 STRANGER_RECORDS = 1_000
-"""Records of unauthenticated calls, refused before the gate, that a process may write in a burst, some 1.3 KiB each:
-anybody who merely reaches the gateway must neither fill its disk nor displace others' records."""
+"""How many records of unauthenticated calls, refused before the gate, a process may write in a burst. Each takes some
+1.3 KiB. Anybody who merely reaches the gateway must neither fill its disk nor displace others' records."""
 STRANGER_RECORDS_PER_SECOND = 1.0
-"""How fast room for more of them returns: 100 MB a day at most. Someone who tries tokens by hand stays below."""
+"""How many more such records are allowed with each second: 100 MB a day at most. Someone who tries tokens by hand
+causes fewer."""
 MAX_STRANGER_MESSAGE_BYTES = 262_144
-"""Bytes of a message with such a call: calls have some 10 KB at most, and digesting 4 MiB takes some 20 ms."""
+"""How long a message with such a call may be, in bytes. Calls have some 10 KB at most, and digesting 4 MiB takes some
+20 ms."""
 STRANGER_BODY_SECONDS = 1.0
-"""The time for the body of a request whose header was refused: it either follows the head at once, or is not
-awaited."""
+"""How long to wait for the body of a request whose header was refused. It usually follows the head at once; otherwise
+it is not awaited."""
 
 
 REFUSALS = (RequestError, TokenError, KeysUnavailable)
@@ -52,16 +55,17 @@ class Unread(Protocol):
     head: RequestHead
 
     async def body(self, limit: int) -> bytes:
-        """Return the whole body. Raises `RequestError` and `ClientGone`."""
+        """Return the whole body, of at most `limit` bytes. Raises `RequestError` and `ClientGone`."""
         ...
 
 
 class AnonymousRecordBudget:
-    """How many records anonymous callers may cause in a process ([anonymous-budget]), at all servers together."""
+    """How many records anonymous callers may cause in a process ([anonymous-budget]). All servers have one budget
+    together."""
 
     def __init__(self) -> None:
         self.left_out = 0
-        """How many calls were left out since the last such record."""
+        """How many calls were left out since the last record of an anonymous caller."""
         self._room = float(STRANGER_RECORDS)
         self._filled = monotonic()
 
@@ -73,7 +77,7 @@ class AnonymousRecordBudget:
         return self._room >= 1
 
     def take(self) -> None:
-        """Spend the allowance for one."""
+        """Count one more record as written."""
         self._room -= 1
 
 
@@ -87,14 +91,14 @@ class EarlyRefusals:
         counters: Counters,
         strangers: AnonymousRecordBudget | None = None,
     ) -> None:
-        """`strangers` is the process's budget; by default this object has its own."""
+        """`strangers` is the process's budget for anonymous callers. By default this object has its own."""
         self._recorder = recorder
         self._bearer = bearer
         self._counters = counters
         self._strangers = strangers or AnonymousRecordBudget()
 
     async def of_request(self, unread: Unread | None, call: Call, error: AccreditError) -> None:
-        """Record the calls of a refused request. `unread` holds its body, if that is still unread."""
+        """Record the calls of a refused request. `unread` gives its body, if that is still unread."""
         if self._recorder is None:
             return
         if call.message is None and unread is not None and (not isinstance(error, RequestError) or error.word):

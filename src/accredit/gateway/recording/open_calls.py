@@ -1,7 +1,7 @@
-"""Calls with a recorded decision and no outcome yet, and the outcome of each way to end. No own I/O.
+"""Calls with a recorded decision and no outcome yet. Also the outcome that each way to end leads to. No own I/O.
 
 A call is settled once: by its response, by an error, or by the end of its exchange, whichever comes first. Settling
-continues if the task that asked for it is cancelled. `recorder` writes the outcome.
+continues even if the task that asked for it is cancelled. `recorder` writes the outcome.
 """
 
 import asyncio
@@ -42,7 +42,8 @@ NOT_FORWARDED = Outcome(status="cancelled", detail="before it was forwarded")
 
 
 class Settler:
-    """Keeps and settles the open calls of one server, and writes nothing. `recorder.Recorder` is one that does."""
+    """Keeps and settles the open calls of one server, without writing anything. Its subclass `recorder.Recorder`
+    writes."""
 
     def __init__(self, before: "Settler | None" = None) -> None:
         """`before` is the server's previous settler, whose open calls pass to this one."""
@@ -50,7 +51,7 @@ class Settler:
         self._in_sessions: dict[tuple[str, MessageId], OpenCall] = before._in_sessions if before is not None else {}
 
     def keep(self, call: "OpenCall") -> "OpenCall":
-        """Keep a call for the streams that its session resumes, until it is settled."""
+        """Keep a call until it is settled, so that a stream resumed in its session can answer it."""
         if call.session_id:
             self._in_sessions[call.session_id, call.id] = call
         return call
@@ -60,15 +61,15 @@ class Settler:
         return ResumedCalls(call for (session, _), call in self._in_sessions.items() if session == session_id)
 
     def finish(self, call: "OpenCall", outcome: Outcome) -> asyncio.Future[None]:
-        """Forget the call. Return a completed future, as nothing is written."""
+        """Forget the call. Return a completed future, as there is nothing to write."""
         self._forget(call)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         done.set_result(None)
         return done
 
     def withhold(self, call: "OpenCall") -> bytes:
-        """Return the response for the client of a call whose outcome could not be recorded: never called here, as
-        `finish` does not fail."""
+        """Return the client's response if a call's outcome could not be recorded. It is never called here, as `finish`
+        does not fail."""
         raise AssertionError(call.id)
 
     def start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
@@ -87,10 +88,10 @@ class Settler:
 class OpenCall:
     """A call with a recorded decision and no outcome yet.
 
-    `id` is its request's; `session_id` is its session's, as the client knows it, or "". `decided` is what the record of
-    its outcome needs, as the call may stay open for minutes after its request is gone; None for a call that is not
-    recorded. `on_settled`, if set, is awaited first, with the outcome. It returns the outcome to record, and the
-    response that replaces the upstream's, or None.
+    `id` is its request's id. `session_id` is its session's id, as the client knows it, or "". `decided` is what the
+    record of its outcome needs; the request itself is not kept, as the call may stay open for minutes. It is None for a
+    call that is not recorded. `on_settled`, if set, is awaited with the outcome before that is recorded. It returns the
+    outcome to record, and the response that replaces the upstream's, or None.
     """
 
     def __init__(self, recorder: Settler, decided: CallDecision | None, id: MessageId, session_id: str = "") -> None:
@@ -100,26 +101,28 @@ class OpenCall:
         self.taken_back = False
         """Whether the client has cancelled the request."""
         self.attempts = 1
-        """How many replicas of the server it was sent to."""
+        """To how many replicas of the server the call was sent."""
         self.on_settled: Callable[[Outcome], Awaitable[tuple[Outcome, bytes | None]]] | None = None
         self.edit: Edit | None = None
-        """The edit for its answer, which may come on another stream than its own."""
+        """The edit for the call's answer. It is kept here because the answer may come on another stream than the call's
+        own."""
         self._recorder = recorder
         self._settling: asyncio.Future[None] | None = None
         self._instead: bytes | None = None
 
     @property
     def settled(self) -> bool:
-        """Whether its outcome is recorded, or being recorded."""
+        """Whether the call's outcome is recorded, or being recorded."""
         return self._settling is not None
 
     def settle(self, outcome: Outcome) -> Coroutine[Any, Any, bytes | None]:
-        """Start to record the outcome at once, unless that was started before. Awaiting the result is optional: None
-        once the outcome is on record, else the response that must replace the client's."""
+        """Start to record the outcome at once, unless that was started before. The result need not be awaited. It is
+        None once the outcome is on record. Otherwise it is the response that the client must get instead of the
+        answer."""
         return self._result(self._settle(outcome))
 
     def settle_later(self, outcome: Outcome, then: Callable[[bytes | None], None] | None = None) -> None:
-        """Do so in a task of its own; `then` gets the result."""
+        """Record the outcome as `settle` does, in a task of its own. `then` gets the result."""
         self._recorder.start(_then(self.settle(outcome), then))
 
     def start(self, work: Coroutine[Any, Any, Any]) -> None:
@@ -127,13 +130,13 @@ class OpenCall:
         self._recorder.start(work)
 
     def withheld(self) -> RequestError:
-        """Return the error that replaces the client's, as the outcome could not be recorded."""
+        """Return the error that the client gets instead of the answer, as the outcome could not be recorded."""
         refused = withheld(self)
         return RequestError(refused.code, refused.message, id=self.id, status=200, data=refused.data)
 
     def abandon(self, outcome: Outcome) -> None:
-        """Record the outcome, unless another process has claimed the call: it may have been answered on a stream
-        resumed there. Nothing waits for it here."""
+        """Record the outcome, unless another process has claimed the call: then a stream that was resumed there may
+        have answered it. Nothing here waits for the end of this."""
         self._recorder.start(_quietly(self._settle(outcome)))
 
     async def _result(self, settling: asyncio.Future[None]) -> bytes | None:
@@ -173,10 +176,10 @@ async def _quietly(settling: Awaitable[None]) -> None:
 
 
 class OpenCalls:
-    """Calls that one exchange answers, by their requests' ids.
+    """The calls that one exchange answers, by their requests' ids.
 
-    As a context it settles, at its end, all calls that are neither settled nor taken. If that can't be recorded, the
-    client gets another error (`RequestError`).
+    Use it as a context manager. At the end of the block it settles all calls that are neither settled nor taken. If
+    that can't be recorded, the client gets another error (`RequestError`).
     """
 
     __slots__ = ("_calls",)
@@ -201,11 +204,11 @@ class OpenCalls:
         return self._calls.pop(id, None)
 
     def get(self, id: MessageId) -> OpenCall | None:
-        """Return the call with this id, or None."""
+        """Return the call with this id, or None. The call stays here."""
         return self._calls.get(id)
 
     def start(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Run a coroutine in a task that the settler keeps. There must be a call."""
+        """Run a coroutine in a task that the settler keeps. There must be at least one call here."""
         next(iter(self._calls.values())).start(work)
 
     def take_all(self) -> list[OpenCall]:
@@ -215,22 +218,23 @@ class OpenCalls:
         return taken
 
     def repeated(self) -> None:
-        """Note that all calls are sent to another replica of the server."""
+        """Note that all calls are now sent to one more replica of the server."""
         for call in self._calls.values():
             call.attempts += 1
 
     def drop(self) -> None:
-        """Settle all calls as not forwarded, without waiting."""
+        """Settle all calls as not forwarded, without waiting for the records."""
         for call in self.take_all():
             call.settle_later(NOT_FORWARDED)
 
     async def withhold(self, answers: Answers) -> bytes | None:
-        """Settle the answered calls. Return None if the answers may be forwarded, else their replacement."""
+        """Settle the calls that `answers` answer. Return None if the answers may be forwarded, else what replaces
+        them."""
         instead = await self._answered(answers)
         return answers.text(instead) if instead else None
 
     async def _answered(self, answers: Answers) -> dict[MessageId, bytes]:
-        """Settle the answered calls; return, by id, the replacements of their answers."""
+        """Settle the calls that `answers` answer. Return, by id, the responses that replace answers."""
         outcomes = {
             response.id: await outcome_of(response)
             for response, _ in answers.members
@@ -239,7 +243,8 @@ class OpenCalls:
         return await self._settle(outcomes)
 
     async def end(self, outcome: Outcome) -> Mapping[MessageId, bytes]:
-        """Settle all calls with this outcome. Return, by id, the replacements of their answers."""
+        """Settle all calls with this outcome. Return, by id, the responses that clients must get instead of their
+        answers."""
         return await self._settle(dict.fromkeys(self._calls, outcome))
 
     async def fail(self, outcome: Outcome) -> None:
@@ -262,7 +267,7 @@ class OpenCalls:
         await self.close(error)
 
     async def close(self, error: BaseException | None) -> None:
-        """Settle all calls that are left, as the exchange has ended: with `error`, or None."""
+        """Settle all calls that are left when the exchange ends. `error` is the exception that ended it, or None."""
         if not self._calls:
             return
         if error is None or isinstance(error, ClientGone | asyncio.CancelledError):
@@ -272,9 +277,9 @@ class OpenCalls:
 
 
 class ResumedCalls(OpenCalls):
-    """Calls of a session, some of which a resumed stream may answer. The end of the stream leaves the others open.
+    """The calls of a session of which a resumed stream may answer some. When the stream ends, the others stay open.
 
-    `claim`, where calls are recorded, takes over a call of another process (`Recorder.claim`).
+    `claim` takes over a call of another process (`Recorder.claim`). It is given where calls are recorded.
     """
 
     __slots__ = ("_claim",)
@@ -287,8 +292,8 @@ class ResumedCalls(OpenCalls):
         return self._claim is not None or super().__bool__()
 
     async def _answered(self, answers: Answers) -> dict[MessageId, bytes]:
-        """Claim answered calls that are unknown here, then settle all. An answer is withheld if the log does not tell
-        its call."""
+        """Claim answered calls that are unknown here, then settle all. If the log does not say which call an answer is
+        for, the answer is withheld."""
         unclaimed: dict[MessageId, bytes] = {}
         for response, _ in answers.members:
             if self._claim is None or response.id is None or response.id in self._calls:
@@ -301,7 +306,7 @@ class ResumedCalls(OpenCalls):
         return unclaimed | await super()._answered(answers)
 
     async def end(self, outcome: Outcome) -> Mapping[MessageId, bytes]:
-        """Do nothing: they stay open."""
+        """Do nothing: the calls stay open."""
         return {}
 
     def only(self, concerns: Callable[[MessageId], bool]) -> "ResumedCalls":
@@ -316,7 +321,8 @@ class ResumedCalls(OpenCalls):
 
 
 async def outcome_of(response: Response) -> Outcome:
-    """Return a call's outcome by its response. Of an error only the code is kept: its text may quote arguments."""
+    """Return the outcome of a call that got this response. Of an error only the code is kept, as its text may quote
+    arguments."""
     if not isinstance(response, Success):
         return Outcome(status="error", detail=f"JSON-RPC error {response.code}")
     result = response.result
@@ -363,7 +369,7 @@ def outcome_of_end(error: BaseException | None) -> Outcome:
 
 
 def withheld(call: OpenCall) -> ProofRefused:
-    """Return the client's refusal for a call whose outcome could not be recorded."""
+    """Return the refusal that the client gets because the call's outcome could not be recorded."""
     assert call.decided is not None  # noqa: S101 - what is not recorded is not withheld
     recorded = call.decided.call
     return refusals.record_unavailable(recorded.method, recorded.target or "", forwarded=True)

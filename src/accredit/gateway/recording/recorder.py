@@ -1,17 +1,18 @@
-"""Records of guarded calls: the decision before anything is forwarded, the outcome before the client sees the answer.
+"""Records guarded calls: the decision before anything is forwarded, and the outcome before the client sees the answer.
 
 Asks the log (`ports.Records`). A call's life, in this order:
 
-- [decision-first] `Recorder.begin` puts the decision into the log ([record] of `policy/decide`); if that fails, nothing
+- [decision-first] `Recorder.begin` puts the decision into the log ([record] of `policy/decide`). If that fails, nothing
   is forwarded;
 - [settled] a forwarded call is open until it is settled: by its response, by an error, or by the end of its exchange,
-  whichever comes first. It is settled once, and that continues if the caller is cancelled;
+  whichever comes first. It is settled once, and that continues even if the task that asked for it is cancelled;
 - [outcome-first] if the outcome can't be recorded, the client gets a refusal in place of the answer;
-- [observed] where proofs are only observed, each decision says that it was not enforced. A call that is refused all the
-  same (for its token, a pinned definition, a quota, its form) has an outcome at once, which says so.
+- [observed] where proofs are only observed, each decision says that it was not enforced. A call may be refused all the
+  same: for its token, a pinned definition, a quota or its form. Then its outcome is recorded at once, and says so.
 
-Lists are not recorded. Recorded params have neither `_meta` nor tokens, and, unless records are full, no arguments: so
-a constraint's reason, which quotes them, is cut. The target is recorded as it is, up to a bound.
+Lists are not recorded. Recorded params have neither `_meta` nor tokens. They have arguments only if records are full.
+If not, the reason for a refusal by a constraint is cut too, as it quotes arguments. The target is recorded as it is, up
+to a bound.
 """
 
 import asyncio
@@ -87,9 +88,9 @@ _WORDS = {HEADER_MISMATCH: "header_mismatch", INVALID_PARAMS: "invalid_params"}
 
 
 class FlowRound(Struct, frozen=True):
-    """The multi-round-trip request that a call is part of, and its round, from 1.
+    """Of which multi-round-trip request a call is part, and in which round, counted from 1.
 
-    A request about a task is part of the call that made the task, in no round.
+    A request about a task is part of the call that made the task, but of no round.
     """
 
     flow: str
@@ -97,9 +98,9 @@ class FlowRound(Struct, frozen=True):
 
 
 class Recorder(Settler):
-    """Writes the gate's decisions and their outcomes into the log. One per server, by its name in `[servers]`.
+    """Writes the gate's decisions and their outcomes into the log. One per server, by the server's name in `[servers]`.
 
-    Where several are `merged`, the target of a call tells its server.
+    Where several servers are `merged`, the target of a call tells which of them it is for.
     """
 
     def __init__(
@@ -115,8 +116,8 @@ class Recorder(Settler):
         merged: Collection[str] = (),
         observes: bool = False,
     ) -> None:
-        """`before` is the server's previous recorder, whose open calls pass to this one. With `observes` no decision is
-        enforced: what is refused all the same says so in its outcome ([observed])."""
+        """`before` is the server's previous recorder, whose open calls pass to this one. With `observes`, decisions are
+        not enforced. If a call is refused all the same, its outcome says so ([observed])."""
         super().__init__(before)
         self._server = server
         self._observes = observes
@@ -140,11 +141,11 @@ class Recorder(Settler):
         reason: str | None = None,
         omit_arguments: bool = False,
     ) -> OpenCall | None:
-        """Record the decision on a `call`, whose `request` has no token left.
+        """Record the decision on a `call`. Its tokens have been removed from `request`.
 
         `decision` is None if no proof was judged. Unless `refused`, the call is open from now on. `reason` is for a
-        refusal that has none itself. `omit_arguments` keeps an anonymous caller's arguments out of the log, even of
-        full records. Raises `ProofRefused`, or `RequestError` for params that no record can hold.
+        refusal that has no reason of its own. `omit_arguments` keeps an anonymous caller's arguments out of the log,
+        even of full records. Raises `ProofRefused`, or `RequestError` for params that no record can hold.
         """
         received_ms = _received_ms(decision)
         target, trace = request.target or "", trace_of(request)
@@ -199,14 +200,14 @@ class Recorder(Settler):
         return refusal(refused).frame(call.id)
 
     def taken_back(self, session_id: str, id: MessageId | None) -> None:
-        """Note that the client of a session has cancelled a request, as the outcome if no answer comes."""
+        """Note that the client of a session has cancelled a request. If no answer comes, this is the call's outcome."""
         call = self._in_sessions.get((session_id, id)) if id is not None else None
         if call is not None:
             call.taken_back = True
 
     def in_session(self, session_id: str) -> ResumedCalls:
-        """Return the open calls of a session, for a stream resumed in it. Calls of another process that are answered
-        there are claimed from it."""
+        """Return the open calls of a session, for a stream resumed in it. If the stream answers a call of another
+        process, that call is claimed from it."""
         calls = [call for (session, _), call in self._in_sessions.items() if session == session_id]
         return ResumedCalls(calls, partial(self._claim, session_id))
 
@@ -229,18 +230,19 @@ class Recorder(Settler):
         return await self._records.ready()
 
     async def drain(self) -> None:
-        """Wait for the outcomes that are being recorded, and all else that was started."""
+        """Wait for the outcomes that are being recorded, and for all other work that was started here."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     async def aclose(self) -> None:
-        """Wait for the same, and close the log."""
+        """Wait as `drain` does, then close the log."""
         await self.drain()
         await self._records.aclose()
 
     def _kept(self, verdict: RecordedDecision, proved: Authority | None, call: Call) -> bytes | None:
-        """Return the packed proof to keep with a call, or None: one bound to no call would be valid for others. If it
-        holds a sealed session id, which gives access, it is secret until that has expired."""
+        """Return the packed proof to keep with a call, or None. A proof that is bound to no call is not kept: it would
+        be valid for other calls. If a proof holds a sealed session id, which gives access, it is kept secret until that
+        id has expired."""
         if verdict.verdict != "allow" or proved is None or proved.proof is None or not proved.bound:
             return None
         if not self._settings.keeps_proofs:
@@ -276,8 +278,8 @@ class Recorder(Settler):
         return found.server if found is not None and found.server in self._merged else self._server
 
     def _resume(self, session_id: str, id: MessageId) -> bytes:
-        """The 32 bytes by which a session's call is found: the same at every gateway where the session has this id, at
-        the same server."""
+        """Return the 32 bytes by which a session's call is found. They are the same at all gateways where the session
+        has this id, at the same server."""
         session = f"{session_id} {self._server}" if self._server else session_id
         named = session.encode("utf-8", "surrogatepass")
         request = f"{type(id).__name__} {id}".encode("utf-8", "surrogatepass")
@@ -286,7 +288,7 @@ class Recorder(Settler):
     def _session(self, id: str) -> str:
         """Return the id by which a record names a session.
 
-        A sealed id gives access to the session, so its digest takes its place.
+        A sealed id gives access to the session, so the record holds its digest instead.
         """
         if id and self._hides_sessions:
             return f"sha256:{sha256_hex(id.encode('latin-1'))[:_SESSION_DIGITS]}"
@@ -295,8 +297,8 @@ class Recorder(Settler):
     def _verdict(
         self, decision: Decision | None, refused: AccreditError | None, reason: str | None
     ) -> RecordedDecision:
-        """Return the verdict: refused or allowed. Where decisions are only observed, it is what would have been
-        enforced ([observed])."""
+        """Return the verdict: refused or allowed. Where decisions are only observed, it is the verdict that would have
+        been enforced ([observed])."""
         if refused is not None and self._observes:
             return changed(self._word_on(refused, reason), enforced=False)
         if refused is None and decision is not None and not decision.enforced:
@@ -321,7 +323,7 @@ class Recorder(Settler):
 def recorder_of(
     settings: GatewaySettings, counters: Counters, records: Records | None, before: Recorder | None = None
 ) -> Recorder | None:
-    """Return the recorder of a server, or None if calls are not recorded. `before` is the previous one.
+    """Return the recorder of a server, or None if calls are not recorded. `before` is the server's previous recorder.
 
     Raises `ConfigurationError` if there is no log.
     """
@@ -346,8 +348,8 @@ def recorder_of(
 
 
 def _received_ms(decision: Decision | None) -> int:
-    """Return when a call came, at most when its proof was judged: a certificate that was valid then must not look
-    expired in the record, however long the look at its definition took."""
+    """Return when a call came, but no later than when its proof was judged. A certificate that was valid then must not
+    look expired in the record, however long it took to look at the tool's definition."""
     now_ms, judged_at = unix_ms(), decision and decision.proved and decision.proved.judged_at
     return now_ms if judged_at is None else min(now_ms, judged_at * 1000 + 999)
 
@@ -393,7 +395,7 @@ def _token(token: VerifiedToken) -> RecordedToken:
 
 
 def _word(refused: AccreditError) -> str:
-    """Return the code of a refusal other than for a proof."""
+    """Return the code of a refusal that is not about a proof."""
     match refused:
         case TokenError():
             return refused.error

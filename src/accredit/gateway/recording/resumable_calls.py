@@ -1,15 +1,16 @@
 """Calls whose event stream was cut off, and whose client may still get the answer. Waits in the event loop; no I/O.
 
-A legacy client may resume a stream that ended after an event with an id, in the same session (2025-11-25,
-basic/transports, "Resumability and Redelivery"). Only the upstream knows which stream that was. So:
+If a stream ended after an event with an id, a legacy client may resume it in the same session (2025-11-25,
+basic/transports, "Resumability and Redelivery"). Only the upstream knows which stream a client resumes. So:
 
 - [stays-open] a call whose stream ends in this way, from either side, stays open;
 - [resumed] answers on a resumed stream settle the calls of its session (`Recorder.in_session`);
-- [own-outcome] an unanswered call is settled with the outcome of its own stream: when its session has resumed none for
-  `RESUME_SECONDS`, when the session or the gateway ends, or at once if too many are waiting.
+- [own-outcome] a call that stays unanswered is settled with the outcome that its own stream had. This happens when its
+  session has resumed no stream for `RESUME_SECONDS`, when the session or the gateway ends, or at once if too many calls
+  are waiting.
 
-Kept only in this process. Where calls are recorded, a client that reconnects to another one gets its answer there, and
-that process claims the call (`ResumedCalls`), which counts as settled here.
+Such calls are kept only in this process. Where calls are recorded, a client may also reconnect to another process, and
+gets its answer there. That process claims the call (`ResumedCalls`), which then counts as settled here.
 """
 
 import asyncio
@@ -21,11 +22,11 @@ from accredit.attest import Outcome
 from accredit.gateway.recording.open_calls import OpenCall, OpenCalls
 
 RESUME_SECONDS = 300.0
-"""The time for a client to resume a stream that was cut off, after which its calls count as unanswered. Clients
-reconnect within seconds; servers that make them poll say when (`retry`)."""
+"""How long a client may take to resume a stream that was cut off. After that, the stream's calls count as unanswered.
+Clients reconnect within seconds. Servers that make clients poll say when (`retry`)."""
 MAX_CUT_OFF_CALLS = 1_000
-"""Calls of cut off streams that wait to be resumed, each with what the record of its outcome needs: some 2 KiB,
-whatever its arguments."""
+"""How many calls of cut off streams may wait to be resumed. Each keeps what the record of its outcome needs: some 2
+KiB, whatever its arguments."""
 
 
 @dataclass(slots=True)
@@ -43,7 +44,7 @@ class ResumableCalls:
         self._kept = 0
 
     def keep(self, session_id: str, calls: OpenCalls, outcome: Outcome) -> None:
-        """Take calls over; unless they are answered, this is their outcome ([stays-open])."""
+        """Take calls over. If they are not answered, they end with `outcome` ([stays-open])."""
         session = self._sessions.setdefault(session_id, _Session())
         self._sweep(session)
         for call in calls.take_all():
@@ -56,7 +57,7 @@ class ResumableCalls:
 
     @contextmanager
     def resumed(self, session_id: str) -> Generator[None]:
-        """Keep a session's calls waiting while a stream of it is resumed. The session "" has none."""
+        """Keep a session's calls waiting while a stream of the session is resumed. The session "" has no calls."""
         if not session_id:
             yield
             return
@@ -100,7 +101,7 @@ class ResumableCalls:
             del self._sessions[session_id]
 
     def _sweep(self, session: _Session) -> None:
-        """Drop the answered calls, to free their room."""
+        """Drop the answered calls, to free their memory."""
         waiting = [left for left in session.left if not left[0].settled]
         self._kept -= len(session.left) - len(waiting)
         session.left = waiting
