@@ -20,7 +20,8 @@ from accredit.gateway.trace import trace_field
 from accredit.refusals import KINDS
 
 UNASKED_LOG_SECONDS = 60.0
-"""The interval between two log lines about such bodies of one server: it sends one for each notification."""
+"""The least time between two log lines about one server's unneeded bodies (`unasked`). Such a server sends one for each
+notification."""
 
 
 _log = logging.getLogger("accredit.gateway")
@@ -28,7 +29,7 @@ _CHALLENGED = "call_challenged"
 
 
 class Counters:
-    """Counts of this process since it started, by kind; `/readyz` shows them to callers with a good token."""
+    """Counts of this process since it started, by kind. `/readyz` shows them to callers with a valid token."""
 
     def __init__(
         self,
@@ -37,8 +38,9 @@ class Counters:
         invalid: Callable[[str], None] | None = None,
         unasked: Callable[[str], None] | None = None,
     ) -> None:
-        """`server` is the name of the one of several servers that it counts for. `invalid` is called with the name of
-        each server that gives an invalid answer, `unasked` with that of each that answers a message that needs none."""
+        """`server` is the name of the server that these counters are for, if there are several. `invalid` is called
+        with a server's name each time it gives an invalid answer. `unasked` is called with it each time the server
+        sends a body in answer to a message that needs none."""
         self.counts: Counter[str] = Counter() if counts is None else counts
         self._server = server
         self._invalid = invalid
@@ -48,8 +50,8 @@ class Counters:
         """How often the server has reported changed tools, on any stream."""
 
     def of_server(self, name: str) -> "Counters":
-        """Return the counters of one of several servers: they share the counts, but count its tool changes apart, and
-        log its name."""
+        """Return the counters of one of several servers. They add to the same counts, but count the server's tool
+        changes apart, and log its name."""
         return Counters(self.counts, name, self._invalid, self._on_unasked)
 
     def refused(
@@ -61,10 +63,10 @@ class Counters:
         logged: bool = True,
         server: str = "",
     ) -> None:
-        """Count and log a refusal; `observed` says that the frame was forwarded all the same (observe mode). `server`
+        """Count and log a refusal. `observed` says that the frame was forwarded all the same (observe mode). `server`
         overrides the server's name.
 
-        Without `logged` it is only counted: a peer must not fill a disk.
+        Without `logged` the refusal is only counted, so that a peer can't fill a disk.
         """
         kind = _kind(error) + ("_observed" if observed else "")
         self.counts[kind] += 1
@@ -83,7 +85,7 @@ class Counters:
         log_event(_log, level, kind, detail=detail, **facts)
 
     def notified(self, method: str) -> None:
-        """Count an upstream's notification that its tools have changed."""
+        """Count an upstream's notification if it says that the tools have changed."""
         if method == "notifications/tools/list_changed":
             self.tool_list_changes += 1
 
@@ -93,8 +95,8 @@ class Counters:
         log_event(_log, logging.WARNING, "notification_refused", method=excerpt(method), **trace_field())
 
     def unasked(self, now: float, detail: str) -> None:
-        """Count a body that a server sent in answer to a message that needs none, and log it once in a while: a server
-        that does so does it for each notification. `now` is in the event loop's seconds."""
+        """Count a body that a server sent in answer to a message that needs none. Log it only once in a while, as such
+        a server sends one for each notification. `now` is in the event loop's seconds."""
         self.counts["answer_dropped"] += 1
         if self._on_unasked is not None:
             self._on_unasked(self._server)

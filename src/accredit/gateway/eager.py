@@ -1,9 +1,11 @@
 """A task that starts at once, and resumes at once when what it waits for is done. Runs in the event loop.
 
-`asyncio.Task` starts at the loop's next step, and each of its waits costs another one. Most calls wait once, for the
-upstream's answer, and can resume within the callback of its connection. So an `EagerTask` runs in whoever starts it
-until it has to wait, and, if it waits for a `Wakeup`, in whoever wakes it; it awaits anything else as a task does. It
-is a custom task as "Extending asyncio" (Python's documentation) describes: `asyncio.current_task`, `asyncio.timeout`
+`asyncio.Task` starts at the loop's next step, and each of its waits costs another step. Most calls wait only once, for
+the upstream's answer, and can resume within the callback of its connection. So an `EagerTask` runs inside the code that
+starts it until it has to wait. If it waits for a `Wakeup`, it resumes inside the code that wakes it. It awaits anything
+else as an ordinary task does.
+
+It is a custom task as "Extending asyncio" (Python's documentation) describes: `asyncio.current_task`, `asyncio.timeout`
 and cancellation work in it. One step never runs within another.
 """
 
@@ -16,7 +18,8 @@ from typing import Any
 
 
 class Wakeup(asyncio.Future[None]):
-    """What one task waits for. `wake` and `fail` complete it, unless it is cancelled; only the first counts."""
+    """What one task waits for. `wake` and `fail` complete it, unless it is cancelled. Only the first of these
+    counts."""
 
     sleeper: "EagerTask | None" = None
 
@@ -79,7 +82,7 @@ class EagerTask:
         self._done = False
 
     def start(self) -> None:
-        """Run until it has to wait; at the loop's next step if another task's step is running."""
+        """Run until it has to wait. If another task's step is running, start at the loop's next step."""
         if asyncio.current_task(self.loop) is None:
             self.go_on()
         else:
@@ -117,7 +120,7 @@ class EagerTask:
         return self._cancelling
 
     def woken(self, waited: asyncio.Future[Any]) -> None:
-        """Resume: the awaited future is done."""
+        """Resume, as the awaited future is done."""
         try:
             waited.result()
         except BaseException as error:

@@ -1,7 +1,7 @@
-"""Defers work to the end of the event loop's step, to do it once. Runs in the event loop.
+"""Puts work off to the end of the event loop's current step, to do it once. Runs in the event loop.
 
-What several calls write in one step is sent together, and wakes its reader once. A write is a system call, and most of
-its cost is to wake the reader.
+What several calls write in one step is sent together, and so wakes its reader once. A write is a system call, and most
+of its cost is to wake the reader.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 
 class EndOfStep:
-    """The deferred work of one loop."""
+    """The work that one loop has put off."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -35,7 +35,7 @@ _known: WeakKeyDictionary[asyncio.AbstractEventLoop, EndOfStep] = WeakKeyDiction
 
 
 def end_of_step(loop: asyncio.AbstractEventLoop) -> EndOfStep:
-    """Return the loop's instance."""
+    """Return the `EndOfStep` of this loop."""
     of_loop = _known.get(loop)
     if of_loop is None:
         of_loop = _known[loop] = EndOfStep(loop)

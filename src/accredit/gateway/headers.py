@@ -1,8 +1,8 @@
 """HTTP headers as the gateway reads them, and the allowed hosts and origins. No I/O.
 
-`forwarding` says which are forwarded. Source: 2025-11-25 and 2026-07-28 basic/transports ("Security").
+`forwarding` says which headers are forwarded. Source: 2025-11-25 and 2026-07-28 basic/transports ("Security").
 
-A POST is JSON in UTF-8 and nothing else (415), in this order:
+The body of a POST must be JSON in UTF-8 (415). These are checked, in this order:
 
 - [content-type] `Content-Type` is `application/json`, once, with no parameter but `charset=utf-8`;
 - [content-encoding] `Content-Encoding` is absent, or `identity`.
@@ -46,11 +46,11 @@ _CONTENT_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]*)(\r\n)?", re.IG
 
 
 class HeadText(NamedTuple):
-    """A parsed head's bytes: those before the digits of its only Content-Length, and those after.
+    """The bytes of a parsed head, split at its only Content-Length: those before the digits, and those after.
 
-    Bytes that differ from it in these digits alone are the same head of another body, if the digits are that body's
-    length in the one form that all readers agree on: no sign, no leading zero, nothing beside it. A head without the
-    field is all `before`.
+    Other bytes are taken for the same head, with another body, if they differ only in these digits. The digits must be
+    that body's length in the one form that all readers agree on: no sign, no leading zero, nothing beside them. For a
+    head without Content-Length, `before` is the whole head.
     """
 
     before: bytes
@@ -58,15 +58,15 @@ class HeadText(NamedTuple):
 
     @classmethod
     def measured(cls, head: bytes) -> "HeadText | None":
-        """Split a head at its Content-Length; None if the field is repeated or not in that form."""
+        """Split a head at its Content-Length. Return None if the field is repeated or is not in the agreed form."""
         found = list(_CONTENT_LENGTH.finditer(head))
         if len(found) != 1 or not found[0][1] or not found[0][2]:
             return None
         return cls(head[: found[0].start(1)], head[found[0].end(1) :])
 
     def rest(self, data: bytes) -> bytes | None:
-        """Return the body after this head in `data`; None if `data` begins otherwise, or the body's length differs from
-        the one stated."""
+        """Return the body that follows this head in `data`. Return None if `data` begins otherwise, or if the body is
+        not as long as its head states."""
         before, after = self
         if not data.startswith(before):
             return None
@@ -79,11 +79,11 @@ class HeadText(NamedTuple):
 
 
 class RequestHead:
-    """The head of a client's request. `headers` are folded (`fold`), `raw_headers` are in order; `root` is the mount
-    path, `path` the decoded rest; `raw_path` is the whole, as it came.
+    """The head of a client's request. `headers` has values by name (`fold`); `raw_headers` has the fields in order.
+    `root` is the mount path, and `path` the decoded path below it. `raw_path` is the whole path, as it came.
 
-    It is immutable, since a connection's requests may share one: to remove a field makes another head, and only that is
-    forwarded. What depends on the head alone is computed once.
+    A head is immutable, since the requests of a connection may share it. To remove a field, another head is made, and
+    only that one is forwarded. What depends on the head alone is computed once.
     """
 
     def __init__(
@@ -104,40 +104,40 @@ class RequestHead:
         self.raw_headers = raw_headers
         self.headers: Mapping[bytes, bytes] = fold(raw_headers)
         self.found: object = None
-        """Cache of `session_binding`: the opened session id."""
+        """Used by `session_binding` to cache the opened session id."""
         self.replica = ""
         """The replica of the server at which the session lives, if there are several."""
         self._is_good_post = False
         self.sent_as: object = None
-        """Cache of the relay: what is sent for this head."""
+        """Used by the relay to cache what it sends for this head."""
 
     @CachedProperty
     def session(self) -> str:
-        """The session's id in it, or ""."""
+        """The session id in the head, or ""."""
         return self.headers.get(SESSION_HEADER, b"").decode("latin-1")
 
     @CachedProperty
     def revision(self) -> str | None:
-        """The revision in it, as it is spelled."""
+        """The revision that the head names, as it is spelled there."""
         named = self.headers.get(VERSION_HEADER)
         return None if named is None else named.decode("latin-1")
 
     @CachedProperty
     def is_modern(self) -> bool:
-        """Whether it names a modern revision."""
+        """Whether the head names a modern revision."""
         return names_modern(self.headers)
 
     @CachedProperty
     def in_era(self) -> "RequestHead":
-        """The head without session and stream ids if the era has none: they are unchecked there, and unknown to proofs
-        and records. Repeated ones stay, to be refused."""
+        """The head as its era allows it: if the era has no session and stream ids, they are removed. There they would
+        be unchecked, and unknown to proofs and records. Repeated ones stay, so that the request is refused for them."""
         if not self.is_modern:
             return self
         return self.without([name for name in _OF_SESSIONS if DUPLICATED not in self.headers.get(name, b"")])
 
     @CachedProperty
     def routing(self) -> tuple[bytes, ...]:
-        """The names of the headers that route a message, except the revision's."""
+        """The names of the headers that route a message, except the one that names the revision."""
         return routing_headers(self.headers)
 
     @CachedProperty
@@ -147,7 +147,7 @@ class RequestHead:
 
     @CachedProperty
     def without_slash(self) -> "RequestHead":
-        """The head for the path without a trailing slash; itself, if there is none."""
+        """The head with the path's trailing slash removed. If there is none, this head itself."""
         path = without_slash(self.path)
         if path == self.path or not self.raw_path.endswith(b"/"):  # an encoded slash is not the end of a path
             return self
@@ -186,7 +186,7 @@ class RequestHead:
             self._is_good_post = True
 
     def with_fields(self, fields: RawHeaders, query: bytes | None = None) -> "RequestHead":
-        """Return a head with these fields, and this query, in place of its own."""
+        """Return a head in which these fields, and this query, replace the head's own."""
         query = self.query if query is None else query
         head = RequestHead(self.method, self.path, fields, query=query, root=self.root, raw_path=self.raw_path)
         head.replica = self.replica
@@ -209,7 +209,8 @@ def check_once(headers: Mapping[bytes, bytes], *names: bytes) -> None:
 
 
 def fold(raw: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """Return values by name; those of a repeated header are joined by `DUPLICATED`, which equals no value."""
+    """Return the values by name. The values of a repeated header become one, joined by `DUPLICATED`, so that it equals
+    no expected value."""
     values: dict[bytes, list[bytes]] = {}
     for name, value in raw:
         values.setdefault(name, []).append(value)
@@ -217,10 +218,11 @@ def fold(raw: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
 
 
 def of_unjudged(raw: RawHeaders, session: bytes | None) -> RawHeaders:
-    """Return those of an answer's headers that may be sent before its body was judged: only those about how a stream is
-    carried.
+    """Return those headers of an answer that may be sent before its body was judged. They are only about how a stream
+    is carried.
 
-    `session` is the request's own: another one in the answer would become the client's.
+    `session` is the session id of the request. If the answer has another one, it is left out: the client would take it
+    over.
     """
     return [
         (name, value) for name, value in raw if name in _OF_UNJUDGED or (name == SESSION_HEADER and value == session)
@@ -229,7 +231,7 @@ def of_unjudged(raw: RawHeaders, session: bytes | None) -> RawHeaders:
 
 @cache_short_values(256)
 def host_allowed(host: bytes | None, allowed: tuple[str, ...]) -> bool:
-    """Return whether a `Host` header names this gateway (which a rebound DNS name does not), whatever the port."""
+    """Return whether a `Host` header names this gateway, whatever the port. A rebound DNS name does not."""
     if host is None or DUPLICATED in host:
         return False
     name = host.decode("latin-1").lower()
@@ -243,7 +245,8 @@ def origin_listed(origin: bytes, allowed: tuple[str, ...]) -> bool:
 
 
 def origin_allowed(origin: bytes | None, host: bytes | None, allowed: tuple[str, ...]) -> bool:
-    """Return whether an origin is allowed: none (not a browser), a listed one, or the same origin on loopback."""
+    """Return whether an origin is allowed. That is no origin (not a browser), a listed one, or the request's own on
+    loopback."""
     if origin is None:
         return True
     if origin_listed(origin, allowed):
@@ -258,15 +261,15 @@ def origin_allowed(origin: bytes | None, host: bytes | None, allowed: tuple[str,
 
 
 def host_refused(host: bytes | None) -> RequestError:
-    """Return the refusal of a `Host`. If that is a valid host, it says what would allow it."""
+    """Return the refusal of a `Host`. If it is a valid host, the refusal says which setting would allow it."""
     found = _HOSTS.fullmatch(_short(host))
     what = f': if that is a name of this gateway, add "{found[1]}" to gateway.allowed_hosts' if found else ""
     return RequestError(INVALID_REQUEST, f"Forbidden: this Host is not allowed{what}", status=403)
 
 
 def origin_refused(origin: bytes, *, key: str = "gateway.allowed_origins") -> RequestError:
-    """Return the refusal of an `Origin`. If that is a page's origin and there is a `key`, it says what would allow
-    it."""
+    """Return the refusal of an `Origin`. If it is a page's origin and there is a `key`, the refusal says which setting
+    would allow it."""
     text = _short(origin)
     what = f': if the page is yours, add "{text}" to {key}' if key and _ORIGINS.fullmatch(text) else ""
     return RequestError(INVALID_REQUEST, f"Forbidden: this Origin is not allowed{what}", status=403)

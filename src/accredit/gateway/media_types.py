@@ -2,8 +2,8 @@
 
     media-type = token "/" token *( OWS ";" OWS token "=" ( token / quoted-string ) )
 
-A reader that honours a charset and one that does not get two messages from the same bytes. So a body is read here only
-as UTF-8; a header that says otherwise, or is ambiguous, counts as absent.
+A reader that honours a charset and a reader that does not get two messages from the same bytes. So bodies are read here
+only as UTF-8. A header that names another charset, or is ambiguous, counts as absent.
 """
 
 import re
@@ -14,8 +14,8 @@ from accredit.base.caching import cache_short_values
 from accredit.jsonrpc.param_headers import DUPLICATED
 
 MAX_MEDIA_TYPE_BYTES = 256
-"""Bytes of a `Content-Type`, or of one element of `Accept`, that are read. RFC 6838 allows 127 for each half of a
-type's name; those that MCP uses have 17."""
+"""How many bytes of a `Content-Type`, or of one element of `Accept`, are read. RFC 6838 allows 127 for each half of a
+type's name. The names that MCP uses have at most 17."""
 
 
 JSON_TYPE = b"application/json"
@@ -78,7 +78,7 @@ def is_json_request(value: bytes | None) -> bool:
 
 @cache_short_values(256)
 def answer_type(value: bytes | None) -> MediaType:
-    """Return an answer's type, with `JSON_TYPE` for any JSON-RPC type; its name is b"" if it can't be read.
+    """Return an answer's type. Any type for JSON-RPC becomes `JSON_TYPE`. If the type can't be read, its name is b"".
 
     A trailing semicolon, which some servers write, is ignored, and is not forwarded.
     """

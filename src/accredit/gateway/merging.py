@@ -1,11 +1,11 @@
-"""Settings of the merged endpoint, from those of several servers. No I/O.
+"""Makes the settings of the merged endpoint from those of several servers. No I/O.
 
-- [shared] What the servers share (roots, issuers, keys, bounds, quotas) is the gateway's, and the same here. Proofs are
-  made out to the gateway's own id; of an issuer's audiences only the gateway's counts. If calls of one server are only
-  observed, all are: else they would be refused here.
+- [shared] What the servers have in common (roots, issuers, keys, bounds, quotas) is the gateway's, and also applies
+  here. Proofs are made out to the gateway's own id. Of an issuer's audiences only the gateway's counts. If calls of one
+  server are only observed, calls of all servers are: otherwise that server's calls would be refused here.
 - [catalogs] Catalogs and the scopes of tokens are the servers' own, under merged names (`policy.merging`).
-- [pins] Where definitions are pinned, each server's tools are checked against the digests of its own definitions, and a
-  client's list against those of the same definitions under merged names.
+- [pins] Where definitions are pinned, each server's tools are checked against the digests of its own definitions. A
+  client's list is checked against the digests of the same definitions under merged names.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,8 +25,8 @@ from accredit.policy.merging import MergedCatalog, merged_name
 def merged_settings(
     servers: Sequence[GatewaySettings], *, path: str, gateway_id: str, resource: str = "", pins: Pins | None = None
 ) -> GatewaySettings:
-    """Return the settings of `servers` as one, at `path`. `resource` is its URL as clients know it, needed with tokens;
-    `pins` are those of all tools, by merged name. Raises `ConfigurationError`."""
+    """Return the settings of `servers` as one, at `path`. `resource` is the endpoint's URL as clients know it; tokens
+    need it. `pins` are the pins of all tools, by merged name. Raises `ConfigurationError`."""
     if servers[0].tokens is not None and not resource:
         what = "tokens are on, and nobody says for which URL they are at the endpoint of all servers"
         raise ConfigurationError(what, "give merged_settings the resource")
@@ -87,7 +87,8 @@ def _tokens(servers: Sequence[GatewaySettings], resource: str) -> TokenSettings 
 
 
 def merged_pins(pins: Pins, pinned: Mapping[str, Definitions | None]) -> Pins:
-    """Return the pins of several servers ([pins]): `pinned` by server, `pins` with the common settings."""
+    """Return the pins of several servers ([pins]). `pinned` has the definitions by server. `pins` has the settings that
+    they have in common."""
     own: dict[str, str] = {}
     listed: dict[str, str] = {}
     for server, definitions in pinned.items():

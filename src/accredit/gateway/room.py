@@ -1,18 +1,19 @@
 """Bounded room that anonymous callers share with authenticated ones: bounds, reserves, and eviction. No I/O.
 
-A room has so many places (or bytes) at once.
+A room has a fixed number of places (or bytes), which callers hold for a time.
 
 - [reserve] A share is reserved for callers who have authenticated: with a valid token, or a proof in the same session.
   Anonymous callers never hold it. Where nobody can authenticate (tokens and proofs are off), all is for everybody.
-- [eviction] Before a newcomer is refused, a holder that can yield is evicted, if that is fair: for an authenticated
-  caller any anonymous one; for an anonymous one, a holder of an address that afterwards still holds as much as the
-  newcomer's. Behind a proxy all have one address: then no anonymous caller evicts another, and addresses refuse nobody.
+- [eviction] Before a newcomer is refused, a holder that allows it is evicted, if that is fair. For an authenticated
+  newcomer any anonymous holder may be evicted. For an anonymous one, a holder may be evicted whose address afterwards
+  still holds as much as the newcomer's address. Behind a proxy all have one address: then no anonymous caller evicts
+  another, and nobody is refused because of an address.
 - [wait] A caller without a place waits a moment (`wait`), or is refused (`take`): 503 with `Retry-After`.
 
 - [own-requests] The gateway's own requests keep their room until the answer was read (`until_read`), not only until it
   has arrived.
 
-It authorizes nothing: whoever has a place is judged like everybody else.
+A place authorizes nothing: whoever holds one is judged like everybody else.
 """
 
 import asyncio
@@ -34,14 +35,15 @@ from accredit.limits import (
 )
 
 RESERVED_SHARE = 0.25
-"""The share of each kind of room that unauthenticated callers never get, where tokens or proofs are required."""
+"""The share of each kind of room that unauthenticated callers never get. It applies where tokens or proofs are
+required."""
 MAX_LARGEST_BODIES = 16
-"""Requests of `max_request_bytes` that are in memory at once, each until it is answered: 64 MiB by default. Smaller
-ones share that room."""
+"""How many requests of `max_request_bytes` are in memory at once, each until it is answered: 64 MiB by default. Smaller
+requests share that room."""
 MAX_BODIES_BYTES = 67_108_864
-"""The same in bytes, where `max_request_bytes` is smaller than 4 MiB."""
+"""The room for the bodies of requests, in bytes, where `max_request_bytes` is smaller than 4 MiB."""
 MAX_WAITING_BODIES = 64
-"""Requests that wait for such room, each with up to 320 KiB already read."""
+"""How many requests may wait for room for their bodies, each with up to 320 KiB already read."""
 
 
 class Holder(Protocol):
@@ -49,17 +51,18 @@ class Holder(Protocol):
 
     @property
     def peer(self) -> str:
-        """Its address: all holders of one address count as one."""
+        """The holder's address. All holders with the same address count as one caller."""
         ...
 
     @property
     def proved(self) -> bool:
-        """Whether it has authenticated by now."""
+        """Whether the holder has authenticated by now."""
         ...
 
 
 class Slot:
-    """A place in a room, to be given back. A task inside its context is cancelled if the place is evicted."""
+    """A place in a room, which must be given back. As a context manager, it cancels the task inside if the place is
+    evicted."""
 
     __slots__ = ("_gave_way", "_room", "_task", "holder", "size", "strange")
 
@@ -121,10 +124,10 @@ class _Held:
 
 
 class Leaving(Protocol):
-    """Holds room. Leaving a second time does nothing."""
+    """Holds room. Calling `leave` a second time does nothing."""
 
     def leave(self) -> None:
-        """Give it back."""
+        """Give the room back."""
         ...
 
 
@@ -133,7 +136,7 @@ _reading: ContextVar[list[Leaving] | None] = ContextVar("accredit_reading", defa
 
 @contextmanager
 def until_read() -> Generator[None]:
-    """Keep all room that is requested in this context, in any task, until its end."""
+    """Until this context ends, keep all room that is requested in it, in any task."""
     kept: list[Leaving] = []
     before = _reading.set(kept)
     try:
@@ -145,7 +148,7 @@ def until_read() -> Generator[None]:
 
 
 def leave_once_read(held: Leaving) -> None:
-    """Give room back at the end of the `until_read` context; at once outside of one."""
+    """Give room back at the end of the current `until_read` context. Outside of one, give it back at once."""
     kept = _reading.get()
     if kept is None:
         held.leave()
@@ -154,8 +157,8 @@ def leave_once_read(held: Leaving) -> None:
 
 
 class Room:
-    """`most` places at once, of which anonymous callers hold at most `most - reserved`. `what` names the content
-    (plural).
+    """`most` places at once, of which anonymous callers hold at most `most - reserved`. `what` names what takes the
+    places (in the plural).
 
     At most `waiting` callers wait for a place.
     """
@@ -177,12 +180,12 @@ class Room:
         self._most, self._for_strangers = most, most - reserved
 
     def most_of(self, holder: Holder) -> int:
-        """Return the most that one holder could ever have."""
+        """Return how much this holder could ever have at most."""
         return self._most if holder.proved else self._for_strangers
 
     @property
     def taken(self) -> int:
-        """The places that are taken."""
+        """How many places are taken."""
         return self._taken
 
     def take(self, holder: Holder, size: int = 1) -> Slot:
@@ -193,7 +196,7 @@ class Room:
         return place
 
     def held(self, holder: Holder, *, yields: bool = False) -> "_Held":
-        """Return a place for the time of a context; with `yields` it may be evicted.
+        """Return a place that is held for the time of a context. With `yields` it may be evicted.
 
         Raises `RequestError` (503).
         """
@@ -216,7 +219,7 @@ class Room:
         return place
 
     def left(self, place: Slot) -> None:
-        """Take a place back, and wake waiting callers."""
+        """Accept a place that is given back, and wake waiting callers."""
         if place not in self._places:
             return
         self._places.remove(place)
@@ -228,7 +231,7 @@ class Room:
                 waiter.set_result(None)
 
     def yields(self, place: Slot) -> None:
-        """Allow the eviction of an anonymous caller's place from now on."""
+        """From now on, allow the eviction of a place if an anonymous caller holds it."""
         if place.strange:
             self._yielding.setdefault(place.holder.peer, {})[place] = None
 
@@ -263,9 +266,9 @@ class Room:
         return place
 
     def _make_room(self, holder: Holder, size: int, *, strange: bool) -> bool:
-        """Evict a holder by [eviction]; return whether there was one.
+        """Evict a holder by [eviction]. Return whether one could be evicted.
 
-        Of the address that holds most, the oldest place goes first.
+        The oldest place of the address that holds most goes first.
         """
         held = self._by_peer
         least = held.get(holder.peer, 0) + size if strange else 0
@@ -305,24 +308,25 @@ class Parts:
         self.servers = servers
 
     def of(self, most: int, least: int = 1) -> int:
-        """Return the equal part of one server, but no less than `least`."""
+        """Return a server's equal part of `most`, but no less than `least`."""
         return max(most // self.servers, min(least, most))
 
 
 ALONE = Parts()
-"""For a single server."""
+"""The division for a single server, which gets everything."""
 
 
 class Rooms:
-    """The rooms for one server in one process, and the sessions that have authenticated. `proving` says that tokens or
-    proofs are required.
+    """The rooms for one server in one process, and the sessions that have authenticated. `proving` says that callers
+    can authenticate, by tokens or proofs.
 
-    `max_body` is the largest size of a request's body, in bytes. With several `servers` each has an equal part: else
-    two that hang could take every client's connection. One body fits in any part.
+    `max_body` is the largest size of a request's body, in bytes. If there are several `servers`, each has an equal
+    part: otherwise two servers that hang could take every client's connection. One body fits in any part.
     """
 
     def __init__(self, max_body: int, *, proving: bool, servers: int = 1, merged: int = 0) -> None:
-        """`merged` is the number of servers behind a merged endpoint: their parts bound its calls and streams."""
+        """`merged` is the number of servers behind a merged endpoint. Only the room for bodies is divided by it: the
+        endpoint's calls and streams are bounded by the rooms of these servers."""
         self._sessions = RecentlyUsed[bytes, bool](MAX_REMEMBERED_SESSIONS)
         self.streams, self.calls = Room("streams", 0), Room("calls", 0)
         self.bodies = Room("large or slow requests", 0, waiting=MAX_WAITING_BODIES)

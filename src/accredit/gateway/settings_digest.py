@@ -2,9 +2,9 @@
 
 It is the SHA-256 of the RFC 8785 form of all settings, by name:
 
-- [secrets] of settings that are hidden in `repr` (headers, environments, secrets) only the names count;
-- [ids] a principal's key counts as its id, which is derived from it; a URL has no query, where some servers take their
-  key;
+- [secrets] of settings that `repr` hides (headers, environments, secrets) only the names are included;
+- [ids] a principal's key is included as its id, which is derived from the key. A URL is included without its query,
+  where some servers take their key;
 - [left-out] what is not a plain value (a key ring, a cache) is left out, and so is what affects no call (`workers`).
 """
 

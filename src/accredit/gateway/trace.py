@@ -1,7 +1,7 @@
-"""The trace id of a call: that of the span made for it, else the client's. For logs and records. No I/O.
+"""The trace id of a call, for logs and records: the id of the span made for it, otherwise the client's. No I/O.
 
-The message is held by a weak reference only: a timer keeps the context in which it was set, so an idle connection, a
-session or a child process would each keep its last message, of some megabytes, for as long as it lives.
+The message is held by a weak reference only. A timer keeps the context in which it was set. So otherwise an idle
+connection, a session or a child process would each keep its last message, of some megabytes, for as long as it lives.
 """
 
 from contextvars import ContextVar
@@ -23,14 +23,14 @@ def set_current(message: Frame | Batch | None) -> None:
 
 
 def current() -> Request | Notification | None:
-    """Return the current task's message, if it can belong to a trace."""
+    """Return the current task's message, if it is of a kind that can belong to a trace."""
     known = _current.get()
     return known() if known is not None else None
 
 
 def trace_of(message: Frame | Batch | None) -> str | None:
-    """Return the message's own trace id, else the one in its `params._meta.traceparent`, if valid: 32 lower-case hex
-    characters."""
+    """Return the trace id that the gateway gave the message, else the one in its `params._meta.traceparent`, if valid:
+    32 lower-case hex characters."""
     if not isinstance(message, Request | Notification):
         return None
     if isinstance(message, Request) and message.watcher is not None and message.watcher.trace_id is not None:
@@ -45,6 +45,6 @@ def trace_id() -> str | None:
 
 
 def trace_field() -> dict[str, Any]:
-    """Return the trace field of a log line, or no field."""
+    """Return the trace id as a field of a log line, or an empty dict if there is none."""
     id = trace_id()
     return {} if id is None else {"trace_id": id}

@@ -1,14 +1,14 @@
-"""Turns: long work is done in steps, with time for all others between them. Runs in the event loop, and reads its
-clock.
+"""Turns: long work is done in steps, and between the steps everything else gets its time. Runs in the event loop, and
+reads its clock.
 
-- [one-step] A step takes some milliseconds. In one turn of the loop one step is done, of whichever long work: forty
-  flooding streams delay others no more than one does. Short work waits for no turn.
-- [servers] Servers take turns: one whose answers are all long does not delay the long answers of another. Steps for one
-  server (`set_current_server`) run in the order in which they were requested. At the merged endpoint each member's work
-  counts as its own; work for all of them counts as one more server's.
-- [rest] After a long step the next one waits for some more turns, and for as long as the step took: an ordinary call
-  takes about as many turns, some of them waits for other processes, and would meet such a step in each. So long work
-  takes half of the loop's time at most.
+- [one-step] A step takes some milliseconds. In each turn of the loop only one step is done, whichever long work it
+  belongs to. So forty flooding streams delay others no more than one does. Short work waits for no turn.
+- [servers] Servers take turns, so a server whose answers are all long does not delay the long answers of another. Steps
+  for one server (`set_current_server`) run in the order in which they were requested. At the merged endpoint each
+  member's work counts as its own. Work for all members counts as one more server's.
+- [rest] After a long step the next one waits for some more turns, and for as long as the step took. The reason: an
+  ordinary call takes about as many turns, some of them waits for other processes, and would otherwise meet a long step
+  in each. So long work takes half of the loop's time at most.
 """
 
 import asyncio
@@ -20,19 +20,21 @@ from accredit.base.steps import Found, Steps
 from accredit.limits import SHORT_MESSAGE_BYTES
 
 LONG_STEP_SECONDS = 0.002
-"""The duration of a step above which others get more than one turn: the longest take 60 ms."""
+"""If a step takes longer than this, others get more than one turn before the next step. The longest steps take 60
+ms."""
 TURNS_BETWEEN_LONG_STEPS = 8
-"""The turns that others get then. A recorded call takes about ten, some of them waits for other processes."""
+"""How many turns others get after a long step. A recorded call takes about ten, some of them waits for other
+processes."""
 MOST_REST_SECONDS = 0.1
-"""The longest rest after a step, otherwise as long as the step. A longer step is not our work, but a machine that
-stalls."""
+"""The longest rest after a step. Up to this a rest is as long as the step. A step that takes longer is slow because the
+machine stalls, not because of our work."""
 
 
 _server: ContextVar[str] = ContextVar("accredit_server", default="")
 
 
 def set_current_server(server: str) -> None:
-    """Set the server for which the current task works, and what it starts from now on."""
+    """Set the server for which the current task works. Tasks that it starts from now on work for the same server."""
     _server.set(server)
 
 
@@ -45,13 +47,13 @@ class Turns:
         """The waiting steps, by server; the next server is first."""
         self._comes = False
         self._began_at: float | None = None
-        """When the turn began in which a step is or may be running."""
+        """When the current turn of the loop began, if a step is running in it, or may be."""
         self._rests = 0
         """How many turns are left until the next step."""
         self._rests_until = 0.0
 
     def next(self) -> asyncio.Future[None]:
-        """Return a future to await before a step."""
+        """Return a future to await before doing a step."""
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._lines.setdefault(_server.get(), deque()).append(waiter)
         self._come()
@@ -69,7 +71,7 @@ class Turns:
             self._loop.call_soon(self._give)
 
     def _give(self) -> None:
-        """Resume one waiting step in the loop's next turn, and run again after it."""
+        """Resume one waiting step in the loop's next turn, and run this again after it."""
         now = self._loop.time()
         took, self._began_at = now - (now if self._began_at is None else self._began_at), None
         if took > LONG_STEP_SECONDS:
@@ -113,7 +115,7 @@ async def turn(size: int) -> None:
 
 
 async def in_turns(steps: Steps[Found]) -> Found:
-    """Run the steps of long work, each in its turn except the first. Return the result."""
+    """Run the steps of long work. The first runs at once, each other one in a turn of its own. Return the result."""
     turns = _turns()
     turns.begun()
     while True:

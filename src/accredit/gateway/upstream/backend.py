@@ -1,4 +1,5 @@
-"""The protocol of a server behind the endpoint, over HTTP or as a child process. No I/O here."""
+"""What every server behind the endpoint offers the gateway, over HTTP or as a child process: a protocol class. No
+I/O."""
 
 from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
@@ -14,20 +15,20 @@ from accredit.jsonrpc.responses import Edit
 class Backend(Protocol):
     """Answers the messages that the endpoint has admitted.
 
-    An `AccreditError` raised before the answer was started becomes the reply. After that the backend ends the stream
-    itself, with an error response for each request that is still open.
+    An `AccreditError` that is raised before the answer was started becomes the reply. Once the answer has started, the
+    backend ends the stream itself, with an error response for each request that is still open.
     """
 
     def post(
         self, reply: Reply, message: Frame | Batch, era: Era, edits: Mapping[MessageId, Edit]
     ) -> Coroutine[Any, Any, None]:
-        """Answer a client's message. `edits` change the responses to its requests, by id."""
+        """Answer a client's message. `edits` change the responses to the message's requests, by id."""
         ...
 
     async def get(self, reply: Reply, otherwise: Edit | None) -> None:
-        """Serve a long-lived stream of a legacy session, or resume one (`Last-Event-ID`).
+        """Serve a long-lived stream of a legacy session, or resume a stream (`Last-Event-ID`).
 
-        `otherwise` edits a response in a resumed stream whose request this process does not know.
+        A resumed stream may have responses to requests that this process does not know. `otherwise` edits these.
         """
         ...
 
@@ -36,8 +37,8 @@ class Backend(Protocol):
         ...
 
     async def ask(self, reply: Reply, era: Era, request: Request, most: int | None = None) -> bytes | None:
-        """Send one of the gateway's own requests upstream, as this caller; return the response's text, or None. At most
-        `most` bytes are read, if that is less than any answer may have."""
+        """Send one of the gateway's own requests upstream, on behalf of this caller. Return the response's text, or
+        None. At most `most` bytes are read, if that is less than the bound of every answer."""
         ...
 
     async def ready(self) -> bool:

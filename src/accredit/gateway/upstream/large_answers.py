@@ -1,16 +1,19 @@
-"""Room for the large answers of one server: a hundred of 100 MiB would take the memory of all others.
+"""Room for the large answers of one server: without it, a hundred answers of 100 MiB would take the memory of all
+others.
 
-- [small] An answer, or an event of a stream, needs no room up to `LARGE_ANSWER_BYTES`; beyond, its room is doubled each
-  time that it is outgrown, and given back once the answer was forwarded.
-- [shares] There is `MAX_ANSWERS_BYTES` for all servers, in equal parts; two of the largest answers fit in any part.
+- [small] Up to `LARGE_ANSWER_BYTES`, an answer, or an event of a stream, needs no room. A larger one reserves room,
+  which is doubled each time that it is outgrown, and given back once the answer was forwarded.
+- [shares] There is `MAX_ANSWERS_BYTES` for all servers, in equal parts. Each part is at least as large as two of the
+  largest answers.
 - [wait] An answer without room waits for `BODY_ROOM_SECONDS`, unread, and is then refused as too large. A child's
-  answer has arrived already, with other callers' behind it: it is refused at once. So is a child's unfinished line,
-  whose recipient is not known yet.
-- [copies] What is held more than once counts as often: an event, raw and as its data (`EVENT_TIMES`); a list that the
-  gateway requests itself, until it was read (`ASKED_TIMES`). An edited list counts with its new length, if longer,
-  until its client has read it. What a stream holds beside its event counts once. A Brotli decoder's window counts
-  before anything is fed, as a few bytes can fill it; a body counts at least as much as its window, unless it is decoded
-  in one step. What exceeds all that its caller could ever have takes all of that, alone.
+  answer has arrived already, and other callers' answers are behind it, so it is refused at once. So is a child's
+  unfinished line, whose recipient is not known yet.
+- [copies] What is held more than once counts as often. An event is held raw and as its data (`EVENT_TIMES`). A list
+  that the gateway requests itself is held until it was read (`ASKED_TIMES`). An edited list counts with its new length,
+  if that is longer, until its client has read it. What a stream holds beside its event counts once. A Brotli decoder's
+  window counts before anything is fed to the decoder, as a few bytes can fill it. A body counts at least as much as its
+  window, unless it is decoded in one step. An answer may exceed all the room that its caller could ever have. It then
+  takes all of that room, alone.
 """
 
 from accredit.errors import AnswerError, RequestError
@@ -19,14 +22,15 @@ from accredit.gateway.settings import GatewaySettings
 from accredit.limits import BODY_ROOM_SECONDS, LARGE_ANSWER_BYTES
 
 MAX_ANSWERS_BYTES = 134_217_728
-"""Bytes of large answers in memory at once, until each was forwarded: eight of the default `max_response_bytes`."""
+"""How many bytes of large answers are in memory at once, each until it was forwarded: eight of the default
+`max_response_bytes`."""
 MAX_WAITING_ANSWERS = 64
-"""Answers of one server that wait for such room, each with up to twice `HIGH_WATER_BYTES` already read, or with as much
-as it holds."""
+"""How many answers of one server may wait for room. Each has up to twice `HIGH_WATER_BYTES` already read, or as much as
+it has reserved."""
 
 
 class _Server:
-    """The server as a holder: its pipe counts as authenticated, and holds one line at most."""
+    """The server as a holder of room, for a child's pipe. It counts as authenticated, and holds one line at most."""
 
     peer = ""
     proved = True
@@ -36,7 +40,7 @@ SERVER = _Server()
 
 
 class LargeAnswers:
-    """The room of one server."""
+    """The room for the large answers of one server."""
 
     def __init__(self, settings: GatewaySettings, parts: Parts) -> None:
         self._parts = parts
@@ -50,7 +54,8 @@ class LargeAnswers:
         self.room.fit(most, int(most * RESERVED_SHARE) if settings.proving else 0)
 
     def of(self, holder: Holder, times: int = 1) -> "Held":
-        """Return an empty reservation for one answer, counted so many `times` ([copies]). Call `leave()` when done."""
+        """Return an empty reservation for one answer, whose bytes count `times` times ([copies]). Call `leave()` when
+        done."""
         return Held(self.room, holder, self._largest, times)
 
 
@@ -68,7 +73,8 @@ class Held:
         self._size = LARGE_ANSWER_BYTES
 
     async def grow(self, size: int, beside: int = 0) -> None:
-        """Reserve room for so many bytes, and those `beside` them. Raises `AnswerError` ([wait])."""
+        """Reserve room for `size` bytes of the answer, and for those `beside` them. Wait for it if need be. Raises
+        `AnswerError` ([wait])."""
         missing = self._missing(size, beside)
         if missing <= 0:
             return
@@ -81,7 +87,7 @@ class Held:
             raise _full() from None
 
     def take(self, size: int) -> None:
-        """Reserve room for so many bytes that have arrived already. Raises `AnswerError` ([wait])."""
+        """Reserve room for `size` bytes that have arrived already, without waiting. Raises `AnswerError` ([wait])."""
         missing = self._missing(size)
         if missing <= 0:
             return
@@ -97,15 +103,15 @@ class Held:
         return min(size * self._times + beside, LARGE_ANSWER_BYTES + self._room.most_of(self._holder)) - self._size
 
     async def fit(self, size: int, beside: int = 0) -> None:
-        """Reserve room for so many bytes, and those `beside` them; none if they are few. Raises `AnswerError` (rule
-        3)."""
+        """Change the reservation to `size` bytes, and those `beside` them. It becomes empty if they are few. Raises
+        `AnswerError` ([wait])."""
         if size + beside > LARGE_ANSWER_BYTES:
             await self.grow(size, beside)
         elif self._places:
             self.leave()
 
     def leave(self) -> None:
-        """Give all back."""
+        """Give back all that is reserved."""
         for place in self._places:
             place.leave()
         self._places.clear()

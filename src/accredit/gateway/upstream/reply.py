@@ -1,22 +1,22 @@
-"""Where a backend writes its answer, so that it does not depend on the way in. No I/O.
+"""Where a backend writes its answer, whichever way the message came in. No I/O.
 
-A backend gets an admitted message and a `Reply`: the request's head, on whose authority it comes, the calls that the
-answer concerns, and the client's connection state. It answers in one of two ways, once:
+A backend gets an admitted message and a `Reply`. This has the request's head, on whose authority the request comes, the
+calls that the answer concerns, and the state of the client's connection. The backend answers once, in one of two ways:
 
 - `reply(status, body, headers)`: the whole answer, in one call;
 - `start(status, headers)`, then `write` for each piece, then `end`: a stream.
 
-An error raised before either becomes the client's answer; after `start` it must be written into the stream. Every
+An error raised before either becomes the client's answer. After `start` it must be written into the stream. Every
 implementation, over whatever transport, follows these rules:
 
 - [slow-client] `write` waits while the client is slow to read, and raises `ClientGone` if that lasts too long. The
-  others need not wait: if bytes can be handed over at once, none of them suspends.
-- [disconnect] Between `watch` and `unwatch` a client that disconnects interrupts the work: it is cancelled, as
-  `asyncio` cancels a task, where it awaits. At other times nothing happens. `watch` makes no timer and no task if the
-  transport reports a lost connection by itself; then watching costs nothing until that happens.
-- [no-task] It neither needs nor makes a task of its own. A call reaches its first real wait (for the upstream, a log,
-  or a body) without a task, a timer or anything else that needs the current task: so it may be started by stepping its
-  coroutine once, and get a task only when it has to wait. Long-lived streams do need a task, later.
+  other methods need not wait: if bytes can be handed over at once, none of them suspends.
+- [disconnect] Between `watch` and `unwatch`, a client that disconnects interrupts the work: at its next `await` it is
+  cancelled, as `asyncio` cancels a task. At other times a disconnection has no effect. If the transport reports a lost
+  connection by itself, `watch` makes no timer and no task; then watching costs nothing until that happens.
+- [no-task] A reply neither needs nor makes a task of its own. A call reaches its first real wait (for the upstream, a
+  log, or a body) without a task, a timer or anything else that needs the current task. So it may be started by stepping
+  its coroutine once, and get a task only when it has to wait. Long-lived streams do need a task, later.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ from accredit.tokens import SubjectToken
 class Reply(Protocol):
     """The one answer to a client's message.
 
-    `head` is the request's; `speaker` is on whose authority the message comes, `carried` the caller's token if it is to
-    be exchanged. `calls` are those that the answer concerns and whose outcomes are not recorded yet: whoever takes one
-    must settle it. `hears` filters notifications to it, if not all pass. `started` says that the answer was started.
-    `resumable` is set once its client has seen an event with an id, from which it may resume the stream. `replica` is
-    set to the server's replica that answers, if there are several.
+    `head` is the request's head. `speaker` says on whose authority the message comes. `carried` is the caller's token,
+    if that is to be exchanged. `calls` are the calls that the answer concerns and whose outcomes are not recorded yet:
+    whoever takes one of them must settle it. `hears` filters the notifications that go to this client; None lets all
+    pass. `started` says that the answer was started. `resumable` is set once the client has seen an event with an id,
+    from which it may resume the stream. `replica` is set to the server's replica that answers, if there are several.
     """
 
     head: RequestHead
@@ -58,13 +58,13 @@ class Reply(Protocol):
 
     @property
     def proved(self) -> bool:
-        """Whether its caller, or one in its session, has authenticated by now."""
+        """Whether the caller has authenticated by now, or another caller in the same session."""
         ...
 
     def negotiated(self, session: bytes, revision: str) -> None:
-        """Tell, before the answer is started, that it begins a session: the server's id of it, and its revision.
+        """Report, before the answer is started, that it begins a session. `session` is the server's id for it.
 
-        Raises `AnswerError` for an id that is too long to be sent back.
+        Raises `AnswerError` for an id that is too long for the client to send back.
         """
         ...
 
@@ -77,7 +77,7 @@ class Reply(Protocol):
         ...
 
     async def write(self, chunk: bytes) -> None:
-        """Send a piece; wait for a slow client. Raises `ClientGone`."""
+        """Send a piece. If the client is slow, wait. Raises `ClientGone`."""
         ...
 
     async def end(self) -> None:
@@ -85,16 +85,16 @@ class Reply(Protocol):
         ...
 
     def watch(self) -> None:
-        """Interrupt the work if the client disconnects from now on."""
+        """From now on, interrupt the work if the client disconnects."""
         ...
 
     def unwatch(self) -> bool:
-        """Stop watching. Return whether the work was interrupted by the client alone."""
+        """Stop watching. Return whether the client's disconnection, and nothing else, has interrupted the work."""
         ...
 
 
 class WhileConnected:
-    """Within this context a client that disconnects cancels the work, which then raises `ClientGone` here."""
+    """Within this context, a client that disconnects cancels the work. The context then raises `ClientGone`."""
 
     __slots__ = ("_reply",)
 

@@ -1,4 +1,5 @@
-"""An upstream's answer: its head, and its body at the reader's pace. I/O through its connection."""
+"""An upstream's answer: its head, and its body, which arrives as fast as the reader takes it. I/O through its
+connection."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -20,7 +21,7 @@ class Answer:
 
     __slots__ = ("_connection", "_response", "head", "status")
     replica = ""
-    """The name of its replica; "" for a single one."""
+    """The name of the replica that answers; "" for a single one."""
 
     def __init__(self, connection: Connection, response: Response, head: AnswerHead) -> None:
         self._connection = connection
@@ -34,7 +35,8 @@ class Answer:
         return self.head.headers
 
     def header(self, name: bytes) -> bytes | None:
-        """Return a header's value (`name` in lower case); repeated ones are joined by `DUPLICATED`."""
+        """Return a header's value; `name` is in lower case. The values of a repeated header are joined by
+        `DUPLICATED`."""
         return self.head.fields.get(name)
 
     def whole(self, limit: int) -> bytes | None:
@@ -53,8 +55,8 @@ class Answer:
 
         `grow` reserves memory for a number of bytes.
 
-        Raises `AnswerError` as soon as it must exceed `limit` bytes, `UpstreamTimeout`, and `UpstreamUnavailable` if it
-        is cut off.
+        Raises `AnswerError` as soon as the body is certain to exceed `limit` bytes, `UpstreamTimeout`, and
+        `UpstreamUnavailable` if it is cut off.
         """
         response = self._response
         try:
@@ -74,7 +76,7 @@ class Answer:
 
     @property
     def is_short(self) -> bool:
-        """Whether the whole body has arrived, and is short: then what is made from it needs no room either."""
+        """Whether the whole body has arrived, and is short. Then what is made from it needs no room either."""
         return self._response.complete and self._response.unread <= SHORT_MESSAGE_BYTES
 
     def rest(self) -> bytes:
@@ -82,10 +84,10 @@ class Answer:
         return self._response.take()
 
     async def chunk(self, *, timeout: float | None) -> bytes:
-        """Return the next bytes of the body, at most some 500 KiB; b"" at its end.
+        """Return the next bytes of the body, at most some 500 KiB, or b"" at its end.
 
-        Raises `UpstreamTimeout` if none came within `timeout` seconds, and may then be called again; `AnswerError` or
-        `UpstreamUnavailable` if no more will come.
+        Raises `UpstreamTimeout` if none came within `timeout` seconds; then this may be called again. Raises
+        `AnswerError` or `UpstreamUnavailable` if no more will come.
         """
         response = self._response
         deadline = asyncio.get_running_loop().time() + timeout if timeout is not None else None
@@ -94,7 +96,7 @@ class Answer:
         return response.take()
 
     def handed_over(self) -> "Answer":
-        """Return this answer for another owner to end; closing this object does nothing any more."""
+        """Return this answer as a new object, whose owner must end it. Closing the old object does nothing any more."""
         other = Answer(self._connection, self._response, self.head)
         self._response = Response()
         self._response.complete = True

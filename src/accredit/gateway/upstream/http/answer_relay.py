@@ -1,17 +1,19 @@
 """Judges and forwards the answer of a server behind HTTP, whole or as a stream.
 
-- [errors] A status of 400 and above is forwarded with its body; one that claims to be JSON and is no JSON-RPC error of
-  this exchange is replaced, with the same status, and `WWW-Authenticate` stays.
-- [redirects] A redirect is neither followed nor forwarded, but described (`redirects`). A request is answered with 200,
-  201 or 203 (`WITH_RESULT`): no other status below 400 has a meaning here.
-- [accepted] A notification or a response is answered with 202 and no body as soon as the head of any good status has
-  come. The body is dropped (`unasked`), and so are the answer's headers unless the body is known to be empty.
-- [answers] A request is answered with JSON, one frame, or with an event stream, each event a frame.
-- [hidden-headers] Where the gateway manages the replicas itself (`HttpUpstream.looked_after`), or takes tokens off
-  requests to one of several servers, a 401 is an unavailable server: it is about the gateway's credentials, and the
-  client has none for it.
+- [errors] A status of 400 and above is forwarded with its body. If the body claims to be JSON and is no JSON-RPC error
+  of this exchange, it is replaced; the status and `WWW-Authenticate` stay.
+- [redirects] A redirect is neither followed nor forwarded, but described (`redirects`). A request must be answered with
+  200, 201 or 203 (`WITH_RESULT`): no other status below 400 has a meaning here.
+- [accepted] When the server has accepted a notification or a response, the client gets 202 and no body, as soon as the
+  head of the answer has come. The answer's body is dropped (`unasked`). Its headers are dropped too, unless the body is
+  known to be empty.
+- [answers] A request is answered with JSON, which is one frame, or with an event stream, in which each event is a
+  frame.
+- [hidden-headers] A 401 may be about the gateway's credentials, not the client's. That is so where the gateway manages
+  the replicas itself (`HttpUpstream.looked_after`), and where it takes tokens off requests to one of several servers.
+  There a 401 counts as an unavailable server, as the client has no credentials that could help.
 
-A refused answer loses all its headers; a session that it announced is ended upstream.
+A refused answer loses all its headers. If it announced a session, that is ended upstream.
 """
 
 import contextlib
@@ -48,7 +50,7 @@ _log = logging.getLogger("accredit.gateway")
 
 
 class AnswerRelay:
-    """One per server. `standing` are its long-lived streams."""
+    """Judges and forwards one server's answers. `standing` are its long-lived streams."""
 
     def __init__(
         self,
@@ -132,7 +134,7 @@ class AnswerRelay:
         await reply.reply(answer.status, text, headers)
 
     async def stream(self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request]) -> None:
-        """Judge and forward an event stream, also a standing one ([answers])."""
+        """Judge and forward an event stream, perhaps a standing one ([answers])."""
         held = self.large.of(reply, times=EVENT_TIMES)
         stands = not requests or any(request.method == LISTEN for request in requests)
         relay = EventRelay(
@@ -155,10 +157,10 @@ class AnswerRelay:
             self._sender.take_back(reply, expected)
 
     def stream_headers(self, answer: Answer) -> RawHeaders:
-        """Return the head of an event stream.
+        """Return the headers for the client of an event stream.
 
         Events are forwarded decoded, since a compressed stream can't be cut where an event ends. Raises `AnswerError`
-        for an invalid head ([redirects]); in observe mode that is counted and passes.
+        for an invalid head ([redirects]). In observe mode an invalid head is only counted.
         """
         problem = _status_problem(answer) or head_problem(answer)
         if problem is None:
@@ -167,7 +169,7 @@ class AnswerRelay:
         return [pair for pair in self._forwarding.unread_to_client(answer.headers) if pair[0] != b"content-encoding"]
 
     async def _growing(self, reply: Reply, answer: Answer, expected: Expected, requests: Sequence[Request]) -> None:
-        """Forward an answer that may become large, with its room reserved."""
+        """Forward an answer that may become large. Reserve room for it as it grows."""
         held = self.large.of(reply)
         try:
             await self._whole(reply, answer, expected, requests, held.grow)
@@ -222,19 +224,21 @@ class AnswerRelay:
         return text, [*answer.head.passed_on(self._forwarding), JSON, *coding]
 
     async def _judged(self, text: bytes, expected: Expected) -> bytes:
-        """Judge a body; return it as it is forwarded. Raises `AnswerError`."""
+        """Judge a body. Return it in the form in which it is forwarded. Raises `AnswerError`."""
         if len(text) <= SHORT_MESSAGE_BYTES:
             return expected.body(text)
         return (await in_turns(expected.judging(text, alone=True)))[0]
 
     def _observe(self, error: AnswerError) -> None:
-        """Count an invalid answer and let it pass (observe mode), or raise (enforce mode, and any exceeded bound)."""
+        """In observe mode, count an invalid answer and let it pass. In enforce mode, and for any exceeded bound, raise
+        the error."""
         if self._settings.enforce or error.bound:
             raise error
         self._counters.refused(error, observed=True)
 
     def unusable(self, answer: Answer) -> AnswerError:
-        """Return the error for a status that answers nothing; for a redirect it names the target ([redirects])."""
+        """Return the error for a status that can't answer a request. For a redirect it names the target
+        ([redirects])."""
         if answer.status not in REDIRECTS:
             return AnswerError(f"status {answer.status}")
         url, location = self._sender.client.url_of(answer.replica), answer.header(b"location")

@@ -1,25 +1,27 @@
 """Which replica of a server gets a request, and which are ejected for a while. No I/O: time and randomness are given.
 
-- [fewest] Among the replicas that are not ejected, one with the fewest requests in progress gets the next, at random if
-  tied.
+- [fewest] The next request goes to the replica with the fewest requests in progress, at random if several have as few.
+  Ejected replicas get none.
 - [ejection] A replica is ejected once `BREAKER_FAILURES` of its requests in a row have failed: no connection, none in
-  time, no answer in time, or an end before the head of an answer. Any answer that begins ends the row, errors included.
-  A failure does not count if the replica has begun another answer since that request began: one slow tool does not
-  speak for the whole replica. Nor does one for lack of a connection in the gateway.
-- [trial] It is ejected for `BREAKER_SECONDS`, plus or minus `BREAKER_JITTER`. Then one trial request is let through: if
-  its answer begins, the replica is back; if it fails, the time restarts; if it is abandoned, the next request is the
-  trial.
+  time, no answer in time, or an end before the head of an answer. Any answer that begins ends the row, even an error. A
+  failure does not count if the replica has begun another answer since that request began: one slow tool does not speak
+  for the whole replica. Nor does it count if the gateway itself had no connection to spare.
+- [trial] A replica is ejected for `BREAKER_SECONDS`, plus or minus `BREAKER_JITTER`. Then one trial request is let
+  through. If its answer begins, the replica is back. If it fails, the time starts again. If it is abandoned, the next
+  request is the trial.
 """
 
 from collections.abc import Callable, Collection, Iterable
 
 BREAKER_FAILURES = 5
-"""Failed requests in a row until a replica is ejected: fewer could be chance, more make more callers wait for
-nothing."""
+"""After how many failed requests in a row a replica is ejected. Fewer failures could be chance; if more were needed,
+more callers would wait for nothing."""
 BREAKER_SECONDS = 30.0
-"""How long a replica is ejected: a restart takes seconds, and one caller may wait for the trial that follows."""
+"""How long a replica is ejected. A restart takes seconds, and one caller may have to wait for the trial that
+follows."""
 BREAKER_JITTER = 0.1
-"""The share of that time by which it varies, so that workers and gateways do not all try a replica at once."""
+"""The share of `BREAKER_SECONDS` by which that time varies, so that workers and gateways do not all try a replica at
+once."""
 
 
 class Replica:
@@ -37,12 +39,12 @@ class Replica:
         """Whether the trial request of [trial] is in progress."""
 
     def takes(self, now: float) -> bool:
-        """Return whether it may get a request."""
+        """Return whether the replica may get a request."""
         return self.left_out_until is None or (now >= self.left_out_until and not self.tried)
 
 
 class Turn:
-    """One request at one replica. Its result is reported at most once, and it ends once."""
+    """One request at one replica. Whether it was answered or failed is reported at most once, and it ends once."""
 
     __slots__ = ("_balance", "_began", "_ended", "_is_trial", "replica")
 
@@ -66,7 +68,7 @@ class Turn:
             replica.failures = 0
 
     def failed(self, now: float) -> None:
-        """Report a failure, and end."""
+        """Report that the request has failed, and end it."""
         replica = self.replica
         if self._is_trial:
             self._balance.leave_out(replica, now)
@@ -94,7 +96,8 @@ class Balance:
         self._lot = lot
 
     def begin(self, now: float, *, at: str | None = None, besides: Collection[str] = ()) -> Turn | None:
-        """Begin a request: at one replica, or at any but `besides` ([fewest]). Return None if none is available."""
+        """Begin a request: at the replica `at` if given, otherwise at any but `besides` ([fewest]). Return None if none
+        is available."""
         if at is not None:
             replica = self._replicas[at]
             return Turn(self, replica, now) if replica.takes(now) else None

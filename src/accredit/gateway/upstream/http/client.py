@@ -1,7 +1,7 @@
 """A lean HTTP/1.1 client for one upstream. Network I/O.
 
-A request is sent once. An idle connection that has become unusable is replaced before anything is written to it; after
-that any failure is an error, since the upstream may have acted on the request.
+A request is sent once. If an idle connection has become unusable, another is used before anything is written. Once
+something is written, any failure is an error, since the upstream may have acted on the request.
 """
 
 import asyncio
@@ -18,7 +18,8 @@ from accredit.gateway.upstream.http.pool import Pool, Share
 from accredit.jsonrpc.encode import INVALID_REQUEST
 
 REACHABLE_SECONDS = 2.0
-"""The same for `/readyz`, whose callers (orchestrators) commonly wait for one to five seconds."""
+"""How long `/readyz` waits for a connection to the upstream. Its callers (orchestrators) commonly wait for one to five
+seconds."""
 
 
 __all__ = ["ANYWHERE", "Answer", "Prepared", "Route", "UpstreamClient"]
@@ -35,8 +36,9 @@ def _nobody_counts() -> None:
 
 
 class Route(Struct, frozen=True):
-    """Where a request may go, among replicas (`replicas`). `at` is the one of its session, if it has one; `again`
-    allows one repetition even after its bytes were sent. `repeated` is called before each repetition."""
+    """Where a request may go, if the server has replicas (`replicas`). `at` is the replica of its session, if it has
+    one. `again` allows one repetition even after the request's bytes were sent. `repeated` is called before each
+    repetition."""
 
     at: str | None = None
     again: bool = False
@@ -49,9 +51,9 @@ ANYWHERE = Route()
 class UpstreamClient:
     """Sends requests to the origin of `url`, over persistent connections.
 
-    `headers` are added to every request and override those of the same name passed to `send`. `timeout` is in seconds,
-    from the start of a request to the head of its answer. `share` is the server's share of the process's connections.
-    Raises `ConfigurationError` for a URL or a header that no request can carry.
+    `headers` are added to every request; they override headers of the same name passed to `send`. `timeout` is in
+    seconds, from the start of a request to the head of its answer. `share` is how many of the process's connections
+    this server may have. Raises `ConfigurationError` for a URL or a header that no request can carry.
     """
 
     def __init__(
@@ -70,11 +72,12 @@ class UpstreamClient:
         self._pool = Pool(origin, share or Share())
 
     def target(self, query: bytes) -> bytes:
-        """Return the URL's own path and query; if it has no query, that of a client's request."""
+        """Return the path and query of the client's URL. If that has no query, `query` is used: that of a caller's
+        request."""
         return self._target + b"?" + query if query and b"?" not in self._target else self._target
 
     def url_of(self, replica: str) -> str:
-        """Return the URL; there is one replica only."""
+        """Return the URL; it is the same for all names, as there is one replica only."""
         return self._url
 
     async def send(
@@ -94,7 +97,8 @@ class UpstreamClient:
         return await self.exchange(self.prepare(method, headers, target=target), body, None, route)
 
     def prepare(self, method: str, headers: RawHeaders, *, target: bytes | None = None) -> "Prepared":
-        """Return a request head that can be sent repeatedly. `target` is as in `send`, and so is `RequestError`."""
+        """Return a request head that can be sent repeatedly. `target` is as in `send`. Raises `RequestError` as `send`
+        does."""
         line = b"%b %b HTTP/1.1\r\n" % (method.encode("latin-1", "replace"), self._target if target is None else target)
         if not _REQUEST_LINE.fullmatch(line):
             raise _cannot_be_sent()
@@ -102,7 +106,7 @@ class UpstreamClient:
         return Prepared(b"".join((line, self._own_fields, *fields)), method == "HEAD", method in _WITH_BODY)
 
     def readdressed(self, prepared: "Prepared", to: "UpstreamClient") -> "Prepared":
-        """Return this client's prepared head with the address fields of another client."""
+        """Return a head prepared by this client, addressed to another client's server."""
         head, own = prepared.head, self._own_fields
         start = head.index(b"\r\n") + 2
         addressed = b"".join((head[:start], to._own_fields, head[start + len(own) :]))
@@ -116,8 +120,8 @@ class UpstreamClient:
         route: Route = ANYWHERE,
         deadline: float | None = None,
     ) -> Answer:
-        """Send a prepared head, and more `headers`, with a body. `route` is ignored, as there is one way; `deadline` is
-        in the loop's time. Raises like `send`."""
+        """Send a prepared head, and more `headers`, with a body. `route` is ignored, as there is only one replica.
+        `deadline` is in the loop's time. Raises what `send` raises."""
         head = self._head(prepared, len(body), headers)
         if deadline is None:
             deadline = asyncio.get_running_loop().time() + self._timeout
@@ -133,11 +137,11 @@ class UpstreamClient:
         return Answer(connection, response, response.head)
 
     def left_out(self) -> int | None:
-        """Return how many replicas are ejected for now; None, as there is only one."""
+        """Return how many replicas are ejected at present: None, as a single one is never ejected."""
         return None
 
     async def reachable(self) -> bool:
-        """Return whether the upstream accepts connections: an idle one is usable, or a new one succeeds."""
+        """Return whether the upstream accepts connections: an idle connection is usable, or a new one can be opened."""
         try:
             await self._pool.probe(asyncio.get_running_loop().time() + REACHABLE_SECONDS)
         except UpstreamError:
@@ -154,7 +158,8 @@ class UpstreamClient:
         return prepared.head + more + framing
 
     def _fields(self, headers: RawHeaders) -> list[bytes]:
-        """Return headers in wire form, in parts, without those that the client writes itself. Raises `RequestError`."""
+        """Return headers in wire form, in parts. Those that the client writes itself are left out. Raises
+        `RequestError`."""
         parts: list[bytes] = []
         for name, value in headers:
             if name.lower() not in self._not_forwarded:
@@ -166,8 +171,8 @@ class UpstreamClient:
 
 
 class Prepared(Struct, frozen=True):
-    """A checked request head, up to its framing. `bodiless` says that the answer has no body; `has_length`, that the
-    request states its length even if its body is empty."""
+    """A checked request head, up to the fields about the body's length. `bodiless` says that the answer has no body.
+    `has_length` says that the request states its body's length even if that is 0."""
 
     head: bytes
     bodiless: bool = False

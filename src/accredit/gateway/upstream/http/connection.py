@@ -1,7 +1,7 @@
-"""One connection to the upstream, one exchange at a time. Network I/O.
+"""One connection to the upstream, for one exchange at a time. Network I/O.
 
-A complete answer returns its connection to the owner at once, before its body is read: the `Response` keeps that. Any
-other end closes the connection, and nothing is ever sent twice.
+When an answer has arrived completely, its connection goes back to the owner at once, even before the body is read: the
+`Response` keeps the body. Any other end closes the connection. Nothing is ever sent twice.
 """
 
 import asyncio
@@ -14,15 +14,15 @@ from accredit.gateway.end_of_step import end_of_step
 from accredit.gateway.upstream.http.parsing import AnswerHeads, Response, ResponseParser, cut_off
 
 HIGH_WATER_BYTES = 262_144
-"""Unread bytes of a body above which the connection is not read. One read of the event loop adds at most as much
-again."""
+"""While a body has more unread bytes than this, nothing is read from its connection. One read of the event loop may add
+as much again."""
 
 
 _PEEK = int(socket.MSG_PEEK | socket.MSG_DONTWAIT)
 
 
 class Owner(Protocol):
-    """Keeps connections. `heads` are the answer heads known from their server."""
+    """Keeps connections to one server. `heads` are the heads of answers that are known from this server."""
 
     heads: AnswerHeads
 
@@ -30,7 +30,7 @@ class Owner(Protocol):
         """Called when a connection is established, TLS included. `lost` will follow."""
 
     def free(self, connection: "Connection", seconds: float) -> None:
-        """Called when a connection may be reused, within so many seconds."""
+        """Called when a connection may be reused, within this many seconds."""
 
     def lost(self, connection: "Connection") -> None:
         """Called when a connection is gone."""
@@ -63,7 +63,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def closing(self) -> bool:
-        """Whether it is closed, or about to be."""
+        """Whether the connection is closed, or about to be."""
         return self._closing
 
     def rest(self, seconds: float) -> None:
@@ -75,7 +75,7 @@ class Connection(asyncio.Protocol):
     def usable(self) -> bool:
         """Return whether an idle connection can be reused: nothing has arrived on it, not even its end.
 
-        The event loop may not have seen that yet; the kernel has.
+        The kernel is asked, as the event loop may not yet have seen what has arrived.
         """
         if self._closing:
             return False
@@ -100,10 +100,11 @@ class Connection(asyncio.Protocol):
             self._transport.writelines(parts)
 
     def more(self, deadline: float | None) -> Wakeup:
-        """Return a future for new bytes, or for the end: then the next call raises the reason.
+        """Return a future that is done when new bytes have come, or the answer has ended early. In the second case the
+        next call raises the reason.
 
-        `deadline` is in the loop's time; after it, waiting raises `UpstreamTimeout`. A timeout or a cancellation leaves
-        the exchange as it is. Only one waiter at a time.
+        `deadline` is in the loop's time. After it, waiting raises `UpstreamTimeout`. A timeout or a cancellation leaves
+        the exchange as it is. There may be only one waiter at a time.
         """
         if self._error is not None:
             raise self._error
@@ -126,7 +127,7 @@ class Connection(asyncio.Protocol):
         self._owner.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        """Parse bytes of an answer; unrequested bytes make the connection useless."""
+        """Parse bytes of an answer. Bytes that answer no request make the connection useless."""
         response = self._response
         if response is None or self._unsent:
             self.abort()
@@ -145,7 +146,7 @@ class Connection(asyncio.Protocol):
             self._wake()
 
     def eof_received(self) -> None:
-        """The upstream sends no more: an unsent rest of the request is pointless."""
+        """The upstream sends no more, so there is no point in sending the rest of the request."""
         if self._response is not None:
             try:
                 self._parser.end()
@@ -154,10 +155,10 @@ class Connection(asyncio.Protocol):
         self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone. Without `eof_received` before, the answer is cut off.
+        """The connection is gone. If `eof_received` was not called before, the answer is cut off.
 
-        With TLS that happens if TCP ends first, which anybody on the path can cause (uvloop reports it; asyncio does
-        not).
+        With TLS that happens if TCP ends without TLS's own end, which anybody on the path can cause. uvloop reports
+        this; asyncio does not.
         """
         if self._response is not None:
             self._fail(cut_off(self._response))
@@ -184,10 +185,10 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     def _arm(self, when: float) -> None:
-        """Run `_tick` at `when`; if it runs earlier, it rearms itself.
+        """Run `_tick` at `when`. If it runs earlier, it sets its own timer again.
 
-        So one timer serves a connection for many exchanges: rescheduling it for each would cost more than the rest of
-        the client.
+        So one timer serves a connection for many exchanges. To set it for each exchange would cost more than the rest
+        of the client.
         """
         if self._timer is not None:
             self._timer.cancel()

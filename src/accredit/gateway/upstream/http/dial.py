@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from accredit.errors import ConfigurationError, UpstreamTimeout, UpstreamUnavailable
 
 MAX_ADDRESSES = 8
-"""Addresses of the upstream's name that are tried, each with its share of the time to connect."""
+"""How many addresses of the upstream's name are tried. Each gets its share of the time to connect."""
 
 
 _PRINTABLE = re.compile(r"[!-~]+")
@@ -22,7 +22,7 @@ _Address = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The parts of an upstream's URL. `authority` goes into `Host`; `tls` is None for plain HTTP."""
+    """The parts of an upstream's URL. `authority` is what `Host` says. `tls` is None for plain HTTP."""
 
     host: str
     port: int
@@ -60,9 +60,9 @@ def _unusable(why: str) -> ConfigurationError:
 
 @lru_cache(1)
 def _trust(_places: ssl.DefaultVerifyPaths) -> ssl.SSLContext:
-    """Return a context with the system's certificates (or those of SSL_CERT_FILE), for HTTP/1.1 only.
+    """Return a TLS context with the system's certificates (or those of SSL_CERT_FILE), for HTTP/1.1 only.
 
-    All servers share one: it holds some 100 certificates.
+    All servers share one context, as it holds some 100 certificates.
     """
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
@@ -70,10 +70,10 @@ def _trust(_places: ssl.DefaultVerifyPaths) -> ssl.SSLContext:
 
 
 async def open_socket(host: str, port: int, deadline: float) -> socket.socket:
-    """Connect to the host's first address that accepts, giving each its share of the time. `deadline` is in the loop's
-    time.
+    """Connect to the first of the host's addresses that accepts. Give each its share of the time. `deadline` is in the
+    loop's time.
 
-    Raises `UpstreamUnavailable` or `UpstreamTimeout`; no socket stays open then, nor after a cancellation.
+    Raises `UpstreamUnavailable` or `UpstreamTimeout`. Then no socket stays open; nor does one after a cancellation.
     """
     try:
         async with asyncio.timeout_at(deadline):

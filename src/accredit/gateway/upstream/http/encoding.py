@@ -16,14 +16,15 @@ from accredit.base.caching import cache_short_values
 from accredit.errors import AnswerError
 
 DECODED_PIECE_BYTES = 65_536
-"""Bytes of decoded content in memory at once, besides what the reader keeps."""
+"""How many bytes of decoded content are in memory at once, besides what the reader keeps."""
 DECODED_STEP_BYTES = 1_048_576
-"""Bytes of an answer that are decoded in one step: some milliseconds."""
+"""How many bytes of an answer are decoded in one step. This takes some milliseconds."""
 ENCODED_STEP_BYTES = 262_144
-"""Bytes of a compressed answer that are read in one step: with some 13,000 empty members in them, some 30 ms."""
+"""How many bytes of a compressed answer are read in one step. With some 13,000 empty gzip members in them, this takes
+some 30 ms."""
 MAX_GZIP_MEMBERS = 100_000
-"""Members of one gzip stream: each costs about a microsecond of set-up for as little as 20 bytes. Writers that split
-their output (bgzip) make one per 64 KiB."""
+"""How many members one gzip stream may have. Each costs about a microsecond to set up, and may have only 20 bytes.
+Writers that split their output (bgzip) make a member per 64 KiB."""
 
 
 _CODINGS = (b"gzip", b"deflate", b"br")
@@ -50,13 +51,13 @@ class Decoder(Protocol):
         ...
 
     def window(self, data: bytes = b"") -> int:
-        """Return the bytes of output that the decoder keeps, or may keep while it decodes `data`: a few bytes can fill
-        the window before any output. 0 where it is 32 KiB at most."""
+        """Return how many bytes of output the decoder keeps, or may keep while it decodes `data`: a few bytes can fill
+        the window before any output comes. Return 0 where the window is 32 KiB at most."""
         ...
 
     def coding_of(self, raw: bytes) -> bytes:
-        """Return the coding's name if the whole body, `raw`, is in the one form that all decoders read alike, else
-        b""."""
+        """Return the coding's name if all decoders read the whole body, `raw`, alike, as it is in the one form that
+        ensures this. Else return b""."""
         ...
 
 
@@ -79,19 +80,20 @@ def open_decoder(coding: bytes | None) -> Decoder | None:
 
 
 class Decoded(Struct, frozen=True):
-    """A decoded body, and the coding in which its raw form may be forwarded: b"" if decoders could read that
-    differently."""
+    """A decoded body, and the coding in which its raw form may be forwarded. The coding is b"" if other decoders could
+    read the raw form differently."""
 
     text: bytes
     coding: bytes = b""
 
 
 def decode_answer(raw: bytes, coding: bytes | None, limit: int) -> Generator[int, None, Decoded]:
-    """Decode a whole body in steps of some milliseconds, each of which yields the memory kept so far: its bytes, or the
-    decoder's window if that is larger. Raises `AnswerError` as soon as its bytes exceed `limit`.
+    """Decode a whole body in steps of some milliseconds. Each step yields how much memory is in use so far: the decoded
+    bytes, or the decoder's window if that is larger. Raises `AnswerError` as soon as the decoded bytes exceed `limit`.
 
-    A body of more than one step is started again after the first if the window is large: while it waits for room, it
-    has no window. A single step needs no room: its window is gone before anything else runs.
+    If a body needs more than one step and its window is large, decoding starts again after the first step: so there is
+    no window while the body waits for room. A body of a single step needs no room, as its window is gone before
+    anything else runs.
     """
     decoder = open_decoder(coding)
     if decoder is None:
@@ -128,9 +130,10 @@ def _decode(decoder: Decoder, raw: bytes, limit: int) -> Generator[int, None, De
 
 @cache_short_values(64)
 def accepted_codings(accepted: bytes | None) -> bytes:
-    """Return the `Accept-Encoding` for the upstream: the codings that the client accepts and that are decoded here.
+    """Return the `Accept-Encoding` for the upstream: the codings that the client accepts and that can be decoded here.
 
-    They are in the client's order of preference; `identity` if none is left. A weight that is not a number counts as 0.
+    They are in the client's order of preference. If none is left, it is `identity`. A weight that is not a number
+    counts as 0.
     """
     weights: dict[bytes, float] = {}
     for element in (accepted or b"").lower().split(b","):

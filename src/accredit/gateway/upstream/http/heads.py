@@ -1,4 +1,4 @@
-"""The head of an upstream's answer. A repeated one is parsed once (`parsing`). No I/O."""
+"""The head of an upstream's answer. A head that comes repeatedly is parsed only once (`parsing`). No I/O."""
 
 import re
 
@@ -10,14 +10,14 @@ from accredit.jsonrpc.era import VERSION_HEADER
 from accredit.limits import MAX_SESSION_ID_BYTES
 
 WITH_RESULT = frozenset({200, 201, 203})
-"""The statuses whose whole body is the answer to a request. With 205 clients see no body, with 206 a part, and the
-others they read differently (RFC 9110 section 15.3)."""
+"""The statuses whose whole body is the answer to a request. With 205 clients see no body, with 206 they see a part of
+one. Clients read the other statuses below 300 in different ways (RFC 9110 section 15.3)."""
 
 _ONE_NAME = re.compile(rb"[!-+\--~]+")  # visible characters, as MCP requires, and no list
 
 
 class PassedOn:
-    """The headers of a head that one policy forwards, whatever its length."""
+    """The headers of a head that one `Forwarding` lets through. They do not depend on the body's length."""
 
     __slots__ = ("by", "headers")
 
@@ -29,8 +29,9 @@ class PassedOn:
 class AnswerHead:
     """A head that has arrived.
 
-    `headers` are as they came, including hop-by-hop ones, with names in lower case. `length` is the declared one;
-    `chunked` says that the body comes in chunks, `idle_seconds` for how long the connection may be reused afterwards.
+    `headers` are as they came, including hop-by-hop ones, with names in lower case. `length` is the declared length.
+    `chunked` says that the body comes in chunks. `idle_seconds` says for how long the connection may be reused
+    afterwards.
     """
 
     def __init__(
@@ -50,14 +51,15 @@ class AnswerHead:
         self._passed_on = PassedOn()
 
     def passed_on(self, forwarding: Forwarding) -> RawHeaders:
-        """Return the headers to forward to the client, cached for the policy in force: a head may outlive it."""
+        """Return the headers to forward to the client. The result is cached for this `forwarding`; a head may live
+        longer than that, and then it is made anew."""
         known = self._passed_on
         if known.by is not forwarding:
             known.by, known.headers = forwarding, forwarding.to_client(self.headers)
         return known.headers
 
     def with_length(self, length: int) -> "AnswerHead":
-        """Return this head with another Content-Length; cached facts are kept."""
+        """Return this head with another Content-Length. What is cached about the head is kept."""
         if length == self.length:
             return self
         head = AnswerHead.__new__(AnswerHead)
@@ -68,7 +70,7 @@ class AnswerHead:
 
     @CachedProperty
     def fields(self) -> dict[bytes, bytes]:
-        """The values by name; repeated ones are joined by `DUPLICATED`."""
+        """The values by name. The values of a repeated header are joined by `DUPLICATED`."""
         return fold(self.headers)
 
     @CachedProperty
@@ -88,14 +90,14 @@ class AnswerHead:
 
     @CachedProperty
     def names_once(self) -> bool:
-        """Whether it names at most one session and one revision. Of two, of a list and of an empty value one client
-        takes the first, another the last, and a third one all of it."""
+        """Whether the head names at most one session and one revision. If it names two, a list or an empty value, one
+        client takes the first, another the last, and a third all of it."""
         named = [self.fields.get(name) for name in (SESSION_HEADER, VERSION_HEADER)]
         return all(value is None or _ONE_NAME.fullmatch(value) for value in named)
 
     @CachedProperty
     def session_fits(self) -> bool:
-        """Whether its session id is short enough to be sent back by the client."""
+        """Whether the session id in the head is short enough to be sent back by the client."""
         return len(self.fields.get(SESSION_HEADER, b"")) <= MAX_SESSION_ID_BYTES
 
     @CachedProperty

@@ -1,4 +1,4 @@
-"""The gateway's own requests on behalf of the current client: their headers, and their one response."""
+"""The gateway's own requests on behalf of the current client: their headers, and the one response to each."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -24,7 +24,7 @@ from accredit.limits import MAX_LISTED_BYTES
 
 
 def own_call(raw: RawHeaders, era: Era, method: str, forwarding: Forwarding) -> RawHeaders:
-    """Return the client's headers, which identify it, with the routing headers of another call."""
+    """Return the client's headers, which identify it, but with the routing headers of another request."""
     dropped = (METHOD_HEADER, NAME_HEADER)
     goes = forwarding.to_upstream(raw, body=True)
     kept = [(name, value) for name, value in goes if name not in dropped and not is_param_header(name)]
@@ -71,7 +71,7 @@ async def whole_response(
 
 
 async def _events(answer: Answer, settings: GatewaySettings, most: int, grow: Grow | None) -> AsyncGenerator[Event]:
-    """Yield a stream's events. Raises like `whole_response`."""
+    """Yield a stream's events. Raises what `whole_response` raises."""
     parser = SseParser(settings.max_event_bytes)
     deadline = asyncio.get_running_loop().time() + settings.patience
     seen = 0
