@@ -1,13 +1,14 @@
 """The gateway's own token for the server, sent with each request on a caller's behalf. Waits for tokens.
 
-- [required] Nothing is sent without one; with `token_exchange` it is the caller's, so nothing is sent for an unknown
-  caller.
-- [each-request] It is put into each request as it is sent, and into no cached head: a renewed one takes effect at once.
-- [rejected] An answer of 401 is about the gateway, not about the client: the token is dropped, and the client is told
-  that the upstream is unavailable. The request is not sent again: the server may have acted on it.
+- [required] Nothing is sent without a token. With `token_exchange` the token is made from the caller's, so nothing is
+  sent for an unknown caller.
+- [each-request] The token is put into each request as it is sent, and into no cached head. So a renewed token takes
+  effect at once.
+- [rejected] If the server answers 401, that is about the gateway, not about the client. The token is dropped, and the
+  client is told that the upstream is unavailable. The request is not sent again, as the server may have acted on it.
 
-A client's own `Authorization` is not forwarded, nor is `Authorization` or `WWW-Authenticate` of the server
-(`TAKEN_OFF`). On unread paths (`passthrough`) the token is not sent: anybody may ask there.
+A client's own `Authorization` is not forwarded. Nor is an `Authorization` or `WWW-Authenticate` of the server
+(`TAKEN_OFF`). On unread paths (`passthrough`) the token is not sent, as anybody may send requests there.
 """
 
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from accredit.ports import AccessTokens
 from accredit.tokens import AccessGrant
 
 AccessTokensFor = Callable[[AccessGrant], AccessTokens]
-"""Returns what gets the tokens for one server."""
+"""Returns the object that gets the tokens for one server."""
 
 TAKEN_OFF = ("authorization", "www-authenticate")
 
@@ -36,8 +37,8 @@ class OwnToken:
     async def exchange(
         self, client: UpstreamClient, reply: Reply, prepared: Prepared, body: bytes, headers: RawHeaders, route: Route
     ) -> Answer:
-        """Send a prepared head, and more `headers`, with a token for the current caller. Raises like `client.exchange`,
-        `UpstreamLeftOut` by [required] and `UpstreamRefuses` by [rejected]."""
+        """Send a prepared head, and more `headers`, with a token for the current caller. Raises what `client.exchange`
+        raises, `UpstreamLeftOut` by [required] and `UpstreamRefuses` by [rejected]."""
         subject = reply.carried if self._exchanges else None
         if self._exchanges and subject is None:
             raise UpstreamLeftOut("no token of a caller that could be exchanged for one for the upstream")
@@ -52,12 +53,12 @@ class OwnToken:
         return answer
 
     async def aclose(self) -> None:
-        """Abandon requests for tokens."""
+        """Abandon the requests for tokens that are in progress."""
         await self._tokens.aclose()
 
 
 def own_token(upstream: HttpUpstream, tokens_for: AccessTokensFor | None) -> OwnToken | None:
-    """Return the gateway's authentication to a server, or None. Raises `ConfigurationError`."""
+    """Return what authenticates the gateway to a server, or None if nothing does. Raises `ConfigurationError`."""
     if upstream.auth is None:
         return None
     if any(name.lower() == "authorization" for name in upstream.headers):

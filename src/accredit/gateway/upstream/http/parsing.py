@@ -1,19 +1,19 @@
-"""Parses a connection's answers: httptools with bounds and without its leniencies. No I/O.
+"""Parses a connection's answers: uses httptools, adds bounds, and refuses what it tolerates. No I/O.
 
-However the bytes are split, the answer is the same (except for where exactly a bound of [bounds] takes effect). Refused
-with `AnswerError`, in this order:
+The result does not depend on how the bytes are split, except for where exactly a bound of [bounds] takes effect.
+Refused with `AnswerError`, in this order:
 
 - [syntax] What llhttp refuses: bare LF, folded lines, control characters, both Content-Length and Transfer-Encoding,
   two Content-Lengths, invalid chunk sizes (RFC 9112 sections 5, 6, 7).
-- [bounds] More headers, bytes of head, interim answers, or bytes without content between pieces of a body than allowed.
+- [bounds] Too many headers, bytes of head, interim answers, or bytes without content between pieces of a body.
 - [version] A version other than 1.0 and 1.1, a status outside of 100 to 599, and 101: nobody asked to switch protocols.
 - [coding] A transfer coding other than `chunked`, and any in HTTP/1.0 (section 6.1).
 
 Blank lines before a status line are ignored, as in llhttp.
 
-A server repeats its heads. So the head of an answer that comes whole, in one read, is cached, byte for byte but for the
-digits of its Content-Length: when it comes again with the whole body, of the stated length or in one chunk, neither is
-parsed.
+A server's heads repeat. So if an answer comes whole, in one read, its head is cached: all bytes but the digits of its
+Content-Length. The same head may come again with the whole body, of the stated length or in one chunk. Then neither
+head nor body is parsed.
 """
 
 import re
@@ -28,17 +28,18 @@ from accredit.limits import MAX_HEADERS, MAX_REMEMBERED_HEAD_BYTES
 
 IDLE_SECONDS = 4.0
 """How long a connection is kept for the next request. Common servers (Node, uvicorn) close after five seconds of
-silence, and a request that meets their FIN is lost, as it can't be sent again."""
+silence. A request that reaches the server after it has closed is lost, as it can't be sent again."""
 MAX_ANSWER_HEADS = 8
-"""Cached heads of one server's answers, which repeat but for the length and, each second, the date. A lookup takes some
-0.1 us for each. Each has at most `MAX_REMEMBERED_HEAD_BYTES`."""
+"""How many heads of one server's answers are cached. They are the same again and again, but for the length and, each
+second, the date. A lookup takes some 0.1 us for each. Each has at most `MAX_REMEMBERED_HEAD_BYTES`."""
 MAX_HEAD_BYTES = 65_536
-"""Bytes of an answer's header names and values, and of what an upstream may send without any body in between (an
-endless status line, chunk extension or trailer). Servers themselves stop at 8 to 64 KiB."""
+"""How many bytes the names and values of an answer's headers may have. Also how many bytes an upstream may send without
+any content between them (an endless status line, chunk extension or trailer). Servers themselves stop at 8 to 64
+KiB."""
 MAX_INTERIM_ANSWERS = 8
-"""Answers with a status below 200 before the real one; one or two are usual (100, 103)."""
+"""How many answers with a status below 200 may come before the real one. One or two are usual (100, 103)."""
 MAX_PIECES = 256
-"""Pieces in which these bytes may wait before they are joined: a piece costs some 50 bytes itself."""
+"""In how many pieces a body's bytes may wait before these are joined. A piece costs some 50 bytes itself."""
 
 
 _KEEP_ALIVE_TIMEOUT = re.compile(rb"(?:^|[,;\s])timeout\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
@@ -56,11 +57,12 @@ class AnswerHeads:
         self._known: list[tuple[HeadText, AnswerHead]] = []
 
     def __len__(self) -> int:
-        """Return how many are known."""
+        """Return how many heads are cached."""
         return len(self._known)
 
     def find(self, data: bytes) -> tuple[AnswerHead, bytes] | None:
-        """Return the cached head of a whole answer, and its body; None if unknown, or not certainly whole."""
+        """Return the cached head of a whole answer, and the answer's body. Return None if the head is unknown, or the
+        answer is not certainly whole."""
         for text, head in self._known:
             rest = text.rest(data)
             if rest is not None:
@@ -69,15 +71,15 @@ class AnswerHeads:
         return None
 
     def put(self, text: HeadText, head: AnswerHead) -> None:
-        """Remember a head, and forget the oldest."""
+        """Cache a head, and drop the oldest if there are too many."""
         self._known = [(text, head), *self._known[: MAX_ANSWER_HEADS - 1]]
 
 
 class Response:
-    """An answer as it arrives: the parser fills it, its reader empties it.
+    """An answer as it arrives: the parser fills it, and its reader empties it.
 
     `head` is None, and `status` 0, until the head is complete. `idle_seconds` says for how long the connection may be
-    reused once the answer is `complete`; 0: not at all.
+    reused once the answer is `complete`. 0 means that it may not.
     """
 
     __slots__ = ("complete", "head", "idle_seconds", "pieces", "status", "unread")
@@ -132,20 +134,20 @@ class ResponseParser:
     )  # fmt: skip
 
     def __init__(self, heads: AnswerHeads | None = None) -> None:
-        """`heads` are the server's cached ones; the parser adds to them."""
+        """`heads` are the server's cached heads. The parser adds to them."""
         self._heads = AnswerHeads() if heads is None else heads
         self._http = HttpResponseParser(self)
         self.expect(bodiless=False)
 
     def expect(self, *, bodiless: bool) -> Response:
-        """Start the next answer. With `bodiless` it answers HEAD, and ends with its head."""
+        """Start the next answer. With `bodiless` it answers HEAD, and so ends with its head."""
         self._response = Response()
         self._bodiless = bodiless
         self._begun = False
         return self._response
 
     def feed(self, data: bytes) -> None:
-        """Parse more bytes. Bytes after the end of the answer make the connection unusable, not the answer."""
+        """Parse more bytes. Bytes after the end of an answer make the connection unusable, but not the answer."""
         response = self._response
         at_start, self._begun = not self._begun, True
         if at_start:
@@ -171,7 +173,7 @@ class ResponseParser:
             response.pieces = [b"".join(response.pieces)]
 
     def end(self) -> None:
-        """The upstream closed the connection: this ends an answer with neither length nor chunks."""
+        """Note that the upstream closed the connection. This ends an answer that has neither a length nor chunks."""
         response = self._response
         head = response.head
         if head is None or head.length is not None or head.chunked:
@@ -179,12 +181,12 @@ class ResponseParser:
         response.complete = True
 
     def on_message_begin(self) -> None:
-        """An answer starts. After a complete one it is unrequested."""
+        """An answer starts. If the answer that was requested is already complete, this one is unrequested."""
         if self._response.complete:
             self._refuse("more than one answer")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header field, or a trailer; trailers are counted, and dropped."""
+        """A header field or a trailer. Trailers are counted, and dropped."""
         self._fields += 1
         self._head_bytes += len(name) + len(value)
         if self._fields > MAX_HEADERS or self._head_bytes > MAX_HEAD_BYTES:
@@ -254,7 +256,7 @@ class ResponseParser:
         return AnswerHead(status, self._headers, length=length, chunked=bool(codings), idle_seconds=idle_seconds)
 
     def _repeat(self, response: Response, data: bytes) -> bool:
-        """Fill the response if `data` is a whole answer with a cached head."""
+        """If `data` is a whole answer with a cached head, fill the response from it, and return True."""
         found = self._heads.find(data)
         if found is None:
             return False
@@ -267,7 +269,7 @@ class ResponseParser:
         return True
 
     def _remember(self, response: Response, data: bytes) -> None:
-        """Cache the head of an answer parsed from `data` alone, if its body can be found there without a parser."""
+        """Cache the head of an answer that came in `data` alone, if its body can be found there without a parser."""
         end = data.find(_END_OF_HEAD) + len(_END_OF_HEAD)
         head = response.head
         if head is None or head.status in _WITHOUT_BODY or end > MAX_REMEMBERED_HEAD_BYTES:
@@ -279,7 +281,8 @@ class ResponseParser:
             self._heads.put(text, head)
 
     def _refuse(self, detail: str, *, bound: bool = False) -> NoReturn:
-        """Stop llhttp here: an exception in a callback ends `feed` with an `HttpParserError`."""
+        """Make llhttp stop here. For that an exception is raised in this callback, and `feed` ends with an
+        `HttpParserError`."""
         self._fault = AnswerError(detail, bound=bound)
         raise self._fault
 

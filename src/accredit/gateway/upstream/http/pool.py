@@ -10,30 +10,32 @@ from accredit.gateway.upstream.http.parsing import IDLE_SECONDS, AnswerHeads
 from accredit.limits import CONNECT_SECONDS
 
 MAX_IDLE_CONNECTIONS = 64
-"""Connections kept for the next request. Calls beyond this at once pay for new connections."""
+"""How many connections are kept for the next request. If more calls than this run at once, some pay for new
+connections."""
 MAX_CONNECTIONS = 3_200
-"""Connections to the upstream in all, a file descriptor each: for `MAX_CALLS`, `MAX_STREAMS`, and the gateway's own
-requests, which are few at a time."""
+"""How many connections to the upstream there may be in all; each takes a file descriptor. They are for `MAX_CALLS`,
+`MAX_STREAMS`, and the gateway's own requests, which are few at a time."""
 
 
 class Share:
-    """The connections that one server may have open, at all its replicas together: an equal part of the process's."""
+    """The connections that one server may have open, at all its replicas together: an equal part of those of the
+    process."""
 
     def __init__(self, parts: Parts = ALONE) -> None:
         self._parts = parts
         self._pools: list[Pool] = []
 
     def join(self, pool: "Pool") -> None:
-        """Count another pool's connections."""
+        """Count the connections of one more pool."""
         self._pools.append(pool)
 
     def used_up(self) -> bool:
-        """Return whether no more may be opened."""
+        """Return whether the server may open no more connections."""
         return sum(pool.held for pool in self._pools) >= self._parts.of(MAX_CONNECTIONS)
 
 
 class Pool:
-    """Hands out connections: the one used last, or else a new one. It counts towards a `share`."""
+    """Hands out connections: the one that was used last, or else a new one. All of them count towards a `share`."""
 
     def __init__(self, origin: Origin, share: Share) -> None:
         self._origin = origin
@@ -77,7 +79,7 @@ class Pool:
             self._dialing -= 1
 
     async def probe(self, deadline: float) -> None:
-        """Make sure that there is an idle connection. Raises like `dial`."""
+        """Make sure that there is an idle connection. Raises what `dial` raises."""
         connection = self.rested()
         if connection is not None:
             self._idle.append(connection)

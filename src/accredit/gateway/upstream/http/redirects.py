@@ -1,7 +1,7 @@
-"""Describes an upstream's redirect, for the log and an answer: a gateway follows none.
+"""Describes an upstream's redirect, for the log and the client's answer. The gateway follows none.
 
-URLs may hold keys in path and query, both the configured one and the target. So of a path only common words (`_PLAIN`)
-are quoted; any other segment is `*`.
+The configured URL and the redirect's target may both hold keys in path and query. So only common words (`_PLAIN`) of a
+path are quoted. Any other segment is shown as `*`.
 """
 
 import re
@@ -34,7 +34,7 @@ def same_origin(one: str, other: str) -> bool:
 
 
 def words_for(status: int, url: str, location: bytes | None, key: str = "upstream.url") -> str:
-    """Describe a redirect. `key` is the configuration key of the server's URL."""
+    """Return the description of a redirect. `key` is the configuration key of the server's URL."""
     target = target_of(url, location)
     if target is None:
         return f"status {status}, a redirect that leads nowhere"

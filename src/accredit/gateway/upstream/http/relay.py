@@ -1,7 +1,8 @@
-"""The relay to a server behind streamable HTTP, both eras: requests (`sending`) and answers (`answer_relay`).
+"""The relay to a server behind streamable HTTP, both eras. `sending` has the part for requests, `answer_relay` the part
+for answers.
 
-A refused answer loses all its headers; a session that it announced is ended upstream. Calls whose stream is cut off
-after an event with an id stay open for the client to resume.
+A refused answer loses all its headers. If it announced a session, that is ended upstream. If a stream is cut off after
+an event with an id, its calls stay open, so that the client can resume it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +46,7 @@ class HttpRelay:
         *,
         before: "HttpRelay | None" = None,
     ) -> None:
-        """`parts` are the server's shares of the process's bounds. `before` is the previous relay to the same server,
+        """`parts` divides the process's bounds among its servers. `before` is the previous relay to the same server,
         whose connections, streams and tokens are kept."""
         self._settings = settings
         self._counters = counters
@@ -110,7 +111,7 @@ class HttpRelay:
                 answer.close()
 
     async def delete(self, reply: Reply) -> None:
-        """Forward a session's DELETE."""
+        """Forward the DELETE that ends a session."""
         answer = await self.sender.without_body(reply)
         try:
             if answer.status >= 400:
@@ -124,8 +125,8 @@ class HttpRelay:
             answer.close()
 
     async def ask(self, reply: Reply, era: Era, request: Request, most: int | None = None) -> bytes | None:
-        """Send one of the gateway's own requests, as this caller. Return the response's text, judged, or None; None as
-        well if it exceeds `most` bytes."""
+        """Send one of the gateway's own requests, on behalf of this caller. Return the response's text, once judged, or
+        None. Also return None if it exceeds `most` bytes."""
         headers = own_call(reply.head.raw_headers, era, request.method, self.sender.forwarding)
         place: Slot | None = None
         held, text = self.answers.large.of(reply, times=ASKED_TIMES), None
@@ -187,12 +188,12 @@ class HttpRelay:
                 place.leave()
 
     def _keep(self, reply: Reply, end: ClientGone | None) -> None:
-        """Keep unanswered calls open whose stream the client may resume."""
+        """Keep the unanswered calls of a stream open if the client may resume it."""
         session = _session_of(reply.head)
         if session and reply.resumable and reply.calls:
             self._cut_off.keep(session, reply.calls, outcome_of_end(end))
 
 
 def _session_of(head: RequestHead) -> str:
-    """Return a unique name of a head's session: two replicas may give the same id."""
+    """Return a name for a head's session that is unique among all replicas: two of them may use the same id."""
     return f"{head.replica} {head.session}" if head.replica else head.session

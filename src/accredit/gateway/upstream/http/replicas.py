@@ -1,14 +1,14 @@
 """The HTTP client for a server that may have replicas. Network I/O; `balance` chooses and ejects them.
 
-A failed request is repeated in two cases, within the time of one request:
+A failed request is repeated in two cases, within the time that one request has:
 
 - [unwritten] if no byte of it was written: at another replica, each at most once;
 - [repeatable] if its `Route` allows it (a list, `ping`), and its connection ended before the head of an answer: once
   more.
 
-Any other request whose bytes were sent is never repeated: the server may have acted on it. A session's requests are
-sent only to its replica. If that is ejected and another replica is available, the session is over (404), so that the
-client starts a new one; if none is, the answer is 503, as for every request.
+Any other request is never repeated once bytes of it were sent, as the server may have acted on it. A session's requests
+are sent only to the session's replica. If that is ejected and another replica is available, the session is over (404),
+so that the client starts a new one. If no replica is available, the answer is 503, as for every request.
 """
 
 import asyncio
@@ -27,13 +27,12 @@ from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.frames import Request
 
 _REPEATABLE = frozenset({"ping", "prompts/list", "resources/list", "resources/templates/list", "tools/list"})
-"""Requests that may be repeated although a server may have read them: they have the same effect whenever a client
-looks."""
+"""Requests that may be repeated even if a server may have read them: they change nothing at the server."""
 _LOT = secrets.SystemRandom().random
 
 
 class ReplicaAnswer(Answer):
-    """An answer that knows its replica, and reports its end."""
+    """An answer that knows which replica it is from, and reports its own end to the balance."""
 
     __slots__ = ("_turn", "replica")
 
@@ -43,7 +42,7 @@ class ReplicaAnswer(Answer):
         self.replica = turn.replica.name
 
     def close(self) -> None:
-        """End the request at its replica as well."""
+        """Close the answer, and so end the request at its replica."""
         super().close()
         self._turn.end()
 
@@ -63,9 +62,10 @@ def route_of(head: RequestHead, requests: Sequence[Request], repeated: Callable[
 
 
 class ReplicatedClient(UpstreamClient):
-    """Sends requests to one of several URLs, which have the same path and query, or to one with a breaker.
+    """Sends requests to one of several URLs, which have the same path and query. Or to a single URL whose server may be
+    ejected.
 
-    `replicas` are the URLs by name (`HttpUpstream.replicas`); `lot` is as for `Balance`.
+    `replicas` are the URLs by name (`HttpUpstream.replicas`). `lot` is as for `Balance`.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class ReplicatedClient(UpstreamClient):
         }
         self._each = each
         self._first = next(iter(each.values()))
-        """The client whose own fields are in each prepared head."""
+        """The client that prepares heads. Its own fields in them are replaced when another replica is used."""
         self._balance = Balance(each, lot)
 
     def url_of(self, replica: str) -> str:
@@ -99,7 +99,7 @@ class ReplicatedClient(UpstreamClient):
         route: Route = ANYWHERE,
         deadline: float | None = None,
     ) -> Answer:
-        """Send a prepared head to a replica. Raises like `UpstreamClient.exchange`, `UpstreamLeftOut`, and
+        """Send a prepared head to a replica. Raises what `UpstreamClient.exchange` raises, `UpstreamLeftOut`, and
         `RequestError` (404) for a session that is over."""
         loop = asyncio.get_running_loop()
         due = loop.time() + self._timeout if deadline is None else deadline
@@ -127,7 +127,7 @@ class ReplicatedClient(UpstreamClient):
             route.repeated()
 
     def left_out(self) -> int:
-        """Return how many replicas are ejected for now."""
+        """Return how many replicas are ejected at present."""
         return self._balance.left_out(asyncio.get_running_loop().time())
 
     async def reachable(self) -> bool:
@@ -148,14 +148,15 @@ class ReplicatedClient(UpstreamClient):
         return turn
 
     def _repeated(self, now: float, route: Route, name: str) -> Turn | None:
-        """Begin the repetition of [repeatable]: at another replica, or else at the same."""
+        """Begin the repetition of [repeatable]: at another replica if possible, otherwise at the same."""
         other = self._balance.begin(now, besides={name}) if route.at is None else None
         return other or self._balance.begin(now, at=name)
 
     async def _once(
         self, turn: Turn, prepared: Prepared, body: bytes, headers: RawHeaders | None, deadline: float, *, whole: bool
     ) -> Answer:
-        """Send a request to one replica. Without `whole` it has not the full time, so its time-out does not count."""
+        """Send a request to one replica. Without `whole`, less than the full time is left for it, so a time-out does
+        not count as the replica's failure."""
         client, loop = self._each[turn.replica.name], asyncio.get_running_loop()
         try:
             addressed = prepared if client is self._first else self.readdressed(prepared, client)

@@ -1,12 +1,11 @@
-"""Checks and decodes the body of an upstream's answer, and states its form in the gateway's own words. No I/O.
+"""Checks and decodes the body of an upstream's answer, and writes the headers that say how to read it. No I/O.
 
-An answer is invalid unless:
-
-- [headers] it names no charset but UTF-8, at most one session and one revision, and no session id of more than
-  `MAX_SESSION_ID_BYTES`;
-- [encoding] an encoded body is forwarded as it came only if its client decodes this coding and all decoders read it
-  alike; otherwise it is decoded;
-- [error-body] the body of an error is a JSON-RPC error of this exchange if it claims to be JSON; otherwise it is text.
+- [headers] An answer is invalid if it names a charset other than UTF-8, more than one session or revision, or a session
+  id of more than `MAX_SESSION_ID_BYTES`.
+- [encoding] An encoded body is forwarded as it came only if its client decodes this coding and all decoders read it
+  alike. Otherwise it is decoded.
+- [error-body] If the body of an error claims to be JSON, it must be a JSON-RPC error of this exchange. Otherwise it is
+  taken for text.
 """
 
 import codecs
@@ -23,7 +22,8 @@ from accredit.jsonrpc.text import check_utf8
 from accredit.limits import MAX_SESSION_ID_BYTES
 
 LEADING_BLANK_BYTES = 65_536
-"""Bytes of a compressed body in which its first character is searched, to see whether the raw body looks like JSON."""
+"""In how many bytes of a compressed body its first character is searched. This tells whether the raw body looks like
+JSON."""
 
 
 def head_problem(answer: Answer) -> AnswerError | None:
@@ -54,8 +54,8 @@ async def decode_body(answer: Answer, raw: bytes, limit: int, grow: Grow | None 
 def as_it_came(raw: bytes, body: Decoded, accepted: bytes | None) -> tuple[bytes, RawHeaders]:
     """Return the bytes to send for an unchanged body, and the header that names their coding.
 
-    `accepted` is the client's `Accept-Encoding`. Without one it may decode or not, so a body whose encoded bytes could
-    be JSON themselves, as a Brotli stream can, is decoded here.
+    `accepted` is the client's `Accept-Encoding`. A client without one may decode the body or not. So it gets a decoded
+    body if the encoded bytes could be JSON themselves, as a Brotli stream can.
     """
     if not body.coding:
         return body.text, []

@@ -1,7 +1,7 @@
-"""Sends to a server behind HTTP on its callers' behalf: heads, places, credentials, and messages without an answer. I/O
-through the client.
+"""Sends to a server behind HTTP on its callers' behalf: prepares heads, takes places, adds credentials, and sends
+messages whose answer nobody awaits. I/O through the client.
 
-Clients repeat their heads, so what is sent for a head is cached by that head (`Sender.for_post`).
+Clients repeat their heads, so what is sent for a client's head is cached by that head (`Sender.for_post`).
 """
 
 import asyncio
@@ -28,19 +28,21 @@ from accredit.jsonrpc.responses import Expected
 from accredit.limits import MAX_REMEMBERED_HEAD_BYTES
 
 MAX_PREPARED_HEADS = 256
-"""Clients' request heads for which the head to the server is cached: a client sends the same each time. Each has at
-most `MAX_REMEMBERED_HEAD_BYTES`, and is held twice."""
+"""For how many of the clients' request heads the head to the server is cached; a client sends the same head each time.
+Each has at most `MAX_REMEMBERED_HEAD_BYTES`, and is held twice."""
 MAX_CHORES = 256
-"""Messages that wait to be sent to one server, with no answer awaited: ends of sessions, cancellations. They are a
-courtesy: beyond the bound they are dropped."""
+"""How many messages may wait to be sent to one server whose answer nobody awaits: ends of sessions, cancellations. They
+are a courtesy, so beyond this bound they are dropped."""
 MAX_CHORES_AT_ONCE = 64
-"""Chores in flight at all servers together, each on a connection; a server that answers takes some milliseconds."""
+"""How many such messages may be on their way to all servers together, each on a connection. A server that answers takes
+some milliseconds."""
 MIN_CHORES_AT_ONCE = 4
-"""The same at one of many servers."""
+"""How many such messages may be on their way to one of many servers, at least."""
 
 
 class Sender:
-    """One per server. `identity` tells it who calls; `forwarding` selects the headers, in both directions."""
+    """Sends to one server. `identity` makes what tells the server who calls. `forwarding` selects the headers, in both
+    directions."""
 
     def __init__(
         self,
@@ -51,7 +53,7 @@ class Sender:
         *,
         before: "Sender | None" = None,
     ) -> None:
-        """`parts` are the server's shares of the process's bounds. `before` is the previous one to the same server,
+        """`parts` divides the process's bounds among its servers. `before` is the previous sender to the same server,
         whose connections and tokens are kept."""
         self._most = upstream.max_in_flight
         self._reserved = int(self._most * RESERVED_SHARE) if self._most is not None and settings.proving else 0
@@ -70,23 +72,23 @@ class Sender:
         self._at_once = asyncio.Semaphore(parts.of(MAX_CHORES_AT_ONCE, MIN_CHORES_AT_ONCE))
 
     def begin(self) -> None:
-        """Apply the configured bound from now on."""
+        """Apply the configured bound (`max_in_flight`) from now on."""
         if self._room is not None and self._most is not None:
             self._room.fit(self._most, self._reserved)
 
     def exchange(
         self, reply: Reply, prepared: Prepared, body: bytes = b"", route: Route = ANYWHERE
     ) -> Coroutine[Any, Any, Answer]:
-        """Send a prepared head on a caller's behalf, with the caller's identity for the server, and the gateway's own
-        token. Raises like `client.send`."""
+        """Send a prepared head on a caller's behalf. The caller's identity for the server and the gateway's own token
+        are added. Raises what `client.send` raises."""
         said = self.identity.fields(reply.speaker) if self.identity is not None else []
         if self._own_token is not None:
             return self._own_token.exchange(self.client, reply, prepared, body, said, route)
         return self.client.exchange(prepared, body, said, route)
 
     def target(self, head: RequestHead) -> bytes:
-        """Return the path and query for all that is sent on behalf of a request with this head: a server may have other
-        tools, or another tenant, for each query."""
+        """Return the path and query for all that is sent on behalf of a request with this head. The caller's query
+        matters: for each a server may have other tools, or another tenant."""
         return self.client.target(b"" if self.forwarding.listed_only else head.query)
 
     def for_post(self, head: RequestHead) -> Prepared:
@@ -106,7 +108,7 @@ class Sender:
         return prepared
 
     async def without_body(self, reply: Reply) -> Answer:
-        """Send a client's request that has no body. Raises like `client.send`."""
+        """Send a client's request that has no body. Raises what `client.send` raises."""
         head = reply.head
         headers = self._headers_for(head, body=False)
         prepared = self.client.prepare(head.method, headers, target=self.target(head))
@@ -115,7 +117,8 @@ class Sender:
         return answer
 
     def place(self, reply: Reply, requests: Sequence[Request]) -> Slot | None:
-        """Take a place for a request without a standing stream, if these are bounded. Raises `UpstreamLeftOut`."""
+        """Take a place for a request without a standing stream, if the number of such requests is bounded. Raises
+        `UpstreamLeftOut`."""
         if self._room is None or any(request.method == LISTEN for request in requests):
             return None
         try:
@@ -125,7 +128,7 @@ class Sender:
 
     def disown(self, reply: Reply, answer: Answer, requests: Sequence[Request]) -> None:
         """End the session that a refused `initialize` answer announced, as the client never learns of it. If the answer
-        names two, they are left to the server."""
+        names two sessions, leave both to the server."""
         session = answer.header(SESSION_HEADER) if answer.head.names_once else None
         if session is None or not any(request.method == "initialize" for request in requests):
             return
@@ -137,7 +140,8 @@ class Sender:
         self._start(self._tell(reply, "DELETE", [*headers, (SESSION_HEADER, session)], b"", Route(answer.replica)))
 
     def take_back(self, reply: Reply, expected: Expected) -> None:
-        """Cancel the requests of a legacy server that took too long. A modern one sees that from the connection."""
+        """Cancel the requests that took too long, by messages to a legacy server. A modern server sees it from the
+        connection."""
         if expected.era is not Era.LEGACY or SESSION_HEADER not in reply.head.headers:
             return
         headers = self.forwarding.to_upstream(reply.head.raw_headers, body=True)
@@ -175,5 +179,5 @@ class Sender:
 
 
 def _size(head: RequestHead) -> int:
-    """Return how many bytes of a client's a head holds, except for its path."""
+    """Return how many bytes of the client's are kept with a head, except for its path."""
     return len(head.query) + sum(len(name) + len(value) for name, value in head.raw_headers)

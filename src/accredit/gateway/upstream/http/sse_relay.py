@@ -2,18 +2,18 @@
 
 - [utf-8] All of a stream is UTF-8. An event without data (a comment, `retry`, a lone `id` in the legacy era) passes. So
   does the legacy era's priming event, whose data is empty (2025-11-25, basic/transports, "Sending messages").
-- [frames] Any other event is one frame, judged by `Expected.event`. In place of an invalid one, each open request gets
-  an error response, the stream ends, and the upstream connection is closed.
-- [response] The response ends a request's stream; anything after it is dropped.
-- [recorded] The response to a recorded call waits until the call's outcome is on record; other events do not. If the
-  outcome can't be recorded, an error takes the response's place (`recorder`).
-- [broken] A stream that ends without the response gets an error response, except in the legacy era after an event with
-  an id: the client may resume with `Last-Event-ID`.
+- [frames] Any other event is one frame, judged by `Expected.event`. If one is invalid, each open request gets an error
+  response in its place, the stream ends, and the upstream connection is closed.
+- [response] The response ends a request's stream. Anything after it is dropped.
+- [recorded] The response to a recorded call waits until the call's outcome is on record. Other events do not wait. If
+  the outcome can't be recorded, an error takes the response's place (`recorder`).
+- [broken] If a stream ends without the response, an error response is sent. The exception is a stream of the legacy era
+  that ends after an event with an id: the client may resume it with `Last-Event-ID`.
 
-The stream's head waits for the first event with data to be judged, so that an invalid one gets a clean error, with a
-status and none of the upstream's headers, as a JSON body does. It waits at most `UNJUDGED_HEAD_SECONDS` (but see
-`hold`), and is then sent without headers that could change the client's state (`headers.of_unjudged`). After that,
-while the upstream is silent, comments keep the client's side open.
+The stream's head is sent only once the first event with data was judged. So if that is invalid, the client gets a clean
+error, with a status and none of the upstream's headers, as for a JSON body. The head waits at most
+`UNJUDGED_HEAD_SECONDS` (but see `hold`). It is then sent without headers that could change the client's state
+(`headers.of_unjudged`). After that, while the upstream is silent, comments keep the client's side open.
 """
 
 import asyncio
@@ -41,20 +41,20 @@ from accredit.limits import EVENTS_AT_ONCE_BYTES, KEEP_ALIVE_SECONDS, SHORT_MESS
 
 UNJUDGED_HEAD_SECONDS = 1.0
 """How long a stream's head waits for the first event with data to be judged. Until then an invalid answer can still be
-replaced whole; most calls are over by then. Clients and proxies wait for a head for ten seconds and more."""
+replaced as a whole. Most calls are over by then, and clients and proxies wait for a head for ten seconds and more."""
 AFTERMATH_SECONDS = 0.25
-"""How long the upstream may take, after the response of an event stream, to end its body properly. Its connection is
-then reused, otherwise closed; the client has its answer either way."""
+"""How long the upstream may take to end an event stream properly after its response. If it does, its connection is
+reused, otherwise closed. The client has its answer either way."""
 PIECE_COSTS_BYTES = 1_024
-"""Bytes that the smallest piece of a stream counts for: each is read and written by itself."""
+"""How many bytes the smallest piece of a stream counts for, since each piece is read and written by itself."""
 
 
 class EventRelay:
-    """One stream, with `headers` at its head. `idle_seconds` bounds the time between two events; None: unbounded.
+    """One stream, with `headers` at its head. `idle_seconds` bounds the time between two events; None means no bound.
 
-    With `hold` nothing reaches the client, not even the head, before the response was judged, however long that takes:
-    the headers of an `initialize` answer announce a session, which an invalid answer must not reveal. `endpoint`
-    rewrites the data of the event of that name (HTTP+SSE of 2024-11-05).
+    With `hold` nothing reaches the client, not even the head, before the response was judged, however long that takes.
+    It is for `initialize`: the headers of its answer announce a session, which an invalid answer must not reveal.
+    `endpoint` rewrites the data of the event with that name (HTTP+SSE of 2024-11-05).
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class EventRelay:
         self._idle_seconds = math.inf if idle_seconds is None else idle_seconds
         self._hold = hold
         self._held: bytearray | None = bytearray()
-        """Bytes that wait for the head to be sent; None after that."""
+        """The bytes that wait until the head is sent. None after that."""
         self._since_turn = 0
         self._judged_one = False
         self._has_ids = False
@@ -103,7 +103,7 @@ class EventRelay:
         self._enforce = settings.enforce
 
     async def run(self) -> None:
-        """Relay until the stream is over, by whatever end."""
+        """Relay until the stream is over, however it ends."""
         problem: AccreditError | None = None
         broken_off = True
         try:
@@ -192,15 +192,16 @@ class EventRelay:
             await self._have_room()
 
     async def _have_room(self, encoded: bytes = b"") -> None:
-        """Reserve room for what is held: the event, what waits for the head, and what the decoder keeps, or may keep
-        while it decodes `encoded`."""
+        """Reserve room for all that is held: the event, what waits for the head, and what the decoder keeps, or may
+        keep while it decodes `encoded`."""
         if self._room is not None:
             waiting = 0 if self._held is None else len(self._held)
             window = 0 if self._decoder is None else self._decoder.window(encoded)
             await self._room.fit(self._parser.size, waiting + window)
 
     async def _have_room_for_edited(self, data: bytes, text: bytes, asked: Mapping[MessageId, Request]) -> None:
-        """Reserve room for longer, edited data as well; on failure the requests in `asked` stay open for an error."""
+        """Reserve room for edited data as well, if it is longer. If there is none, the requests in `asked` stay open,
+        so that they get an error."""
         if self._room is None or len(text) <= len(data):
             return
         try:
@@ -210,7 +211,7 @@ class EventRelay:
             raise
 
     async def _next_chunk(self) -> bytes | None:
-        """Return the next bytes, b"" at the end, or None when the head or a comment is due. Raises
+        """Return the next bytes, or b"" at the end. Return None when it is time to send the head or a comment. Raises
         `UpstreamTimeout`."""
         now = self._loop.time()
         due = self._last_write + KEEP_ALIVE_SECONDS
@@ -252,7 +253,7 @@ class EventRelay:
                 await self._write(b"".join(judged))
 
     async def _recorded(self, event: Event, text: bytes) -> bytes:
-        """Return the event, or its replacement, once its outcome is on record ([recorded])."""
+        """Return the event, or what replaces it, once its call's outcome is on record ([recorded])."""
         if self._observed is not None:
             instead = await self._reply.calls.end(outcome_of_end(self._observed))
             return b"".join(map(encode_event, instead.values())) or text
@@ -303,7 +304,7 @@ class EventRelay:
         return self._forwarded(event, text, frame)
 
     def _forwarded(self, event: Event, text: bytes, frame: Frame | None) -> bytes:
-        """Return a valid event as it is forwarded, or b"" if it is about another caller's task."""
+        """Return a valid event in the form in which it is forwarded, or b"" if it is about another caller's task."""
         if isinstance(frame, Notification):
             self._counters.notified(frame.method)
         if isinstance(frame, Notification) and self._reply.hears is not None:
@@ -349,7 +350,7 @@ class LongLivedStreams:
         self._draining = False
 
     def go_by(self, settings: GatewaySettings) -> None:
-        """Judge all streams' events by these settings from now on, whenever they were opened."""
+        """From now on, judge the events of all streams by these settings, whenever the streams were opened."""
         self._settings = settings
         for relay in self._relays.values():
             relay.go_by(settings)
@@ -372,7 +373,7 @@ class LongLivedStreams:
             del self._relays[task]
 
     def drain(self) -> None:
-        """End all of them, and any that come later."""
+        """End all long-lived streams, and any that come later."""
         self._draining = True
         for task in self._relays:
             task.cancel()

@@ -1,13 +1,13 @@
 """Bodies that a server sends in answer to a notification or a response, which need none. I/O through its connections.
 
-MCP requires 202 and no body; servers send `{}`, JSON-RPC without an id, `Accepted`, a page, a stream. Clients that talk
-to them directly look at the status alone, so nothing waits for these bytes here:
+MCP requires 202 and no body. Servers send `{}`, JSON-RPC without an id, `Accepted`, a page, a stream. Clients that talk
+to them directly look only at the status, so nothing waits for these bodies here:
 
-- [bounds] a body is read for `ANSWER_TO_NOTHING_SECONDS`, and up to `MAX_ANSWER_TO_NOTHING` bytes: then the connection
-  is reused. If it is longer, or takes longer, the connection is closed;
-- [background] it is read in the background, at most `MAX_UNASKED_BODIES` of one server at once; beyond, its connection
-  is closed at once;
-- [dropped] its bytes are dropped, unread; that is counted, and logged once a minute.
+- [bounds] a body is read for `ANSWER_TO_NOTHING_SECONDS`, and up to `MAX_ANSWER_TO_NOTHING` bytes. If it ends within
+  these bounds, the connection is reused; otherwise it is closed;
+- [background] a body is read in the background, at most `MAX_UNASKED_BODIES` of one server at once. Beyond that, the
+  connection is closed at once;
+- [dropped] the bytes are dropped, unread. That is counted, and logged once a minute.
 """
 
 import asyncio
@@ -20,15 +20,15 @@ from accredit.gateway.room import Parts
 from accredit.gateway.upstream.http.answer import Answer
 
 MAX_ANSWER_TO_NOTHING = 65_536
-"""Bytes of a body in answer to a notification or a response: they are read so that the connection can be reused. Real
-ones say `{}` or `Accepted`, or are a page of HTML."""
+"""How many bytes of a body in answer to a notification or a response are read, so that the connection can be reused.
+Real bodies say `{}` or `Accepted`, or are a page of HTML."""
 ANSWER_TO_NOTHING_SECONDS = 5.0
 """How long such a body may take. Nothing waits for it."""
 MAX_UNASKED_BODIES = 64
-"""Such bodies that are read at once, each with a connection, at all servers together. Most come with their head, and
-are not counted here; reading one saves a new connection."""
+"""How many such bodies are read at once, each with a connection, at all servers together. Most come with their head,
+and are not counted here. To read a body saves a new connection."""
 MIN_UNASKED_BODIES = 4
-"""The same at one of many servers."""
+"""How many such bodies of one of many servers are read at once, at least."""
 
 
 class UnaskedBodies:
@@ -40,7 +40,8 @@ class UnaskedBodies:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def drop(self, answer: Answer) -> bool:
-        """Take over an answer of good status, and dispose of its body. Return whether it is known to have none."""
+        """Take over an answer of good status, and dispose of its body. Return whether the answer is known to have no
+        body."""
         if answer.has_come:
             size = len(answer.rest())
             self._dropped(answer, size)
@@ -56,7 +57,7 @@ class UnaskedBodies:
         return False
 
     async def aclose(self) -> None:
-        """Close what is being read."""
+        """Close the connections whose bodies are being read."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
