@@ -1,1 +1,1 @@
-"""Servers that are child processes: `serve -- COMMAND` puts HTTP before one, `wrap -- COMMAND` a second stdio."""
+"""Servers that are child processes. `serve -- COMMAND` makes one reachable over HTTP, `wrap -- COMMAND` over stdio."""

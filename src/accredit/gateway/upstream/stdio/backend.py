@@ -1,10 +1,10 @@
 """The backend for a stdio server: HTTP clients of both eras in front of child processes.
 
-- [legacy] Legacy era: `initialize` starts a child and a session; later messages name it. The checks that an HTTP server
-  of that era owes its clients are here: a session that is missing (400) or unknown (404), an unknown revision (400), an
-  `Accept` that does not allow the answer (406).
-- [modern] Modern era: all clients share one child. `initialize` does not exist there, and a client's notification is
-  dropped: a client cancels by closing the answer (2026-07-28, basic/transports).
+- [legacy] Legacy era: `initialize` starts a child and a session; later messages name the session. The backend makes the
+  checks that clients of that era expect of an HTTP server. It refuses a missing session (400), an unknown one (404), an
+  unknown revision (400), and an `Accept` that does not allow the answer (406).
+- [modern] Modern era: all clients share one child. `initialize` does not exist there. A client's notification is
+  dropped, since a client cancels by closing the answer (2026-07-28, basic/transports).
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class StdioBackend:
         tools: ToolDirectory,
         parts: Parts = ALONE,
     ) -> None:
-        """`parts` are the server's shares of the process's bounds."""
+        """`parts` divides the process's bounds among its servers."""
         self._upstream = upstream
         self._guard = OrphanGuard()
         self._large = LargeAnswers(settings, parts)
@@ -73,7 +73,8 @@ class StdioBackend:
         await self._sessions.create(reply, initialize, ahead=ahead)
 
     async def get(self, reply: Reply, otherwise: Edit | None) -> None:
-        """Serve a session's long-lived stream, or resume one, whose responses were edited before they were kept."""
+        """Serve a session's long-lived stream, or resume one. `otherwise` is not needed: responses were edited before
+        they were kept."""
         if reply.head.headers.get(VERSION_HEADER, b"").decode("latin-1") in MODERN_REVISIONS:
             raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
         _check_accept(reply, b"text/event-stream")
@@ -88,8 +89,8 @@ class StdioBackend:
         await reply.reply(204)
 
     async def ask(self, reply: Reply, era: Era, request: Request, most: int | None = None) -> bytes | None:
-        """Send one of the gateway's own requests, to the client's session or the shared child; return the response's
-        text or None."""
+        """Send one of the gateway's own requests, to the child of the client's session or to the shared child. Return
+        the response's text, or None."""
         held = self._large.of(reply, times=ASKED_TIMES)
         try:
             if era is Era.MODERN:

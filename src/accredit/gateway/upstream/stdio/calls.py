@@ -1,4 +1,5 @@
-"""A client's open request at a child, and the verdicts on a child's line (`PendingCalls.judge`). I/O: a timer."""
+"""A client's open request at a child, and the verdicts that `PendingCalls.judge` gives on a child's lines. I/O: a
+timer."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,9 +15,9 @@ from accredit.jsonrpc.responses import Answers, Edit
 
 
 class Deadline:
-    """Calls `late` after `seconds` of a child's silence about a request; time in which `held` is true does not count.
+    """Calls `late` once a child was silent about a request for `seconds`. Time in which `held` is true does not count.
 
-    `touch` costs only a look at the clock: the timer is moved when it goes off too early.
+    `touch` only reads the clock. If the timer then goes off too early, it is set again.
     """
 
     __slots__ = ("_heard", "_held", "_late", "_loop", "_seconds", "_timer")
@@ -30,7 +31,7 @@ class Deadline:
         self._timer = self._loop.call_later(seconds, self._ring)
 
     def touch(self) -> None:
-        """Restart the time: something came."""
+        """Start the time again, as something came from the child."""
         self._heard = self._loop.time()
 
     def cancel(self) -> None:
@@ -48,10 +49,10 @@ class Deadline:
 
 
 class Call:
-    """A client's request that the child owes an answer. `id` and `token` are those that the child knows. `told` is the
-    count of messages without an answer sent to the child before (`PendingCalls.told`).
+    """A client's request that the child owes an answer. `id` and `token` are the request's id and progress token as the
+    child knows them. `told` is how many messages without an answer were sent to the child before (`PendingCalls.told`).
 
-    `edit` is for its response; `record` must be settled before the client sees an answer.
+    `edit` is for its response. `record` must be settled before the client sees an answer.
     """
 
     def __init__(self, request: Request, id: MessageId, token: MessageId | None) -> None:
@@ -82,9 +83,9 @@ _C = TypeVar("_C", bound=Call)
 
 @dataclass(frozen=True, slots=True)
 class Answered(Generic[_C]):
-    """`text` answers `calls`: one, or the members of a batch. `answers` are the responses in it.
+    """`text` answers `calls`: one call, or the members of a batch. `answers` are the responses in it.
 
-    An invalid answer that is only observed has no `answers`; `observed` is its fault.
+    If an invalid answer is only observed, it has no `answers`, and `observed` says what is wrong with it.
     """
 
     calls: list[_C]
@@ -118,14 +119,14 @@ class Notified(Generic[_C]):
 
 @dataclass(frozen=True, slots=True)
 class UnexpectedAnswer:
-    """An invalid line that answers no request. Nothing is enforced, so it is forwarded unchanged."""
+    """An invalid line that answers no request. It is forwarded unchanged, as invalid lines are only observed here."""
 
     text: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A child's request that is too long to be read; it must get `answer`."""
+    """A child's request that is too long to be read. The child must get `answer`."""
 
     id: MessageId
     error: AnswerError
@@ -137,4 +138,4 @@ class Unread:
 
 
 Verdict = Answered[_C] | Failed[_C] | Notified[_C] | Request | UnexpectedAnswer | Unread | None
-"""The verdict on a line; a `Request` is the child's own; None is dropped."""
+"""The verdict on a line. A `Request` is a request of the child. None means that the line is dropped."""

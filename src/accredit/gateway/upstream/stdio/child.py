@@ -2,12 +2,13 @@
 
 Its life:
 
-- [group] It is spawned as a shell that waits for a line on stdin, in a process group of its own. The group is
-  registered with the reaper; only then is the line written, and the shell becomes the upstream's command. So a gateway
-  that is killed at any moment leaves none behind.
-- [bounds] Lines go in and out, both bounded: while the child does not read, the client is not read, and the reverse.
-- [end] At its end stdin is closed, then its group gets SIGTERM, then SIGKILL, each after a grace. A child that exits by
-  itself takes the rest of its group with it. Nothing remains: no zombie, no pipe, no member of the group.
+- [group] It starts as a shell that waits for a line on stdin, in a process group of its own. The group is registered
+  with the reaper. Only then is the line written, and the shell becomes the upstream's command. So even if the gateway
+  is killed at any moment, no child is left behind.
+- [bounds] Lines go in and out, both bounded. While the child does not read, nothing is read from the client, and the
+  reverse.
+- [end] To end it, stdin is closed, then its group gets SIGTERM, then SIGKILL, each after a grace. If a child exits by
+  itself, the rest of its group is ended too. Nothing remains: no zombie, no pipe, no member of the group.
 """
 
 import asyncio
@@ -26,10 +27,10 @@ from accredit.jsonrpc.lines import LineSplitter, encode_line
 from accredit.limits import STOP_GRACE_SECONDS
 
 EXIT_SECONDS = 2.0
-"""The longest wait, after the end of a child's output, for its exit code, which its clients are told: a busy machine
-may suspend a process between the two."""
+"""How long to wait for a child's exit code after its output has ended. Clients are told the code. A busy machine may
+suspend a process between the two."""
 GROUP_POLL_SECONDS = 0.02
-"""The interval between checks whether a process group is empty: the kernel has no notification for that."""
+"""How often to check whether a process group is empty. The kernel does not report that."""
 
 
 # The shell reads its line byte by byte (POSIX), so that whatever follows on the pipe reaches the command.
@@ -89,7 +90,7 @@ class Child:
             self._write(text)
 
     def send_now(self, text: bytes) -> None:
-        """Write one message if that needs no waiting, else drop it. For courtesy messages."""
+        """Write one message if that needs no waiting, else drop it. For messages that the child can do without."""
         if self._process.input.open and self._process.input.writable.is_set() and not self._turn.locked():
             self._write(text)
 
@@ -130,7 +131,7 @@ class Child:
         self._process.input.close()
 
     async def aclose(self) -> None:
-        """End it and all of its group, within three graces. Further output is discarded."""
+        """End the child and all of its group, within three graces. Its further output is discarded."""
         self._process.output.ignore()
         self._end_soon()
         assert self._ending is not None  # noqa: S101 - set one line above

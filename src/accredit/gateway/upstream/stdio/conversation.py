@@ -1,11 +1,11 @@
-"""A child and its open calls: what its owners have in common, whoever the clients are.
+"""A child and its open calls: what their owners have in common, whoever the clients are.
 
 `CallOwner` ends each open call once: answered, failed, late or cancelled. A recorded call gets its answer only once its
-outcome is on record; the child's next lines are handled meanwhile.
+outcome is on record. Meanwhile the child's next lines are handled.
 
-`Conversation` is that of HTTP clients, in a session or with the shared child. The child's lines are handled one by one;
-subclasses decide who gets them. When the child ends, for whatever reason, each open call gets an error response, and
-nothing of the child remains.
+`Conversation` is the owner for HTTP clients, in a session or with the shared child. The child's lines are handled one
+by one; subclasses decide who gets them. When the child ends, for whatever reason, each open call gets an error
+response, and nothing of the child remains.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class CallOwner(ABC, Generic[_C]):
 
     @property
     def owes(self) -> bool:
-        """Whether an answer is still to come."""
+        """Whether the child still owes an answer."""
         return bool(self._pending.calls)
 
     @abstractmethod
@@ -78,7 +78,7 @@ class CallOwner(ABC, Generic[_C]):
         return True
 
     def _withdraw(self, call: _C) -> None:
-        """Give up a call that its client has cancelled, as the child knows."""
+        """Give up a call that its client has cancelled. The child has been told."""
         self._pending.abandon(call)
         call.request.failed(ClientGone())
 
@@ -95,7 +95,8 @@ class CallOwner(ABC, Generic[_C]):
         self._settled(call, outcome_of_end(error), lambda: self._refuse(call, error))
 
     def _settled(self, call: _C, outcome: Outcome, then: Callable[[], None]) -> None:
-        """Run `then`, which answers a call, once its outcome is on record; if that fails, answer with the refusal."""
+        """Once a call's outcome is on record, run `then`, which answers the call. If recording fails, answer with the
+        refusal."""
         if call.record is None:
             then()
         else:
@@ -112,8 +113,8 @@ _S = TypeVar("_S", bound=StreamCall)
 
 
 class Conversation(CallOwner[_S]):
-    """The exchange with a child, which it ends. `over` is done when nothing of it remains. `line`, if set, is the room
-    held for an unfinished line until it is judged; results hold room of their own."""
+    """The exchange with a child; when it ends, it ends the child. `over` is done when nothing of the child remains.
+    `line`, if set, is the room held for an unfinished line until that is judged. Results hold room of their own."""
 
     def __init__(
         self,
@@ -175,7 +176,7 @@ class Conversation(CallOwner[_S]):
             reply.calls.add(call.record)
 
     async def _answered(self, call: _S, answered: Answered[_S], then: Callable[[], None]) -> None:
-        """Do as `_settled`, for a call that the child has answered, if there is room for the answer."""
+        """Do the same as `_settled`, for a call that the child has answered, if there is room for the answer."""
         try:
             call.stream.make_room(len(answered.text))
         except AnswerError as error:
@@ -202,8 +203,8 @@ class Conversation(CallOwner[_S]):
             await self._child.aclose()
 
     async def _take_lines(self) -> bool:
-        """Handle the child's next lines; return False at the end. None of them is kept until the next come: a session
-        may idle for half an hour."""
+        """Handle the child's next lines. Return False at the end of its output. No line is kept while waiting for the
+        next ones, as a session may idle for half an hour."""
         lines, size = await self._child.lines(), 0
         for line in lines or ():
             size += len(line) if isinstance(line, bytes) else 0
@@ -219,7 +220,8 @@ class Conversation(CallOwner[_S]):
         return lines is not None
 
     def _hold_line(self) -> None:
-        """Reserve room for the unfinished line, or drop it: others' answers come behind."""
+        """Reserve room for the unfinished line, or drop it. It can't wait for room, as answers to other calls follow
+        it."""
         if self.line is None:
             return
         if self._child.unfinished <= LARGE_ANSWER_BYTES:

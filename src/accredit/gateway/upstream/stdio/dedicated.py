@@ -124,7 +124,7 @@ class DedicatedChild(CallOwner[Call]):
                 pass
 
     def lost(self, error: UpstreamError, *, answered: bool) -> None:
-        """End all open calls, as the child is gone. Unless `answered`, the client gets no answers."""
+        """End all open calls, as the child is gone. If `answered`, the client gets an error for each of them."""
         for call in list(self._pending.calls.values()):
             if answered or isinstance(call, OwnCall):
                 self._fail(call, error)

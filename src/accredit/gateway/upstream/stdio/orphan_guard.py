@@ -1,8 +1,8 @@
-"""The gateway's side of the reaper: the process groups that must not outlive this process. Starts the reaper.
+"""The gateway's side of the reaper: it knows the process groups that must not outlive this process. Starts the reaper.
 
 - [first] The reaper runs before the first child does.
 - [registered] A group is registered before its child may run the upstream's command (`child.Child.start`).
-- [reaper] If the reaper dies, all children are ended: without it, a gateway that is killed would leave them behind.
+- [reaper] If the reaper dies, all children are ended. Without it, a gateway that is killed would leave them behind.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class OrphanGuard:
             raise UpstreamUnavailable("the process that watches over the upstream can't start") from error
 
     def add(self, group: int) -> None:
-        """Register a group: when this returns, it can't outlive the gateway. Raises `UpstreamUnavailable`."""
+        """Register a group. When this returns, the group can't outlive the gateway. Raises `UpstreamUnavailable`."""
         self._groups.add(group)
         if self._helper is None or not self._helper.tell(b"+%d\n" % group):
             raise UpstreamUnavailable("the process that watches over the upstream does not")
@@ -85,7 +85,7 @@ class _Helper:
         watch_exit(self._popen, self._has_exited)
 
     def tell(self, line: bytes) -> bool:
-        """Write a line, at once; return False if it is not read. A reaper that does not read is ended."""
+        """Write a line, at once. Return False if the reaper does not read; such a reaper is ended."""
         try:
             # Not through the event loop: a group must be known when this returns, not at some later turn.
             read = self._pipe.write(line) == len(line)

@@ -1,16 +1,17 @@
 """The open requests between clients and one child, and the verdict on each line of the child. I/O: timers, the log.
 
-A line is judged by `Expected.event`. An invalid one is never forwarded, unless it is only observed:
+A line is judged by `Expected.event`. An invalid line is never forwarded, unless it is only observed:
 
-- [fails-request] the request that it answers, wholly or in part, fails with the reason. The id is also searched in a
-  line that is no valid frame, and one spelled in another type ("1" for 1) counts if it can mean only one request;
-- [long-line] a line too long to be read (or invalid, long, and with too many arrays and objects to search) belongs to
-  the request whose id its ends show; if they show none, to all open requests, as it could answer any. If it does not
-  begin as a message it belongs to the only open request, if there is just one. A server's request of that length is
-  answered with the reason;
+- [fails-request] if it answers a request, wholly or in part, that request fails with the reason. The id is searched
+  even in a line that is no valid frame. An id in another type ("1" for 1) counts if it can mean only one request;
+- [long-line] some lines can't be searched for the id: they are too long to be read, or are invalid, long, and have too
+  many arrays and objects. Such a line belongs to the request whose id its ends show. If they show none, it belongs to
+  all open requests, as it could answer any. If it does not begin as a message, it belongs to the only open request, if
+  there is just one. A server's request of that length is answered with the reason;
 - [late] the answer to a request that was abandoned is dropped in silence;
-- [nameless] an error without an id answers the only open request, unless it may be about a notification or a response:
-  one that was sent since the last request that the child has answered, and for which no such error has come yet;
+- [nameless] an error without an id answers the only open request, unless it may be about a notification or a response.
+  It may be about one that was sent since the last request that the child has answered, and for which no such error has
+  come yet;
 - [other] anything else is dropped and counted: many servers print to their stdout.
 """
 
@@ -48,9 +49,9 @@ from accredit.jsonrpc.responses import Expected
 from accredit.limits import LINE_END_BYTES, LONG_ANSWER_BYTES, MAX_OPEN_REQUESTS, SHORT_MESSAGE_BYTES
 
 MAX_ENVELOPE_BYTES = 65_536
-"""Bytes of an invalid line in which the id that it answers is searched, by a slow and lenient reader."""
+"""In how many bytes of an invalid line the id that it answers is searched, by a slow and lenient reader."""
 REFUSED_LINES_PER_SECOND = 10
-"""Refused lines of a child's stdout that are logged per second; all are counted."""
+"""How many refused lines of a child's stdout are logged per second. All are counted."""
 
 
 LATE = "the upstream did not answer in time"
@@ -150,7 +151,7 @@ class PendingCalls(Generic[_C]):
         return True
 
     def refusal(self, request: Request, error: AnswerError) -> bytes:
-        """Remove a request of the child that is refused with this error; return its answer."""
+        """Remove a request of the child that is refused with this error. Return the response for the child."""
         self._child_requests.discard(request.id)
         self.told()
         return Unread(request.id, error).answer

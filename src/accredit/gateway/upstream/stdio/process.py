@@ -1,8 +1,8 @@
 """A subprocess: its start, its three pipes, its exit. I/O: a process, pipes, a thread.
 
-The event loop's own subprocesses don't fit: uvloop lets a child inherit file descriptors that it must not have (a
-listening socket among them), and asyncio's wait for a child lasts until its grandchildren have closed its pipes. So
-`subprocess` starts it, real pipes are connected to the loop, and a thread waits for its exit.
+The event loop's own subprocesses are not suitable. With uvloop a child inherits file descriptors that it must not have
+(a listening socket among them). With asyncio, waiting for a child lasts until its grandchildren have closed its pipes.
+So `subprocess` starts the process, its pipes are connected to the loop, and a thread waits for its exit.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ from accredit.base.log_events import Pace, log_event
 from accredit.limits import PIPE_BUFFER_BYTES
 
 STDERR_LINE_CHARS = 1_000
-"""Characters of one line of a child's stderr that are logged; the rest of the line is left out."""
+"""How many characters of one line of a child's stderr are logged. The rest of the line is left out."""
 STDERR_LINES_PER_SECOND = 50
-"""Lines of one child's stderr that are logged per second; the rest are only counted."""
+"""How many lines of one child's stderr are logged per second. The rest are only counted."""
 
 
 _log = logging.getLogger("accredit.gateway.stdio")
@@ -101,8 +101,8 @@ class _Input(_Pipe[asyncio.WriteTransport]):
 
 
 class _Output(_Pipe[asyncio.ReadTransport], asyncio.Protocol):
-    """The pipe from a process's stdout. Beyond `PIPE_BUFFER_BYTES`, unread output stays in the pipe, and blocks the
-    process."""
+    """The pipe from a process's stdout. At most `PIPE_BUFFER_BYTES` are read ahead. More unread output stays in the
+    pipe, and blocks the process."""
 
     def __init__(self) -> None:
         self.ended = asyncio.Event()
@@ -207,10 +207,10 @@ class Process:
         return self._popen.returncode if self.exited.is_set() else None
 
     async def connect(self) -> None:
-        """Connect its pipes to the event loop, all of them even if it is cancelled. Raises `OSError`.
+        """Connect the pipes to the event loop, all of them even if this is cancelled. Raises `OSError`.
 
-        uvloop closes a descriptor when it is cancelled here, but does not take over the file object: that would close
-        it a second time when collected, and by then the number may be in use again.
+        If uvloop is cancelled here, it closes the descriptor but does not take over the file object. That would close
+        the same number again when it is garbage-collected, and by then the number may be in use for something else.
         """
         connecting = asyncio.ensure_future(self._connect())
         try:
@@ -226,7 +226,8 @@ class Process:
         await loop.connect_read_pipe(lambda: self._errors, self._popen.stderr)
 
     async def close(self, patience: float) -> None:
-        """Close the pipes once the output has ended, or after `patience` seconds: another process may hold it open."""
+        """Close the pipes once the output has ended, but after `patience` seconds at the latest: another process may
+        hold the output open."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience):
                 await self.output.ended.wait()

@@ -1,9 +1,9 @@
 """A process that ends a gateway's children when the gateway is gone, for whatever reason.
 
 It is run by path with `python -I -S`, and imports nothing of the package. Its stdin is a pipe that only the gateway
-holds: lines `+PGID` and `-PGID` say which process groups exist, and its end means that the gateway is gone, even by
-SIGKILL. Then every remaining group gets SIGTERM, a grace (the first argument, in seconds) and SIGKILL. Signals do not
-end it: one sent to all of the gateway's processes at once is meant for the children, too.
+holds. Lines `+PGID` and `-PGID` say which process groups exist. The end of the pipe means that the gateway is gone,
+even by SIGKILL. Then every remaining group gets SIGTERM, a grace (the first argument, in seconds) and SIGKILL. The
+reaper ignores signals: one that is sent to all of the gateway's processes at once would otherwise end it first.
 """
 
 import os

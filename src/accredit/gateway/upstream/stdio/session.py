@@ -1,13 +1,13 @@
-"""One legacy session over HTTP: one client, one child. The child's messages are routed so:
+"""One legacy session over HTTP: one client, one child. The child's messages are sent to the client in these answers:
 
-- [responses] a response to the POST of its request;
-- [progress] a progress notification to the POST that gave its token;
-- [other] anything else (the child's own requests, log messages, changes of a list) to the newest POST that is being
-  answered, else to the standing GET stream; without one, it waits there, within bounds, for the next.
+- [responses] a response goes to the POST of its request;
+- [progress] a progress notification goes to the POST that gave its token;
+- [other] anything else (the child's own requests, log messages, changes of a list) goes to the newest POST that is
+  being answered, else to the standing GET stream. If there is none, it waits, within bounds, for the next one.
 
-A client that disconnects before its answer was started cancels its request. Afterwards it may resume, so the request
-continues. A client that ends the session cancels what is open. Any other end of the child ends the session as well:
-each open request gets an error.
+A client that disconnects before its answer was started cancels its request. If the answer was started, the client may
+resume, so the request continues. A client that ends the session cancels what is open. If the child ends in any other
+way, the session ends as well: each open request gets an error.
 """
 
 import logging
@@ -41,9 +41,9 @@ from accredit.jsonrpc.responses import Edit
 from accredit.limits import CLIENT_STALL_SECONDS
 
 REPLAY_STREAMS = 8
-"""Finished streams of one session that can still be resumed; a client notices a lost connection within seconds."""
+"""How many finished streams of one session can still be resumed. A client notices a lost connection within seconds."""
 UNSENT_BYTES = 262_144
-"""Bytes that wait for one client of a session; above that the session's child is not read until they are sent."""
+"""How many bytes may wait for the client of a session. While more wait, the session's child is not read."""
 
 
 _log = logging.getLogger("accredit.gateway.stdio")
@@ -74,7 +74,8 @@ class Session(Conversation[_SessionCall]):
         self._made = 0
 
     def take_room(self, large: LargeAnswers, holder: Holder) -> None:
-        """Count lines whose recipient is not known yet, and messages to no request, as this holder's."""
+        """Count as this holder's the lines whose recipient is not known yet, and the messages that answer no
+        request."""
         self.line, self._standing.held = large.of(holder), large.of(holder)
 
     async def initialize(self, request: Request, held: Held, edit: Edit | None = None) -> Stream:
@@ -187,7 +188,8 @@ class Session(Conversation[_SessionCall]):
             log_event(_log, logging.WARNING, "response_dropped", detail="it answers no open request")
 
     def _withdraw(self, call: _SessionCall) -> None:
-        """Withdraw a call that the client cancels: the child owes no answer, but the POST still ends with one."""
+        """Withdraw a call that the client cancels. The child owes no answer any more, but the POST still ends with
+        one."""
         super()._withdraw(call)
         cancelled = error_frame(call.id, _REQUEST_CANCELLED, "Request cancelled")
         self._settled(call, Outcome(status="cancelled"), lambda: call.stream.answer(cancelled))

@@ -1,18 +1,19 @@
 """The legacy sessions of one gateway process: made, found, ended, and expired when unused.
 
-Each is a child, so their number is bounded, in equal parts for several servers. If there is no room for a newcomer, the
-least valuable session ends. An anonymous caller is one who has not authenticated (no token, no proof):
+Each session is a child, so their number is bounded, in equal parts if there are several servers. If there is no room
+for a newcomer, the least valuable session ends. An anonymous caller is one who has not authenticated (no token, no
+proof). Which session ends:
 
 - [in-use] never one that owes an answer, or is in use by a request;
-- [authenticated] sessions of authenticated callers only after all others, and for an anonymous caller only while more
-  of them are left than the reserve; where callers can authenticate, anonymous ones hold none of the reserve;
-- [streams] one with an open stream only after those without, and for an anonymous caller only if its address has more
-  than the newcomer's;
-- [fairness] of the others, one of the address that has most; then one never used after `initialize`; then the one idle
-  longest.
+- [authenticated] sessions of authenticated callers only after all others. An anonymous newcomer ends one only while
+  more of them are left than the reserve. Where callers can authenticate, anonymous ones hold none of the reserve;
+- [streams] one with an open stream only after those without. An anonymous newcomer ends one only if its address has
+  more sessions than the newcomer's;
+- [fairness] of the others, one of the address that has most; among these, one never used after `initialize`, and then
+  the one that has been idle longest.
 
-A session whose id its client may have before the child has answered (`HeadStart`) counts from then on; its users wait
-until the child has answered, and get an error if it does not.
+With a `HeadStart` the client may know a session's id before the child has answered. Such a session counts from then on.
+Its users wait until the child has answered, and get an error if it does not.
 """
 
 import asyncio
@@ -39,16 +40,16 @@ from accredit.jsonrpc.responses import Edit
 from accredit.limits import BUSY_RETRY_SECONDS
 
 MAX_SESSIONS = 128
-"""Legacy sessions at once: each is a child process, of 20 to 100 MiB, and three descriptors."""
+"""How many legacy sessions there are at once. Each is a child process, of 20 to 100 MiB, with three descriptors."""
 MIN_SESSIONS = 8
-"""Of these, the least for each of many stdio servers: as many clients as a person runs."""
+"""How many of these each of many stdio servers has at least: as many as one person runs clients."""
 SESSION_IDLE_SECONDS = 1_800.0
 """How long a session may be without a request or a stream before it ends, with its child. Clients that leave without a
 DELETE are common; one that returns later gets a 404 and initializes anew (2025-11-25, basic/transports)."""
 SESSION_LEFT_SECONDS = 300.0
-"""The same for a session whose client had a long-lived stream and has none any more. The official SDKs keep theirs for
-as long as they run, and reopen a broken one within seconds: otherwise the client has left. Its child holds some 60
-MiB."""
+"""How long a session stays unused if its client had a long-lived stream and has none any more. The official SDKs keep
+their stream for as long as they run, and reopen a broken one within seconds: otherwise the client has left. The
+session's child holds some 60 MiB."""
 
 
 _log = logging.getLogger("accredit.gateway.stdio")
@@ -92,7 +93,7 @@ class _Entry:
 
 
 class Sessions:
-    """The sessions of a process, by its own ids, which only their clients' ids lead to."""
+    """The sessions of a process, by the gateway's own ids. Only what clients have as ids leads to these."""
 
     def __init__(
         self,

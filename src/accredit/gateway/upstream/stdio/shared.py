@@ -1,22 +1,21 @@
-"""The one child that all modern clients share (`SharedUpstream` starts it, `SharedChild` is one life of it).
+"""The one child that all modern clients share (`SharedUpstream` starts it; each `SharedChild` is one life of it).
 
-Its messages are for one client each, and must never reach another:
+Each of its messages is for one client, and must never reach another:
 
-- [request] a response is for its requester; so is a progress notification, by its token, and one of a subscription, by
-  the subscription's id; each gets back the id or token that its client gave;
-- [log-messages] a log message names no request: it is for the one open request that asked for logging, if exactly one
-  did;
+- [request] a response goes to its requester. So does a progress notification, by its token, and a subscription's
+  notification, by the subscription's id. Each gets back the id or token that its client gave;
+- [log-messages] a log message names no request. It goes to the open request that asked for logging, if exactly one did;
 - [other] anything else is dropped.
 
-A client that disconnects cancels its request; nothing is resumed in this era. One that does not read is cut off: the
-others do not wait for it.
+A client that disconnects cancels its request; nothing is resumed in this era. A client that does not read is cut off,
+as the others do not wait for it.
 
-Clients number their requests as they like, so each request gets a number of the gateway's own, which is also its
-progress token and the name of its subscription. Only these members change; the text of all others stays as it is.
+Clients number their requests as they like, so each request gets a number of the gateway's own. This is also its
+progress token and the name of its subscription. Only these members change; all others keep their text.
 
-The child is started at the first request, and again, with back-off, after it died. The first restart is immediate; if
-the child dies before it has answered anything, the wait doubles each time. Meanwhile requests fail at once: nobody
-waits for a server that does not come up.
+The child is started at the first request, and again after it died. The first restart is immediate. If the child dies
+before it has answered anything, the wait for the next restart doubles each time. Meanwhile requests fail at once, so
+that nobody waits for a server that does not come up.
 """
 
 import asyncio
@@ -64,8 +63,8 @@ from accredit.jsonrpc.tasks import subject_of, subscribed_tasks, without_state
 from accredit.limits import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS, MAX_CALLS, MAX_STREAMS, SHORT_MESSAGE_BYTES
 
 SHARED_UNSENT_BYTES = 1_048_576
-"""Bytes that may wait for one client of the shared child when more comes for it; above that the client is cut off,
-since the others must not wait for it."""
+"""How many bytes may wait for one client of the shared child when more comes for it. If more wait, the client is cut
+off, since the others must not wait for it."""
 
 
 _log = logging.getLogger("accredit.gateway.stdio")

@@ -1,5 +1,5 @@
-"""The messages of one answer to a client, between the child's reader and the answer's writer, and that writer. No own
-I/O.
+"""Holds the messages of one answer to a client between the code that reads the child and the code that writes the
+answer. Also has that writer. No own I/O.
 
 A message waits here until it was sent to the client. In the legacy era the events have ids, and the messages stay for a
 while: a client that lost its connection asks for those after the last event that it has seen (2025-11-25,
@@ -21,9 +21,9 @@ from accredit.jsonrpc.sse import KEEP_ALIVE, encode_event
 from accredit.limits import EVENT_TIMES, KEEP_ALIVE_SECONDS, LARGE_ANSWER_BYTES
 
 REPLAY_EVENTS = 256
-"""Events of one stream that are kept for a client that lost its connection and resumes."""
+"""How many events of one stream are kept for a client that lost its connection and resumes."""
 REPLAY_BYTES = 1_048_576
-"""Bytes of these events, not counting the newest until it was sent: it may be the response."""
+"""How many bytes these events may have. The newest does not count until it was sent, as it may be the response."""
 RETRY_MILLISECONDS = 1_000
 """How long a client is told to wait before it resumes (2025-11-25, basic/transports, "Sending messages")."""
 
@@ -34,10 +34,11 @@ _log = logging.getLogger("accredit.gateway.stdio")
 class Stream:
     """Messages in order, numbered from 1. A stream that can't be resumed has no `number` of its own.
 
-    It ends with the last of `due` responses; with none due it stands. `plain` holds until anything else came: the
-    answer can still be JSON, an array if `batch`. `reader` identifies the answer's writer; None: there is none. `held`
-    is the room of its messages, given back once they are not kept any more. A standing stream without a writer keeps no
-    message longer than all that it may keep: its client may never come.
+    It ends with the last of the responses that are `due`. If none is due, it is a standing stream. While `plain`, only
+    responses have come, and the answer can still be JSON: an array if `batch`. `reader` identifies the answer's writer,
+    or is None if there is none. `held` is the room that the messages take; it is given back once they are not kept any
+    more. If a standing stream has no writer, even unsent messages are dropped beyond what it may keep: its client may
+    never come.
     """
 
     def __init__(
