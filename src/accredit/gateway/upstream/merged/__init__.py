@@ -1,1 +1,1 @@
-"""Several servers as one: requests to all of them, and to one of them, under unique names."""
+"""Several servers as one endpoint: requests to all of them, or to one of them, under unique names."""

@@ -2,27 +2,30 @@
 
 Of lists:
 
-- [time] Each server has `MERGED_ASK_SECONDS` for its whole list. Its pages are followed, up to `MAX_LIST_PAGES`: the
+- [time] Each server has `MERGED_ASK_SECONDS` for its whole list. Its pages are followed, up to `MAX_LIST_PAGES`. The
   merged list has one page, so no server ever gets another's cursor.
 - [left-out] A server that does not answer in time, or not with a readable list, is left out, and named in the result's
-  `_meta`. One that has no such method (-32601) has an empty list.
-- [shares] No server takes the others' room: each has an equal part of the bytes of a list that the gateway edits, and
-  at most `MAX_MERGED_ITEMS` items.
-- [cache] In 2026-07-28 the merged list is cacheable for the shortest time of all, for none while a server is left out,
-  and `public` only if all are.
-- [many-tools] More than `MANY_TOOLS` are logged, once: models choose badly among so many.
-- [pages] The page that a tool is shown with (`_meta.ui.resourceUri`) gets the merged URI, by which a host can read it.
+  `_meta`. A server that does not know the method (-32601) counts as having an empty list.
+- [shares] No server takes the others' room: each has an equal part of the bytes that an edited list may have, and at
+  most `MAX_MERGED_ITEMS` items.
+- [cache] In 2026-07-28 the merged list may be cached for the shortest time that any server allows, and not at all while
+  a server is left out. It is `public` only if all lists are.
+- [many-tools] If there are more than `MANY_TOOLS`, that is logged, once: models choose badly among so many.
+- [pages] A tool may name a page that it is shown with (`_meta.ui.resourceUri`). It gets the merged URI, by which a host
+  can read the page.
 
 Of `server/discover` and `initialize`:
 
-- [capabilities] A capability is stated if any server has it and the merged endpoint serves it: experimental ones and
-  unknown extensions may use names that would have to be mapped.
-- [instructions] Instructions are each server's, under its name, up to an equal part of `MAX_MERGED_INSTRUCTIONS_CHARS`.
-- [versions] A version is supported if all that answered support it; the request's own always is.
-- [revision] A session's revision is the oldest that any server answers, which all understand. Each keeps its own, and
-  gets that in its `MCP-Protocol-Version`. A server that answers with no legacy revision is left out.
-- [starting] The servers left out are named. If some of these are still starting, lists of each kind and their changes
-  are announced: that is how a client learns of late servers.
+- [capabilities] A capability is stated if any server has it and the merged endpoint serves it. Experimental ones and
+  unknown extensions are not: they may use names that would have to be mapped.
+- [instructions] Each server's instructions appear under its name, up to an equal part of
+  `MAX_MERGED_INSTRUCTIONS_CHARS`.
+- [versions] A version is supported if all servers that answered support it. The request's own version always is.
+- [revision] A session's revision is the oldest that any server answers, since all understand that. Each server keeps
+  its own revision, which is sent to it in `MCP-Protocol-Version`. A server that answers with no legacy revision is left
+  out.
+- [starting] The servers left out are named. If some of these are still starting, the answer announces lists of each
+  kind, and that they may change. That is how a client learns of late servers.
 """
 
 import asyncio
@@ -59,21 +62,21 @@ from accredit.policy.lists import KINDS, OF_TASKS, Kind
 from accredit.policy.merging import merged_name, merged_page, merged_uri
 
 MANY_TOOLS = 128
-"""Tools at the merged endpoint above which a warning is logged: many clients have such a limit, and models choose badly
-among more."""
+"""If the merged endpoint has more tools than this, a warning is logged: many clients have such a limit, and models
+choose badly among more."""
 MAX_MERGED_INSTRUCTIONS_CHARS = 65_536
-"""Characters of the servers' instructions at the merged endpoint, in equal parts: clients put them into a model's
-context."""
+"""How many characters of the servers' instructions the merged endpoint gives, in equal parts. Clients put them into a
+model's context."""
 
 UNAVAILABLE = "dev.accredit/unavailable"
-"""The member of a merged result's `_meta` that names the servers left out."""
+"""The member of a merged result's `_meta` that names the servers that were left out."""
 
 LISTED = ("tools", "prompts", "resources")
 """What a server lists, by capability."""
 
 Asked = Callable[[str, Request, int], Awaitable[bytes | None]]
-"""Sends one of the gateway's own requests to the named server, as the current caller; returns the response's text, of
-at most so many bytes, or None."""
+"""Sends one of the gateway's own requests to the named server, as the current caller. Returns the response's text, or
+None. The number is how many bytes the text may have."""
 
 Results = Mapping[str, Mapping[str, Raw]]
 """The members of each server's result, by server name."""
@@ -227,8 +230,8 @@ def _items(result: Mapping[str, Raw], kind: Kind, server: str, most: int) -> Ste
 
 
 def _with_page(meta: Raw, server: str) -> Raw:
-    """Return a tool's `_meta` with its page's URI (MCP Apps) mapped, under the current and the older member name (rule
-    6). Raises `FrameError`."""
+    """Return a tool's `_meta` with the URI of its page (MCP Apps) mapped, under the current and the older member name
+    ([pages]). Raises `FrameError`."""
     if not is_object(meta) or not may_hold(meta, b"resourceUri"):
         return meta
     found = members(meta)
@@ -249,7 +252,7 @@ async def read_frame(text: bytes) -> Frame:
 
 
 def _page_of(request: Request, cursor: Raw | None) -> Request:
-    """Return the request for one page, with an id of its own: several may be open in one session."""
+    """Return the request for one page. It has an id of its own, as several such requests may be open in one session."""
     page = request.with_id(secrets.token_hex(8))
     if cursor is not None:
         return page.with_params({"cursor": cursor})
@@ -355,7 +358,8 @@ def merge_initialize(
 
 
 def own_answer(request: Request, result: bytes) -> Success:
-    """Return the gateway's answer to a request, which is what its watcher learns of, not what each server answered."""
+    """Return the gateway's own answer to a request as a `Success`. The request's watcher learns of this one, not of
+    what each server answered."""
     response = Success(request.id, Raw(result), to_json({"jsonrpc": "2.0", "id": request.id, "result": Raw(result)}))
     if request.watcher is not None:
         request.watcher.answered(response)

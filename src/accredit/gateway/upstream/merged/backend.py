@@ -2,17 +2,18 @@
 
 A request's target names its server, so a call needs no list, and waits for no other server:
 
-- [to-all] lists and `server/discover` are requested from all at once (`lists`); their answer is made here;
-- [to-one] a request with a target (`policy.merging`), and `completion/complete` by its `ref`, goes to the server in the
-  target's name, under that server's own name for it; names in the answer are mapped back (`results`);
-- [unknown-target] a target of no server here is the client's error (-32602), and nothing is forwarded;
-- [unknown-method] any other method is unknown here (-32601), as nothing tells its server. So is one that the request's
-  revision lacks; an unknown stateless revision is refused (-32022), as its methods are unknown;
-- [legacy-server] if a server speaks only legacy revisions (it does not answer `server/discover`, but starts a session),
-  so does `server/discover` (-32022): clients of both eras then use `initialize`, and reach all servers;
+- [to-all] lists and `server/discover` are requested from all servers at once (`lists`). The answer is made here;
+- [to-one] a request with a target (`policy.merging`) goes to the server in the target's name, and so does
+  `completion/complete`, by its `ref`. The server gets its own name for the target. Names in the answer are mapped back
+  (`results`);
+- [unknown-target] if the target names no server here, that is the client's error (-32602), and nothing is forwarded;
+- [unknown-method] any other method is unknown here (-32601), as nothing tells which server it is for. So is a method
+  that the request's revision lacks. An unknown stateless revision is refused (-32022), as its methods are unknown;
+- [legacy-server] a server may speak only legacy revisions: it does not answer `server/discover`, but starts a session.
+  Then `server/discover` is refused here too (-32022). So clients of both eras use `initialize`, and reach all servers;
 - [pins] a call's tool is compared with its pinned definition as at the server's own endpoint (`pinned_tools`), with the
-  same bounds: the server in the tool's name is asked for its list, as the current caller, and no other server delays
-  that. The two endpoints share no looks: from here fewer of the caller's headers are sent, and no query.
+  same bounds. The server in the tool's name is asked for its list, as the current caller; no other server delays that.
+  The two endpoints do not share these lists: from here fewer of the caller's headers are sent, and no query.
 """
 
 import asyncio
@@ -62,12 +63,12 @@ from accredit.policy.passing import CallerIdentity
 from accredit.tokens import VerifiedToken
 
 ASK_ERA_AGAIN_SECONDS = 30.0
-"""How long a server that answered neither `server/discover` nor `initialize` is not asked for a session again: else
-each question about the merged endpoint's revisions would cost it one more request, or one more child."""
+"""After a server answered neither `server/discover` nor `initialize`, how long it is not asked for a session again.
+Otherwise each question about the merged endpoint's revisions would cost it one more request, or one more child."""
 
 
 ONE_SERVER = "dev.accredit/server"
-"""The `_meta` member of the gateway's own request that names the one server to ask. It is not forwarded."""
+"""The `_meta` member of one of the gateway's own requests that names the only server to ask. It is not forwarded."""
 _log = logging.getLogger("accredit.gateway.merged")
 _REMEDY = "clients of both eras speak an older revision at the merged endpoint for it; or give it its own alone"
 _DISCOVER = "server/discover"
@@ -87,7 +88,7 @@ class MergedBackend:
         counters: Counters,
         before: "MergedBackend | None" = None,
     ) -> None:
-        """`before` is the previous one for the same servers, whose sessions and streams are kept."""
+        """`before` is the previous backend for the same servers, whose sessions and streams are kept."""
         self._servers = servers
         self._lists = MergedLists(servers)
         self._info = {"name": _own_name(settings), "version": __version__}
@@ -138,7 +139,7 @@ class MergedBackend:
         return to_json({"jsonrpc": "2.0", "id": request.id, "result": Raw(result)})
 
     async def ready(self) -> bool:
-        """Return True: it answers whatever its servers do."""
+        """Return True: the merged endpoint answers, whatever its servers do."""
         return True
 
     def drain(self) -> None:
@@ -206,7 +207,7 @@ class MergedBackend:
         return merge_discover(found, missing, self._info, as_string(request.in_meta(META_VERSION)))
 
     async def _note_older(self, reply: Reply, name: str) -> dict[str, Raw] | None:
-        """Find out whether a server speaks only legacy revisions: return an empty result if so, None if it does not
+        """Find out whether a server speaks only legacy revisions. Return an empty result if so, and None if it does not
         answer at all. Raises `AccreditError`."""
         clock = asyncio.get_running_loop().time
         async with self._finding_out[name]:  # concurrent requests share one attempt
@@ -301,7 +302,7 @@ class MergedPins(PinnedTools):
     def on_other(
         self, request: Request, way: UpstreamAccess | None, authority: Authority | None, token: VerifiedToken | None
     ) -> Callable[[], None]:
-        """Return what to call if a list for this caller shows another definition."""
+        """Return the function to call if a list for this caller shows another definition."""
         way = _from_here(way) if way is not None else None
         forgets = [each.on_other(request, way, authority, token) for each in self._pinned.values()]
 
@@ -355,8 +356,8 @@ def _own_name(settings: GatewaySettings) -> str:
 
 
 def _from_here(way: UpstreamAccess) -> UpstreamAccess:
-    """Mark this endpoint's looks with an empty header name, which no client can send, so that they are not shared with
-    another endpoint's. The query is dropped."""
+    """Mark the tool lists that this endpoint requests, so that they are not shared with another endpoint. The mark is
+    an empty header name, which no client can send. The query is dropped."""
     return way._replace(headers=[*way.headers, (b"", b"merged")], query=b"")
 
 

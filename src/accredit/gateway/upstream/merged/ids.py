@@ -1,18 +1,18 @@
-"""The ids under which one client sees what several servers have, reversibly and without collisions. No I/O.
+"""The ids under which one client sees what several servers have. They can be mapped back, and never collide. No I/O.
 
-- [server-ids] An id of a server (of its requests, their progress tokens) becomes `NAME:` and the JSON of the server's
-  id. So 7 and "7" stay two ids, and the server gets its own back, type and all. Such an id is not secret: it is valid
+- [server-ids] An id that a server gave (to its request, as a progress token) becomes `NAME:` and the JSON of that id.
+  So 7 and "7" stay two ids, and the server gets back its own id, type and all. Such an id is not secret: it is valid
   only within sessions that its bearer has.
-- [progress-tokens] A progress token of the client is sent with a tag, an HMAC over the server, the session and the
-  token. Only with that tag, from that server in that session, is it mapped back: no server reports the progress of
-  another's call.
-- [event-ids] An event's id becomes `m1.` and the base64url of the last id of each server whose events are on the
-  stream. So a client that resumes gets the later events of each. On a stream that answers a request, it names that
-  request: no server answers another's. A tag over the session keeps others from making one.
+- [progress-tokens] A client's progress token is sent with a tag, an HMAC over the server, the session and the token. It
+  is mapped back only with that tag, from that server in that session. So no server can report the progress of another's
+  call.
+- [event-ids] An event's id becomes `m1.` and the base64url of the last event id of each server on the stream. So a
+  client that resumes gets each server's later events. On a stream that answers a request, the id names that request, so
+  that no server answers another's. A tag over the session keeps others from making such an id.
 - [session-ids] A session's id is sealed (`front.session_ids`), and holds what is packed here: for each server that has
   answered `initialize` its name, its own session id, its replica and its revision. So nothing is remembered, and
-  whoever can open the id can use all of the sessions. Its size is bounded (`MAX_SESSION_ID_BYTES`): each server has an
-  equal share, and one whose id is longer is left out of the session, so that it takes nothing from the others.
+  whoever can open the id can use all of these sessions. Its size is bounded (`MAX_SESSION_ID_BYTES`), and each server
+  has an equal share. A server whose id is longer is left out of the session, so that it takes nothing from the others.
 
 Ids that can't be mapped back belong to no server.
 """
@@ -36,13 +36,14 @@ from accredit.limits import MAX_SESSION_ID_BYTES
 from accredit.rounds.sealing import KeyRing
 
 MAX_MERGED_EVENT_ID_BYTES = 4_096
-"""Bytes of a merged event id, which holds one id of each server. Official SDKs number events, or give them UUIDs: it
-has room for those of 38 servers. It comes back in a header, beside others."""
+"""How many bytes a merged event id may have. It holds one id of each server. Official SDKs number events, or give them
+UUIDs; there is room for UUIDs of 38 servers. The id comes back in a header, beside others."""
 MERGED_EVENT_NAME_BYTES = 40
-"""Bytes of a server's name in such an id: names have 32 characters at most, and the rest is their encoding."""
+"""How many bytes a server's name takes in a merged event id. Names have 32 characters at most; the rest is their
+encoding."""
 MERGED_ID_BYTES = 72
-"""Bytes that a server takes in the id of a merged session beside its own id: names have 32 characters at most, replicas
-16, revisions 10, and the rest is encoding. So there is room for the UUIDs of 37 servers."""
+"""How many bytes a server takes in the id of a merged session, beside its own id. Names have 32 characters at most,
+replicas 16, revisions 10, and the rest is encoding. So there is room for the UUIDs of 37 servers."""
 
 NONCE_BYTES = 12
 _OTHER_BYTES = NONCE_BYTES + 8
@@ -55,12 +56,12 @@ _EVENT_ID = re.compile(rb"[\x20-\x7e\x80-\xff]*")  # what a header may hold
 
 
 def outer_id(name: str, id: MessageId) -> str:
-    """Return the client's id for a server's ([server-ids])."""
+    """Return the client's id for an id that a server gave ([server-ids])."""
     return f"{name}:{to_json(id).decode()}"
 
 
 def inner_id(id: MessageId | None) -> tuple[str, MessageId] | None:
-    """Return the server's name and its own id; None if the id is not a server's."""
+    """Return the server's name and its own id. Return None if the client's id stands for none of a server."""
     if not isinstance(id, str):
         return None
     name, separator, text = id.partition(":")
@@ -138,9 +139,9 @@ def longest_event_id(servers: int) -> int:
 
 
 class MemberSession(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The session at one server: its `id` there (b"" if the server gives none), its replica and its revision, which is
-    "" for a `slow` one: it had not answered when the client's session began (`session_starts`). In the client's id the
-    replica has the name that is unique over all servers (`HttpUpstream.homes`)."""
+    """The session at one server: its `id` there (b"" if the server gives none), its replica and its revision. The
+    revision is "" for a `slow` server: it had not answered when the client's session began (`session_starts`). In the
+    client's id the replica has the name that is unique over all servers (`HttpUpstream.homes`)."""
 
     id: bytes
     replica: str

@@ -1,19 +1,19 @@
 """The servers of a merged endpoint, each reached on behalf of one client: in the client's own session there, and with
-reversible ids. I/O through the servers' backends.
+ids that can be mapped back. I/O through the servers' backends.
 
-- [headers] Of the client's headers a server gets only those that MCP needs, and those in `[gateway] forward_headers`:
-  else a key or cookie meant for one would be sent to all. `Authorization` and the query of the client's URL are sent to
-  none, whether or not proofs or tokens are required.
+- [headers] Of the client's headers a server gets only those that MCP needs, and those in `[gateway] forward_headers`.
+  Otherwise a key or cookie that is meant for one server would be sent to all. `Authorization` and the query of the
+  client's URL are sent to none, whether or not proofs or tokens are required.
 - [names] `Mcp-Name` is the server's own name for the target. A server gets its own session, replica and revision.
-- [room] Each has its own part of the gateway's room: if it hangs, the others' callers keep theirs.
-- [streams] Its event streams are mapped for the client (`messages`).
-- [at-once] All servers are asked at once; each has `MERGED_ASK_SECONDS`, and needs a place in its room for calls. An
-  error at one stays between it and the gateway, and affects no other.
-- [same-place] A session is at the server, or the replica, where it began. If a reload gave that name to another one, it
-  is over there (404): the id of a session gives access to it.
-- [history] Of a session that began in this process the client's `initialize`, its log level and its subscriptions are
-  remembered, so that a server's part can be restarted (`session_starts`): in few bytes, of few sessions, and until the
-  client ends its own.
+- [room] Each server has its own part of the gateway's room. If it hangs, the others' callers keep theirs.
+- [streams] A server's event streams are mapped for the client (`messages`).
+- [at-once] All servers are asked at once. Each has `MERGED_ASK_SECONDS`, and needs a place in its room for calls. An
+  error at one server concerns only that server and the gateway, and affects no other.
+- [same-place] A session is at the server, or the replica, where it began. If a reload gave that name to another server,
+  the session is over there (404), because the id of a session gives access to it.
+- [history] Of a session that began in this process, the client's `initialize`, its log level and its subscriptions are
+  remembered, so that a server's part can be restarted (`session_starts`). This takes few bytes, is done for a bounded
+  number of sessions, and ends when the client ends its own.
 """
 
 import asyncio
@@ -58,18 +58,20 @@ from accredit.limits import MERGED_ASK_SECONDS
 from accredit.policy.passing import AUTHORIZATION
 
 MAX_RENEWABLE_SESSIONS = 1_000
-"""Merged sessions for which a process remembers what restarting one server's part needs."""
+"""For how many merged sessions a process remembers what is needed to restart one server's part."""
 MAX_RENEWABLE_BYTES = 65_536
-"""Bytes remembered of each: the client's `initialize` (some 300 bytes), and the URIs that it has subscribed to."""
+"""How many bytes are remembered of each: the client's `initialize` (some 300 bytes), and the URIs that it has
+subscribed to."""
 
 Message = Request | Notification | Success | Failure
 _PASSES = frozenset({Fate.PASSES, Fate.OWN})
 
 
 class MergedMember(NamedTuple):
-    """One of several servers: its backend, its rooms, the check of its definitions, and whether `_meta` tells it on
-    whose authority a call comes. `homes` maps the replica names in session ids (`HttpUpstream.homes`) to its own;
-    `has_sessions` says that it can lose a session and start a new one, which a child process can't."""
+    """One of several servers: its backend, its rooms, the check of its definitions, and whether `_meta` tells the
+    server on whose authority a call comes. `homes` maps the replica names in session ids (`HttpUpstream.homes`) to the
+    server's own. `has_sessions` says that the server can lose a session and start a new one, which a child process
+    can't."""
 
     name: str
     backend: Backend
@@ -101,8 +103,9 @@ class MergedMember(NamedTuple):
 
 
 class SessionHistory(Struct, eq=False):
-    """What a client has told its servers in one session, and its restarted sessions (`now`), of which the `unproved`
-    have not answered yet. `subscribed` has a server's name and its own URI for each subscription."""
+    """What a client has told its servers in one session, and the sessions that were restarted (`now`). Of these, the
+    `unproved` have not answered yet. `subscribed` has a server's name and the server's own URI for each
+    subscription."""
 
     initialize: Request
     now: dict[str, MemberSession]
@@ -162,7 +165,7 @@ class SessionHistories:
             history.size -= len(oldest[1])
 
     def answered(self, own: bytes, name: str) -> None:
-        """Note that a server has answered in a session: it may be restarted once more."""
+        """Note that a server has answered in its restarted session. So it may be restarted once more."""
         history = self._all.peek(own)
         if history is not None:
             history.unproved.discard(name)

@@ -1,29 +1,29 @@
-"""Maps what passes between a client and several servers beside the results of requests: a server's messages
-(`Outward`) and events (`EventMapper`) for the client, and a client's messages for their server (`addressee`). No I/O.
+"""Maps what passes between a client and several servers beside the results of requests: a server's messages (`Outward`)
+and events (`EventMapper`) for the client, and a client's messages for their server (`addressee`). No I/O.
 
 Of a server's message:
 
 - [requests] a request's id and a progress token in it are mapped (`ids`), and so is the id of the request that it
-  cancels. The id of an elicitation stays: errors name it too, and it opens nothing;
-- [progress] progress passes if it is of a call that this server was given, with the client's token;
+  cancels. The id of an elicitation stays: errors name it too, and it gives access to nothing;
+- [progress] progress passes, with the client's token, if it is about a call that this server was given;
 - [values] the URI of a resource, the id of a task and the name of a logger are mapped, with the server's name;
-- [acknowledgement] so are those in the acknowledgement of a subscription.
+- [acknowledgement] the same values are mapped in the acknowledgement of a subscription.
 
 Of an event of a server's stream:
 
 - [answers] An answer's text stays: it was mapped where it was judged (`results`). On a resumed stream it passes if it
-  answers the stream's own request. Other messages are mapped, or dropped, including a request whose id could not be
-  kept apart: its server waits in vain.
+  answers the stream's own request. Other messages are mapped, or dropped. A request whose id could not be kept apart is
+  dropped too; its server waits in vain.
 - [event-ids] The id becomes one of the merged endpoint, or is left out if that would be too long.
-- [dropped] Notifications that `hears` refuses (others' tasks), or that name another subscription than the stream's, are
-  dropped.
-- [shared-stream] On a stream shared by several servers, answers end nothing and comments are the gateway's: neither
-  passes.
+- [dropped] Notifications that `hears` refuses (others' tasks) are dropped. So are those that name another subscription
+  than the stream's.
+- [shared-stream] On a stream shared by several servers, neither answers nor comments of a server pass: an answer does
+  not end the stream, and comments are the gateway's own.
 
-A client's answer goes back under the server's own names, and to no server with another's task in it.
+A client's answer goes back under the server's own names. An answer with another server's task in it goes to no server.
 
-A notification that lacks the member its method requires is dropped: nothing tells its recipient. Parts without an id
-keep their bytes.
+A notification that lacks the member its method requires is dropped, as nothing tells who should get it. Parts without
+an id keep their bytes.
 """
 
 import contextlib
@@ -277,7 +277,8 @@ class EventMapper:
 
 
 def addressee(message: Success | Failure | Notification) -> tuple[str, Success | Failure | Notification] | None:
-    """Return a client's message's server and the message in its form; None for a message to all.
+    """Return the server that a client's message is for, and the message in that server's form. Return None if it is for
+    all.
 
     A response goes to the server whose request it answers, and so does progress. A cancellation does not name its
     server: only the code that forwarded the request knows. Raises `FrameError` for a message to one server that does

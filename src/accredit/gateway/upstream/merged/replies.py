@@ -1,11 +1,11 @@
-"""The replies that one server answers into, on behalf of the client of several. No own I/O.
+"""The replies into which one server answers, on behalf of the client of several. No own I/O.
 
-- [headers] Of an answer's headers only those that say how it is carried come back, no server's cookie or session. A
-  server's 401 is about the gateway, as a client has no credentials for it.
-- [observed] Where answers are only observed, one that can't be read, or answers another request, is refused all the
-  same: a client could take it for another server's.
-- [captured] A captured answer, to a message that goes to several servers, has `LONG_ANSWER_BYTES` at most, as it is
-  read in one step.
+- [headers] Of an answer's headers only those that say how it is carried come back, but no server's cookie or session. A
+  server's 401 is about the gateway, as a client has no credentials for that server.
+- [observed] Even where invalid answers are only observed, one that can't be read, or that answers another request, is
+  refused: a client could take it for another server's.
+- [captured] The answer to a message that goes to several servers is kept and read here. It has `LONG_ANSWER_BYTES` at
+  most, as it is read in one step.
 """
 
 from collections.abc import Awaitable, Callable
@@ -33,8 +33,8 @@ _COMES_BACK = frozenset({b"cache-control", b"content-encoding", b"content-type",
 
 
 class InnerReply:
-    """The part of a `Reply` for one server that does not depend on where its answer goes: the client's authority, and a
-    head of its own."""
+    """The part of a `Reply` for one server that does not depend on where its answer goes. It has the client's
+    authority, and a head of its own."""
 
     def __init__(self, reply: Reply, head: RequestHead) -> None:
         self._reply = reply

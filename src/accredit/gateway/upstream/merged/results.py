@@ -1,15 +1,15 @@
 """Maps the URIs and the ids of tasks in one server's results for the client of several. No I/O.
 
-- [uris] Mapped are the URIs of embedded resources and resource links, in the `content` of a tool's result and in the
-  messages of a prompt, and those of `contents` that were read: clients may use them in requests. So is the URI in the
-  error that answers a read.
-- [nothing-else] Nothing else is: neither `structuredContent`, nor what a text says, nor the address of an icon.
-- [size] A result without such a URI stays byte for byte. One with such a URI and more than `MAX_SPLIT_BYTES`, or
-  `MAX_LISTED_ITEMS` blocks, is invalid.
+- [uris] These URIs are mapped, as clients may use them in requests: those of embedded resources and resource links, in
+  the `content` of a tool's result and in the messages of a prompt, and those of `contents` that were read. The URI in
+  the error that answers a read is mapped too.
+- [nothing-else] Nothing else is mapped: neither `structuredContent`, nor what a text says, nor the address of an icon.
+- [size] A result without such a URI stays byte for byte. A result with such a URI is invalid if it has more than
+  `MAX_SPLIT_BYTES`, or `MAX_LISTED_ITEMS` blocks.
 - [task-ids] A task's id is mapped wherever one is named: `task.taskId` (2025-11-25), `taskId` (SEP-2663) and `_meta`'s
   `related-task`. Lists of tasks are merged like all lists.
 
-So a server can't name another's resource: each URI is taken for its own.
+So a server can't name another server's resource: each URI is taken for its own.
 """
 
 import operator

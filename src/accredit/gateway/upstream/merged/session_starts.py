@@ -1,25 +1,25 @@
 """Starts sessions at servers: at all of them for a client's `initialize`, and anew at one that has lost its part. I/O
 through the servers' backends; tasks.
 
-- [wait] The client waits `MERGED_ASK_SECONDS` for them; if none has answered and a command is still starting, it waits
-  for the first.
-- [late-command] A command that has not answered by then continues to start, within its own `timeout_seconds`: its
-  session has an id already, so it can be part of the client's. The gateway tells it that it is initialized as soon as
-  it has answered, before anything that waits for it.
-- [others] Any other server that has not answered is not in the session. The other attempts leave nothing behind.
+- [wait] The client waits `MERGED_ASK_SECONDS` for the servers. If none has answered and a command is still starting, it
+  waits for the first answer.
+- [late-command] A command that has not answered by then continues to start, within its own `timeout_seconds`. Its
+  session has an id already, so it can be part of the client's session. As soon as the command has answered, the gateway
+  tells it that it is initialized, before anything that waits for it.
+- [others] Any other server that has not answered is not in the session. The attempt to start it leaves nothing behind.
 
-A client has one session with all of them, and can't restart one part. So the gateway does, where it can:
+A client has one session with all servers, and can't restart one part. So the gateway does, where it can:
 
-- [memory] Of a server over HTTP (a command's session lives as long as its child), the gateway remembers what a client
-  has told in sessions that began in this process (`SessionHistories`). Otherwise the server's 404 is forwarded, and its
-  client starts anew.
+- [memory] For servers over HTTP, the gateway remembers what a client has told in sessions that began in this process
+  (`SessionHistories`). A command's session needs none of this, as it lives as long as its child. Where nothing is
+  remembered, the server's 404 is forwarded, and the client starts anew.
 - [renewal] The new session gets the client's own `initialize`, in the revision of the lost one, and the same messages:
   initialized, the log level, the subscriptions. Pinned definitions are compared as at any start.
-- [once] A restarted session is restarted again only if its server has answered in it: a server that knows none of its
-  own sessions costs one `initialize`, and not one for each call.
-- [failed-call] The call that found its session gone fails, and so does each that was in progress: none is sent again.
-  Lists, `ping` and the log level are sent once more, and the standing stream continues, with the notice that lists have
-  changed.
+- [once] A restarted session is restarted again only if its server has answered in it. So a server that knows none of
+  its own sessions costs one `initialize`, and not one for each call.
+- [failed-call] The call that found its session gone fails, and so does each call that was in progress: none is sent
+  again. Lists, `ping` and the log level are sent once more. The standing stream continues, with the notice that lists
+  have changed.
 """
 
 import asyncio
@@ -117,8 +117,8 @@ class Renewer:
         self._histories = access.histories
 
     async def renew(self, reply: Reply, name: str, lost: RequestHead) -> bool:
-        """Start a new session at a server that does not know the one in `lost`, unless that was done. Return whether
-        there is one now. `reply` is the client's."""
+        """Start a new session at a server that does not know the session in `lost`, unless that was done already.
+        Return whether there is a new session now. `reply` is the client's."""
         own, id = session_id(reply.head), lost.headers.get(SESSION_HEADER)
         history = self._histories.of(own)
         if history is None or id is None or not self._access.members[name].has_sessions:

@@ -107,8 +107,8 @@ class MergedSessions:
                 del self._under_way[key]
 
     async def begins_session(self, reply: Reply, name: str) -> bool:
-        """Return whether a server answers `initialize` with a legacy revision; that session is then ended. Raises
-        `AccreditError`."""
+        """Return whether a server answers `initialize` with a legacy revision. The session that this starts is ended at
+        once. Raises `AccreditError`."""
         request = decode_request(_INITIALIZE)
         assert isinstance(request, Request)  # noqa: S101 - it was built as one
         captured = self._access.capture(reply, name)
@@ -129,7 +129,7 @@ class MergedSessions:
         era: Era,
         edits: Mapping[MessageId, Edit],
     ) -> bool:
-        """Answer a message if it is one of these; return whether it was."""
+        """If a message is of a kind that is handled here, answer it. Return whether it was."""
         if isinstance(message, Batch):
             raise RequestError(INVALID_REQUEST, "Invalid Request: the merged endpoint takes no batches")
         if isinstance(message, Request):
@@ -346,7 +346,7 @@ class MergedSessions:
             self._streams.discard(stream)
 
     def _end(self, name: str, captured: CapturedReply) -> None:
-        """End a server's session that no client ever learned of."""
+        """End a session at a server that no client ever learned of."""
         head = in_session(captured.head, MemberSession(captured.session, captured.replica, ""))
         head.method = "DELETE"
         ending = CapturedReply(captured, head)

@@ -1,19 +1,20 @@
 """One long-lived stream to a client, from the streams of several servers. I/O through their backends; timers.
 
-- [separate] Each server's stream is followed separately. Its events are forwarded at once, one at a time; a client that
+- [separate] Each server's stream is followed separately. Its events are forwarded at once, one at a time. A client that
   reads slowly slows all of them, so nothing piles up here.
-- [reopen] One that ends, or could not be opened, is opened again after a growing pause, while the others continue: the
-  client knows one stream only, and can't do it. One whose server does not offer it is left out. Each takes a place in
-  its server's room for streams: a server whose room is full delays no other.
+- [reopen] A server's stream that ends, or could not be opened, is opened again after a growing pause, while the others
+  continue. The client can't do that, as it knows only one stream. A server that does not offer a stream is left out.
+  Each stream takes a place in its server's room for streams, so a server whose room is full delays no other.
 - [start] The client's stream starts when each server has opened its own or refused to, after `MERGED_ASK_SECONDS` at
   the latest. It is refused if all have refused.
 - [lost] If messages of a server may be lost for good, the client is told that its knowledge may be outdated.
-- [end] It ends when no server's is left, and when the process is about to stop.
+- [end] The client's stream ends when no server's stream is left, and when the process is about to stop.
 
-`StandingStream` is that of a legacy session (GET; 2025-11-25, basic/transports), `Subscription` (in `subscription`) the
-answer to `subscriptions/listen`. A client that resumes a session's stream (`Last-Event-ID`) resumes each server's after
-the last event seen of that server. For a server that gives no ids, or can't resume there, the client is told that its
-lists may have changed; so too for one that was slow to start, once it is there.
+`StandingStream` is the stream of a legacy session (GET; 2025-11-25, basic/transports). `Subscription` (in
+`subscription`) is the answer to `subscriptions/listen`. When a client resumes a session's stream (`Last-Event-ID`),
+each server's stream is resumed after the last event that the client has seen of that server. If a server gives no ids,
+or can't resume there, the client is told that its lists may have changed. The same is done for a server that was slow
+to start, once it is there.
 """
 
 import asyncio
@@ -38,10 +39,11 @@ from accredit.jsonrpc.sse import KEEP_ALIVE, encode_event
 from accredit.limits import KEEP_ALIVE_SECONDS, MERGED_ASK_SECONDS
 
 REOPEN_FIRST_SECONDS = 1.0
-"""The pause before one server's part of a merged stream is opened again; doubled at each failure. Servers' own `retry`
-is about as long."""
+"""The pause before one server's part of a merged stream is opened again. It doubles at each failure. The `retry` that
+servers themselves state is about as long."""
 REOPEN_MAX_SECONDS = 30.0
-"""The longest such pause: a server that is back is noticed within it, and one that is gone costs one attempt in it."""
+"""The longest such pause. A server that is back is noticed within this time, and one that is gone costs one attempt in
+it."""
 
 _log = logging.getLogger("accredit.gateway.merged")
 _CONFLICT, _ENDED, _NOT_OFFERED = 409, 404, 405

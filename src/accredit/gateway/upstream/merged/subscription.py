@@ -1,12 +1,12 @@
 """`subscriptions/listen` of several servers on one stream (2026-07-28). I/O through their backends.
 
-- [shares] Each server is asked for its share: changes of lists all of them, a resource or a task its own server. One
-  without a share is not asked.
-- [acknowledgement] The client gets one acknowledgement, the union of the servers'; servers without one by then are
-  named in it. Of a server's, whatever is much longer than the whole request is left out: it was not requested.
-- [changed] A server whose stream ends is asked again, and then everything that it reports counts as changed, as events
-  may have been missed. One that refuses with an error is left out.
-- [end] The answer comes when none is left, or the gateway stops.
+- [shares] Each server is asked for its share of the subscription. Changes of lists are asked of all servers, a resource
+  or a task of its own server. A server without a share is not asked.
+- [acknowledgement] The client gets one acknowledgement, which unites the servers'. It names the servers that have sent
+  none by then. If a part of a server's is much longer than the whole request, it is left out: it was not requested.
+- [changed] A server whose stream ends is asked again. Then everything that it reports counts as changed, as events may
+  have been missed. A server that refuses with an error is left out.
+- [end] The answer comes when no server is left, or the gateway stops.
 """
 
 from collections.abc import Mapping
@@ -31,8 +31,8 @@ from accredit.jsonrpc.sse import encode_event
 from accredit.policy.merging import member_of_name, member_of_uri
 
 HONORED_TIMES = 2
-"""How many times as long as the client's request one server's part of the acknowledgement may be: it is a part of the
-request, perhaps spelled in another way."""
+"""How many times as long as the client's request one server's part of the acknowledgement may be. That part repeats
+some of the request, perhaps spelled in another way."""
 
 
 _RESOURCES = "resourceSubscriptions"
