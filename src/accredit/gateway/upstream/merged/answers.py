@@ -104,18 +104,18 @@ class CacheTerms(NamedTuple):
     public: bool
 
     def members(self) -> dict[str, object]:
-        """Return them as members of a result of 2026-07-28."""
+        """Return the terms as members of a result of 2026-07-28."""
         scope = "public" if self.public else "private"
         return {"resultType": "complete", "ttlMs": self.ttl_ms, "cacheScope": scope}
 
 
 def read_cache_terms(result: Mapping[str, Raw]) -> CacheTerms:
-    """Return how long a server's answer may be cached: not at all unless it says so."""
+    """Return how long a server's answer may be cached. If the answer does not say so, it may not be cached."""
     return CacheTerms(max(as_integer(result.get("ttlMs")) or 0, 0), as_string(result.get("cacheScope")) == "public")
 
 
 def strictest(all_kept: Collection[CacheTerms], *, complete: bool) -> CacheTerms:
-    """Return how long an answer merged from others may be cached; not at all unless it is `complete`."""
+    """Return how long an answer merged from others may be cached. Unless it is `complete`, it may not be."""
     if not all_kept or not complete:
         return CacheTerms(0, public=bool(all_kept) and all(each.public for each in all_kept))
     return CacheTerms(min(each.ttl_ms for each in all_kept), all(each.public for each in all_kept))
@@ -128,8 +128,8 @@ ListOfOne = tuple[Sequence[Raw], Sequence[CacheTerms]]
 async def answers_of_all(
     servers: Collection[str], ask: Callable[[str], Awaitable[Given | None]]
 ) -> tuple[dict[str, Given], list[str]]:
-    """Ask several servers at once. Return their results, and the names of those without one in `MERGED_ASK_SECONDS`, or
-    with an error."""
+    """Ask several servers at once. Return their results, and the names of the servers that gave none within
+    `MERGED_ASK_SECONDS`, or an error."""
 
     async def one(server: str) -> Given | None:
         set_current_server(server)

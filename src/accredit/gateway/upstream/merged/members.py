@@ -181,7 +181,7 @@ class MemberAccess:
         counters: Counters,
         before: "MemberAccess | None" = None,
     ) -> None:
-        """The sessions known to `before` are kept."""
+        """The sessions that `before` knows are kept."""
         self.members = members
         self.histories = before.histories if before is not None else SessionHistories()
         self.max_event_bytes = settings.max_event_bytes
@@ -208,7 +208,7 @@ class MemberAccess:
         return in_session(_member_head(head, self._added), None)
 
     def sessions_of(self, reply: Reply) -> Mapping[str, MemberSession]:
-        """Return a request's sessions at servers that still exist: one at least. Raises `RequestError`."""
+        """Return the sessions in a head's id, with the restarted ones in place of those they replace."""
         if SESSION_HEADER not in reply.head.headers:
             raise RequestError(INVALID_REQUEST, "Invalid Request: Mcp-Session-Id is missing")
         found = self._living(self._sessions(reply.head))
@@ -298,7 +298,7 @@ class MemberAccess:
         return CapturedReply(reply, head)
 
     def capture_all(self, reply: Reply) -> dict[str, CapturedReply]:
-        """Return such replies for all servers of a session. Raises `RequestError` if there is none."""
+        """Return a reply as `capture` does, for each server of a session. Raises `RequestError` if there is none."""
         return {name: self.capture(reply, name) for name in self.sessions_of(reply)}
 
     async def ask(self, replies: Mapping[str, CapturedReply], message: Message) -> None:

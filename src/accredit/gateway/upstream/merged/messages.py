@@ -145,10 +145,10 @@ class Outward:
 
 
 class EventMapper:
-    """Bytes of a server's stream in, bytes for the client out. `id_outside` maps an event's id.
+    """Maps the bytes of a server's stream to bytes for the client. `id_outside` maps an event's id.
 
-    `subscription` is the id of the request that opened the stream, if that is a subscription; `may_answer` returns
-    whether the stream may answer a request's id. On a shared stream `answered` gets the text of each answer
+    `subscription` is the id of the request that opened the stream, if that is a subscription. `may_answer` returns
+    whether the stream may answer the request with an id. On a shared stream, `answered` gets the text of each answer
     ([shared-stream]). `seen` gets each notification for the client, and returns whether it passes.
     """
 
@@ -180,7 +180,7 @@ class EventMapper:
         return b"".join(at_one_go(self._mapped(event)) for event in self._parser.feed(chunk))
 
     async def feed_in_turns(self, chunk: bytes) -> bytes:
-        """Do so in turns if the bytes are many."""
+        """Map a stream's next bytes as `feed` does, in turns if they are many."""
         if len(chunk) <= SHORT_MESSAGE_BYTES:
             return self.feed(chunk)
         mapped: list[bytes] = []

@@ -72,10 +72,10 @@ class InnerReply:
 
 
 class MemberReply(InnerReply):
-    """The reply for the one server that a client's message goes to: what it sends, the client gets ([headers] and
-    [observed]).
+    """The reply for the one server that a client's message goes to. What the server sends, the client gets ([headers]
+    and [observed]).
 
-    `mapped`, if given, maps the bytes of an event stream for the client, and `failed`, if set, the body of a whole
+    `mapped`, if given, maps the bytes of an event stream for the client. `failed`, if set, maps the body of a whole
     answer that may be an error. `answers`, if set, is the id of the request that a whole answer must be about
     ([observed]). `renewable` says that a new session can be started if the server does not know this one.
     """
@@ -145,9 +145,10 @@ class MemberReply(InnerReply):
 
 
 class CapturedReply(InnerReply):
-    """The reply for one of several servers that get a message: what it sends is kept, and read here ([captured]).
+    """The reply for one of several servers that get a message. What the server sends is kept, and read here
+    ([captured]).
 
-    `status` is the answer's, 0 before it; `session` is the id in an answer to `initialize`.
+    `status` is the answer's status, 0 before there is one. `session` is the session id in an answer to `initialize`.
     """
 
     def __init__(self, reply: Reply, head: RequestHead, max_bytes: int = LONG_ANSWER_BYTES) -> None:
@@ -215,8 +216,8 @@ def _coming_back(headers: RawHeaders) -> RawHeaders:
 
 
 async def _may_be_of_session(body: bytes) -> bool:
-    """Return whether a 404 may mean an unknown session: it is not an error about the method, nor a message other than
-    an error, which passes where answers are only observed."""
+    """Return whether a 404 may mean an unknown session. It does not if it is an error about the method, or a message
+    other than an error; such a message passes where answers are only observed."""
     if not body.lstrip().startswith((b"{", b"[")):
         return True
     try:

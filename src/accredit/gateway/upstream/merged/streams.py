@@ -49,8 +49,8 @@ _log = logging.getLogger("accredit.gateway.merged")
 _CONFLICT, _ENDED, _NOT_OFFERED = 409, 404, 405
 
 Renew = Callable[[Reply, str, RequestHead], Awaitable[bool]]
-"""Restarts the client's session at the named server, if that does not know the one in the head; returns whether there
-is one now."""
+"""Restarts the client's session at the named server, if the server does not know the session in the head. Returns
+whether there is a session now."""
 
 
 class MemberStream(CapturedReply):
@@ -83,7 +83,7 @@ class SharedStream(ABC):
     """Runs once, in the task of the client's request."""
 
     def __init__(self, reply: Reply, access: MemberAccess, heads: Mapping[str, RequestHead]) -> None:
-        """`heads` are those of the servers' own requests."""
+        """`heads` are the heads of the requests that go to the servers."""
         self._reply = reply
         self._access = access
         self._heads = dict(heads)
@@ -122,7 +122,7 @@ class SharedStream(ABC):
         await self._reply.end()
 
     def drain(self) -> None:
-        """End it: the process is about to stop."""
+        """End the stream, as the process is about to stop."""
         self._drained.set()
         self._settled.set()
 
@@ -157,7 +157,7 @@ class SharedStream(ABC):
 
     @abstractmethod
     def _mapper(self, part: MemberStream) -> EventMapper:
-        """Return the mapper of its events."""
+        """Return the mapper of the events of a server's stream."""
 
     @abstractmethod
     async def _serve(self, part: MemberStream) -> None:
@@ -262,8 +262,8 @@ class SharedStream(ABC):
 
 
 class StandingStream(SharedStream):
-    """The standing stream of a session, from those of its servers; `resumed` are the ids to resume after. What the
-    client knows of the lists of a server in `_lost` may be outdated."""
+    """The standing stream of a session, made from those of its servers. `resumed` are the event ids after which to
+    resume. What the client knows of the lists of a server in `_lost` may be outdated."""
 
     def __init__(
         self,
@@ -330,7 +330,7 @@ class StandingStream(SharedStream):
         return super()._refusal()
 
     def _seen(self, name: str, id: bytes) -> bytes | None:
-        """Return the merged stream's event id after a server's event."""
+        """Return the merged stream's event id that follows from a server's event."""
         if len(id) > self._longest:
             self._last.pop(name, None)
         else:

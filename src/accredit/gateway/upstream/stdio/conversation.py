@@ -136,7 +136,7 @@ class Conversation(CallOwner[_S]):
         self._pending.settings = settings
 
     async def aclose(self) -> None:
-        """End it, and its child."""
+        """End the conversation, and its child."""
         self.over.cancel()
         await asyncio.wait([self.over])
         await self._child.aclose()  # again: `_run` may have been cancelled before it could do so, or meanwhile

@@ -67,10 +67,12 @@ class HeadStart:
 
 
 class _Entry:
-    """A session and its use: its current exchanges (`streams` are long-lived ones), and its expiry without any.
+    """A session and its use: its current exchanges (`streams` are the long-lived ones), and when it expires without
+    any.
 
-    `since` is when the last exchange ended, in the loop's time; `listened` says that its client had a long-lived
-    stream. `answered` is done once the child has answered `initialize`, with whether that made it a session.
+    `since` is when the last exchange ended, in the loop's time. `listened` says that its client had a long-lived
+    stream. `answered` is done once the child has answered `initialize`; its result says whether that made this a
+    session.
     """
 
     def __init__(self, session: Session, reply: Reply) -> None:
@@ -125,8 +127,8 @@ class Sessions:
     async def create(
         self, reply: Reply, request: Request, edit: Edit | None = None, ahead: HeadStart | None = None
     ) -> None:
-        """Start a child for an `initialize`, and answer the client: with a session, if the child's answer is valid.
-        With `ahead` the client can use the session as soon as it has an id. Raises `AccreditError`."""
+        """Start a child for an `initialize`, and answer the client. If the child's answer is valid, there is a session.
+        With `ahead`, the client can use the session as soon as it has an id. Raises `AccreditError`."""
         await self._make_room(reply, request)
         held = self._large.of(reply)
         try:
@@ -169,10 +171,10 @@ class Sessions:
 
     @contextlib.asynccontextmanager
     async def using(self, reply: Reply, *, stands: bool = False, watches: bool = True) -> AsyncGenerator[Session]:
-        """Yield the client's session, which can't expire while in use. `stands` is for a standing stream. Without
-        `watches` the caller itself watches for a client that disconnects.
+        """Yield the client's session, which can't expire while in use. `stands` says that this is for a standing
+        stream. Without `watches` the caller itself watches for a client that disconnects.
 
-        Raises `RequestError` (400, 404), and `UpstreamUnavailable` if its child does not start it.
+        Raises `RequestError` (400, 404), and `UpstreamUnavailable` if the session's child does not start.
         """
         entry = self._find(reply)
         entry.proved = entry.proved or reply.proved
@@ -213,7 +215,7 @@ class Sessions:
         await asyncio.gather(*self._endings)
 
     async def _make_room(self, reply: Reply, request: Request) -> None:
-        """Wait for others to end while there is no room. Raises `RequestError` (503)."""
+        """While there is no room, wait for other sessions to end. Raises `RequestError` (503)."""
         while self._full(reply):
             entry = self._least_valuable(reply)
             if entry is not None:
