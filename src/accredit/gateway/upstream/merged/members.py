@@ -208,7 +208,8 @@ class MemberAccess:
         return in_session(_member_head(head, self._added), None)
 
     def sessions_of(self, reply: Reply) -> Mapping[str, MemberSession]:
-        """Return the sessions in a head's id, with the restarted ones in place of those they replace."""
+        """Return a request's sessions at servers that still exist, at least one. Raises `RequestError` if there is
+        none."""
         if SESSION_HEADER not in reply.head.headers:
             raise RequestError(INVALID_REQUEST, "Invalid Request: Mcp-Session-Id is missing")
         found = self._living(self._sessions(reply.head))
@@ -221,7 +222,7 @@ class MemberAccess:
         return self._sessions(head).get(name)
 
     def _sessions(self, head: RequestHead) -> MemberSessions:
-        """Return the sessions in a head's id, updated by those restarted."""
+        """Return the sessions in a head's id, with the restarted ones in place of those they replace."""
         sessions, renewed = sessions_in(head), self.histories.now(session_id(head))
         return {**sessions, **renewed} if renewed else sessions
 
