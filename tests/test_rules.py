@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 from scripts.rules import SOURCE, Rule, held, items, module_of, rules, untested
 
-pytestmark = pytest.mark.slow
-
 NO_SECURITY = {"asking", "base", "cli", "config", "hosts", "ops", "setup", "telemetry", "terminal"}
 """Rooms whose rules need no marks: what goes wrong there is seen by who sets up, and lets no call through."""
 MAX_UNHELD = 0
