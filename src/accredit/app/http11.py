@@ -1,21 +1,21 @@
 """HTTP/1.1 (RFC 9112) for clients: the protocol that uvicorn's server gets for its sockets. Runs in the event loop.
 
-httptools parses; an `HttpRequest` carries one request and its response. Requests of a connection are answered in their
-order, one at a time.
+httptools parses; an `HttpRequest` carries one request and its response. Requests of a connection are answered in
+their order, one at a time.
 
-- [head-bounds] Bytes outside bodies (head, trailers, chunk extensions) are bounded by `MAX_REQUEST_HEAD_BYTES` at a
-  time, fields by `MAX_HEADERS`, and pipelined requests by `MAX_PIPELINED_REQUESTS`.
+- [head-bounds] The head, the trailers and each chunk extension may each have `MAX_REQUEST_HEAD_BYTES`. The number of
+  fields is bounded by `MAX_HEADERS`, and that of pipelined requests by `MAX_PIPELINED_REQUESTS`.
 - [ambiguous-head] An ambiguous head is refused: a version other than 1.0 and 1.1, a transfer coding other than
   `chunked`, any coding in HTTP/1.0 (section 6.1), a target whose host is not `Host` (section 3.2.2).
 - [trailers] Trailers are read and dropped.
 - [upgrade] `Upgrade` is ignored, and the request answered in HTTP/1.1 (RFC 9110 section 7.8).
 - [error-response] An invalid request is answered only if that can't be mistaken for the response to an earlier one.
-- [eager-start] A request to a gateway starts as soon as its bytes are read, not at the loop's next step, and without an
-  asyncio task (`gateway.eager`). A request to another application (one that mounts a gateway) is run as ASGI, in a
-  task.
-- [same-head] A connection remembers the last head of a POST that came in one read, alone, and with its whole body. If
-  the same bytes come again, they are not parsed again. Only the digits of Content-Length may differ, and a body of
-  exactly that length must follow.
+- [eager-start] A request to a gateway starts as soon as its bytes are read, not at the loop's next step, and without
+  an asyncio task (`gateway.eager`). A request to another application (one that mounts a gateway) is run as ASGI, in
+  a task.
+- [same-head] If one read brings exactly one POST with its whole body, the connection remembers its head. If the same
+  bytes come again, they are not parsed again. Only the digits of Content-Length may differ, and a body of exactly
+  that length must follow.
 """
 
 import asyncio

@@ -216,7 +216,7 @@ class Worker:
         self._preparing: asyncio.Task[None] | None = None
 
     def begin(self, take: Callable[[ssl.SSLContext | None, Ending], None]) -> None:
-        """Listen for orders."""
+        """Listen for the parent's orders. `take` is called with the new settings when they are to be used."""
         self._part.take = take
         self._orders.setblocking(False)
         asyncio.get_running_loop().add_reader(self._orders, self._heard)

@@ -1,5 +1,5 @@
-"""Shared helpers: the clock, logs, a bounded memory, text and addresses.
+"""Shared helpers: the clock, logs, a bounded cache, text and addresses.
 
-This is the lowest layer, above only errors and limits. The protocols' cores use its memory and text, but not its clock
-or logs.
+This is the lowest layer, above only errors and limits. The protocols' cores use the cache and the text helpers, but
+neither the clock nor the logs.
 """

@@ -1,14 +1,15 @@
 """Reads a server's messages from bytes, and writes messages. I/O: the body of a response.
 
 - [measure] A message is measured before it is decoded: its bytes, its values at any depth, and the digits of long
-  numbers, as a number costs time that grows with the square of its digits. What exceeds a bound is a `FrameError` with
-  `bound`.
-- [one-step] Only then is it decoded, in one step, after other tasks had their turn. The bounds keep that step below a
-  tenth of a second.
+  numbers, because the time to decode a number grows with the square of its digits. What exceeds a bound is a
+  `FrameError` with `bound`.
+- [one-step] Only then is it decoded, in one step, after other tasks have had their turn. The bounds keep that step
+  below a tenth of a second.
 - [events] A stream of events is split as bytes. An event may have as many bytes as a message, and as many lines as a
   gateway allows.
 
-The SDK would decode to text first, and then to its models: an event of 16 MiB took 340 MiB, and a second in one step.
+The SDK would decode to text first, and then to its models. For an event of 16 MiB, that took 340 MiB of memory, and
+blocked the loop for a second.
 """
 
 from collections.abc import AsyncIterator, Iterator

@@ -1,5 +1,5 @@
-"""One side of a connection, to which requests are sent. Separates the answers to these from other messages, and can
-change what is sent. No I/O."""
+"""One side of a connection: sends requests to it, and tells their answers from its other messages. Can change what
+is sent. No I/O."""
 
 import asyncio
 from collections.abc import Callable, Mapping

@@ -185,8 +185,8 @@ class ProofPresenter:
         return len(self._sources) == 1
 
     def pin(self, url: str = "") -> GatewayPin:
-        """Return the pin of the gateway at a URL, or under a name that stands for one ("" for neither). Raises
-        `ConfigurationError`."""
+        """Return the pin of the gateway at `url`. `url` may also be a name that stands for a URL, or "" if there is
+        neither. Raises `ConfigurationError`."""
         known = self._known_gateways
         return GatewayPin(self._gateway_id, url=url, file=known, met=self._met, unbound=self._unbound)
 

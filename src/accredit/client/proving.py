@@ -333,7 +333,8 @@ def scope_in(value: object) -> str | None:
 
 
 def _is_observed(item: Mapping[str, object]) -> bool:
-    """Return whether a gateway says that it refuses no use of an item. Hiding such an item would be useless."""
+    """Return whether a gateway says that it only observes an item, and so never refuses its use. Then there is no point
+    in hiding the item."""
     return _object(item.get("_meta")).get(OBSERVED) is True
 
 

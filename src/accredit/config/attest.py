@@ -1,10 +1,10 @@
-"""Builds what is recorded, and the gateway's identity, from `[attest]`. Reads the keys.
+"""Builds the settings for recording calls, and the gateway's identity, from `[attest]`. Reads the keys.
 
 Checked in this order; each failure is a `ConfigurationError` that names the setting at fault:
 
-- where calls are recorded, there is a gateway's private key (see below). Where they are not, a key that
-  `attest.key_file` names must still not be open to others;
-- where `attest.signer` is set, there are the signer of records and its public key, which has an id of its own;
+- where calls are recorded, the gateway has a private key (see below). Where they are not, `attest.key_file` may
+  still name a key, and others must not be able to read it;
+- where `attest.signer` is set, the signer of records exists, and so does its public key, with an id of its own;
 - `attest.public_key_files` are public keys of gateways;
 - the store is a file or a database: a log in memory would have nothing to show later;
 - the gateway has an id: `[gateway] id`, else that of its key. The key is `attest.key_file`, else `gateway.key` beside

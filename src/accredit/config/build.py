@@ -68,7 +68,8 @@ def build_all_settings(
 
 
 def _of_whole(settings: GatewaySettings, digest: str) -> GatewaySettings:
-    """Return a server's settings with records that name the whole configuration."""
+    """Return one server's settings, with the digest of the whole configuration (`digest`) to be named in its
+    records."""
     records = settings.records
     return settings if records is None else replace(settings, records=replace(records, policy_digest=digest))
 

@@ -1,14 +1,14 @@
 """What the person decided before, as far as the journal proves it. No I/O.
 
 - [signature] Any program of the same user can write the journal's file. An entry of an allowed call holds the
-  certificate, and counts only if this person's key has signed that. It then counts for the agent, the gateway and the
-  call that the certificate names, whatever the entry itself says.
-- [digests] Of arguments an entry holds only digests: enough to say that a value was never allowed before. The
-  certificate's id is derived from these digests (`id_for`), so the signature covers them, too. Digests that do not fit
-  the id don't count.
-- [denials] Entries of denials and of used ids are unsigned, and believed all the same. By adding some, a program can
-  keep a call from being asked for; by removing some, it can have the call asked for again. It can do both without the
-  journal.
+  certificate, and counts only if this person's key has signed that certificate. It then counts for the agent, the
+  gateway and the call that the certificate names, whatever the entry itself says.
+- [digests] An entry holds only digests of the arguments. They are enough to say that a value was never allowed
+  before. The certificate's id is derived from these digests (`id_for`), so the signature covers them, too. Digests
+  that do not fit the id don't count.
+- [denials] Entries of denials and of used ids are unsigned, but believed. By adding some, a program can keep a call
+  from being asked for; by removing some, it can have the call asked for again. A program could do both even if there
+  were no journal.
 """
 
 import hashlib

@@ -162,7 +162,7 @@ class Server:
 
     @property
     def _merged(self) -> dict[str, MergedMember]:
-        """The merged servers, as members that the merged backend can ask."""
+        """The servers that are merged, by name, each in the form in which the merged backend calls it."""
         return {
             name: MergedMember(
                 name,

@@ -1,14 +1,14 @@
 """Compares `accredit`'s entries in hosts' files with what was installed. I/O: reads these files, and checks that the
 files that they name exist.
 
-An entry is `accredit`'s own if it starts `accredit connect`, or was installed under that name in that file. Its state
-is
+An entry is `accredit`'s own if it starts `accredit connect`, or was installed under that name in that file. Its
+state is the first of these that fits:
 
-- stale, if its program, its key or a delegation of it doesn't exist (any more);
-- changed, if its name now has another command, if a member that was written has another value, or if a member was added
-  that hosts do not add by themselves (`KEPT`), such as variables;
+- stale, if its program, its key or one of its delegations doesn't exist (any more);
+- changed, if its name now has another command, if a member that was written has another value, or if a member was
+  added that hosts do not add by themselves (`KEPT`), such as variables;
 - gone, if it was installed, and its name is not in the file;
-- installed, otherwise. That includes entries for which it is not remembered what was written.
+- installed, otherwise. An entry also counts as installed if no record is left of what was written.
 """
 
 import shutil

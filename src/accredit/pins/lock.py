@@ -17,9 +17,9 @@
   escaped, so that the diffs of version control show them, too. `_meta` is left out, as it is not pinned.
 - [server-name] Servers are identified by name. The server of `[upstream]`, which has no name, is called `upstream`.
   This can't be confused with another server: no configuration has both `[upstream]` and `[servers]`.
-- [strict] The file is read strictly. An unknown or repeated member, a name other than the definition's, or a digest
-  other than that of its content refuses the whole file. So editing one by hand, or merging two into a third, approves
-  nothing.
+- [strict] The file is read strictly. It is refused as a whole for an unknown or repeated member, for a definition
+  under another name than its own, or for a digest that does not fit its content. So nobody approves a definition by
+  editing one by hand, or by merging two definitions into a third.
 """
 
 import json

@@ -54,9 +54,10 @@ class GuardedCall(Struct, frozen=True):
     """A call. `target` is the tool's or prompt's name, the resource's URI or the task's id, "" for a list. `proof` is
     JSON text.
 
-    `digest` has 32 bytes, none for a list. `session_id` is the MCP session's, or "". `two_proofs` says that two
-    differing proofs came under the two names. `subscribed` are the ids of the tasks that a subscription names; a
-    subscription that names none needs no decision. `covered` are the params without `_meta`.
+    `digest` has 32 bytes, or is empty for a list. `session_id` is the MCP session's, or "". A proof may be sent under
+    either of two names; `two_proofs` says that both were used, with different proofs. `subscribed` are the ids of the
+    tasks that a subscription names; a subscription that names none needs no decision. `covered` are the params without
+    `_meta`.
     """
 
     method: str

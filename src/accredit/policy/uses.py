@@ -2,14 +2,14 @@
 needs to know.
 
 - [rate] A `max_rate` limits how many calls in its window of time may use the certificate.
-- [consent] A certificate may be for one very call (`consent`). Its use is taken by the call's first leg. Each later
-  leg, which returns a sealed state, may be made once, whichever certificate it uses. So one consent covers all rounds
-  of the call, but no repetition of a round, and a second consent to the same call adds none.
-- [issuer] A limit is kept under the ids of the issuer and of the certificate. Delegators choose their certificates' ids
-  freely, and so none can use up another's limit.
+- [consent] A certificate may be for a single call (`consent`). The call's first leg takes its use. Each later leg,
+  which returns a sealed state, may be made once, whichever certificate it uses. So one consent covers all rounds of
+  the call, but no round may be repeated. A second consent to the same call does not change that.
+- [issuer] A limit is kept under the ids of both the issuer and the certificate. Delegators choose their
+  certificates' ids freely; this way none can use up another's limit.
 - [atomicity] A call takes its certificates' uses and its quotas at once: all of them, or none.
-- [quota-once] The first time that a later leg of a call is made, by whomever, it takes nothing of quotas. So a call
-  counts once over all its rounds, and a repeated round counts anew.
+- [quota-once] A later leg of a call takes no quota the first time it is made, whoever makes it. If it is repeated,
+  it does. So a call counts once over all its rounds, and each repetition of a round counts again.
 """
 
 import hashlib

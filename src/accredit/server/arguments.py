@@ -57,7 +57,8 @@ class _Call(NamedTuple):
 
 
 def read_arguments(written: Mapping[str, object], read: Callable[[], object]) -> Mapping[str, object] | None:
-    """Call `read`, which reads the written arguments, and return its result as a `Read` does."""
+    """Call `read`, which reads the written arguments with the tool's types. Return the arguments as the tool gets them,
+    or None if they are unchanged or refused."""
     try:
         value = read()
     except ValidationError:

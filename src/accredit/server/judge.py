@@ -64,7 +64,7 @@ class TargetInfo(NamedTuple):
 
 
 def find_plain(method: str, target: str) -> TargetInfo:
-    """Return a resource or prompt that has no requirement of its own, whether it exists or not."""
+    """Return a resource or prompt that has no requirement of its own. It need not exist."""
     return TargetInfo(target, _PLAIN.find(method, target))
 
 

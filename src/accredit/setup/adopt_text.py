@@ -165,7 +165,8 @@ def _value(text: Text) -> Value:
 
 
 def _words(server: Command, taken: Mapping[str, Value]) -> tuple[list[str], dict[str, Value]]:
-    """Return the words of the command as the table has them, and the variables from which its secrets come."""
+    """Return the words of the command to write into the configuration's table, and the variables that supply its
+    secrets."""
     if all(isinstance(part, str) for word in server.words for part in word):
         return ["".join(map(str, word)) for word in server.words], {}
     values: dict[str, Value] = {}

@@ -189,7 +189,7 @@ class SqliteFile(_Store, frozen=True):
         return prune(self.path, signer, before_ms=before_ms, now_ms=unix_ms(), on_progress=on_progress, trusted=trusted)
 
     def list_source(self, opened: ProofStore) -> Path:
-        """Return the file, which has the revocation lists."""
+        """Return the path of the store's file: it also holds the revocation lists."""
         return self.path
 
     def read_lists(self, *, untouched: bool = False) -> Sequence[bytes]:

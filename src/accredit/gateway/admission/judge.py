@@ -1,11 +1,11 @@
-"""Judges a request before it is forwarded: by its proof, or by its token. Asks the ports; logs.
+"""Judges a request before it is forwarded, by its proof or by its token. Asks the ports, and logs.
 
-Where proofs are judged, `policy.decide` decides. Where only tokens are taken, `bearer` has checked calls already. Then
-only requests about tasks are decided here: a task belongs to the subject of the token that made it. Where definitions
-are pinned, a called tool's definition is always compared with its pin (`pinned_tools`).
+Where proofs are judged, `policy.decide` decides. Where only tokens are taken, `bearer` has already checked each
+call, and only requests about tasks are decided here: a task belongs to the subject of the token that made it. Where
+definitions are pinned, a called tool's definition is always compared with its pin (`pinned_tools`).
 
-Where proofs are only observed, a call is decided all the same, but only that is enforced which holds with proofs off:
-pinned definitions, the owner of a task where calls need tokens, and quotas of subjects and servers.
+Where proofs are only observed, every call is still decided. But only those rules are enforced that would also apply
+with proofs off: pinned definitions, the owner of a task where calls need tokens, and quotas of subjects and servers.
 """
 
 import logging

@@ -2,10 +2,11 @@
 
 - [header-first] The Authorization header is verified before the body is read. No code after this sees the header.
 - [one-subject] All messages of a batch have the same subject.
-- [session-owner] If a request names a session, that must belong to the subject (`session_binding`). This also holds in
-  the era without sessions, where the session's name is not forwarded.
-- [session-token] A token that names a session is valid only in that session, which it names by the client's id. So the
-  token is never valid where [session-owner] finds no session: in a modern request, on HTTP+SSE, for an `initialize`.
+- [session-owner] If a request names a session, the session must belong to the subject (`session_binding`). This
+  also holds in the era without sessions, although the session's name is not forwarded there.
+- [session-token] A token may name a session, by the id that the client has for it. It is then valid only in that
+  session. So it is never valid where [session-owner] finds no session: in a modern request, on HTTP+SSE, for an
+  `initialize`.
 """
 
 from accredit.errors import RequestError

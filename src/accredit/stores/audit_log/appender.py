@@ -1,7 +1,7 @@
 """Appends records to the end of a writer's chain. No I/O.
 
-Nothing is written until the result of `ChainAppender.change` is: so all records of a transaction go into the tables
-together.
+Nothing reaches the tables until the caller writes what `ChainAppender.change` returns. So all records of a
+transaction are written together.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -127,7 +127,7 @@ class LogTables(Protocol):
         ...
 
     async def end_of(self, name: str) -> ChainEnd:
-        """Return the end of a chain, from its row; a missing writer is added."""
+        """Return the end of a writer's chain, as its row has it. If the writer has no row, it is added."""
         ...
 
     async def newest_of(self, name: str) -> tuple[ChainEnd, Stored | None]:

@@ -179,5 +179,5 @@ class Sender:
 
 
 def _size(head: RequestHead) -> int:
-    """Return how many bytes of the client's are kept with a head, except for its path."""
+    """Return how many of the client's bytes are kept with a head: its query and headers, without its path."""
     return len(head.query) + sum(len(name) + len(value) for name, value in head.raw_headers)

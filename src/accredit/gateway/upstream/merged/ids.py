@@ -73,7 +73,8 @@ def inner_id(id: MessageId | None) -> tuple[str, MessageId] | None:
 
 
 class ProgressTokens:
-    """Maps clients' progress tokens for one server in one merged session (b"" for none): [progress-tokens]."""
+    """Maps clients' progress tokens for one server in one merged session: [progress-tokens]. `session` is b"" if there
+    is no session."""
 
     def __init__(self, ring: KeyRing, name: str, session: bytes = b"") -> None:
         """`ring` is the result of `merged_ring`."""
