@@ -82,9 +82,9 @@ class Owner(NamedTuple):
         return _digest("accredit task owner 1", self.principal_id, self.agent_id, *subject, *there)
 
     def has(self, task: Task, server: str) -> bool:
-        """Return whether this owner has a task at that server. Older versions did not count tasks by server: they stored
-        an owner as if there were only one server, named "". Such a row matches here for any server; which one it is for
-        shows in the task's key."""
+        """Return whether this owner has a task at that server. Older versions did not count tasks by server: they
+        stored an owner as if there were only one server, named "". Such a row matches here for any server; which one it
+        is for shows in the task's key."""
         return any(hmac.compare_digest(task.owner, self.at(each)) for each in {server, ""})
 
 
