@@ -209,7 +209,7 @@ class RecordSettings:
     keeps_proofs: bool = True
 
 
-def _derived() -> Any:
+def _constant() -> Any:
     """Declare a member that follows from the others: it is no argument, is neither compared nor shown, and is not
     digested."""
     return field(init=False, repr=False, compare=False)
@@ -258,26 +258,26 @@ class GatewaySettings:
     process are refused."""
 
     # What follows from the above, computed once: every message asks for some of it.
-    members: Collection["GatewaySettings"] = _derived()
+    members: Collection["GatewaySettings"] = _constant()
     """The settings of the servers that are merged here."""
-    patience: float = _derived()
+    patience: float = _constant()
     """How many seconds the server may be silent about a request before the gateway stops expecting an answer."""
-    lives_here: bool = _derived()
+    lives_here: bool = _constant()
     """Whether the server's sessions live in this process."""
-    exchanges: bool = _derived()
+    exchanges: bool = _constant()
     """Whether a caller's token is exchanged for one for the server."""
-    signs_identity: bool = _derived()
+    signs_identity: bool = _constant()
     """Whether the server is told in a header on whose authority a call comes."""
-    one_caller: bool = _derived()
+    one_caller: bool = _constant()
     """Whether each request must be forwarded as an HTTP request of its own, because it names the caller or is for one
     of several servers. Then batches are ruled out."""
-    observes: bool = _derived()
+    observes: bool = _constant()
     """Whether proofs are judged but no call is refused for its proof."""
-    guards: bool = _derived()
+    guards: bool = _constant()
     """Whether callers must authenticate. If so, unknown methods are refused."""
-    proving: bool = _derived()
+    proving: bool = _constant()
     """Whether callers can authenticate at all: tokens are on, or proofs are required."""
-    seals_sessions: bool = _derived()
+    seals_sessions: bool = _constant()
     """Whether clients get sealed ids for legacy sessions. They do if sessions have owners, if a session belongs to one
     of several replicas or servers, or if several gateways serve it."""
 
