@@ -4,19 +4,29 @@ A `Call` is made empty in `front.intake`, which defines the order of the steps. 
 reads those of the steps before it. Nothing is copied from one object to the next.
 """
 
-from msgspec import Struct
+from collections.abc import Mapping
 
-from accredit.errors import KeysUnavailable, TokenError
+from msgspec import Struct, field
+
+from accredit.errors import KeysUnavailable, MessageId, ProofRefused, RequestError, TokenError
 from accredit.gateway.admission.pinned_tools import UpstreamAccess
-from accredit.jsonrpc.frames import Frame
+from accredit.gateway.recording.open_calls import OpenCalls
+from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch
+from accredit.jsonrpc.responses import Edit
+from accredit.policy import Authority, Decision, GuardedCall
+from accredit.policy.passing import CallerIdentity
+from accredit.ports import Task
 from accredit.telemetry import Batched, Operation
 from accredit.tokens import FoundTokens, VerifiedToken
 
+Refused = ProofRefused | TokenError | RequestError
+"""An error with which a decision refuses a request."""
+
 
 class Call(Struct):
-    """A client's message, where it came from, who sent it, and when its measurement began."""
+    """A client's message, who sent it, what was decided about it, and what is forwarded of it."""
 
     message: Frame | Batch | None = None
     """The message; None until it is read."""
@@ -24,6 +34,9 @@ class Call(Struct):
     """The id of the message's session, as the client knows it, or ""."""
     revision: str | None = None
     era: Era = Era.LEGACY
+    members: list["Call"] = []
+    """The calls of a batch's messages, once `each` has made them."""
+
     token: VerifiedToken | None = None
     """At first the verified token of the HTTP header. Later the token that decides on the message
     (`admission.bearer`)."""
@@ -33,13 +46,41 @@ class Call(Struct):
     """Why the message's token is refused, on stdio only: there the gate answers with this error."""
     way: UpstreamAccess | None = None
     """How the gateway sends requests of its own to the server on behalf of this caller. None if it can't."""
+
+    guarded: GuardedCall | None = None
+    """What the request asks for, if that was judged (`admission.judge`)."""
+    decision: Decision | None = None
+    """The decision, where proofs are judged."""
+    token_task: Task | None = None
+    """The task that the request is about, where a token decides about it."""
+    stopped: Refused | None = None
+    """A refusal that is enforced although the request is only observed, or that of a state which does not open."""
+    flow: str = ""
+    """The name of the call over all its rounds (`admission.request_state`); "" if there can be only one round."""
+    round: int = 0
+    """The number of the round, counted from 0."""
+
+    onward: Frame | Batch | None = None
+    """What is forwarded of the message (`admission.gate`). None: nothing."""
+    edit: Edit | None = None
+    """The edit for the response to the request."""
+    replies: tuple[bytes, ...] = ()
+    """The gateway's own responses to requests that are not forwarded. Without these and `onward`, the message was a
+    notification that was dropped."""
+    open_calls: OpenCalls = field(default_factory=OpenCalls)
+    """The calls whose decisions are on record. Whoever takes one must settle it."""
+    tasks: tuple[str, ...] = ()
+    """The ids of the tasks that the message names."""
+    proved: bool = False
+    """Whether a proof in the message was valid."""
+    speaker: CallerIdentity | None = None
+    """On whose authority a single request is forwarded."""
+
     began: float = 0.0
     """When the message came, if it is measured."""
     measured: Operation | Batched | None = None
     traceparent: bytes | None = None
     """The trace context of the HTTP request that brought the message."""
-    members: list["Call"] = []
-    """The calls of a batch's messages, once `each` has made them."""
 
     def each(self) -> "list[Call]":
         """Return a call for each message of a batch, always the same objects. For a single message, return the call
@@ -51,5 +92,39 @@ class Call(Struct):
             return [self]
         if not self.members:
             session, revision, era, token = self.session, self.revision, self.era, self.token
-            self.members = [Call(frame, session, revision, era, token) for frame in self.message.frames]
+            self.members = [Call(frame, session, revision, era, token=token) for frame in self.message.frames]
         return self.members
+
+    @property
+    def edits(self) -> Mapping[MessageId, Edit]:
+        """The edits for the server's responses, by request id."""
+        if self.members:
+            return {id: edit for each in self.members for id, edit in each.edits.items()}
+        return {self.onward.id: self.edit} if self.edit is not None and isinstance(self.onward, Request) else {}
+
+    @property
+    def answer(self) -> bytes:
+        """The gateway's own responses, as one JSON-RPC message."""
+        return b"[" + b",".join(self.replies) + b"]" if isinstance(self.message, Batch) else self.replies[0]
+
+    @property
+    def refusal(self) -> Refused | None:
+        """The refusal by the decision, if it is enforced."""
+        if self.stopped is not None or self.decision is None or not self.decision.enforced:
+            return self.stopped
+        return self.decision.refusal
+
+    @property
+    def observed(self) -> ProofRefused | None:
+        """The refusal that is only observed, if there is one."""
+        return self.decision.refusal if self.decision is not None and not self.decision.enforced else None
+
+    @property
+    def authority(self) -> Authority | None:
+        """The authority that a proof gave the request, if any."""
+        return self.decision.authority if self.decision is not None else None
+
+    @property
+    def task(self) -> Task | None:
+        """The task that the request is about."""
+        return self.decision.task if self.decision is not None else self.token_task

@@ -145,5 +145,5 @@ def test_the_record_says_the_configurations_digest__else_that_of_the_settings(to
     assert recorder is not None
     request = decode_request(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}')
     assert isinstance(request, Request)
-    asyncio.run(recorder.begin(request, None, Call(), ConfigurationError("x", "y")))
+    asyncio.run(recorder.begin(request, Call(), ConfigurationError("x", "y")))
     assert [each.policy_digest for each in kept.decided] == [told or settings_digest(settings)]

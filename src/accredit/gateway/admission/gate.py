@@ -25,10 +25,7 @@ known: each message comes with its `Call`.
 
 import logging
 import operator
-from collections.abc import Collection, Mapping
-from functools import partial
-
-from msgspec import Struct, field
+from collections.abc import Collection
 
 from accredit.base.log_events import log_event
 from accredit.base.steps import Steps, at_one_go
@@ -36,24 +33,23 @@ from accredit.base.text import excerpt
 from accredit.errors import (
     AccreditError,
     KeysUnavailable,
-    MessageId,
     ProofRefused,
     RequestError,
     StoreUnavailable,
     TokenError,
 )
 from accredit.gateway.admission.bearer import Bearer
-from accredit.gateway.admission.judge import Judge, Judgement
+from accredit.gateway.admission.judge import Judge
 from accredit.gateway.admission.list_edits import ListEdits
 from accredit.gateway.admission.pinned_tools import PinnedTools
-from accredit.gateway.admission.request_state import CallRound, RequestStateSealer, brings_state
+from accredit.gateway.admission.request_state import RequestStateSealer, brings_state, sealed_for
 from accredit.gateway.admission.tasks import Hears, Tasks, of_resumed
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.call import Call
 from accredit.gateway.counters import Counters
 from accredit.gateway.recording.early_refusals import AnonymousRecordBudget, EarlyRefusals
-from accredit.gateway.recording.open_calls import OpenCall, OpenCalls, outcome_of
-from accredit.gateway.recording.recorder import FlowRound, Recorder
+from accredit.gateway.recording.open_calls import OpenCalls, outcome_of
+from accredit.gateway.recording.recorder import Recorder
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import trace_field
@@ -70,7 +66,7 @@ from accredit.policy.drill import DRILLS, is_drill
 from accredit.policy.drill_answers import drill_answer
 from accredit.policy.lists import KINDS
 from accredit.policy.merging import member_of_name
-from accredit.policy.passing import CallerIdentity, for_upstream, speaker_of
+from accredit.policy.passing import for_upstream, speaker_of
 from accredit.ports import ProofStore, Revocations, TaskStore
 from accredit.telemetry import Meter
 from accredit.tokens import VerifiedToken
@@ -79,30 +75,6 @@ _log = logging.getLogger("accredit.gateway.gate")
 _HELLO = frozenset({"initialize", "server/discover"})
 """Methods whose answers contain the server's instructions."""
 _REFUSALS = (ProofRefused, TokenError, KeysUnavailable, RequestError)
-
-
-class Admission(Struct, frozen=True):
-    """What is forwarded of a message (None: nothing), and the gateway's own responses to requests that are not
-    forwarded.
-
-    If there is neither, the message was a notification that was dropped. `edits` edit the upstream's responses, by
-    request id. The caller must settle all `calls`. `tasks` are the ids of tasks that the message names. `proved` says
-    whether a proof in it was valid. `speaker` says on whose authority a single request comes.
-    """
-
-    message: Frame | Batch | None
-    replies: tuple[bytes, ...] = ()
-    edits: Mapping[MessageId, Edit] = {}
-    batch: bool = False
-    calls: OpenCalls = field(default_factory=OpenCalls)
-    proved: bool = False
-    tasks: tuple[str, ...] = ()
-    speaker: CallerIdentity | None = None
-
-    @property
-    def answer(self) -> bytes:
-        """The gateway's own responses, as one JSON-RPC message."""
-        return b"[" + b",".join(self.replies) + b"]" if self.batch else self.replies[0]
 
 
 class _InForce:
@@ -158,31 +130,34 @@ class Gate:
         self.early_refusals = EarlyRefusals(recorder, bearer, counters, strangers)
         """Records requests that are refused before they reach `admit`."""
 
-    async def admit(self, asked: Call) -> Admission:
-        """Decide what is done with a message. Raises `RequestError` if that can't be decided."""
-        message = asked.message
+    async def admit(self, call: Call) -> None:
+        """Decide what is done with a message, and store it in its call. Raises `RequestError` if that can't be
+        decided."""
+        message = call.message
         if isinstance(message, Batch):
-            return await self._batch(message, asked)
-        if isinstance(message, Request) and (refused := self._unnamed(message, asked)) is not None:
-            return refused
-        if self._bearer is not None and message is not None:
-            message = self._bearer.without(message, asked.brought)
-        if isinstance(message, Notification):
-            return Admission(self._notification(message, asked))
-        if not isinstance(message, Request):
-            return Admission(message)
+            await self._admit_each(message, call)
+            return
         try:
-            if self._is_open:
-                admission = await self._unguarded(message)
+            if isinstance(message, Request):
+                self._check_method(message, call)
+            if self._bearer is not None and message is not None:
+                message = self._bearer.without(message, call.brought)
+            if isinstance(message, Notification):
+                call.onward = self._notification(message, call)
+            elif not isinstance(message, Request):
+                call.onward = message
+            elif self._is_open:
+                await self._pass(message, call)
             else:
-                admission = await self._request(message, asked)
+                await self._decide(message, call)
         except _REFUSALS as error:
-            if isinstance(error, RequestError) and error.status != 200:
+            if not isinstance(message, Request) or (isinstance(error, RequestError) and error.status != 200):
                 raise
-            return Admission(None, (self._refused(message, error),))
-        if _log.isEnabledFor(logging.DEBUG):
+            self._counters.refused(error, method=message.method)
+            call.replies = (_refusal_of(message, error),)
+            return
+        if isinstance(message, Request) and _log.isEnabledFor(logging.DEBUG):
             log_event(_log, logging.DEBUG, "request_passed", method=message.method, **trace_field())
-        return admission
 
     @property
     def pinned(self) -> PinnedTools | None:
@@ -251,139 +226,114 @@ class Gate:
         if self._meter is not None and is_guarded(request):
             self._meter.decided(request.watcher, refused)
 
-    def _named(self, method: str, asked: Call) -> bool:
+    def _is_known(self, method: str, call: Call) -> bool:
         """Return whether the method is known to the revision or named by the configuration ([known-method])."""
         judged = self._guards or self._observes
-        return not judged or is_known(method, asked.revision) or method in self._methods
+        return not judged or is_known(method, call.revision) or method in self._methods
 
-    def _unnamed(self, request: Request, asked: Call) -> Admission | None:
-        """Return the refusal of a request if its method is unknown, or None if it may pass ([known-method]). Raises
-        `RequestError`."""
-        if self._named(request.method, asked):
-            return None
+    def _check_method(self, request: Request, call: Call) -> None:
+        """Refuse a request whose method is unknown ([known-method]). Raises `RequestError`."""
+        if self._is_known(request.method, call):
+            return
         # In sessions a status of 404 means that the session is gone.
-        status = 404 if asked.revision is not None and is_modern(asked.revision) else 200
+        status = 404 if call.revision is not None and is_modern(call.revision) else 200
         error = RequestError(METHOD_NOT_FOUND, "Method not found", id=request.id, status=status)
-        if not self._guards:
-            self._counters.refused(error, method=excerpt(request.method), observed=True)
-            return None
-        if status != 200:
+        if self._guards:
             raise error
-        return Admission(None, (self._refused(request, error),))
+        self._counters.refused(error, method=excerpt(request.method), observed=True)
 
-    def _notification(self, notification: Notification, asked: Call) -> Notification | None:
+    def _notification(self, notification: Notification, call: Call) -> Notification | None:
         if self._recorder is not None and notification.method == "notifications/cancelled":
-            self._recorder.taken_back(asked.session, member_id(notification, "requestId"))
+            self._recorder.taken_back(call.session, member_id(notification, "requestId"))
         guards = self._judge.of_proofs or self._bearer is not None or self._recorder is not None
         guarded = (guards and looks_guarded(notification.method)) or self._is_own_tool(notification)
         if brings_state(notification) or guarded:
             # A server might act on it, though no answer is expected.
             raise RequestError(INVALID_REQUEST, "Invalid Request: a call needs an id")
-        if self._guards and not self._named(notification.method, asked):
+        if self._guards and not self._is_known(notification.method, call):
             self._counters.dropped(notification.method)
             return None
         return for_upstream(notification, judged=self._judge.of_proofs)
 
-    async def _batch(self, batch: Batch, asked: Call) -> Admission:
+    async def _admit_each(self, batch: Batch, call: Call) -> None:
+        """Decide each message of a batch, and store in the batch's call what follows for the whole. Raises nothing that
+        concerns one message."""
         kept: list[Frame] = []
-        replies: list[bytes] = []
-        edits: dict[MessageId, Edit] = {}
-        calls = OpenCalls()
-        proved = False
-        tasks: list[str] = []
-        for frame, one in zip(batch.frames, asked.each(), strict=True):
-            one.way = asked.way
+        for frame, one in zip(batch.frames, call.each(), strict=True):
+            one.way = call.way
             try:
                 await turn(len(batch.text))
-                admission = await self.admit(one)
+                await self.admit(one)
             except RequestError as error:
                 self._counters.refused(error)
-                if isinstance(frame, Request):
-                    frame.failed(error)
-                error.let_go()
-                replies.append(refusal(error).frame())
-                continue
+                one.replies = (_refusal_of(frame, error),)
             except BaseException:
-                calls.drop()
+                call.open_calls.drop()
                 raise
-            replies += admission.replies
-            edits |= admission.edits
-            calls.add_all(admission.calls)
-            proved = proved or admission.proved
-            tasks += admission.tasks
-            if admission.message is not None and not isinstance(admission.message, Batch):
-                kept.append(admission.message)
+            call.replies += one.replies
+            call.open_calls.add_all(one.open_calls)
+            call.proved = call.proved or one.proved
+            call.tasks += one.tasks
+            if one.onward is not None and not isinstance(one.onward, Batch):
+                kept.append(one.onward)
         if len(kept) == len(batch.frames) and all(map(operator.is_, batch.frames, kept)):
-            return Admission(batch, edits=edits, batch=True, calls=calls, proved=proved, tasks=tuple(tasks))
-        rest = Batch(tuple(kept), b"[" + b",".join(frame.text for frame in kept) + b"]") if kept else None
-        return Admission(rest, tuple(replies), edits, batch=True, calls=calls, proved=proved, tasks=tuple(tasks))
+            call.onward = batch
+        elif kept:
+            call.onward = Batch(tuple(kept), b"[" + b",".join(frame.text for frame in kept) + b"]")
 
-    async def _unguarded(self, request: Request) -> Admission:
+    async def _pass(self, request: Request, call: Call) -> None:
         """Admit a request where callers need no authority and nothing is recorded ([state] to [edits]). Raises
         `RequestError`, and `ProofRefused`."""
         if request.size > SHORT_MESSAGE_BYTES:
             await turn(request.size)
         self._check_own_tools(request)
-        leg = self._sealer.leg(request)
-        edit = self._lists.of(request.method, None, None) if request.method in KINDS else leg.edit
-        goes_on = for_upstream(leg.request, judged=False, tell=False)
-        return Admission(goes_on) if edit is None else Admission(goes_on, edits={request.id: edit})
+        onward = self._sealer.open(request, call)
+        if request.method in KINDS:
+            call.edit = self._lists.of(request.method, None, None)
+        call.onward = for_upstream(onward, judged=False, tell=False)
 
-    async def _request(self, request: Request, asked: Call) -> Admission:
+    async def _decide(self, request: Request, call: Call) -> None:
         """Decide a request ([decision] to [edits]). Raises `ProofRefused`, `RequestError`, and the error that the call
         has for its caller's token, if any."""
-        case, leg = Judgement(asked.token), CallRound(request)
-        edit: Edit | None = None
-        refused: AccreditError | None = None
+        onward, refused = request, None
         await turn(request.size)
         try:
-            self._check_caller(request, asked)
+            self._check_caller(request, call)
             self._check_own_tools(request)
-            case = await self._judge.case(request, asked)
-            if case.refusal is not None:
-                raise case.refusal
+            await self._judge.judge(request, call)
+            if call.refusal is not None:
+                raise call.refusal
             await turn(request.size)
-            leg = self._sealer.leg(request, case.principal)
-            edit = await self._edit(request, asked, case, leg)
+            onward = self._sealer.open(request, call, sealed_for(call))
+            call.edit = await self._edit(request, call)
         except _REFUSALS as error:
             refused = error
         try:
-            call = await self._recorded(request, asked, case, leg, refused)
+            await self._record(request, call, refused)
         except AccreditError as error:
             self._count(request, error)
             raise
         self._count(request, refused)
         if refused is not None:
             raise refused
+        if call.observed is not None:
+            self._counters.refused(call.observed, method=request.method, observed=True)
         if is_drill(request.method, request.target):
-            self._count_observed(request, case)
-            return Admission(None, (await _answer_drill(request, leg, call),))
+            call.replies = (await _answer_drill(request, call),)
+            return
         if request.method == "tools/call":
-            place = self._tasks.place(asked.session)
-            task_of = partial(case.task_of, request, leg.flow, place)
-            call, edit = self._tasks.opened(call, request, asked.session, task_of, leg.edit)
+            self._tasks.watch_answer(request, call)
         # A caller that enforcement would refuse hears of no task once it is switched on.
-        tasks = case.tasks if self._guards or case.observed is None else ()
-        self._tasks.named(asked.session, tasks)
-        self._count_observed(request, case)
-        return Admission(
-            for_upstream(
-                leg.request,
-                judged=self._judge.of_proofs,
-                authority=case.authority,
-                token=case.token,
-                tell=self._tells,
-            ),
-            edits={} if edit is None else {request.id: edit},
-            calls=OpenCalls([call] if call is not None else ()),
-            proved=case.authority is not None,
-            tasks=tasks,
-            speaker=speaker_of(request, case.authority, case.token, _id_on_record(call)),
+        if call.guarded is not None and (self._guards or call.observed is None):
+            call.tasks = call.guarded.tasks
+        self._tasks.named(call.session, call.tasks)
+        call.proved = call.authority is not None
+        opened = call.open_calls.get(request.id)
+        id_on_record = opened.decided.call.id if opened is not None and opened.decided is not None else ""
+        call.speaker = speaker_of(request, call.authority, call.token, id_on_record)
+        call.onward = for_upstream(
+            onward, judged=self._judge.of_proofs, authority=call.authority, token=call.token, tell=self._tells
         )
-
-    def _count_observed(self, request: Request, case: Judgement) -> None:
-        if case.observed is not None:
-            self._counters.refused(case.observed, method=request.method, observed=True)
 
     def _check_own_tools(self, request: Request) -> None:
         """Refuse a call of one of the gateway's own tools where that tool does not exist: where no proofs are judged,
@@ -400,66 +350,58 @@ class Gate:
         member = member_of_name(call.target) if self._is_merged else None
         return call.target in DRILLS or (member is not None and member.own in DRILLS)
 
-    def _check_caller(self, request: Request, asked: Call) -> None:
+    def _check_caller(self, request: Request, call: Call) -> None:
         """Raise the error that the call has for its caller's token. If there is none, raise the refusal of a guarded
         call or a list without a token."""
-        if asked.error is not None:
-            raise asked.error
-        if asked.token is None and self._bearer is not None and (request.method in LISTS or is_guarded(request)):
+        if call.error is not None:
+            raise call.error
+        if call.token is None and self._bearer is not None and (request.method in LISTS or is_guarded(request)):
             self._bearer.require(None)
 
-    async def _recorded(
-        self, request: Request, asked: Call, case: Judgement, leg: CallRound, refused: AccreditError | None
-    ) -> OpenCall | None:
-        """Record the decision. Return the call if it must be settled. Raises `ProofRefused` for an allowed call that
-        could not be recorded. A refused call keeps its own refusal, whether or not that could be recorded."""
+    async def _record(self, request: Request, call: Call, refused: AccreditError | None) -> None:
+        """Record the decision. Raises `ProofRefused` for an allowed call that could not be recorded. A refused call
+        keeps its own refusal, whether or not that could be recorded."""
         if self._recorder is None or not is_guarded(request):
-            return None
-        part = FlowRound(leg.flow, leg.round + 1) if leg.flow else None
-        if case.task is not None:
-            part = FlowRound(case.task.flow)
+            return
         await turn(request.size)
         try:
-            return await self._recorder.begin(request, case.decision, asked, refused, part=part)
+            call.open_calls.add(await self._recorder.begin(request, call, refused))
         except ProofRefused:
             if refused is None:
                 raise
             self._counters.unrecorded(logged=True)
-            return None
 
-    async def _edit(self, request: Request, asked: Call, case: Judgement, leg: CallRound) -> Edit | None:
+    async def _edit(self, request: Request, call: Call) -> Edit | None:
         """Return the edit for the response. Raises `ProofRefused` if the store can't tell the owner of a task."""
         pinned = self._pinned
         if request.method in KINDS:
-            authority, token = case.authority, case.token
-            on_other = (pinned.on_other(request, asked.way, authority, token),) if pinned is not None else ()
+            authority, token = call.authority, call.token
+            on_other = (pinned.on_other(request, call.way, authority, token),) if pinned is not None else ()
             return self._lists.of(request.method, authority, token, *on_other)
         if pinned is not None and request.method in _HELLO:
             return pinned.hello
-        if case.call is None or not case.call.about_tasks or not self._guards:
-            return leg.edit
+        if call.guarded is None or not call.guarded.about_tasks or not self._guards:
+            return call.edit
         try:
-            owner = case.owner(self._tasks.place(asked.session))
-            return await self._tasks.edit(request, case.call, owner, asked.session, leg.edit)
+            return await self._tasks.edit(request, call.guarded, call)
         except StoreUnavailable:
-            raise refusals.no_decision(case.call, None) from None
-
-    def _refused(self, request: Request, error: AccreditError) -> bytes:
-        self._counters.refused(error, method=request.method)
-        request.failed(error)
-        error.let_go()
-        return refusal(error).frame(request.id)
+            raise refusals.no_decision(call.guarded, None) from None
 
 
-async def _answer_drill(request: Request, leg: CallRound, call: OpenCall | None) -> bytes:
+def _refusal_of(frame: Frame, error: AccreditError) -> bytes:
+    """Return the response that refuses a message, and end its measurement."""
+    if isinstance(frame, Request):
+        frame.failed(error)
+    error.let_go()
+    return refusal(error).frame(frame.id if isinstance(frame, Request) else None)
+
+
+async def _answer_drill(request: Request, call: Call) -> bytes:
     """Return the answer to a call of one of the gateway's own tools, once its outcome is on record."""
-    answer = drill_answer(request, leg.round)
-    text = at_one_go(leg.edit(answer)) if leg.edit is not None else answer.text
+    answer = drill_answer(request, call.round)
+    text = at_one_go(call.edit(answer)) if call.edit is not None else answer.text
     if request.watcher is not None:
         request.watcher.answered(answer)
-    withheld = await call.settle(await outcome_of(answer)) if call is not None else None
+    opened = call.open_calls.take(request.id)
+    withheld = await opened.settle(await outcome_of(answer)) if opened is not None else None
     return text if withheld is None else withheld
-
-
-def _id_on_record(call: OpenCall | None) -> str:
-    return call.decided.call.id if call is not None and call.decided is not None else ""

@@ -27,13 +27,14 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from accredit.base.clock import unix_seconds
 from accredit.base.log_events import log_event
 from accredit.base.random_ids import RandomIds
 from accredit.base.steps import Steps
 from accredit.errors import FrameError, RequestError, SealError
+from accredit.gateway.call import Call
 from accredit.gateway.settings import RoundsSettings
 from accredit.gateway.trace import trace_field
 from accredit.jsonrpc.encode import INVALID_PARAMS, to_json
@@ -41,30 +42,18 @@ from accredit.jsonrpc.frames import Notification, Request, Success
 from accredit.jsonrpc.long_text import may_hold_any
 from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, TASK_MEMBER, TASK_METHODS, Era
 from accredit.jsonrpc.objects import as_string
-from accredit.jsonrpc.responses import Edit
 from accredit.jsonrpc.result_types import INPUT_REQUIRED, TASK
 from accredit.jsonrpc.tasks import may_announce
 from accredit.limits import TASK_SECONDS
 from accredit.policy import Authority, Flow, looks_guarded, payload_digest
 from accredit.rounds.sealing import NONCE_BYTES, FlowState, state_binding
+from accredit.tokens import VerifiedToken
 
 _STATE = "requestState"
 _NOT_BOUND = frozenset({"_meta", "inputResponses", _STATE})
 _INPUT_REQUIRED, _TASK = INPUT_REQUIRED.encode("ascii"), TASK.encode("ascii")
 
 _log = logging.getLogger("accredit.gateway.sealing")
-
-
-class CallRound(Struct, frozen=True):
-    """One round of a call, perhaps its only one. `request` is what is forwarded. `edit` changes the response to it.
-
-    `flow` names the call over all its rounds; it is "" if there can be only one. `round` counts the rounds from 0.
-    """
-
-    request: Request
-    edit: Edit | None = None
-    flow: str = ""
-    round: int = 0
 
 
 def state_refused(request: Request, error: SealError) -> RequestError:
@@ -83,26 +72,26 @@ class RequestStateSealer:
         self._server = ("server", server) if server else ()
         self._flows = RandomIds()
 
-    def leg(self, request: Request, principal: Sequence[str] = ()) -> CallRound:
-        """Open the state in a request of the client `principal` (`principal_of`). Return the round to forward
-        ([round]).
+    def open(self, request: Request, call: Call, principal: Sequence[str] = ()) -> Request:
+        """Open the state in a request of the client `principal` (`principal_of`). Return the request as it is forwarded
+        ([round]), and store in its call the flow, the round, and the edit that seals the response.
 
         Raises `RequestError` (-32602) for a state that does not open.
         """
         principal = (*self._server, *principal)
         if brings_state(request):
             state = self._opened(request, principal)
-            request, flow, round = _with_state(request, state.state), state.flow, state.round
+            request, call.flow, call.round = _with_state(request, state.state), state.flow, state.round
         elif request.method in TASK_METHODS:
-            flow, round = "", 0
+            pass  # a task is no round of the call that made it
         elif request.method in INPUT_REQUIRED_METHODS and (request.era is Era.MODERN or may_announce(request)):
-            flow, round = self._flows.draw(), 0
+            call.flow = self._flows.draw()
         else:
-            return CallRound(request)
-        if request.era is not Era.MODERN:
-            return CallRound(request, None, flow, round)
-        edit = partial(self._sealed, request=request, principal=principal, flow=flow, round=round + 1)
-        return CallRound(request, edit, flow, round)
+            return request
+        if request.era is Era.MODERN:
+            flow, round = call.flow, call.round + 1
+            call.edit = partial(self._sealed, request=request, principal=principal, flow=flow, round=round)
+        return request
 
     def place(self, request: Request, principal: Sequence[str]) -> Flow:
         """Return the flow and the round of a request that returns a state. Raises `SealError` if the state does not
@@ -159,6 +148,18 @@ def _may_be_sealed(response: Success) -> Steps[bool]:
     if response.listed is not None:
         return "resultType" in response.listed
     return (yield from may_hold_any(response.result, _INPUT_REQUIRED, _TASK))
+
+
+def sealed_for(call: Call) -> tuple[str, ...]:
+    """Return for whom a state in the answer is sealed. Where proofs are only observed, that is not whom the proof
+    names: a follow-up with another proof, or none, must not be refused because its state does not open."""
+    is_enforced = call.decision is not None and call.decision.enforced
+    return principal_of(call.authority if is_enforced else None, subject_of(call.token))
+
+
+def subject_of(token: VerifiedToken | None) -> tuple[str, str] | None:
+    """Return a token's issuer and subject."""
+    return (token.issuer, token.subject) if token is not None else None
 
 
 def principal_of(authority: Authority | None, token: tuple[str, str] | None = None) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from accredit.base.caching import RecentlyUsedInSize
 from accredit.base.clock import unix_seconds
 from accredit.base.steps import Steps
 from accredit.errors import AnswerError, ConfigurationError, MessageId, StoreUnavailable
+from accredit.gateway.call import Call
 from accredit.gateway.counters import Counters
 from accredit.gateway.recording.open_calls import OpenCall, Settler
 from accredit.gateway.replies import refusal
@@ -47,7 +48,7 @@ from accredit.jsonrpc.tasks import (
 )
 from accredit.limits import MAX_TOLD_TASKS, TASK_SECONDS
 from accredit.policy import GuardedCall, refusals
-from accredit.policy.tasks import Owner, TaskScope, same_call, task_key
+from accredit.policy.tasks import Owner, TaskScope, encode_task_facts, same_call, task_key
 from accredit.ports import Task, TaskStore
 
 TASK_GRACE_SECONDS = 60
@@ -103,34 +104,40 @@ class Tasks:
         name = server + (f"{self._apart}/{session_id}" if self._apart else "")
         return TaskScope(name, self._server, self._merged, self._by_token)
 
-    def opened(
-        self,
-        call: OpenCall | None,
-        request: Request,
-        session_id: str,
-        make: Callable[[], Task],
-        inner: Edit | None,
-    ) -> tuple[OpenCall | None, Edit | None]:
-        """Return the call to settle, and the edit for its answer. If the answer announces a task, the edit stores it.
-
-        `make` returns that task. It is not called for a request whose answer can't announce one.
-        """
-        if call is None and self.store is None:
-            return call, inner
-        task = make() if may_announce(request) else None
-        id, era = request.id, request.era  # the call outlives its request if its stream is cut off
-        if call is None and task is not None:
-            call = self.unrecorded.keep(OpenCall(self.unrecorded, None, id, session_id))
+    def watch_answer(self, request: Request, call: Call) -> None:
+        """Put an edit before the call's own: if the answer announces a task, that is stored. If the answer may, the
+        call is open until it is settled, though it may have no record."""
+        # The edit outlives the request and its call if their stream is cut off, so it keeps neither.
+        id, era, session, inner = request.id, request.era, call.session, call.edit
+        opened = call.open_calls.get(id)
+        if opened is None and self.store is None:
+            return
+        task = self._task_of(request, call) if may_announce(request) else None
+        if opened is None and task is not None:
+            opened = self.unrecorded.keep(OpenCall(self.unrecorded, None, id, session))
+            call.open_calls.add(opened)
 
         def edit(response: Success) -> Steps[bytes]:
             announcement = yield from announced_task(response.result, era, allowed=task is not None)
-            if announcement is not None and call is not None and task is not None:
-                call.on_settled = partial(self._keep, id, announcement, task, session_id)
+            if announcement is not None and opened is not None and task is not None:
+                opened.on_settled = partial(self._keep, id, announcement, task, session)
             return (yield from inner(response)) if inner is not None else response.text
 
-        if call is not None:
-            call.edit = edit
-        return call, edit
+        call.edit = edit
+        if opened is not None:
+            opened.edit = edit
+
+    def _task_of(self, request: Request, call: Call) -> Task:
+        """Return the task to store if the request's answer announces one."""
+        place, target = self.place(call.session), request.target or ""
+        remembered = encode_task_facts({}, b"", None, ())
+        guarded, decision = call.guarded, call.decision
+        if guarded is not None and decision is not None and decision.authority is not None:
+            entry = decision.entry
+            facts = entry.facts.of(guarded.arguments) if entry is not None else {}
+            remembered = encode_task_facts(facts, guarded.call_digest(), guarded.arguments, decision.authority.chain)
+        owner = _owner_of(call, place).at(place.server_of(target))
+        return Task(owner, request.method, target, remembered, call.flow)
 
     async def of(self, call: GuardedCall, owner: Owner, session_id: str) -> Task | None:
         """Return the task that a request is about, if any. Raises `ProofRefused` unless `owner` owns all tasks that it
@@ -143,20 +150,22 @@ class Tasks:
                 raise refusals.unknown_task(call)
         return task
 
-    async def edit(
-        self, request: Request, call: GuardedCall, owner: Owner, session_id: str, inner: Edit | None
-    ) -> Edit:
+    async def edit(self, request: Request, guarded: GuardedCall, call: Call) -> Edit:
         """Return the edit for the answer to a request about tasks. Raises `StoreUnavailable`."""
+        inner = call.edit
         if request.method == TASK_LIST:
-            place, own = self.place(session_id).name, set[bytes]()
+            scope, own = self.place(call.session), set[bytes]()
+            place, owner = scope.name, _owner_of(call, scope)
             if self.store is not None:
                 for server in self._servers:
                     own |= await self.store.owned(owner.at(server), now=unix_seconds())
             return lambda response: filter_tasks(response, lambda id: task_key(place, id) in own)
 
+        target = guarded.target
+
         def about(response: Success) -> Steps[bytes]:
             if request.method in TASK_METHODS:
-                yield from check_about(response.result, call.target)
+                yield from check_about(response.result, target)
             return (yield from inner(response)) if inner is not None else response.text
 
         return about
@@ -213,6 +222,12 @@ class Tasks:
             return Outcome(status="upstream_invalid", detail=problem.detail), refusal(problem).frame(id)
         self.named(session_id, (announcement.id,))
         return Outcome(status="task", result=outcome.result), None
+
+
+def _owner_of(call: Call, place: TaskScope) -> Owner:
+    """Return who owns the tasks that the answers to a request announce."""
+    authority, token = call.authority, call.token
+    return Owner(token=token) if authority is None else place.owner(authority.principal_id, authority.agent_id, token)
 
 
 def _digest_of(id: str) -> bytes:

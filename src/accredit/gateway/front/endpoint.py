@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from accredit.errors import RequestError
-from accredit.gateway.admission.gate import Admission, Gate
+from accredit.gateway.admission.gate import Gate
 from accredit.gateway.admission.pinned_tools import UpstreamAccess
 from accredit.gateway.call import Call
 from accredit.gateway.forwarding import Forwarding
@@ -153,26 +153,26 @@ class Endpoint(Intake[Exchange]):
         speak = partial(setattr, client, "speaker") if self._settings.signs_identity else None
         return UpstreamAccess(partial(self._backend.ask, client, call.era), headers, query, speak)
 
-    async def _go_on(self, client: Exchange, call: Call, admission: Admission) -> None:
-        if admission.proved:
+    async def _go_on(self, client: Exchange, call: Call) -> None:
+        if call.proved:
             client.vouch()
-        message = admission.message
+        message = call.onward
         if message is None:
-            await (client.reply(200, admission.answer, [JSON]) if admission.replies else client.reply(202))
+            await (client.reply(200, call.answer, [JSON]) if call.replies else client.reply(202))
             return
-        if admission.replies:
-            client.answer_also(admission.replies)
-        client.calls, client.speaker = admission.calls, admission.speaker
+        if call.replies:
+            client.answer_also(call.replies)
+        client.calls, client.speaker = call.open_calls, call.speaker
         try:
             if isinstance(message, Request) and message.method == LISTEN:
-                client.hears = self._gate.always_hears(call.session, admission.tasks)
+                client.hears = self._gate.always_hears(call.session, call.tasks)
                 with client.rooms.streams.held(client, yields=True):  # 8
-                    await self._backend.post(client, message, call.era, admission.edits)
+                    await self._backend.post(client, message, call.era, call.edits)
             else:
-                client.hears = self._gate.hears(call.session, admission.tasks)
+                client.hears = self._gate.hears(call.session, call.tasks)
                 place = client.rooms.calls.take(client)  # 8
                 try:
-                    await self._backend.post(client, message, call.era, admission.edits)
+                    await self._backend.post(client, message, call.era, call.edits)
                 finally:
                     place.leave()
         except RequestError as error:

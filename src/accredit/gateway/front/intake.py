@@ -26,7 +26,7 @@ from time import perf_counter
 from typing import ClassVar, Generic, TypeVar
 
 from accredit.errors import AccreditError, RequestError
-from accredit.gateway.admission.gate import Admission, Gate
+from accredit.gateway.admission.gate import Gate
 from accredit.gateway.admission.identity import check_single
 from accredit.gateway.admission.pinned_tools import UpstreamAccess
 from accredit.gateway.call import Call
@@ -81,13 +81,13 @@ class Intake(ABC, Generic[_C]):
         if self._settings.pins is not None:
             call.way = self._way(client, call)
         try:
-            admission = await self._gate.admit(call)  # 7
             try:
-                await self._go_on(client, call, admission)
+                await self._gate.admit(call)  # 7
+                await self._go_on(client, call)
             except BaseException as error:
-                await admission.calls.close(error)  # 9
+                await call.open_calls.close(error)  # 9
                 raise
-            await admission.calls.close(None)
+            await call.open_calls.close(None)
         except BaseException as error:
             self._failed(call, error)
             raise
@@ -138,5 +138,5 @@ class Intake(ABC, Generic[_C]):
         return None
 
     @abstractmethod
-    async def _go_on(self, client: _C, call: Call, admission: Admission) -> None:
+    async def _go_on(self, client: _C, call: Call) -> None:
         """Send the gate's own answers to the client, and forward what it admitted ([room]). Raises `AccreditError`."""

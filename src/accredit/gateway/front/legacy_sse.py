@@ -13,7 +13,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qs, urljoin, urlsplit
 
 from accredit.errors import AnswerError, FrameError, RequestError, UpstreamUnavailable
-from accredit.gateway.admission.gate import Admission, Gate
+from accredit.gateway.admission.gate import Gate
 from accredit.gateway.call import Call
 from accredit.gateway.counters import Counters
 from accredit.gateway.front.authenticator import HttpAuthenticator
@@ -174,13 +174,13 @@ class LegacySse(Intake[Exchange]):
         else:
             self._sessions_of_headers.enter(client, client.head, NOBODY)
 
-    async def _go_on(self, client: Exchange, call: Call, admission: Admission) -> None:
-        client.calls, client.speaker = admission.calls, admission.speaker
+    async def _go_on(self, client: Exchange, call: Call) -> None:
+        client.calls, client.speaker = call.open_calls, call.speaker
         session = self._session(client)  # again: if the stream has ended meanwhile, nobody would settle the call
-        message = admission.message
+        message = call.onward
         if message is None:
-            if admission.replies:
-                await session.stream.write(encode_event(admission.answer))
+            if call.replies:
+                await session.stream.write(encode_event(call.answer))
             await client.reply(202)
             return
         operations: Operations = ()
@@ -188,12 +188,12 @@ class LegacySse(Intake[Exchange]):
             sent, operations = self._meter.sent(message)
             message = sent
         if isinstance(message, Request):
-            _ask(session.expected, message, admission.edits.get(message.id))
+            _ask(session.expected, message, call.edit)
             # The answer may arrive before the upstream's 202.
             session.stream.calls.add(client.calls.take(message.id))
         elif isinstance(message, Notification):
             _take_back(session.stream, message)
-        if admission.proved:
+        if call.proved:
             client.vouched = session.stream.vouched = True
             client.rooms.streams.recount()
         try:

@@ -27,7 +27,7 @@ from accredit.errors import (
     UpstreamError,
 )
 from accredit.gateway.admission.bearer import Bearer, bearer_for
-from accredit.gateway.admission.gate import Admission, Gate
+from accredit.gateway.admission.gate import Gate
 from accredit.gateway.admission.pinned_tools import UpstreamAccess
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.call import Call
@@ -227,19 +227,19 @@ class Wrap(Intake[bytes]):
     def _way(self, client: bytes, call: Call) -> UpstreamAccess:
         return UpstreamAccess(self._backend.ask, [])
 
-    async def _go_on(self, client: bytes, call: Call, admission: Admission) -> None:
-        if admission.replies:
-            self._tell(admission.answer)
-        if admission.message is not None:
-            await self._post(admission.message, admission)  # 8
+    async def _go_on(self, client: bytes, call: Call) -> None:
+        if call.replies:
+            self._tell(call.answer)
+        if call.onward is not None:
+            await self._post(call.onward, call)  # 8
 
-    async def _post(self, message: Frame | Batch, admission: Admission) -> None:
+    async def _post(self, message: Frame | Batch, call: Call) -> None:
         if self._meter is None:
-            await self._backend.post(message, admission.calls, admission.edits)
+            await self._backend.post(message, call.open_calls, call.edits)
             return
         message, operations = self._meter.sent(message)
         try:
-            await self._backend.post(message, admission.calls, admission.edits)
+            await self._backend.post(message, call.open_calls, call.edits)
         except BaseException as error:
             self._meter.received(operations, error)
             raise

@@ -131,7 +131,7 @@ class EarlyRefusals:
         try:
             # The session is left out: nobody has checked whose it is.
             source = Call(revision=call.revision, token=token)
-            await self._recorder.begin(kept, None, source, error, reason=reason, omit_arguments=token is None)
+            await self._recorder.begin(kept, source, error, reason=reason, omit_arguments=token is None)
         except (ProofRefused, RequestError):
             strangers.left_out += left_out
             self._leave_out()

@@ -22,7 +22,6 @@ from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 
-from msgspec import Struct
 from msgspec.structs import replace as changed
 
 from accredit.attest import Call as RecordedCall
@@ -87,16 +86,6 @@ _REFUSED_ALL_THE_SAME = "refused all the same"
 _WORDS = {HEADER_MISMATCH: "header_mismatch", INVALID_PARAMS: "invalid_params"}
 
 
-class FlowRound(Struct, frozen=True):
-    """Of which multi-round-trip request a call is part, and in which round, counted from 1.
-
-    A request about a task is part of the call that made the task, but of no round.
-    """
-
-    flow: str
-    round: int | None = None
-
-
 class Recorder(Settler):
     """Writes the gate's decisions and their outcomes into the log. One per server, by the server's name in `[servers]`.
 
@@ -133,20 +122,19 @@ class Recorder(Settler):
     async def begin(
         self,
         request: Request,
-        decision: Decision | None,
         call: Call,
         refused: AccreditError | None = None,
         *,
-        part: FlowRound | None = None,
         reason: str | None = None,
         omit_arguments: bool = False,
     ) -> OpenCall | None:
         """Record the decision on a `call`. Its tokens have been removed from `request`.
 
-        `decision` is None if no proof was judged. Unless `refused`, the call is open from now on. `reason` is for a
-        refusal that has no reason of its own. `omit_arguments` keeps an anonymous caller's arguments out of the log,
-        even of full records. Raises `ProofRefused`, or `RequestError` for params that no record can hold.
+        Unless `refused`, the call is open from now on. `reason` is for a refusal that has no reason of its own.
+        `omit_arguments` keeps an anonymous caller's arguments out of the log, even of full records. Raises
+        `ProofRefused`, or `RequestError` for params that no record can hold.
         """
+        decision = call.decision
         received_ms = _received_ms(decision)
         target, trace = request.target or "", trace_of(request)
         try:
@@ -160,7 +148,7 @@ class Recorder(Settler):
         kept = self._kept(verdict, proved, call)
         decided = CallDecision(
             gateway=self._settings.gateway_id,
-            call=self._call(request.method, target, call, part, trace),
+            call=self._call(request.method, target, call, trace),
             params=params,
             decision=verdict,
             received_ms=received_ms,
@@ -259,15 +247,16 @@ class Recorder(Settler):
             self._chains.put(name, recorded)
         return recorded
 
-    def _call(self, method: str, target: str, call: Call, part: FlowRound | None, trace: str | None) -> RecordedCall:
+    def _call(self, method: str, target: str, call: Call, trace: str | None) -> RecordedCall:
+        flow, round = _round_of(call)
         return RecordedCall(
             id=self._ids.draw(),
             method=method,
             target=target[:MAX_RECORDED_TARGET],
             session=self._session(call.session) or None,
             revision=call.revision and call.revision[:MAX_RECORDED_TEXT],
-            flow=part.flow if part is not None else None,
-            round=part.round if part is not None else None,
+            flow=flow,
+            round=round,
             definition=self._pinned.get(target) if method == "tools/call" else None,
             trace=trace,
             server=self._server_of(method, target) or None,
@@ -345,6 +334,14 @@ def recorder_of(
         merged=[each.server for each in settings.members],
         observes=settings.observes,
     )
+
+
+def _round_of(call: Call) -> tuple[str | None, int | None]:
+    """Return of which multi-round-trip request a call is part, and in which round, counted from 1. A request about a
+    task is part of the call that made the task, but of no round."""
+    if call.task is not None:
+        return call.task.flow, None
+    return (call.flow, call.round + 1) if call.flow else (None, None)
 
 
 def _received_ms(decision: Decision | None) -> int:

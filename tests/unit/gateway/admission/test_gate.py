@@ -30,9 +30,10 @@ def test_where_tokens_are_required_a_way_that_asks_nobody_for_one_leads_nowhere(
     tools = ToolDirectory()
     gate = Gate(settings, Counters(), tools, bearer=Bearer(tokens, trusted.key_sets, tools), tasks=MemoryTasks())
     message = decode_request(post(Era.MODERN, method, {"name": "echo"}).body)
-    admission = asyncio.run(gate.admit(Call(message)))
-    assert admission.message is None
-    assert b"-31011" in admission.answer
+    call = Call(message)
+    asyncio.run(gate.admit(call))
+    assert call.onward is None
+    assert b"-31011" in call.answer
 
 
 @pytest.mark.parametrize("how", ["cancelled", "broken"])

@@ -58,7 +58,7 @@ def request() -> Request:
 
 async def opened(records: FailingRecords) -> tuple[Recorder, OpenCall]:
     recorder = Recorder(records, RecordSettings("gate"), Counters())
-    call = await recorder.begin(request(), None, Call(session="session", revision="2025-11-25"))
+    call = await recorder.begin(request(), Call(session="session", revision="2025-11-25"))
     assert call is not None
     return recorder, call
 
@@ -194,7 +194,7 @@ def test_a_refusal_is_not_open_and_without_a_record_there_is_no_call() -> None:
     async def main() -> None:
         recorder = Recorder(FailingRecords(decisions=False), RecordSettings("gate"), Counters())
         with pytest.raises(ProofRefused) as raised:
-            await recorder.begin(request(), None, Call())
+            await recorder.begin(request(), Call())
         assert (raised.value.code, raised.value.data["forwarded"]) == (-31006, False)
 
     run(main())
@@ -211,7 +211,7 @@ def test_a_call_comes_no_later_than_its_proof_was_judged__a_certificate_may_end_
         )
         for judged_at in (1_000, 2**40, None):
             proved = replace(nobody, judged_at=judged_at)
-            await recorder.begin(request(), Decision(call, None, proved, proved=proved), Call())
+            await recorder.begin(request(), Call(decision=Decision(call, None, proved, proved=proved)))
         long_ago, ahead, unsaid = (each.received_ms for each in records.begun)
         assert long_ago == 1_000_999 < ahead <= unsaid
 
@@ -230,7 +230,7 @@ def test_a_client_that_goes_while_its_decision_is_recorded_leaves_no_call_open()
     async def main() -> None:
         records = Slow()
         recorder = Recorder(records, RecordSettings("gate"), Counters())
-        beginning = asyncio.create_task(recorder.begin(request(), None, Call(session="session", revision="2025-11-25")))
+        beginning = asyncio.create_task(recorder.begin(request(), Call(session="session", revision="2025-11-25")))
         await asyncio.sleep(0)
         beginning.cancel()
         await asyncio.wait([beginning])
@@ -247,7 +247,7 @@ def test_a_name_of_any_length_takes_a_bounded_place() -> None:
         recorder = Recorder(records, RecordSettings("gate"), Counters())
         message = decode_request(CALL.replace(b'"send"', b'"%s"' % (b"x" * 100_000)))
         assert isinstance(message, Request)
-        await recorder.begin(message, None, Call(session="s" * 60_000, revision="r" * 60_000))
+        await recorder.begin(message, Call(session="s" * 60_000, revision="r" * 60_000))
         call = records.begun[0].call
         assert (call.target, call.session, call.revision) == ("x" * 2_048, "s" * 1_000, "r" * 1_000)
 
@@ -260,7 +260,7 @@ def test_the_calls_of_a_session_whose_id_is_long_are_forgotten_when_they_are_set
         records.gate.set()
         recorder = Recorder(records, RecordSettings("gate"), Counters())
         for session in ("s" * 60_000, "t"):
-            call = await recorder.begin(request(), None, Call(session=session))
+            call = await recorder.begin(request(), Call(session=session))
             assert call is not None
             assert recorder.in_session(session).get(call.id) is call
             await call.settle(Outcome(status="ok"))
@@ -274,7 +274,7 @@ def test_of_two_calls_with_one_id_the_end_of_the_first_leaves_the_second_open() 
         records = SlowRecords()
         records.gate.set()
         recorder, first = await opened(records)
-        second = await recorder.begin(request(), None, Call(session="session"))
+        second = await recorder.begin(request(), Call(session="session"))
         await first.settle(Outcome(status="ok"))
         assert second is not None
         assert recorder.in_session("session").take(second.id) is second
@@ -287,7 +287,7 @@ def test_of_a_batch_all_calls_are_settled__though_whoever_waits_for_that_is_canc
         records = SlowRecords()
         records.gate.set()
         recorder, first = await opened(records)
-        second = await recorder.begin(decoded(CALL.replace(b'"id":7', b'"id":8')), None, Call())
+        second = await recorder.begin(decoded(CALL.replace(b'"id":7', b'"id":8')), Call())
         assert second is not None
         ending = asyncio.create_task(OpenCalls([first, second]).fail(Outcome(status="unknown")))
         await asyncio.sleep(0)
