@@ -176,7 +176,7 @@ def test_a_guard_takes_a_token_from_each_place__and_neither_tool_nor_log_sees_it
     assert "a token was refused: for another audience" in caplog.messages
 
 
-@pytest.mark.holds("server/tokens", "verification")
+@pytest.mark.holds("policy/authorizer", "verified")
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_guard_refuses_a_session_s_token(kind: str, era: Era, world: Tokened, tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_a_tool_s_own_token_argument_arrives_untouched__and_does_not_decide(worl
     asyncio.run(main())
 
 
-@pytest.mark.holds("server/tokens", "scopes")
+@pytest.mark.holds("policy/authorizer", "tool")
 @pytest.mark.parametrize("kind", KINDS)
 def test_lists_and_calls_agree_on_the_tools_of_a_token__before_a_guarded_server_too(
     kind: str, world: Tokened, tmp_path: Path
@@ -320,7 +320,7 @@ def test_a_tool_that_calls_others_by_name_does_not_lead_around_the_token_s_tools
     asyncio.run(main())
 
 
-@pytest.mark.holds("server/tokens", "scopes")
+@pytest.mark.holds("policy/authorizer", "tool")
 def test_another_name_of_a_tool_does_not_lead_around_what_its_token_lacks_or_denies(
     world: Tokened, tmp_path: Path
 ) -> None:
@@ -352,7 +352,7 @@ def test_another_name_of_a_tool_does_not_lead_around_what_its_token_lacks_or_den
     asyncio.run(main())
 
 
-@pytest.mark.holds("server/tokens", "scopes")
+@pytest.mark.holds("policy/authorizer", "tool")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_token_that_may_be_left_out_has_to_be_good_where_it_is__and_for_tools_that_ask_for_a_scope(
     kind: str, world: Tokened, tmp_path: Path

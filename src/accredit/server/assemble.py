@@ -153,7 +153,8 @@ def _tokens(rules: TokenRules, clock: Callable[[], int], *, proofs: bool) -> Tok
         Issuer(each.issuer, each.audience, tuple(each.algorithms), tuple(each.required_scopes))
         for each in rules.issuers
     ]
-    return Tokens(rules, issuers, IssuerKeys({each.issuer: _keys(each) for each in rules.issuers}), clock)
+    keys = IssuerKeys({each.issuer: _keys(each) for each in rules.issuers})
+    return Tokens(issuers, keys, rules.tool_scopes, required=rules.required, clock=clock)
 
 
 def _keys(issuer: TrustedIssuer) -> KeySet | str:

@@ -170,7 +170,7 @@ class Judge:
         name, whatever name the client used."""
         tool = call.method == "tools/call"
         if tool and self.tokens is not None:
-            self.tokens.check_tool(token, found.name or call.target)
+            self.tokens.check_tool(found.name or call.target, token)
         if call.guarded and ((tool and not found.name) or (self._proofs is not None and found.entry is None)):
             raise refusals.unknown_target(call)
 

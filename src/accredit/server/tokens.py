@@ -2,9 +2,8 @@
 
 - [places] A token may be in the Authorization header (over HTTP), in `arguments._token` unless the tool itself declares
   that argument, or in `_meta.token`. The first one present decides (`tokens.carried`).
-- [verification] The token is verified (`tokens.verify`). One that names a gateway's configuration, or a session, is not
-  valid here.
-- [scopes] The token must allow the called tool, and have the scope that the tool requires.
+- [verification] The token is verified (`policy.authorizer`). One that names a gateway's configuration, or a session, is
+  not valid here.
 - [removal] All tokens are removed, also those that did not decide.
 
 A server's middleware answers only with JSON-RPC errors. Statuses 401 and 403 with `WWW-Authenticate` come from a
@@ -13,7 +12,7 @@ each message is judged by its own token.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -22,16 +21,10 @@ from mcp.server.context import ServerRequestContext
 from starlette.requests import Request
 
 from accredit.errors import TokenError
-from accredit.ports import KeySets
+from accredit.policy.authorizer import TokenAuthorizer
 from accredit.tokens import (
     FoundTokens,
-    Issuer,
-    TokenVerifier,
     VerifiedToken,
-    check_policy,
-    check_present,
-    check_session,
-    check_tool,
     find_tokens,
     without_authorization,
 )
@@ -75,20 +68,8 @@ class TokenRules:
     tool_scopes: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-class Tokens:
-    """Judges the tokens of one server's clients. `clock` returns unix seconds."""
-
-    def __init__(self, rules: TokenRules, issuers: Sequence[Issuer], keys: KeySets, clock: Callable[[], int]) -> None:
-        """Raise `ConfigurationError` if an issuer is named twice."""
-        self._rules = rules
-        self._verifier = TokenVerifier(issuers)
-        self._keys = keys
-        self._clock = clock
-
-    @property
-    def required(self) -> bool:
-        """Whether a token is required."""
-        return self._rules.required
+class Tokens(TokenAuthorizer):
+    """Judges the tokens of one server's clients."""
 
     async def of(self, ctx: Context, *, argument_is_the_tools: bool) -> VerifiedToken | None:
         """Return the verified token of a message, or None ([places] and [verification]). Raises `TokenError` and
@@ -96,30 +77,16 @@ class Tokens:
         try:
             text = _find_tokens(ctx).deciding(_SOURCES, argument_is_the_tools=argument_is_the_tools)
             if text is not None:
-                return await self._verified(text)
-            if self._rules.required:
-                check_present(None)
+                return await self.verify(text)
+            self.require(None)
         except TokenError as error:
             _log.info("a token was refused: %s", error.reason)
             raise
         return None
 
-    def check_tool(self, token: VerifiedToken | None, tool: str) -> None:
-        """Check [scopes] for a tool. Raises `InsufficientScope`. Raises `MissingToken` if there is no token, but the
-        tool requires a scope."""
-        check_tool(token, tool, self._rules.tool_scopes.get(tool, ""))
-
     async def aclose(self) -> None:
         """Cancel all fetches."""
         await self._keys.aclose()
-
-    async def _verified(self, text: str) -> VerifiedToken:
-        presented = self._verifier.read(text)
-        keys = await self._keys.keys(presented.issuer.issuer, presented.kid)
-        token = self._verifier.verify(presented, keys, self._clock())
-        check_policy(token, "")
-        check_session(token, "")
-        return token
 
 
 def without_tokens(ctx: Context, *, argument_is_the_tools: bool) -> Context:

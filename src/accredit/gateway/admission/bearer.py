@@ -3,8 +3,8 @@
 - [header] A token in the Authorization header decides (`of_header`), before any message is read.
 - [message] If there is none, each message of a client brings its own token (`of_call`). On stdio the token may instead
   be in the process's environment.
-- [verification] The token is verified (`tokens.verify`). If it names a configuration, that must be the current one. If
-  it names a session, the message must have come in that session (`session`, which the caller of this module passes).
+- [verification] The token is verified (`policy.authorizer`), for the session in which the message has come (`session`,
+  which the caller of this module passes).
 - [rights] A called tool must be one that the token allows, and the token must have the scope that the tool requires.
 - [removal] Every token is removed from the message, including those that did not decide (`without`).
 
@@ -17,7 +17,6 @@ checked here: the proof, and whether proof and token name the same agent (`polic
 from msgspec import structs
 
 from accredit.base.caching import RecentlyUsed
-from accredit.base.clock import unix_seconds
 from accredit.errors import ConfigurationError, KeysUnavailable, RequestError, TokenError
 from accredit.gateway.admission.tool_directory import Ask, ToolDirectory
 from accredit.gateway.call import Call
@@ -28,17 +27,14 @@ from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.tasks import may_subscribe
 from accredit.limits import MAX_CACHED_TOKENS
 from accredit.policy import GUARDED, LISTS, looks_guarded
+from accredit.policy.authorizer import TokenAuthorizer
 from accredit.policy.drill import DRILLS
 from accredit.policy.merging import merged_name
 from accredit.ports import KeySets
 from accredit.tokens import (
     FoundTokens,
-    TokenVerifier,
     VerifiedToken,
-    check_policy,
-    check_present,
     check_session,
-    check_tool,
     exchangeable,
     find_tokens,
     subject_key,
@@ -63,9 +59,17 @@ class Bearer:
         exchanges: bool = False,
     ) -> None:
         self._settings = settings
-        self._keys = keys
         self._environment = environment
-        self._verifier = TokenVerifier(settings.issuers)
+        self._authorizer = TokenAuthorizer(
+            settings.issuers,
+            keys,
+            settings.tool_scopes,
+            required=settings.required,
+            policy_digest=settings.policy_digest,
+        )
+        self.require = self._authorizer.require
+        self.check_tool = self._authorizer.check_tool
+        """Also checks the tool whose task is to be changed."""
         self._tools = tools
         self._subjects = RecentlyUsed[str, bytes](MAX_CACHED_TOKENS) if exchanges else None
         """The `subject_key`s of verified tokens, by the SHA-256 of the tokens' texts."""
@@ -76,11 +80,6 @@ class Bearer:
         if text is None and set(self._settings.sources) == {"header"}:
             self.require(None)  # no message could bring one either
         return await self._verified(text, session) if text is not None else None
-
-    def require(self, token: VerifiedToken | None) -> None:
-        """Raise `MissingToken` if a token is required and there is none."""
-        if self._settings.required:
-            check_present(token)
 
     async def of_call(self, call: Call, frame: Frame, ask: Ask | None, session: str = "") -> None:
         """Look for the tokens in a message, and store in its call the one that counts ([header] to [verification]).
@@ -121,11 +120,6 @@ class Bearer:
             raise RequestError(INVALID_PARAMS, 'Invalid params: "name" is not a string', id=frame.id, status=200)
         self.check_tool(tool, token)
 
-    def check_tool(self, tool: str, token: VerifiedToken | None) -> None:
-        """Check whether the token allows a tool ([rights]). It may also be the tool whose task is to be changed. Raises
-        `TokenError`."""
-        check_tool(token, tool, self._settings.tool_scopes.get(tool, ""))
-
     async def of_line(self, call: Call, frame: Frame, ask: Ask) -> None:
         """Store the token of a message on stdio, or the error that refuses that token. This is done for calls, lists
         and subscriptions only. Raises `RequestError`."""
@@ -159,13 +153,7 @@ class Bearer:
         return frame.with_meta({}, without=(META,)) if in_meta else frame
 
     async def _verified(self, text: str, session: str) -> VerifiedToken:
-        """Verify a token. If it names a configuration or a session, that must be the current one
-        ([verification])."""
-        presented = self._verifier.read(text)
-        keys = await self._keys.keys(presented.issuer.issuer, presented.kid)
-        token = self._verifier.verify(presented, keys, unix_seconds())
-        check_policy(token, self._settings.policy_digest)
-        check_session(token, session)
+        token = await self._authorizer.verify(text, session)
         if self._settings.servers and token.denied_tools:
             also = {merged_name(server, tool) for server in self._settings.servers for tool in token.denied_tools}
             token = structs.replace(token, denied_tools=token.denied_tools | also)
