@@ -50,18 +50,12 @@ dist: $(RUN_READY)
 		for each in sorted(pathlib.Path("dist").glob("accredit-*"))]' > dist/SHA256SUMS
 	cat dist/SHA256SUMS
 
+BENCHES = proofs authorization records recording tokens token_gateway servers merged telemetry startup
+
+# All of it, or (ARGS="--only NAME") a part of the first.
 bench: $(READY)
 	$(BIN)/python -m bench $(ARGS)
-	$(BIN)/python -m bench.proofs $(filter --quick,$(ARGS))
-	$(BIN)/python -m bench.authorization $(filter --quick,$(ARGS))
-	$(BIN)/python -m bench.records $(filter --quick,$(ARGS))
-	$(BIN)/python -m bench.recording $(filter --quick,$(ARGS))
-	$(BIN)/python -m bench.tokens $(filter --quick,$(ARGS))
-	$(BIN)/python -m bench.token_gateway $(filter --quick,$(ARGS))
-	$(BIN)/python -m bench.servers $(filter --quick,$(ARGS))
-	$(BIN)/python -m bench.merged $(filter --quick,$(ARGS))
-	$(BIN)/python -m bench.telemetry $(filter --quick,$(ARGS))
-	$(BIN)/python -m bench.startup $(filter --quick,$(ARGS))
+	$(if $(filter --only,$(ARGS)),,for name in $(BENCHES); do $(BIN)/python -m bench.$$name $(filter --quick,$(ARGS)) || exit 1; done)
 
 # Machines that fail under gateways, for some ten minutes; as root it has network namespaces.
 chaos: $(READY)

@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from bench import footprint, report, speed
+from bench import footprint, main_job, report, speed
 from bench.errors import BenchError
 from bench.processes import NGINX, ROOT, gateway, nginx, upstream
 from bench.speed import DIRECT, FULL, GATEWAY, QUICK, Plan, Series, Way
@@ -23,9 +23,13 @@ PAGE = ROOT / "docs" / "reference" / "performance.md"
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few series and rounds: about a minute")
-    parser.add_argument("--only", metavar="NAME", default="", help="only the series whose name holds it, or 'memory'")
+    parser.add_argument(
+        "--only", metavar="NAME", default="", help="only the series whose name holds it, 'memory', or 'main-job'"
+    )
     parser.add_argument("--write", action="store_true", help=f"put the tables into {PAGE.relative_to(ROOT)}")
     options = parser.parse_args(arguments)
+    if options.only == main_job.NAME:
+        return report_main_job(quick=options.quick)
     plan = chosen(QUICK if options.quick else FULL, options.only)
     calls = QUICK_GROWTH_CALLS if options.quick else FULL_GROWTH_CALLS
     if not plan.series and options.only not in MEMORY:
@@ -35,6 +39,15 @@ def main(arguments: list[str]) -> int:
             found = list(series(plan, Path(folder)))
             memory = footprint.measure(calls, Path(folder), say) if options.only in MEMORY else None
         keep(results(arguments, found, memory), write=options.write)
+    except BenchError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def report_main_job(*, quick: bool) -> int:
+    try:
+        print(main_job.main(quick=quick))
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1

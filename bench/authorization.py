@@ -16,10 +16,11 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 from typing import cast
 from urllib.parse import urlsplit
 
@@ -40,14 +41,18 @@ from accredit.ratify import (
     present,
 )
 from accredit.ratify.hybrid import signature_fault
+from bench.errors import BenchError
 from bench.processes import Server, configured
 from bench.side_by_side import cpu_ns
 
 GATEWAY_ID = "bench"
 SCOPE = "payments:send"
 PARAMS = {"name": "pay", "arguments": {"amount": 12, "currency": "EUR", "to": "x" * 60}}
-ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"%s"}]}}' % (b"x" * 130)
+ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"%s"}],"resultType":"complete"}}' % (
+    b"x" * 107
+)
 CONNECTIONS = 16
+_HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 FULL, QUICK = (15, 320), (5, 240)
 """Rounds, and calls in a round."""
 TARGET = 1.3
@@ -111,8 +116,11 @@ def check_us(proofs: Sequence[ProofBundle]) -> float:
     return (time.thread_time_ns() - started) / 1000 / len(proofs)
 
 
-def body_of(proof: ProofBundle | None, token: str | None = None) -> bytes:
-    meta = {} if proof is None else {"ratify_proof": json.loads(encode_proof_bundle(proof))}
+def body_of(
+    proof: ProofBundle | None, token: str | None = None, more: Mapping[str, object] = MappingProxyType({})
+) -> bytes:
+    """A call with this proof and token; `more` is what its `_meta` has besides."""
+    meta = dict(more) | ({} if proof is None else {"ratify_proof": json.loads(encode_proof_bundle(proof))})
     if token is not None:
         meta["token"] = token
     params = {**PARAMS, "_meta": meta}
@@ -135,29 +143,32 @@ class Upstream(asyncio.Protocol):
         self._transport.write(head % len(ANSWER) + ANSWER)
 
 
-async def post_all(url: str, bodies: Sequence[bytes]) -> None:
-    """Posts each body once, over as many connections as `CONNECTIONS`."""
-    left = iter(bodies)
-    port = urlsplit(url).port
+async def post_all(
+    url: str, bodies: Sequence[bytes], connections: int = CONNECTIONS, headers: Mapping[str, str] = _HEADERS
+) -> list[float]:
+    """Posts each body once; returns how many seconds each answer took."""
+    left, times = iter(bodies), list[float]()
+    where = urlsplit(url)
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    head = f"POST {where.path} HTTP/1.1\r\nHost: {where.netloc}\r\n{lines}".encode()
 
     async def client() -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
+        reader, writer = await asyncio.open_connection(where.hostname, where.port, limit=1 << 20)
         with contextlib.closing(writer):
             for body in left:
-                head = (
-                    b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-                    b"Accept: application/json, text/event-stream\r\nContent-Length: %d\r\n\r\n"
-                )
-                writer.write(head % len(body) + body)
+                began = time.perf_counter()
+                writer.write(b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body))
                 answer = await reader.readuntil(b"\r\n\r\n")
                 length = int(answer.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
-                told = await reader.readexactly(length)
-                if told != ANSWER:
-                    raise SystemExit(f"bench: a call failed: {told[:300]!r}")
+                said = await reader.readexactly(length)
+                times.append(time.perf_counter() - began)
+                if said != ANSWER:
+                    raise BenchError(f"a call failed: {said[:300]!r}")
 
     async with asyncio.TaskGroup() as group:
-        for _ in bodies[:CONNECTIONS]:
+        for _ in bodies[:connections]:
             group.create_task(client())
+    return times
 
 
 def toml(upstream: str, store: str | None, mode: str = "required", quotas: int = 0) -> str:

@@ -24,6 +24,13 @@ LEGACY_HEADERS = {
     "Mcp-Session-Id": "4f6c1d0e7a5b4c3d9e8f",
 }
 
+MODERN = "2026-07-28"
+MODERN_META: dict[str, object] = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
 # Text as tools return it: mostly ASCII, some escapes, now and then a letter beyond ASCII.
 _LINE = 'Paid invoice 4711 ("Café Größenwahn", 12.50 €); see https://example.org/i/4711?lang=de.\n'
 
@@ -104,19 +111,14 @@ def _row(number: int) -> dict[str, object]:
 
 
 def _modern(tool: str) -> tuple[bytes, dict[str, str]]:
-    version = "2026-07-28"
-    meta: dict[str, object] = {
-        "io.modelcontextprotocol/protocolVersion": version,
-        "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
-    headers = LEGACY_HEADERS | {
-        "MCP-Protocol-Version": version,
-        "Mcp-Method": "tools/call",
-        "Mcp-Name": tool,
-    }
+    return request(tool, MODERN_META), modern_headers(tool)
+
+
+def modern_headers(tool: str) -> dict[str, str]:
+    """The headers of a call in the modern era."""
+    headers = LEGACY_HEADERS | {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/call", "Mcp-Name": tool}
     del headers["Mcp-Session-Id"]
-    return request(tool, meta), headers
+    return headers
 
 
 def _calls() -> Iterator[Call]:
