@@ -107,7 +107,7 @@ def _load_libraries(loaded: Loaded, proofs: ProofSettings | None) -> None:
     """Load the libraries that calls will need. So the first call does not wait, and workers share their parent's
     memory."""
     if proofs is not None and proofs.judged:
-        load("cryptography.hazmat.primitives.asymmetric.mldsa")
+        load("cryptography.hazmat.primitives.asymmetric.mldsa", "nacl.bindings")
     servers = (loaded.config.upstream, *loaded.config.servers.by_name.values())
     if loaded.config.tokens.mode != "off" or any(each.identity == "jwt" for each in servers):
         load("jwt")

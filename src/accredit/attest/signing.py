@@ -16,14 +16,14 @@ from msgspec import Struct
 from accredit.attest.dsse import Envelope, Signature, signed_bytes
 from accredit.base.caching import CachedProperty
 from accredit.base.deferred import Deferred
+from accredit.base.ed25519 import is_signed, public_key, signing
 from accredit.errors import AttestationError
 
 if TYPE_CHECKING:
     from cryptography import exceptions
-    from cryptography.hazmat.primitives.asymmetric import ed25519, mldsa
+    from cryptography.hazmat.primitives.asymmetric import mldsa
 else:
     exceptions = Deferred("cryptography.exceptions")
-    ed25519 = Deferred("cryptography.hazmat.primitives.asymmetric.ed25519")
     mldsa = Deferred("cryptography.hazmat.primitives.asymmetric.mldsa")
 
 ML_DSA_65_SUFFIX = "/ml-dsa-65"
@@ -59,8 +59,7 @@ class LogSigner(Struct, frozen=True, dict=True):
     @CachedProperty
     def keys(self) -> "tuple[LogKey | RecordKey, ...]":
         """The public keys that verify what this signer signs."""
-        first = ed25519.Ed25519PrivateKey.from_private_bytes(self.ed25519).public_key().public_bytes_raw()
-        own = LogKey(self.id, first, self._ml_dsa_65.public_key().public_bytes_raw())
+        own = LogKey(self.id, public_key(self.ed25519), self._ml_dsa_65.public_key().public_bytes_raw())
         return (own,) if self.records is None else (own, RecordKey(self.records.id, self.records.check))
 
     def record(self, payload: bytes) -> Envelope:
@@ -78,7 +77,7 @@ class LogSigner(Struct, frozen=True, dict=True):
 
     @CachedProperty
     def _sign(self) -> Callable[[bytes], bytes]:
-        return ed25519.Ed25519PrivateKey.from_private_bytes(self.ed25519).sign
+        return signing(self.ed25519)
 
     @CachedProperty
     def _ml_dsa_65(self) -> "mldsa.MLDSA65PrivateKey":
@@ -91,10 +90,6 @@ class LogKey(Struct, frozen=True, dict=True):
     id: str
     ed25519: bytes
     ml_dsa_65: bytes
-
-    @CachedProperty
-    def _ed25519(self) -> "ed25519.Ed25519PublicKey":
-        return ed25519.Ed25519PublicKey.from_public_bytes(self.ed25519)
 
     @CachedProperty
     def _ml_dsa_65(self) -> "mldsa.MLDSA65PublicKey":
@@ -121,10 +116,8 @@ class LogKey(Struct, frozen=True, dict=True):
     def _check_first(self, envelope: Envelope) -> None:
         if any(signature.members for signature in envelope.signatures):
             raise AttestationError("a signature of the gateway's key holds nothing but its bytes")
-        try:
-            self._ed25519.verify(envelope.signatures[0].data, signed_bytes(envelope.payload))
-        except (exceptions.InvalidSignature, ValueError):
-            raise AttestationError("the Ed25519 signature is not good") from None
+        if not is_signed(signed_bytes(envelope.payload), envelope.signatures[0].data, self.ed25519):
+            raise AttestationError("the Ed25519 signature is not good")
 
 
 class RecordKey(Struct, frozen=True):

@@ -1,6 +1,7 @@
 """Hybrid keys and signatures: Ed25519 and ML-DSA-65 over the same bytes, both required (Ratify section 5). No I/O.
 
-ML-DSA signatures are hedged, with randomness that OpenSSL draws. Nothing else here is random, as keys come from seeds.
+Ed25519 is libsodium's (`base.ed25519`), ML-DSA is OpenSSL's. ML-DSA signatures are hedged, with randomness that OpenSSL
+draws. Nothing else here is random, as keys come from seeds.
 """
 
 import hashlib
@@ -10,17 +11,17 @@ from msgspec import Meta, Struct
 
 from accredit.base.caching import CachedProperty
 from accredit.base.deferred import Deferred
+from accredit.base.ed25519 import KEY_BYTES, SIGNATURE_BYTES, is_signed, public_key, signing
 
 if TYPE_CHECKING:
     from cryptography import exceptions
-    from cryptography.hazmat.primitives.asymmetric import ed25519, mldsa
+    from cryptography.hazmat.primitives.asymmetric import mldsa
 else:
     exceptions = Deferred("cryptography.exceptions")
-    ed25519 = Deferred("cryptography.hazmat.primitives.asymmetric.ed25519")
     mldsa = Deferred("cryptography.hazmat.primitives.asymmetric.mldsa")
 
-ED25519_KEY_BYTES = 32
-_ED25519_SIGNATURE_BYTES = 64
+ED25519_KEY_BYTES = KEY_BYTES
+_ED25519_SIGNATURE_BYTES = SIGNATURE_BYTES
 ML_DSA_65_KEY_BYTES = 1952
 _ML_DSA_65_SIGNATURE_BYTES = 3309
 SEED_BYTES = 32
@@ -37,11 +38,6 @@ class HybridPublicKey(Struct, frozen=True, forbid_unknown_fields=True, dict=True
     def id(self) -> str:
         """The id derived from the key: 32 lower-case hex characters."""
         return hashlib.sha256(self.ed25519 + self.ml_dsa_65).hexdigest()[:32]
-
-    @CachedProperty
-    def loaded_ed25519(self) -> "ed25519.Ed25519PublicKey":
-        """The Ed25519 key, ready to verify. Raises `ValueError` if the bytes are not a key."""
-        return ed25519.Ed25519PublicKey.from_public_bytes(self.ed25519)
 
     @CachedProperty
     def loaded_ml_dsa_65(self) -> "mldsa.MLDSA65PublicKey":
@@ -86,17 +82,15 @@ class HybridSigner(Protocol):
 class HybridPrivateKey:
     """A holder's two private keys, made from two seeds of 32 bytes. No method or `repr` shows them."""
 
-    __slots__ = ("_ed25519", "_ml_dsa_65", "id", "public_key")
+    __slots__ = ("_ml_dsa_65", "_sign_ed25519", "id", "public_key")
 
     def __init__(self, ed25519_seed: bytes, ml_dsa_65_seed: bytes) -> None:
         """Raise `ValueError` for a seed of another length."""
         if not len(ed25519_seed) == len(ml_dsa_65_seed) == SEED_BYTES:
             raise ValueError(f"a seed has {SEED_BYTES} bytes")
-        self._ed25519 = ed25519.Ed25519PrivateKey.from_private_bytes(ed25519_seed)
+        self._sign_ed25519 = signing(ed25519_seed)
         self._ml_dsa_65 = mldsa.MLDSA65PrivateKey.from_seed_bytes(ml_dsa_65_seed)
-        self.public_key = HybridPublicKey(
-            self._ed25519.public_key().public_bytes_raw(), self._ml_dsa_65.public_key().public_bytes_raw()
-        )
+        self.public_key = HybridPublicKey(public_key(ed25519_seed), self._ml_dsa_65.public_key().public_bytes_raw())
         self.id = self.public_key.id
 
     def __repr__(self) -> str:
@@ -104,7 +98,7 @@ class HybridPrivateKey:
 
     def sign(self, message: bytes) -> HybridSignature:
         """Sign a message with both keys. Two calls give different signatures."""
-        return HybridSignature(self._ed25519.sign(message), self._ml_dsa_65.sign(message))
+        return HybridSignature(self._sign_ed25519(message), self._ml_dsa_65.sign(message))
 
 
 def signature_fault(message: bytes, signature: HybridSignature, key: HybridPublicKey) -> str | None:
@@ -113,9 +107,7 @@ def signature_fault(message: bytes, signature: HybridSignature, key: HybridPubli
     fault = length_fault(signature, key)
     if fault:
         return fault
-    try:
-        key.loaded_ed25519.verify(signature.ed25519, message)
-    except (exceptions.InvalidSignature, ValueError):
+    if not is_signed(message, signature.ed25519, key.ed25519):
         return "Ed25519 signature invalid"
     try:
         key.loaded_ml_dsa_65.verify(signature.ml_dsa_65, message)
