@@ -13,9 +13,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from accredit.keys import make_key, write_key
+from bench import authorization, main_job
 from bench.errors import BenchError
 from bench.payloads import CALLS, Call
 from bench.processes import configured, upstream
@@ -29,7 +32,7 @@ _TOTAL = re.compile(r"^(?:summary|totals): (\d+)", re.MULTILINE)
 def main(arguments: list[str]) -> int:
     """Prints one line for each call that is named."""
     parser = argparse.ArgumentParser(prog="python -m bench.instructions", description=__doc__)
-    parser.add_argument("names", metavar="NAME", nargs="*", help=f"of {', '.join(CALLS)}")
+    parser.add_argument("names", metavar="NAME", nargs="*", help=f"of {', '.join([*CALLS, main_job.NAME])}")
     parser.add_argument("--keep", metavar="FOLDER", type=Path, help="leave what callgrind wrote there, for kcachegrind")
     parser.add_argument("--watched", action="store_true", help="count also with metrics on")
     options = parser.parse_args(arguments)
@@ -37,6 +40,10 @@ def main(arguments: list[str]) -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="accredit-bench-") as folder:
             for name in names:
+                if name == main_job.NAME:
+                    found = asyncio.run(counted_main_job(Path(folder), options.keep))
+                    print(f"{name}: {found:,} instructions, without those of the log's writer", flush=True)
+                    continue
                 found = asyncio.run(counted(CALLS[name], Path(folder), options.keep))
                 print(f"{name}: {found:,} instructions", flush=True)
                 if options.watched:
@@ -50,20 +57,44 @@ def main(arguments: list[str]) -> int:
 
 async def counted(call: Call, folder: Path, keep: Path | None, more: str = "") -> int:
     """The instructions of one call, in user space; with `more` in the configuration."""
-    if shutil.which("valgrind") is None:
-        raise BenchError("valgrind is not installed (Debian: apt-get install valgrind)")
-    output = (keep or folder) / f"{call.name}.callgrind"
-    command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={output}", "--instr-atstart=no", sys.executable,
-               "-c", "import sys; from accredit.cli import main; sys.exit(main())"]  # fmt: skip
     with upstream("upstream", folder) as server:
         toml = f'[upstream]\nurl = "{server.url}"\n[gateway]\nport = 0\n{more}'
-        with configured(toml, folder, "instructions", command=command, patience=START_SECONDS) as gateway:
-            await _post_all(gateway.url, call, WARMING_CALLS)
-            _control(gateway.pid, "--instr=on")
-            await _post_all(gateway.url, call, 2)
-            _control(gateway.pid, "--zero")
-            await _post_all(gateway.url, call, CALLS_EACH)
-            _control(gateway.pid, "--dump")
+        return await _counted(toml, folder, keep, call.name, lambda url, times: _post_all(url, call, times))
+
+
+async def counted_main_job(folder: Path, keep: Path | None) -> int:
+    """The instructions of one call with a fresh proof and durable records, but for those of the process that writes
+    the log."""
+    listener = await asyncio.get_running_loop().create_server(authorization.Upstream, "127.0.0.1", 0)
+    agent = authorization.Agent(folder)
+    write_key(folder / "gateway.key", make_key("gateway", "gateway", 0))
+    toml = main_job.toml(f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/mcp", "sqlite:///main.db")
+
+    async def post(url: str, times: int) -> None:
+        bodies = [authorization.body_of(agent.bundle(bound=True)) for _ in range(times * CONNECTIONS)]
+        await authorization.post_all(url, bodies, CONNECTIONS)
+
+    try:
+        return await _counted(toml, folder, keep, main_job.NAME, post)
+    finally:
+        listener.close()
+
+
+async def _counted(
+    toml: str, folder: Path, keep: Path | None, name: str, post: Callable[[str, int], Awaitable[None]]
+) -> int:
+    if shutil.which("valgrind") is None:
+        raise BenchError("valgrind is not installed (Debian: apt-get install valgrind)")
+    output = (keep or folder) / f"{name}.callgrind"
+    command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={output}", "--instr-atstart=no", sys.executable,
+               "-c", "import sys; from accredit.cli import main; sys.exit(main())"]  # fmt: skip
+    with configured(toml, folder, "instructions", command=command, patience=START_SECONDS) as gateway:
+        await post(gateway.url, WARMING_CALLS)
+        _control(gateway.pid, "--instr=on")
+        await post(gateway.url, 2)
+        _control(gateway.pid, "--zero")
+        await post(gateway.url, CALLS_EACH)
+        _control(gateway.pid, "--dump")
     found = _TOTAL.findall(Path(f"{output}.1").read_text("latin-1"))
     if not found:
         raise BenchError("callgrind has written no total")

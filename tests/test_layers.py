@@ -25,11 +25,11 @@ PURE_LIBRARIES = {
     "jsonrpc": "msgspec, simdjson" if importlib.util.find_spec("simdjson") else "msgspec",
     # zoneinfo reads the time zone data of constraints, and loads what finds it
     "ratify": "msgspec, zoneinfo, importlib.resources, cryptography.exceptions, "
-    "cryptography.hazmat.primitives.asymmetric.ed25519, cryptography.hazmat.primitives.asymmetric.mldsa",
+    "cryptography.hazmat.primitives.asymmetric.mldsa, nacl.bindings, nacl.exceptions",
     # jwt brings a client for key sets, which nothing here uses; hashlib is the standard library's
     "tokens": "msgspec, jwt, hashlib, base64",
     "attest": "msgspec, rfc8785, cryptography.exceptions, "
-    "cryptography.hazmat.primitives.asymmetric.ed25519, cryptography.hazmat.primitives.asymmetric.mldsa",
+    "cryptography.hazmat.primitives.asymmetric.mldsa, nacl.bindings, nacl.exceptions",
     # the SDK's types are models of pydantic
     "rounds": "msgspec, mcp_types.methods, pydantic.json_schema, cryptography.exceptions, "
     "cryptography.hazmat.primitives.ciphers.aead",
@@ -40,7 +40,7 @@ ABOVE = {"consent": {"ratify", "jsonrpc", "pins"}, "pins": {"jsonrpc"}}
 """Cores that are above others, and above which."""
 BELOW = {
     *("accredit.base", "accredit.base.caching", "accredit.base.deferred", "accredit.base.steps", "accredit.base.text"),
-    *("accredit.canonical", "accredit.errors", "accredit.limits", "accredit.refusals"),
+    *("accredit.base.ed25519", "accredit.canonical", "accredit.errors", "accredit.limits", "accredit.refusals"),
 }
 """What is everybody's and touches nothing. The clock is only for who verifies without saying what time it is."""
 WORLD = {

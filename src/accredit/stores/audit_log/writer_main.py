@@ -43,7 +43,8 @@ def main(descriptor: int) -> None:
         opening = _next(frames)
         if opening is None:
             return
-        load("cryptography.hazmat.primitives.asymmetric.mldsa", "nacl.bindings")  # so that the first record does not wait for it
+        # So that the first record does not wait for them.
+        load("cryptography.hazmat.primitives.asymmetric.mldsa", "nacl.bindings")
         logging.getLogger("accredit").setLevel(logging.CRITICAL)  # the gateway logs the same for its own connection
         gc.freeze()  # the loaded modules stay: no need to scan them again
         with contextlib.suppress(ConnectionError):  # the gateway is gone
