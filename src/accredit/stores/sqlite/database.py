@@ -57,10 +57,17 @@ class Database:
 
     def __init__(self, path: Path, synchronous: Synchronous = "NORMAL") -> None:
         self._path = path.absolute()
-        self._synchronous = synchronous
+        self._synchronous: Synchronous = synchronous
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
         self._checked_at = 0.0
+
+    def another(self) -> "Database":
+        """Return another connection to this same file, for another thread. It never makes a file, nor takes another one
+        for this."""
+        other = Database(self._path, self._synchronous)
+        other._identity = self._identity
+        return other
 
     def transact(self, jobs: Sequence[Job[T]], *, writes: bool) -> list[T]:
         """Run jobs in one transaction and return their answers. All jobs are committed, or none.

@@ -42,7 +42,7 @@ class SqliteStore:
     async def look(self, challenge: bytes, request_hash: bytes, *, issued: bool, now: int) -> Spending:
         """Return what `spend` would return now. Changes nothing."""
         job = partial(self._tables.look, challenge=challenge, request_hash=request_hash, issued=issued, now=now)
-        return await self._worker.run(job, writes=False)
+        return await self._worker.look(job)
 
     async def spend(
         self, challenge: bytes, request_hash: bytes, *, issued: bool, keep_until: int, now: int

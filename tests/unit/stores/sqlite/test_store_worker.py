@@ -283,3 +283,49 @@ def test_full_is_full_and_normal_is_normal(tmp_path: Path) -> None:
 
     assert run(level(Worker(tmp_path / "one.db"))) == 1
     assert run(level(Worker(tmp_path / "two.db", "FULL"))) == 2
+
+
+def rows(connection: sqlite3.Connection) -> int:
+    return connection.execute("SELECT count(*) FROM spent").fetchone()[0]
+
+
+def test_a_look_sees_at_once_what_another_has_written__and_waits_for_nobody_who_writes(
+    file: Path, with_worker: Told
+) -> None:
+    async def main(worker: Worker) -> None:
+        assert [await worker.look(rows), await worker.look(rows)] == [0, 0]
+        with closing(sqlite3.connect(file, isolation_level=None)) as other:
+            other.execute("INSERT INTO spent VALUES (x'01', 1)")
+            assert await worker.look(rows) == 1
+            other.execute("BEGIN EXCLUSIVE")
+            other.execute("INSERT INTO spent VALUES (x'02', 1)")
+            assert await worker.look(rows) == 1
+
+    with_worker(main)
+
+
+def test_a_look_in_another_thread_and_one_that_fails_are_run_like_other_jobs(with_worker: Told) -> None:
+    async def main(worker: Worker) -> None:
+        await worker.look(rows)
+        assert await asyncio.to_thread(asyncio.run, worker.look(rows)) == 0
+        with pytest.raises(StoreUnavailable, match="no such table"):
+            await worker.look(lambda connection: connection.execute("SELECT * FROM nowhere").fetchone())
+        assert await worker.look(rows) == 0
+
+    with_worker(main)
+
+
+def test_a_look_at_a_file_that_was_replaced_is_refused__it_knows_of_nothing_that_was_spent(
+    file: Path, tmp_path: Path, with_worker: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("accredit.stores.sqlite.database.STORE_FILE_CHECK_SECONDS", 0.0)
+
+    async def main(worker: Worker) -> None:
+        await worker.look(rows)
+        (tmp_path / "another").touch()
+        (tmp_path / "another").rename(file)
+        with pytest.raises(StoreUnavailable, match="was replaced"):
+            await worker.look(rows)
+        assert file.read_bytes() == b""
+
+    with_worker(main)
