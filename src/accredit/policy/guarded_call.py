@@ -50,7 +50,7 @@ _PLAIN = frozenset({str, bool, type(None)})
 _NO_FORM = "params hold what has no canonical form (an integer beyond 2^53-1)"
 
 
-class GuardedCall(Struct, frozen=True):
+class GuardedCall(Struct, frozen=True, dict=True):
     """A call. `target` is the tool's or prompt's name, the resource's URI or the task's id, "" for a list. `proof` is
     JSON text.
 
@@ -88,7 +88,16 @@ class GuardedCall(Struct, frozen=True):
     def request_hash(self, scope: str) -> bytes:
         """Return the hash of the request. A challenge issued here is valid only for the hash for which it was
         issued."""
-        return operation_context_hash(scope, self.method, self.target, "", self.digest)
+        known = self._hashes
+        found = known.get(scope)
+        if found is None:
+            found = known[scope] = operation_context_hash(scope, self.method, self.target, "", self.digest)
+        return found
+
+    @CachedProperty
+    def _hashes(self) -> dict[str, bytes]:
+        """The request hashes that are known, by scope: a decision and its record need the same one."""
+        return {}
 
     def call_digest(self) -> bytes:
         """Return the digest that all legs of the call share: that of the params without the members that only one leg

@@ -77,8 +77,12 @@ def build_session_context(
 
 
 def _hash(tag: bytes, texts: tuple[str, ...], digest: bytes) -> bytes:
-    members = (*(text.encode() for text in texts), digest)
-    return hashlib.sha256(tag + b"".join(len(data).to_bytes(8, "big") + data for data in members)).digest()
+    parts = [tag]
+    for text in texts:
+        data = text.encode()
+        parts += (len(data).to_bytes(8, "big"), data)
+    parts += (len(digest).to_bytes(8, "big"), digest)
+    return hashlib.sha256(b"".join(parts)).digest()
 
 
 def _be64(number: int) -> bytes:

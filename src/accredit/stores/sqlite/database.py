@@ -75,11 +75,19 @@ class Database:
         Raises `StoreUnavailable`; its subclass `DatabaseLocked`, without waiting for the lock; and our own errors from
         a job.
         """
-        try:
-            connection = self._current()
+
+        def transaction(connection: sqlite3.Connection) -> list[T]:
             connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
             answers = [job(connection) for job in jobs]
             connection.execute("COMMIT")
+            return answers
+
+        return self.look(transaction)
+
+    def look(self, job: Job[T]) -> T:
+        """Run a job of one statement that reads: that needs no transaction. Raises the same errors as `transact`."""
+        try:
+            return job(self._current())
         except sqlite3.Error as error:
             # Errors from SQLite itself have a code; those of Python's module have none.
             if getattr(error, "sqlite_errorcode", 0) & _PRIMARY in _LOCKED:
@@ -96,7 +104,6 @@ class Database:
         except BaseException:
             self.close()
             raise
-        return answers
 
     def transact_waiting(self, job: Job[T], *, writes: bool, deadline: float | None = None) -> T:
         """Run one job. Wait for a lock for `STORE_LOCK_SECONDS`, or until `deadline` (monotonic). Raises the same

@@ -89,14 +89,14 @@ class Worker:
             answer.set_exception(StoreUnavailable(f"{self._path} has not answered in {STORE_WAIT_SECONDS} s"))
 
     async def look(self, job: Job[T]) -> T:
-        """Return the answer of a job that reads a few rows by their keys. Raises what `run` raises.
+        """Return the answer of a job that reads a few rows by their keys, in one statement. Raises what `run` raises.
 
         It is run here, by a connection of the caller's thread: it takes less time than to wake another thread. The
         first one, and whichever meets a lock or a fault, is run as by `run`.
         """
         if self._looks is not None and self._looker == get_native_id() and not self._closed:
             with contextlib.suppress(StoreUnavailable):
-                return self._looks.transact([job], writes=False)[0]
+                return self._looks.look(job)
         answer = await self.run(job, writes=False)
         if self._looks is None:
             self._looks, self._looker = self._database.another(), get_native_id()
