@@ -32,12 +32,77 @@ at once, so that the transport's own bound on buffered data applies."""
 
 _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: %d\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
-_idle: WeakKeyDictionary[ServerState, "OrderedDict[ClientConnection, None]"] = WeakKeyDictionary()
-"""The idle connections of each server, the longest idle first."""
+
+class _Deadlines:
+    """Connections that may each wait for the same time, the longest waiting first. One timer closes whichever is late:
+    one for each of thousands of idle connections would take half a kilobyte of memory."""
+
+    __slots__ = ("_loop", "_timer", "_until")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._until: OrderedDict[ClientConnection, float] = OrderedDict()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __contains__(self, connection: "ClientConnection") -> bool:
+        return connection in self._until
+
+    def begin(self, connection: "ClientConnection", seconds: float) -> None:
+        """Close a connection in so many seconds, unless its wait ends before."""
+        self._until[connection] = self._loop.time() + seconds
+        self._until.move_to_end(connection)
+        if self._timer is None:
+            self._timer = self._loop.call_later(seconds, self._close_late)
+
+    def end(self, connection: "ClientConnection") -> None:
+        """End a connection's wait, if it waits."""
+        self._until.pop(connection, None)
+
+    def _close_late(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        while self._until:
+            connection, until = next(iter(self._until.items()))
+            if until > now:
+                self._timer = self._loop.call_at(until, self._close_late)
+                return
+            del self._until[connection]
+            connection.close()
+
+
+class _Connections:
+    """What a server knows of its connections: which are idle, the longest idle first; which wait for a request's head
+    ([head-timeout]); and which rest after a response."""
+
+    __slots__ = ("heads", "idle", "rests")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.idle: OrderedDict[ClientConnection, None] = OrderedDict()
+        self.heads, self.rests = _Deadlines(loop), _Deadlines(loop)
+
+
+_connections: WeakKeyDictionary[ServerState, _Connections] = WeakKeyDictionary()
 
 
 class ClientConnection(asyncio.Protocol, ABC):
     """A connection at uvicorn's server, which creates it with these parameters."""
+
+    # Thousands may be idle.
+    __slots__ = (
+        "_connections",
+        "_end_of_step",
+        "_keep_alive_seconds",
+        "_to_write",
+        "_to_write_size",
+        "_transport",
+        "_writable",
+        "address",
+        "app_state",
+        "loop",
+        "read_paused",
+        "server_state",
+        "write_paused",
+    )
 
     def __init__(
         self,
@@ -58,10 +123,9 @@ class ClientConnection(asyncio.Protocol, ABC):
         self._to_write_size = 0
         self._end_of_step = end_of_step(self.loop)
         self._keep_alive_seconds = config.timeout_keep_alive
-        self._head_timer: asyncio.TimerHandle | None = None
-        self._idle_timer: asyncio.TimerHandle | None = None
-        self._idle_until: float | None = None
-        self._idle = _idle.setdefault(server_state, OrderedDict())
+        self._connections = _connections.get(server_state) or _connections.setdefault(
+            server_state, _Connections(self.loop)
+        )
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the timer for the first request's head."""
@@ -72,15 +136,14 @@ class ClientConnection(asyncio.Protocol, ABC):
         if len(self.server_state.connections) > self.most_connections():
             self._make_room()
         if not transport.is_closing():
-            self._idle[self] = None
+            self._connections.idle[self] = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timers."""
+        """End all waits."""
         self.server_state.connections.discard(cast(Any, self))
         self.stop_clock()
-        if self._idle_timer is not None:
-            self._idle_timer.cancel()
-        self._idle.pop(self, None)
+        self.wake()
+        self.work()
         self.resume_writing()
         if exc is None:
             self._transport.close()
@@ -157,46 +220,32 @@ class ClientConnection(asyncio.Protocol, ABC):
             self._transport.write(b"".join(held) if len(held) > 1 else held[0])
 
     def start_clock(self) -> None:
-        """Start the timer for a request's head, unless it runs ([head-timeout])."""
-        if self._head_timer is None:
-            self._head_timer = self.loop.call_later(REQUEST_HEAD_SECONDS, self.close)
+        """Start the time for a request's head, unless it runs ([head-timeout])."""
+        if self not in self._connections.heads:
+            self._connections.heads.begin(self, REQUEST_HEAD_SECONDS)
 
     def stop_clock(self) -> None:
-        """Stop the timer: the head has come, or is no longer expected."""
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+        """Stop the time: the head has come, or is no longer expected."""
+        self._connections.heads.end(self)
 
     def work(self) -> None:
         """Note that a request has come: the connection is not idle."""
-        self._idle.pop(self, None)
+        self._connections.idle.pop(self, None)
 
     def rest(self) -> None:
-        """Note that the connection is idle from now on."""
-        self._idle[self] = None
-        self._idle_until = self.loop.time() + self._keep_alive_seconds
-        if self._idle_timer is None:
-            self._idle_timer = self.loop.call_at(self._idle_until, self._end_rest)
+        """Note that the connection is idle from now on, and may be for as long as it is kept alive."""
+        self._connections.idle[self] = None
+        self._connections.rests.begin(self, self._keep_alive_seconds)
 
     def wake(self) -> None:
         """Note that bytes have come: the current idle period is over."""
-        self._idle_until = None
-
-    def _end_rest(self) -> None:
-        """Close a connection that has been idle too long. One timer serves all its idle periods."""
-        self._idle_timer = None
-        if self._idle_until is None or self.is_closing():
-            return  # the next rest sets it anew
-        if self._idle_until > self.loop.time():
-            self._idle_timer = self.loop.call_at(self._idle_until, self._end_rest)
-        else:
-            self.close()
+        self._connections.rests.end(self)
 
     def _make_room(self) -> None:
         """Abort the connection that has been idle longest. If there is none, refuse the new one with a 503
         ([idle-limit])."""
-        if self._idle:
-            self._idle.popitem(last=False)[0].abort()
+        if self._connections.idle:
+            self._connections.idle.popitem(last=False)[0].abort()
         else:
             self.write(_BUSY % BUSY_RETRY_SECONDS)
             self.close()
