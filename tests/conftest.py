@@ -91,8 +91,9 @@ def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def logs_as_before() -> Generator[None]:
-    """Gives back the level of our logs, which a command that runs in this process sets."""
-    ours = logging.getLogger("accredit")
-    level = ours.level
+    """Gives back the levels of logs, which a command that runs in this process sets."""
+    loggers = (logging.getLogger(), logging.getLogger("accredit"))
+    levels = [logger.level for logger in loggers]
     yield
-    ours.setLevel(level)
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
