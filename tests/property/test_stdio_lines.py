@@ -14,9 +14,8 @@ from accredit.errors import FrameError
 from accredit.gateway.counters import Counters
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
 from accredit.gateway.upstream.stdio import shared
-from accredit.gateway.upstream.stdio.calls import Answered, Call, Failed
-from accredit.gateway.upstream.stdio.pending_calls import PendingCalls, answered_ids, member_id
-from accredit.jsonrpc.frames import Notification, Request, decode_frame
+from accredit.gateway.upstream.stdio.pending_calls import Answered, Call, Failed, PendingCalls, answered_ids
+from accredit.jsonrpc.frames import Notification, Request, decode_frame, member_id
 from accredit.jsonrpc.methods import META_SUBSCRIPTION, Era
 
 pytestmark = pytest.mark.slow

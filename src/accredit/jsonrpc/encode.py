@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Raw
 
 from accredit.errors import MessageId
+from accredit.jsonrpc.methods import CANCELLED
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -32,6 +33,11 @@ def error_frame(id: MessageId | None, code: int, message: str, data: object = No
     if data is not None:
         error["data"] = data
     return to_json({"jsonrpc": "2.0", "id": id, "error": error})
+
+
+def cancellation(id: MessageId, reason: str) -> bytes:
+    """Return the notification that cancels a request."""
+    return to_json({"jsonrpc": "2.0", "method": CANCELLED, "params": {"requestId": id, "reason": reason}})
 
 
 def around(name: str, own: Mapping[str, object]) -> tuple[bytes, bytes]:

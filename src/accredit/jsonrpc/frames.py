@@ -23,7 +23,7 @@ from accredit.errors import AccreditError, FrameError, MessageId
 from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import around, to_json
 from accredit.jsonrpc.long_text import members_in_steps, object_in_steps, unambiguous_in_steps
-from accredit.jsonrpc.methods import META_VERSION, TARGET_MEMBER, Era
+from accredit.jsonrpc.methods import META_PROGRESS, META_VERSION, TARGET_MEMBER, Era
 from accredit.jsonrpc.objects import Names, as_integer, as_string, is_object, members, meta_members, unambiguous_members
 from accredit.jsonrpc.text import check_text
 from accredit.limits import LONG_ANSWER_BYTES, MAX_SPLIT_BYTES
@@ -321,6 +321,24 @@ def message_id(raw: Raw) -> MessageId:
     if name is None:
         raise FrameError('"id" is neither a string nor an integer')
     return name
+
+
+def progress_token(request: Request) -> MessageId | None:
+    """Return a request's progress token, or None."""
+    raw = request.in_meta(META_PROGRESS)
+    try:
+        return message_id(raw) if raw is not None else None
+    except FrameError:
+        return None
+
+
+def member_id(notification: Notification, name: str) -> MessageId | None:
+    """Return a member of a notification's params if it has the form of a request's id."""
+    try:
+        raw = notification.members.get(name)
+        return message_id(raw) if raw is not None else None
+    except FrameError:
+        return None
 
 
 def _call_of(found: dict[str, Raw], text: bytes) -> Request | Notification:

@@ -33,6 +33,7 @@ META_VERSION = "io.modelcontextprotocol/protocolVersion"
 META_CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
 META_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 META_LOG_LEVEL = "io.modelcontextprotocol/logLevel"
+CANCELLED = "notifications/cancelled"
 TASK_NOTIFICATION = "notifications/tasks"
 """The notification about a task in the extension of SEP-2663."""
 
@@ -110,7 +111,7 @@ METHODS = {
     "resources/unsubscribe": Method(LEGACY_REVISIONS, ("uri",)),
     "tools/call": Method(_ALL, ("name", "arguments", "task", *_ROUND)),
     "tools/list": Method(_ALL, ("cursor",)),
-    "notifications/cancelled": Method(_ALL, ("requestId", "reason")),
+    CANCELLED: Method(_ALL, ("requestId", "reason")),
     "notifications/initialized": Method(LEGACY_REVISIONS),
     "notifications/progress": Method(LEGACY_REVISIONS, ("progressToken", "progress", "total", "message")),
     "notifications/roots/list_changed": Method(LEGACY_REVISIONS),

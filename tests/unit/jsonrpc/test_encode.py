@@ -2,7 +2,7 @@
 
 import pytest
 
-from accredit.jsonrpc.encode import error_frame, with_members
+from accredit.jsonrpc.encode import cancellation, error_frame, with_members
 from accredit.jsonrpc.objects import members
 
 
@@ -15,6 +15,12 @@ def test_an_error_frame_has_the_shape_of_the_contract() -> None:
     assert text == (
         b'{"jsonrpc":"2.0","id":null,"error":'
         b'{"code":-32000,"message":"Invalid upstream JSON-RPC response","data":"why"}}'
+    )
+
+
+def test_a_cancellation_names_the_request_and_the_reason() -> None:
+    assert cancellation("a", "why") == (
+        b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a","reason":"why"}}'
     )
 
 

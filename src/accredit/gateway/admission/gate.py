@@ -54,9 +54,8 @@ from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import trace_field
 from accredit.gateway.turns import turn
-from accredit.gateway.upstream.stdio.pending_calls import member_id
 from accredit.jsonrpc.encode import INVALID_REQUEST, METHOD_NOT_FOUND
-from accredit.jsonrpc.frames import Frame, Notification, Request, Success
+from accredit.jsonrpc.frames import Frame, Notification, Request, Success, member_id
 from accredit.jsonrpc.methods import is_known, is_modern
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit

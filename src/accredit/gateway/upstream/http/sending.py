@@ -21,7 +21,7 @@ from accredit.gateway.upstream.http.encoding import accepted_codings
 from accredit.gateway.upstream.http.own_token import TAKEN_OFF, AccessTokensFor, own_token
 from accredit.gateway.upstream.http.replicas import client_of, route_of
 from accredit.gateway.upstream.reply import Reply
-from accredit.gateway.upstream.stdio.pending_calls import LATE, cancellation
+from accredit.jsonrpc.encode import cancellation
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.methods import LISTEN, Era
 from accredit.jsonrpc.responses import Expected
@@ -146,7 +146,7 @@ class Sender:
             return
         headers = self.forwarding.to_upstream(reply.head.raw_headers, body=True)
         for id in expected.open:
-            text = cancellation(id, LATE)
+            text = cancellation(id, "the upstream did not answer in time")
             self._start(self._tell(reply, "POST", headers, text, Route(reply.head.replica)))
 
     async def aclose(self) -> None:

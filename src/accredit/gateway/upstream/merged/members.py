@@ -48,10 +48,9 @@ from accredit.gateway.upstream.merged.ids import (
 from accredit.gateway.upstream.merged.messages import EventMapper, Outward
 from accredit.gateway.upstream.merged.replies import CapturedReply, MemberReply, session_not_found
 from accredit.gateway.upstream.reply import Reply
-from accredit.gateway.upstream.stdio.pending_calls import progress_token
 from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
 from accredit.jsonrpc.era import NAME_HEADER
-from accredit.jsonrpc.frames import Failure, Notification, Request, Success
+from accredit.jsonrpc.frames import Failure, Notification, Request, Success, progress_token
 from accredit.jsonrpc.header_values import encode_header
 from accredit.jsonrpc.methods import META_PROGRESS, Era
 from accredit.limits import MERGED_ASK_SECONDS

@@ -39,7 +39,6 @@ from accredit.errors import FrameError, MessageId
 from accredit.gateway.counters import Counters
 from accredit.gateway.turns import in_turns, next_turn
 from accredit.gateway.upstream.merged.ids import ProgressTokens, inner_id, outer_id
-from accredit.gateway.upstream.stdio.pending_calls import CANCELLED, member_id
 from accredit.jsonrpc.arrays import elements
 from accredit.jsonrpc.encode import to_json, with_members
 from accredit.jsonrpc.frames import (
@@ -50,11 +49,12 @@ from accredit.jsonrpc.frames import (
     Success,
     decode_frame_in_steps,
     frame_of,
+    member_id,
     message_id,
     message_in_steps,
 )
 from accredit.jsonrpc.long_text import may_hold_any
-from accredit.jsonrpc.methods import META_PROGRESS, META_SUBSCRIPTION, TASK_MEMBER, TASK_NOTIFICATION
+from accredit.jsonrpc.methods import CANCELLED, META_PROGRESS, META_SUBSCRIPTION, TASK_MEMBER, TASK_NOTIFICATION
 from accredit.jsonrpc.objects import as_string, is_object, may_name, members, unambiguous_members
 from accredit.jsonrpc.sse import Event, SseParser, encode_event, pieces
 from accredit.jsonrpc.tasks import RELATED_TASK

@@ -21,10 +21,9 @@ from accredit.gateway.upstream.merged.members import MemberAccess
 from accredit.gateway.upstream.merged.messages import ACKNOWLEDGED, EventMapper, list_of
 from accredit.gateway.upstream.merged.streams import MemberStream, SharedStream, notification_event
 from accredit.gateway.upstream.reply import Reply
-from accredit.gateway.upstream.stdio.pending_calls import CANCELLED
 from accredit.jsonrpc.encode import UPSTREAM_ERROR, to_json
 from accredit.jsonrpc.frames import Failure, Notification, Request, decode_frame
-from accredit.jsonrpc.methods import META_SUBSCRIPTION, Era
+from accredit.jsonrpc.methods import CANCELLED, META_SUBSCRIPTION, Era
 from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.result_types import COMPLETE
 from accredit.jsonrpc.sse import encode_event

@@ -29,10 +29,10 @@ from accredit.gateway.trace import set_current
 from accredit.gateway.turns import next_turn
 from accredit.gateway.upstream.large_answers import Held
 from accredit.gateway.upstream.reply import Reply
-from accredit.gateway.upstream.stdio.calls import Answered, Call, Verdict
 from accredit.gateway.upstream.stdio.child import Child
-from accredit.gateway.upstream.stdio.pending_calls import LATE, PendingCalls, cancellation
+from accredit.gateway.upstream.stdio.pending_calls import Answered, Call, PendingCalls, Verdict
 from accredit.gateway.upstream.stdio.stream import Stream
+from accredit.jsonrpc.encode import cancellation
 from accredit.jsonrpc.methods import Era
 from accredit.limits import EVENTS_AT_ONCE_BYTES, LARGE_ANSWER_BYTES, MAX_OPEN_REQUESTS
 
@@ -84,7 +84,7 @@ class CallOwner(ABC, Generic[_C]):
 
     def _late(self, call: _C) -> None:
         self._cancel(call, "timed out")
-        self._fail(call, UpstreamTimeout(LATE))
+        self._fail(call, UpstreamTimeout("the upstream did not answer in time"))
 
     def _fail(self, call: _C, error: AccreditError) -> None:
         set_current(call.request)

@@ -9,6 +9,7 @@ All messages of the child go to the one client, through `tell`. So no request ne
   that.
 """
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
@@ -21,13 +22,12 @@ from accredit.gateway.recording.open_calls import OpenCalls, outcome_of_end
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import set_current
-from accredit.gateway.upstream.stdio.calls import Answered, Call, Failed, Notified, OwnCall, UnexpectedAnswer, Unread
 from accredit.gateway.upstream.stdio.child import Child
 from accredit.gateway.upstream.stdio.conversation import CallOwner
-from accredit.gateway.upstream.stdio.pending_calls import progress_token
+from accredit.gateway.upstream.stdio.pending_calls import Answered, Call, Failed, Notified, UnexpectedAnswer, Unread
 from accredit.jsonrpc.encode import INVALID_REQUEST, error_frame
 from accredit.jsonrpc.era import required_version
-from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success
+from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success, progress_token
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.requests import Batch
@@ -36,6 +36,19 @@ from accredit.jsonrpc.tasks import without_state
 from accredit.limits import LONG_ANSWER_BYTES
 
 _log = logging.getLogger("accredit.gateway.stdio")
+
+
+class OwnCall(Call):
+    """One of the gateway's own requests. `answer` is the response's text, or None."""
+
+    def __init__(self, request: Request) -> None:
+        super().__init__(request, request.id, None)
+        self.answer: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+
+    def settle(self, text: bytes | None) -> None:
+        """Set the answer, unless the wait is over."""
+        if not self.answer.done():
+            self.answer.set_result(text)
 
 
 class DedicatedChild(CallOwner[Call]):

@@ -20,32 +20,25 @@ import codecs
 import json
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar, cast
 
+from accredit.attest import Outcome
 from accredit.base.caching import RecentlyUsed
 from accredit.base.log_events import Pace
 from accredit.errors import AnswerError, FrameError, LineTooLong, MessageId, RequestError
 from accredit.gateway.counters import Counters
+from accredit.gateway.recording.open_calls import OpenCall, outcome_of, outcome_of_end
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import set_current
 from accredit.gateway.turns import in_turns
-from accredit.gateway.upstream.stdio.calls import (
-    Answered,
-    Call,
-    Deadline,
-    Failed,
-    Notified,
-    UnexpectedAnswer,
-    Unread,
-    Verdict,
-)
 from accredit.jsonrpc.brackets import check_brackets
-from accredit.jsonrpc.encode import INVALID_REQUEST, UPSTREAM_ERROR, to_json
+from accredit.jsonrpc.encode import INVALID_REQUEST, UPSTREAM_ERROR, error_frame
 from accredit.jsonrpc.ends import line_too_long
-from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success, message_id
-from accredit.jsonrpc.methods import META_PROGRESS, Era
+from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success, member_id, message_id
+from accredit.jsonrpc.methods import CANCELLED, Era
 from accredit.jsonrpc.objects import members, split_batch
-from accredit.jsonrpc.responses import Expected
+from accredit.jsonrpc.responses import Answers, Edit, Expected
 from accredit.limits import LINE_END_BYTES, LONG_ANSWER_BYTES, MAX_OPEN_REQUESTS, SHORT_MESSAGE_BYTES
 
 MAX_ENVELOPE_BYTES = 65_536
@@ -53,13 +46,122 @@ MAX_ENVELOPE_BYTES = 65_536
 REFUSED_LINES_PER_SECOND = 10
 """How many refused lines of a child's stdout are logged per second. All are counted."""
 
-
-LATE = "the upstream did not answer in time"
-CANCELLED = "notifications/cancelled"
 _lenient = json.JSONDecoder()
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,15}")
 
+
+class Deadline:
+    """Calls `late` once a child was silent about a request for `seconds`. Time in which `held` is true does not count.
+
+    `touch` only reads the clock. If the timer then goes off too early, it is set again.
+    """
+
+    __slots__ = ("_heard", "_held", "_late", "_loop", "_seconds", "_timer")
+
+    def __init__(self, seconds: float, late: Callable[[], None], held: Callable[[], bool]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._seconds = seconds
+        self._late = late
+        self._held = held
+        self._heard = self._loop.time()
+        self._timer = self._loop.call_later(seconds, self._ring)
+
+    def touch(self) -> None:
+        """Start the time again, as something came from the child."""
+        self._heard = self._loop.time()
+
+    def cancel(self) -> None:
+        """Stop the timer."""
+        self._timer.cancel()
+
+    def _ring(self) -> None:
+        if self._held():
+            self.touch()
+        left = self._heard + self._seconds - self._loop.time()
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._ring)
+        else:
+            self._late()
+
+
+class Call:
+    """A client's request that the child owes an answer. `id` and `token` are the request's id and progress token as the
+    child knows them. `told` is how many messages without an answer were sent to the child before (`PendingCalls.told`).
+
+    `edit` is for its response. `record` must be settled before the client sees an answer.
+    """
+
+    def __init__(self, request: Request, id: MessageId, token: MessageId | None) -> None:
+        self.request = request
+        self.id = id
+        self.token = token
+        self.told = 0
+        self.deadline: Deadline | None = None
+        self.edit: Edit | None = None
+        self.record: OpenCall | None = None
+
+
 _C = TypeVar("_C", bound=Call)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered(Generic[_C]):
+    """`text` answers `calls`: one call, or the members of a batch. `answers` are the responses in it.
+
+    If an invalid answer is only observed, it has no `answers`, and `observed` says what is wrong with it.
+    """
+
+    calls: list[_C]
+    text: bytes
+    frame: Frame | None = None
+    answers: Answers = field(default_factory=lambda: Answers([]))
+    observed: AnswerError | None = None
+
+    async def outcome(self) -> Outcome:
+        """Return the outcome of a single answered call."""
+        if self.answers.members:
+            return await outcome_of(self.answers.members[0][0])
+        return outcome_of_end(self.observed)
+
+
+@dataclass(frozen=True, slots=True)
+class Failed(Generic[_C]):
+    """The answer to `calls` was not valid."""
+
+    calls: list[_C]
+    error: AnswerError
+
+
+@dataclass(frozen=True, slots=True)
+class Notified(Generic[_C]):
+    """A notification of the child; `call` is the one whose progress it reports, or None."""
+
+    notification: Notification
+    call: _C | None
+
+
+@dataclass(frozen=True, slots=True)
+class UnexpectedAnswer:
+    """An invalid line that answers no request. It is forwarded unchanged, as invalid lines are only observed here."""
+
+    text: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A child's request that is too long to be read. The child must get `answer`."""
+
+    id: MessageId
+    error: AnswerError
+
+    @property
+    def answer(self) -> bytes:
+        """The error response with the reason."""
+        return error_frame(self.id, INVALID_REQUEST, f"Invalid Request: {self.error.detail}")
+
+
+Verdict = Answered[_C] | Failed[_C] | Notified[_C] | Request | UnexpectedAnswer | Unread | None
+"""The verdict on a line. A `Request` is a request of the child. None means that the line is dropped."""
 
 
 class PendingCalls(Generic[_C]):
@@ -276,29 +378,6 @@ class PendingCalls(Generic[_C]):
             return None
         self.told()
         return Unread(line.id, error)
-
-
-def cancellation(id: MessageId, reason: str) -> bytes:
-    """Return the notification that cancels a request."""
-    return to_json({"jsonrpc": "2.0", "method": CANCELLED, "params": {"requestId": id, "reason": reason}})
-
-
-def progress_token(request: Request) -> MessageId | None:
-    """Return a request's progress token, or None."""
-    raw = request.in_meta(META_PROGRESS)
-    try:
-        return message_id(raw) if raw is not None else None
-    except FrameError:
-        return None
-
-
-def member_id(notification: Notification, name: str) -> MessageId | None:
-    """Return a member of a notification's params if it has the form of a request's id."""
-    try:
-        raw = notification.members.get(name)
-        return message_id(raw) if raw is not None else None
-    except FrameError:
-        return None
 
 
 async def _searchable(line: bytes | FrameError) -> bytes | FrameError:

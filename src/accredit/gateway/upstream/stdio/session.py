@@ -25,14 +25,13 @@ from accredit.gateway.room import Holder
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.upstream.large_answers import Held, LargeAnswers
 from accredit.gateway.upstream.reply import Reply, WhileConnected
-from accredit.gateway.upstream.stdio.calls import Answered, Failed, Notified, UnexpectedAnswer, Unread, Verdict
 from accredit.gateway.upstream.stdio.child import Child
 from accredit.gateway.upstream.stdio.conversation import Conversation, StreamCall
-from accredit.gateway.upstream.stdio.pending_calls import progress_token
+from accredit.gateway.upstream.stdio.pending_calls import Answered, Failed, Notified, UnexpectedAnswer, Unread, Verdict
 from accredit.gateway.upstream.stdio.stream import Stream, answer, stand
 from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import INVALID_REQUEST, error_frame
-from accredit.jsonrpc.frames import Frame, Notification, Request
+from accredit.jsonrpc.frames import Frame, Notification, Request, progress_token
 from accredit.jsonrpc.long_text import object_in_steps
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.objects import as_string, is_object, members

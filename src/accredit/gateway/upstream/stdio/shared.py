@@ -37,11 +37,10 @@ from accredit.gateway.trace import set_current, trace_field
 from accredit.gateway.turns import in_turns
 from accredit.gateway.upstream.large_answers import SERVER, Held, LargeAnswers
 from accredit.gateway.upstream.reply import Reply, WhileConnected
-from accredit.gateway.upstream.stdio.calls import Answered, Failed, Notified, Verdict
 from accredit.gateway.upstream.stdio.child import Child
 from accredit.gateway.upstream.stdio.conversation import Conversation, StreamCall
 from accredit.gateway.upstream.stdio.orphan_guard import OrphanGuard
-from accredit.gateway.upstream.stdio.pending_calls import progress_token
+from accredit.gateway.upstream.stdio.pending_calls import Answered, Failed, Notified, Verdict
 from accredit.gateway.upstream.stdio.stream import Stream, answer
 from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import (
@@ -54,7 +53,7 @@ from accredit.jsonrpc.encode import (
     to_json,
     with_members,
 )
-from accredit.jsonrpc.frames import Failure, Notification, Request, message_id
+from accredit.jsonrpc.frames import Failure, Notification, Request, message_id, progress_token
 from accredit.jsonrpc.long_text import object_in_steps
 from accredit.jsonrpc.methods import LISTEN, META_LOG_LEVEL, META_PROGRESS, META_SUBSCRIPTION, Era
 from accredit.jsonrpc.objects import is_object, members

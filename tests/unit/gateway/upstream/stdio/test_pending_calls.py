@@ -15,17 +15,20 @@ from accredit.base.steps import Steps
 from accredit.errors import AnswerError, FrameError, LineTooLong, RequestError
 from accredit.gateway.counters import Counters
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
-from accredit.gateway.upstream.stdio.calls import Answered, Call, Failed, Notified, UnexpectedAnswer, Verdict
 from accredit.gateway.upstream.stdio.pending_calls import (
     MAX_ENVELOPE_BYTES,
     REFUSED_LINES_PER_SECOND,
+    Answered,
+    Call,
+    Failed,
+    Notified,
     PendingCalls,
+    UnexpectedAnswer,
+    Verdict,
     answered_ids,
-    cancellation,
-    progress_token,
 )
 from accredit.jsonrpc.brackets import MAX_SPLIT_BRACKETS
-from accredit.jsonrpc.frames import Request, Success, decode_frame
+from accredit.jsonrpc.frames import Request, Success, decode_frame, progress_token
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
 from accredit.limits import MAX_OPEN_REQUESTS, SHORT_MESSAGE_BYTES
@@ -555,12 +558,6 @@ def test_ids_are_found_in_what_is_no_valid_answer() -> None:
     assert answered_ids(b'{"id":5,"x":NaN' + b" " * MAX_ENVELOPE_BYTES + b"}") == []
     assert answered_ids(b'[{"jsonrpc":1,"id":1},{"jsonrpc":1,"id":2},{"jsonrpc":1,"id":1}]') == [1, 2]
     assert answered_ids(b"[1]") == []
-
-
-def test_a_cancellation_names_the_request_and_the_reason() -> None:
-    assert cancellation("a", "why") == (
-        b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a","reason":"why"}}'
-    )
 
 
 def test_the_error_is_what_a_client_is_told() -> None:

@@ -7,9 +7,9 @@ from tests.world.raw_server import until
 from tests.world.running import run
 from tests.world.virtual_time import run_virtually
 
-from accredit.gateway.upstream.stdio.calls import Deadline
+from accredit.gateway.upstream.stdio.pending_calls import Deadline
 
-pytestmark = pytest.mark.holds("gateway/upstream/stdio/calls")
+pytestmark = pytest.mark.holds("gateway/upstream/stdio/pending_calls")
 
 
 def test_silence_is_noticed_once() -> None:
