@@ -30,8 +30,7 @@ from accredit.gateway.app import Gateway, create_app
 from accredit.gateway.counters import Counters
 from accredit.gateway.front.wrap import Wrap
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstream
-from accredit.gateway.upstream.stdio.child import Child
-from accredit.gateway.upstream.stdio.orphan_guard import OrphanGuard
+from accredit.gateway.upstream.stdio.child import Child, OrphanGuard
 from accredit.stores import MemoryStore, MemoryTasks, RevocationLists
 
 pytestmark = pytest.mark.slow

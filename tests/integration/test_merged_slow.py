@@ -176,10 +176,10 @@ def test_a_slow_server_that_does_not_come_leaves_nothing__and_the_session_is_the
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/stdio/sessions", "fairness")
+@pytest.mark.holds("gateway/upstream/stdio/backend", "fairness")
 def test_starts_that_nobody_waits_for_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accredit.gateway.upstream.stdio.sessions.MAX_SESSIONS", 2)
-    monkeypatch.setattr("accredit.gateway.upstream.stdio.sessions.MIN_SESSIONS", 2)
+    monkeypatch.setattr("accredit.gateway.upstream.stdio.backend.MAX_SESSIONS", 2)
+    monkeypatch.setattr("accredit.gateway.upstream.stdio.backend.MIN_SESSIONS", 2)
 
     async def main() -> None:
         commands = {"files": once_there(tmp_path / "there", raw_command())}

@@ -25,7 +25,7 @@ STARTER = """
 import asyncio, sys
 from accredit.gateway.settings import StdioUpstream
 from accredit.gateway.upstream.stdio.child import Child
-from accredit.gateway.upstream.stdio.orphan_guard import OrphanGuard
+from accredit.gateway.upstream.stdio.child import OrphanGuard
 
 async def main():
     guard = OrphanGuard()
@@ -149,7 +149,6 @@ def test_children_and_grandchildren_end_with_a_wrap_that_is_killed(tmp_path: Pat
         wait_until(lambda: all_gone(pids))
 
 
-@pytest.mark.holds("gateway/upstream/stdio/orphan_guard", "registered")
 @pytest.mark.holds("gateway/upstream/stdio/child", "group")
 @pytest.mark.parametrize("milliseconds", [0, 1, 2, 5, 10, 20, 40, 80])
 def test_there_is_no_moment_at_which_a_killed_gateway_leaves_a_child(tmp_path: Path, milliseconds: int) -> None:
@@ -182,7 +181,7 @@ import asyncio, ctypes, json, os, sys
 from pathlib import Path
 from accredit.gateway.settings import StdioUpstream
 from accredit.gateway.upstream.stdio.child import Child
-from accredit.gateway.upstream.stdio.orphan_guard import OrphanGuard
+from accredit.gateway.upstream.stdio.child import OrphanGuard
 
 PR_SET_CHILD_SUBREAPER = 36
 assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1) == 0

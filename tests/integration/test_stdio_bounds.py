@@ -116,7 +116,7 @@ def test_a_child_that_never_reads_does_not_fill_our_memory() -> None:
 
 
 def test_idle_sessions_end_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accredit.gateway.upstream.stdio.sessions.SESSION_IDLE_SECONDS", 2.0)
+    monkeypatch.setattr("accredit.gateway.upstream.stdio.backend.SESSION_IDLE_SECONDS", 2.0)
 
     async def main() -> None:
         async with Bridge() as bridge, RawClient(bridge.port) as client:
@@ -133,7 +133,7 @@ def test_idle_sessions_end_by_themselves(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_client_that_has_left_without_a_word_keeps_no_child__and_one_that_listens_keeps_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("accredit.gateway.upstream.stdio.sessions.SESSION_LEFT_SECONDS", 0.5)
+    monkeypatch.setattr("accredit.gateway.upstream.stdio.backend.SESSION_LEFT_SECONDS", 0.5)
 
     async def main() -> None:
         async with Bridge() as bridge, RawClient(bridge.port) as stays:
@@ -150,7 +150,7 @@ def test_a_client_that_has_left_without_a_word_keeps_no_child__and_one_that_list
 
 
 def test_there_is_an_end_to_the_number_of_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accredit.gateway.upstream.stdio.sessions.MAX_SESSIONS", 1)
+    monkeypatch.setattr("accredit.gateway.upstream.stdio.backend.MAX_SESSIONS", 1)
 
     async def main() -> None:
         async with Bridge() as bridge, RawClient(bridge.port) as client:

@@ -25,7 +25,7 @@ MOST = 4
 
 @pytest.fixture(autouse=True)
 def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accredit.gateway.upstream.stdio.sessions.MAX_SESSIONS", MOST)
+    monkeypatch.setattr("accredit.gateway.upstream.stdio.backend.MAX_SESSIONS", MOST)
 
 
 async def is_there(session: SessionClient) -> bool:
@@ -34,7 +34,7 @@ async def is_there(session: SessionClient) -> bool:
     return status == 200
 
 
-@pytest.mark.holds("gateway/upstream/stdio/sessions", "fairness")
+@pytest.mark.holds("gateway/upstream/stdio/backend", "fairness")
 def test_sessions_of_a_stranger_that_were_never_used_make_room_for_everybody_else() -> None:
     async def main() -> None:
         async with Bridge() as bridge:
@@ -48,7 +48,7 @@ def test_sessions_of_a_stranger_that_were_never_used_make_room_for_everybody_els
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/stdio/sessions", "fairness")
+@pytest.mark.holds("gateway/upstream/stdio/backend", "fairness")
 def test_sessions_of_clients_that_left_without_a_delete_make_room__the_longest_idle_first() -> None:
     async def main() -> None:
         async with Bridge() as bridge:
@@ -61,7 +61,7 @@ def test_sessions_of_clients_that_left_without_a_delete_make_room__the_longest_i
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/stdio/sessions", "in-use")
+@pytest.mark.holds("gateway/upstream/stdio/backend", "in-use")
 def test_a_call_that_is_open_is_never_cut_off_for_somebody_else_s_session() -> None:
     async def main() -> None:
         async with Bridge() as bridge:
@@ -84,7 +84,7 @@ def test_a_call_that_is_open_is_never_cut_off_for_somebody_else_s_session() -> N
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/stdio/sessions", "streams")
+@pytest.mark.holds("gateway/upstream/stdio/backend", "streams")
 def test_a_session_that_listens_stays__behind_a_proxy_for_any_stranger__and_makes_room_for_another_address() -> None:
     async def main() -> None:
         async with Bridge() as bridge, RawClient(bridge.port) as one, RawClient(bridge.port) as two:
@@ -100,7 +100,7 @@ def test_a_session_that_listens_stays__behind_a_proxy_for_any_stranger__and_make
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/stdio/sessions", "authenticated")
+@pytest.mark.holds("gateway/upstream/stdio/backend", "authenticated")
 def test_strangers_hold_no_session_of_the_reserve_and_end_none_of_a_good_token() -> None:
     tokened = Tokened()
     settings = GatewaySettings(StdioUpstream(raw_command()), tokens=tokened.settings(required=False))
@@ -147,7 +147,7 @@ def test_slow_calls_of_strangers_to_the_child_that_all_share_leave_room_for_a_go
 def test_of_several_servers_none_has_more_than_its_part_of_the_children__they_would_take_all_descriptors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("accredit.gateway.upstream.stdio.sessions.MIN_SESSIONS", 1)
+    monkeypatch.setattr("accredit.gateway.upstream.stdio.backend.MIN_SESSIONS", 1)
     several = [
         GatewaySettings(StdioUpstream(raw_command(f"--name={name}")), server=name, path=f"/mcp/{name}")
         for name in ("loud", "calm")

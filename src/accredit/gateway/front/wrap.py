@@ -38,9 +38,8 @@ from accredit.gateway.recording.recorder import recorder_of
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
 from accredit.gateway.trace import set_current
-from accredit.gateway.upstream.stdio.child import Child
+from accredit.gateway.upstream.stdio.child import Child, OrphanGuard
 from accredit.gateway.upstream.stdio.dedicated import DedicatedChild
-from accredit.gateway.upstream.stdio.orphan_guard import OrphanGuard
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.lines import LineSplitter, encode_line

@@ -36,8 +36,7 @@ from accredit.gateway.upstream.merged.ids import MemberSession, in_session, sess
 from accredit.gateway.upstream.merged.members import MemberAccess, Message, SessionHistory
 from accredit.gateway.upstream.merged.replies import CapturedReply
 from accredit.gateway.upstream.reply import Reply
-from accredit.gateway.upstream.stdio.backend import StdioBackend
-from accredit.gateway.upstream.stdio.sessions import HeadStart
+from accredit.gateway.upstream.stdio.backend import HeadStart, StdioBackend
 from accredit.jsonrpc.encode import METHOD_NOT_FOUND, to_json
 from accredit.jsonrpc.era import VERSION_HEADER
 from accredit.jsonrpc.frames import Failure, Notification, Request, Success

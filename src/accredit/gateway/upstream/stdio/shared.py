@@ -21,8 +21,9 @@ that nobody waits for a server that does not come up.
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import Any
 
 from msgspec import Raw
 
@@ -30,16 +31,14 @@ from accredit.attest import Outcome
 from accredit.base.log_events import log_event
 from accredit.base.steps import Steps, at_one_go
 from accredit.errors import AnswerError, FrameError, MessageId, UpstreamUnavailable
-from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
-from accredit.gateway.settings import GatewaySettings, StdioUpstream
+from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import set_current, trace_field
 from accredit.gateway.turns import in_turns
 from accredit.gateway.upstream.large_answers import SERVER, Held, LargeAnswers
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.gateway.upstream.stdio.child import Child
 from accredit.gateway.upstream.stdio.conversation import Conversation, StreamCall
-from accredit.gateway.upstream.stdio.orphan_guard import OrphanGuard
 from accredit.gateway.upstream.stdio.pending_calls import Answered, Failed, Notified, Verdict
 from accredit.gateway.upstream.stdio.stream import Stream, answer
 from accredit.jsonrpc.brackets import check_brackets
@@ -238,27 +237,24 @@ class SharedChild(Conversation[_SharedCall]):
 
 
 class SharedUpstream:
-    """Routes the modern era's requests to the child."""
+    """The child that lives now, and the remains of earlier ones."""
 
     def __init__(
         self,
         settings: GatewaySettings,
-        upstream: StdioUpstream,
-        guard: OrphanGuard,
+        start: Callable[[], Coroutine[Any, Any, Child]],
         counters: Counters,
-        tools: ToolDirectory,
         large: LargeAnswers,
     ) -> None:
+        """`start` starts a child. Raises `UpstreamUnavailable`."""
         self._settings = settings
-        self._upstream = upstream
-        self._guard = guard
+        self._start_child = start
         self._counters = counters
         self._life: SharedChild | None = None
         self._lives: set[SharedChild] = set()
         self._starting = asyncio.Lock()
         self._deaths = 0
         self._not_before = 0.0
-        self._tools = tools
         self._large = large
 
     def go_by(self, settings: GatewaySettings) -> None:
@@ -267,16 +263,19 @@ class SharedUpstream:
         for life in self._lives:
             life.go_by(settings)
 
-    async def post(self, reply: Reply, request: Request, edit: Edit | None, held: Held) -> None:
-        """Forward a request and answer the client. Raises `AccreditError`."""
-        life = await self._living()
-        if request.method == "tools/call":
-            await self._tools.check_headers(request, reply.head.headers, life.ask)
-        await life.post(reply, request, edit, held)
-
-    async def ask(self, request: Request, held: Held) -> bytes | None:
-        """Send one of the gateway's own requests; return the response's text, or None. Raises `AccreditError`."""
-        return await (await self._living()).ask(request, held)
+    async def living(self) -> SharedChild:
+        """Return the child, started if there is none. Raises `UpstreamUnavailable`."""
+        async with self._starting:
+            if self._life is not None:
+                return self._life
+            if self.resting():
+                raise UpstreamUnavailable("the upstream has ended repeatedly, and is not started again yet")
+            child = await self._start_child()
+            life = self._life = SharedChild(child, self._settings, self._counters, lost=self._lost)
+            life.line = self._large.of(SERVER)
+            self._lives.add(life)
+            life.over.add_done_callback(lambda _: self._lives.discard(life))
+            return life
 
     def resting(self) -> bool:
         """Return whether the child died and waits to be restarted."""
@@ -290,19 +289,6 @@ class SharedUpstream:
     async def aclose(self) -> None:
         """End the child, and the remains of earlier ones."""
         await asyncio.gather(*(life.aclose() for life in self._lives))
-
-    async def _living(self) -> SharedChild:
-        async with self._starting:
-            if self._life is not None:
-                return self._life
-            if self.resting():
-                raise UpstreamUnavailable("the upstream has ended repeatedly, and is not started again yet")
-            child = await Child.start(self._upstream, self._guard, self._settings.max_event_bytes)
-            life = self._life = SharedChild(child, self._settings, self._counters, lost=self._lost)
-            life.line = self._large.of(SERVER)
-            self._lives.add(life)
-            life.over.add_done_callback(lambda _: self._lives.discard(life))
-            return life
 
     def _lost(self, life: SharedChild) -> None:
         self._life = None

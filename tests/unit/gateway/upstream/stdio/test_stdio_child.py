@@ -19,8 +19,7 @@ from tests.world.stdio_processes import alive, descendants, open_files, raw_comm
 
 from accredit.errors import FrameError, UpstreamTimeout, UpstreamUnavailable
 from accredit.gateway.settings import StdioUpstream
-from accredit.gateway.upstream.stdio.child import Child, child_environment, find_program
-from accredit.gateway.upstream.stdio.orphan_guard import OrphanGuard
+from accredit.gateway.upstream.stdio.child import Child, OrphanGuard, child_environment, find_program
 from accredit.limits import PIPE_BUFFER_BYTES
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("gateway/upstream/stdio/process")]

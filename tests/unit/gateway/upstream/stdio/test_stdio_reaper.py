@@ -17,7 +17,7 @@ from tests.world.stdio_processes import alive, descendants
 
 from accredit.errors import UpstreamUnavailable
 from accredit.gateway.upstream.stdio import reaper
-from accredit.gateway.upstream.stdio.orphan_guard import OrphanGuard
+from accredit.gateway.upstream.stdio.child import OrphanGuard
 
 STUBBORN = "trap '' TERM; echo ready; while :; do sleep 300; done"
 POLITE = "echo ready; exec sleep 300"
@@ -104,7 +104,7 @@ def test_a_guard_starts_its_reaper_once_and_ends_it() -> None:
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/stdio/orphan_guard", "first")
+@pytest.mark.holds("gateway/upstream/stdio/child", "reaper")
 def test_a_guard_without_a_reaper_takes_no_group() -> None:
     async def main() -> None:
         with pytest.raises(UpstreamUnavailable):
@@ -118,10 +118,10 @@ def test_a_group_that_was_not_removed_ends_with_the_guard(monkeypatch: pytest.Mo
         guard = OrphanGuard()
         with group(STUBBORN) as stubborn, group(POLITE) as removed:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("accredit.gateway.upstream.stdio.orphan_guard.STOP_GRACE_SECONDS", 0.1)  # the reaper's
+                patch.setattr("accredit.gateway.upstream.stdio.child.STOP_GRACE_SECONDS", 0.1)  # the reaper's
                 guard.ready()
             # The guard's with the reaper: one that was not done yet would be killed.
-            monkeypatch.setattr("accredit.gateway.upstream.stdio.orphan_guard.STOP_GRACE_SECONDS", PATIENCE)
+            monkeypatch.setattr("accredit.gateway.upstream.stdio.child.STOP_GRACE_SECONDS", PATIENCE)
             guard.add(stubborn)
             guard.add(removed)
             guard.remove(removed)
@@ -132,7 +132,7 @@ def test_a_group_that_was_not_removed_ends_with_the_guard(monkeypatch: pytest.Mo
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/stdio/orphan_guard", "reaper")
+@pytest.mark.holds("gateway/upstream/stdio/child", "reaper")
 def test_children_do_not_outlive_the_reaper__and_the_next_child_gets_a_new_one() -> None:
     async def main() -> None:
         guard = OrphanGuard()
