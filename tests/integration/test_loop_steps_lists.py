@@ -202,7 +202,7 @@ def test_it_is_so_in_one_servers_part_of_a_merged_list() -> None:
     assert one.peak_mib < MOST_MIB
 
 
-@pytest.mark.holds("gateway/upstream/merged/results", "size")
+@pytest.mark.holds("gateway/upstream/merged/messages", "size")
 def test_it_is_so_in_content_with_the_uri_of_a_resource() -> None:
     link = b'{"type":"resource_link","name":"a","uri":"a://b"},'
     body = result(b'"content":[' + link + many(b"1", 16 * MIB - 500) + b"]")

@@ -132,7 +132,7 @@ def test_on_a_resumed_stream_no_server_answers_what_another_was_asked() -> None:
 LONG_ID = "x" * 5_000
 
 
-@pytest.mark.holds("gateway/upstream/merged/messages", "event-ids")
+@pytest.mark.holds("gateway/upstream/merged/replies", "event-ids")
 def test_an_answer_arrives_whatever_the_id_of_its_event__its_client_would_wait_for_ever() -> None:
     async def answers(server: Scripted, connection: Connection, message: Any) -> None:
         result = {"jsonrpc": "2.0", "id": message["id"], "result": {"content": []}}

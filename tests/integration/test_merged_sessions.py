@@ -283,7 +283,7 @@ def test_an_event_id_of_another_session_or_none_at_all_is_refused() -> None:
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/messages", "answers")
+@pytest.mark.holds("gateway/upstream/merged/replies", "answers")
 def test_a_client_that_lost_its_answer_resumes_it_at_the_server_that_owes_it() -> None:
     async def main() -> None:
         async with Merged(TWO) as merged:

@@ -18,7 +18,7 @@ from accredit.policy.tasks import Owner
 from accredit.ports import Task
 from accredit.stores import tasks
 
-pytestmark = pytest.mark.holds("gateway/upstream/merged/results", "task-ids")
+pytestmark = pytest.mark.holds("gateway/upstream/merged/messages", "task-ids")
 BOTH = pytest.mark.parametrize("era", [Era.MODERN, Era.LEGACY])
 
 

@@ -7,7 +7,7 @@ from msgspec import Raw
 
 from accredit.base.steps import Steps, at_one_go
 from accredit.errors import AnswerError, FrameError
-from accredit.gateway.upstream.merged.results import result_edit
+from accredit.gateway.upstream.merged.messages import result_edit
 from accredit.gateway.upstream.stdio import shared
 from accredit.jsonrpc import tasks
 from accredit.jsonrpc.brackets import MAX_SPLIT_BRACKETS, check_brackets

@@ -5,7 +5,7 @@ A request's target names its server, so a call needs no list, and waits for no o
 - [to-all] lists and `server/discover` are requested from all servers at once (`lists`). The answer is made here;
 - [to-one] a request with a target (`policy.merging`) goes to the server in the target's name, and so does
   `completion/complete`, by its `ref`. The server gets its own name for the target. Names in the answer are mapped back
-  (`results`);
+  (`messages`);
 - [unknown-target] if the target names no server here, that is the client's error (-32602), and nothing is forwarded;
 - [unknown-method] any other method is unknown here (-32601), as nothing tells which server it is for. So is a method
   that the request's revision lacks. An unknown stateless revision is refused (-32022), as its methods are unknown;
@@ -37,8 +37,8 @@ from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import in_turns, set_current_server
 from accredit.gateway.upstream.merged.answers import MergedLists, answers_of_all, merge_discover, own_answer, read_frame
 from accredit.gateway.upstream.merged.members import MemberAccess, MergedMember
+from accredit.gateway.upstream.merged.messages import failure_edit, result_edit, resumed_edit
 from accredit.gateway.upstream.merged.replies import MemberReply
-from accredit.gateway.upstream.merged.results import failure_edit, result_edit, resumed_edit
 from accredit.gateway.upstream.merged.sessions import MergedSessions
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.jsonrpc.encode import INVALID_PARAMS, METHOD_NOT_FOUND, UNSUPPORTED_VERSION, to_json

@@ -6,7 +6,7 @@ ids that can be mapped back. I/O through the servers' backends.
   client's URL are sent to none, whether or not proofs or tokens are required.
 - [names] `Mcp-Name` is the server's own name for the target. A server gets its own session, replica and revision.
 - [room] Each server has its own part of the gateway's room. If it hangs, the others' callers keep theirs.
-- [streams] A server's event streams are mapped for the client (`messages`).
+- [streams] A server's event streams are mapped for the client (`replies`).
 - [at-once] All servers are asked at once. Each has `MERGED_ASK_SECONDS`, and needs a place in its room for calls. An
   error at one server concerns only that server and the gateway, and affects no other.
 - [same-place] A session is at the server, or the replica, where it began. If a reload gave that name to another server,
@@ -45,8 +45,8 @@ from accredit.gateway.upstream.merged.ids import (
     session_id,
     sessions_in,
 )
-from accredit.gateway.upstream.merged.messages import EventMapper, Outward
-from accredit.gateway.upstream.merged.replies import CapturedReply, MemberReply, session_not_found
+from accredit.gateway.upstream.merged.messages import Outward
+from accredit.gateway.upstream.merged.replies import CapturedReply, EventMapper, MemberReply, session_not_found
 from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
 from accredit.jsonrpc.era import NAME_HEADER

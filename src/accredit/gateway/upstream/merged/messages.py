@@ -1,5 +1,5 @@
-"""Maps what passes between a client and several servers beside the results of requests: a server's messages (`Outward`)
-and events (`EventMapper`) for the client, and a client's messages for their server (`addressee`). No I/O.
+"""Maps the names in what passes between a client and several servers: in a server's messages (`Outward`) and results
+(`result_edit`) for the client, and in a client's messages for their server (`addressee`). No I/O.
 
 Of a server's message:
 
@@ -9,65 +9,56 @@ Of a server's message:
 - [values] the URI of a resource, the id of a task and the name of a logger are mapped, with the server's name;
 - [acknowledgement] the same values are mapped in the acknowledgement of a subscription.
 
-Of an event of a server's stream:
+Of a result, as clients may use these in requests:
 
-- [answers] An answer's text stays: it was mapped where it was judged (`results`). On a resumed stream it passes if it
-  answers the stream's own request. Other messages are mapped, or dropped. A request whose id could not be kept apart is
-  dropped too; its server waits in vain.
-- [event-ids] The id becomes one of the merged endpoint, or is left out if that would be too long.
-- [dropped] Notifications that `hears` refuses (others' tasks) are dropped. So are those that name another subscription
-  than the stream's.
-- [shared-stream] On a stream shared by several servers, neither answers nor comments of a server pass: an answer does
-  not end the stream, and comments are the gateway's own.
+- [uris] the URIs of embedded resources and resource links, in the `content` of a tool's result and in the messages of a
+  prompt, and those of `contents` that were read. The URI in the error that answers a read is mapped too;
+- [task-ids] a task's id wherever one is named: `task.taskId` (2025-11-25), `taskId` (SEP-2663) and `_meta`'s
+  `related-task`. Lists of tasks are merged like all lists (`answers`);
+- [nothing-else] nothing else: neither `structuredContent`, nor what a text says, nor the address of an icon;
+- [size] a result without such a URI stays byte for byte. A result with such a URI is invalid if it has more than
+  `MAX_SPLIT_BYTES`, or `MAX_LISTED_ITEMS` blocks.
 
-A client's answer goes back under the server's own names. An answer with another server's task in it goes to no server.
-
-A notification that lacks the member its method requires is dropped, as nothing tells who should get it. Parts without
-an id keep their bytes.
+So a server can't name another server's resource: each URI is taken for its own. A client's answer goes back under the
+server's own names. An answer with another server's task in it goes to no server. A notification that lacks the member
+its method requires is dropped, as nothing tells who should get it. Parts without an id keep their bytes.
 """
 
-import contextlib
-import logging
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TypeVar
 
 from msgspec import Raw
 
-from accredit.base.log_events import log_event
 from accredit.base.steps import Steps, at_one_go
 from accredit.errors import FrameError, MessageId
-from accredit.gateway.counters import Counters
-from accredit.gateway.turns import in_turns, next_turn
 from accredit.gateway.upstream.merged.ids import ProgressTokens, inner_id, outer_id
-from accredit.jsonrpc.arrays import elements
+from accredit.jsonrpc.arrays import RewrittenArray, elements
+from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import to_json, with_members
 from accredit.jsonrpc.frames import (
-    MESSAGE,
     Failure,
     Notification,
     Request,
     Success,
-    decode_frame_in_steps,
-    frame_of,
     member_id,
     message_id,
-    message_in_steps,
 )
-from accredit.jsonrpc.long_text import may_hold_any
-from accredit.jsonrpc.methods import CANCELLED, META_PROGRESS, META_SUBSCRIPTION, TASK_MEMBER, TASK_NOTIFICATION
-from accredit.jsonrpc.objects import as_string, is_object, may_name, members, unambiguous_members
-from accredit.jsonrpc.sse import Event, SseParser, encode_event, pieces
+from accredit.jsonrpc.long_text import may_hold_any, object_in_steps
+from accredit.jsonrpc.methods import CANCELLED, META_PROGRESS, TASK_MEMBER, TASK_METHODS, TASK_NOTIFICATION
+from accredit.jsonrpc.objects import as_string, is_array, is_object, may_hold, may_name, members
+from accredit.jsonrpc.responses import Edit
 from accredit.jsonrpc.tasks import RELATED_TASK
-from accredit.limits import LONG_ANSWER_BYTES, MAX_MERGED_ITEMS, SHORT_MESSAGE_BYTES
+from accredit.limits import ITEMS_AT_ONCE, MAX_MERGED_ITEMS, MAX_SPLIT_BYTES, SHORT_MESSAGE_BYTES
 from accredit.policy.merging import member_of_name, merged_name, merged_uri
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 PROGRESS = "notifications/progress"
 _CLIENTS_TASK = "notifications/tasks/status"
-_ID_LINE = (b"id:", b"id\r", b"id\n")
-_log = logging.getLogger("accredit.gateway.merged")
-
-Hears = Callable[[Notification], Notification | None]
+_URI = b'"uri"'
+_TASK = TASK_MEMBER.encode("ascii")
+_Mapped = Callable[[str, Raw], Steps[Raw]]
 _C = TypeVar("_C", Request, Notification)
 
 
@@ -144,136 +135,156 @@ class Outward:
         return Raw(to_json(kept))
 
 
-class EventMapper:
-    """Maps the bytes of a server's stream to bytes for the client. `id_outside` maps an event's id.
+def result_edit(server: str, method: str, outer: Edit | None) -> Edit | None:
+    """Return the edit for one server's response to a request of this method; `outer` edits its result."""
+    place = _PLACES.get(method)
+    may_name_task = method in TASK_METHODS or method == "tools/call"
+    if place is None and not may_name_task:
+        return outer
+    return _edit(server, dict([place] if place is not None else []), outer, tasks=may_name_task)
 
-    `subscription` is the id of the request that opened the stream, if that is a subscription. `may_answer` returns
-    whether the stream may answer the request with an id. On a shared stream, `answered` gets the text of each answer
-    ([shared-stream]). `seen` gets each notification for the client, and returns whether it passes.
-    """
 
-    def __init__(
-        self,
-        outward: Outward,
-        id_outside: Callable[[bytes], bytes | None],
-        *,
-        max_event_bytes: int,
-        counters: Counters,
-        hears: Hears | None = None,
-        subscription: MessageId | None = None,
-        may_answer: Callable[[MessageId], bool] | None = None,
-        answered: Callable[[bytes], None] | None = None,
-        seen: Callable[[Notification], bool] | None = None,
-    ) -> None:
-        self._outward = outward
-        self._id_outside = id_outside
-        self._parser = SseParser(max_event_bytes)
-        self._counters = counters
-        self._hears = hears
-        self._subscription = subscription
-        self._may_answer = may_answer
-        self._answered = answered
-        self._seen = seen
+def resumed_edit(server: str, outer: Edit | None) -> Edit:
+    """Return the edit for a response whose request is unknown: it maps whichever members it finds."""
+    return _edit(server, dict(_PLACES.values()), outer, tasks=True)
 
-    def feed(self, chunk: bytes) -> bytes:
-        """Map a stream's next bytes. Raises `AnswerError` if a bound is exceeded."""
-        return b"".join(at_one_go(self._mapped(event)) for event in self._parser.feed(chunk))
 
-    async def feed_in_turns(self, chunk: bytes) -> bytes:
-        """Map a stream's next bytes as `feed` does, in turns if they are many."""
-        if len(chunk) <= SHORT_MESSAGE_BYTES:
-            return self.feed(chunk)
-        mapped: list[bytes] = []
-        for piece in pieces(chunk):
-            await next_turn()
-            mapped += [await in_turns(self._mapped(event)) for event in self._parser.feed(piece)]
-        return b"".join(mapped)
+def failure_edit(server: str, method: str) -> Callable[[bytes], bytes] | None:
+    """Return what maps the URI in the error that answers a read (SEP-2164), or None for other methods."""
+    return partial(_merged_failure, server) if method == "resources/read" else None
 
-    def _mapped(self, event: Event) -> Steps[bytes]:
-        if not event.data:
-            return self._without_data(event)
-        found = yield from self._members(event.data)
-        yield
-        if "method" not in found:
-            return (yield from self._answer(event, event.data))
-        try:
-            call = frame_of(found, event.data)
-            mapped = (yield from self._call(call)) if isinstance(call, Request | Notification) else None
-        except FrameError:
-            mapped = None  # an error here would come again whenever the stream is resumed
-        if mapped is None:
-            self._counters.counts["notifications_dropped"] += 1
-            return self._place(event)
-        yield
-        text = mapped.text
-        yield
-        return encode_event(text, name=event.name, id=self._id(event))
 
-    def _members(self, text: bytes) -> Steps[dict[str, Raw]]:
-        """Return the members of a message that may be a call; none if it is invalid and only observed."""
-        try:
-            if not (yield from may_hold_any(Raw(text), b"method")):
-                return {}
-            if len(text) > LONG_ANSWER_BYTES:
-                return (yield from message_in_steps(text))
-            return unambiguous_members(text, MESSAGE)
-        except FrameError:
-            return {}
+def _merged_failure(server: str, text: bytes) -> bytes:
+    """Return a body with the URI in its `error.data` mapped; any other unchanged."""
+    if len(text) > SHORT_MESSAGE_BYTES or not may_hold(Raw(text), b'"error"'):
+        return text
+    try:
+        message = members(text)
+        error = members(message.get("error", b""))
+        data = members(error.get("data", b""))
+    except FrameError:
+        return text
+    own = as_string(data.get("uri"))
+    if own is None:
+        return text
+    mapped = Raw(with_members(data, {"uri": merged_uri(server, own)}))
+    return with_members(message, {"error": Raw(with_members(error, {"data": mapped}))})
 
-    def _call(self, call: Request | Notification) -> Steps[Request | Notification | None]:
-        if isinstance(call, Request):
-            return self._outward.request(call)
-        mapped = self._outward.notification(call)
-        yield
-        if mapped is None or self._is_of_another(mapped) or (self._seen is not None and not self._seen(mapped)):
-            return None
-        if self._hears is None:
-            return mapped
-        yield
-        return self._hears(mapped)
 
-    def _is_of_another(self, notification: Notification) -> bool:
-        """Return whether a notification names another subscription than the stream's."""
-        named = notification.in_meta(META_SUBSCRIPTION)
-        return named is not None and message_id(named) != self._subscription
+def _edit(server: str, places: Mapping[str, _Mapped], outer: Edit | None, *, tasks: bool) -> Edit:
+    def edit(response: Success) -> Steps[bytes]:
+        if places and (yield from may_hold_any(response.result, _URI)):
+            response = yield from _map_uris(server, places, response)
+        if tasks and is_object(response.result) and (yield from may_hold_any(response.result, _TASK)):
+            response = yield from _map_tasks(server, response)
+        return (yield from outer(response)) if outer is not None else response.text
 
-    def _answer(self, event: Event, text: bytes) -> Steps[bytes]:
-        if self._answered is None:
-            return self._with_id(event) if (yield from self._is_due(text)) else self._place(event)
-        self._answered(text)
-        return self._place(event)
+    return edit
 
-    def _is_due(self, text: bytes) -> Steps[bool]:
-        if self._may_answer is None:
-            return True
-        with contextlib.suppress(FrameError):
-            response = yield from decode_frame_in_steps(text)
-            if isinstance(response, Success | Failure) and response.id is not None and self._may_answer(response.id):
-                return True
-        log_event(_log, logging.WARNING, "response_dropped", detail="it answers what another server was asked")
-        return False
 
-    def _without_data(self, event: Event) -> bytes:
-        """Return a comment, or an event with an id only."""
-        if event.id is not None:
-            return self._place(event) if self._answered is not None else self._with_id(event)
-        return b"" if self._answered is not None else event.raw
+def _map_uris(server: str, places: Mapping[str, _Mapped], response: Success) -> Steps[Success]:
+    """Return the response with its URIs mapped. Raises `FrameError` by [size]."""
+    yield
+    for name, mapped in places.items():
+        result = yield from response.members()
+        if name in result and (yield from may_hold_any(result[name], _URI)):
+            if len(result[name]) > MAX_SPLIT_BYTES:
+                raise FrameError(f"{name} with URIs, of more than {MAX_SPLIT_BYTES} bytes", bound=True)
+            yield from check_brackets(result[name], f"{name} with URIs")
+            yield
+            response = yield from _with_mapped(server, response, result, name, mapped)
+    return response
 
-    def _with_id(self, event: Event) -> bytes:
-        if event.id is None:
-            return event.raw
-        id = self._id(event)
-        lines = event.raw.splitlines(keepends=True)
-        bare = b"".join([line for line in lines if not line.startswith(_ID_LINE)])
-        return b"id: %s\n%s" % (id, bare) if id is not None else bare
 
-    def _place(self, event: Event) -> bytes:
-        """Return an event that only marks the stream's position."""
-        id = self._id(event)
-        return b"id: %s\n\n" % id if id is not None else b""
+def _map_tasks(server: str, response: Success) -> Steps[Success]:
+    """Return the response with the ids of tasks mapped. Raises `FrameError`."""
+    found = yield from response.members()
+    changes: dict[str, object] = {}
+    task, meta = found.get("task"), found.get("_meta")
+    if TASK_MEMBER in found:
+        changes[TASK_MEMBER] = merged_task(server, found[TASK_MEMBER])
+    if task is not None and is_object(task) and TASK_MEMBER in members(task):
+        changes["task"] = with_task(server, task)
+    if meta is not None and is_object(meta) and RELATED_TASK in (in_meta := members(meta)):
+        changes["_meta"] = {**in_meta, RELATED_TASK: with_task(server, in_meta[RELATED_TASK])}
+    if not changes:
+        return response
+    return (yield from response.with_result(found, changes))
 
-    def _id(self, event: Event) -> bytes | None:
-        return self._id_outside(event.id) if event.id else None
+
+def _with_mapped(
+    server: str, response: Success, result: Mapping[str, Raw], name: str, mapped: _Mapped
+) -> Steps[Success]:
+    """Return the response with the URIs in one array mapped; itself if nothing changes. Raises `FrameError`."""
+    if not is_array(result[name]):
+        return response
+    message = yield from response.message()
+    changed, most = False, len(response.text) + MAX_SPLIT_BYTES
+    edited = RewrittenArray(name, message, result, response.id, most)
+    for number, item in enumerate((yield from elements(result[name], name))):
+        if number % ITEMS_AT_ONCE == 0 or len(item) > SHORT_MESSAGE_BYTES:
+            yield
+        new = yield from _mapped_item(server, item, mapped)
+        changed = changed or new is not item
+        edited.add(new)
+    return edited.end() if changed else response
+
+
+def _each(server: str, value: Raw, mapped: _Mapped) -> Steps[list[Raw] | Raw]:
+    """Return an array with each item mapped; the value itself if nothing changes, or it is no array."""
+    if not is_array(value):
+        return value
+    items = yield from elements(value, "content")
+    changed: list[Raw] = []
+    for number, item in enumerate(items):
+        if number % ITEMS_AT_ONCE == 0 or len(item) > SHORT_MESSAGE_BYTES:
+            yield
+        changed.append((yield from _mapped_item(server, item, mapped)))
+    return value if all(map(operator.is_, items, changed)) else changed
+
+
+def _mapped_item(server: str, item: Raw, mapped: _Mapped) -> Steps[Raw]:
+    is_one = is_object(item) and (yield from may_hold_any(item, _URI))
+    return (yield from mapped(server, item)) if is_one else item
+
+
+def _contents(server: str, item: Raw) -> Steps[Raw]:
+    """Return a resource's contents with its URI mapped."""
+    found = yield from object_in_steps(item)
+    own = as_string(found.get("uri"))
+    return item if own is None else Raw(with_members(found, {"uri": merged_uri(server, own)}))
+
+
+def _block(server: str, item: Raw) -> Steps[Raw]:
+    """Return a content block, with the URI of an embedded resource or a resource link mapped."""
+    found = yield from object_in_steps(item)
+    kind = as_string(found.get("type"))
+    if kind == "resource_link":
+        return (yield from _contents(server, item))
+    resource = found.get("resource")
+    if kind != "resource" or resource is None or not is_object(resource):
+        return item
+    new = yield from _contents(server, resource)
+    return item if new is resource else Raw(with_members(found, {"resource": new}))
+
+
+def _message(server: str, item: Raw) -> Steps[Raw]:
+    """Return a prompt's message, whose content is one block or several, mapped."""
+    found = yield from object_in_steps(item)
+    content = found.get("content")
+    if content is None:
+        return item
+    new = (yield from _block(server, content)) if is_object(content) else (yield from _each(server, content, _block))
+    return item if new is content else Raw(with_members(found, {"content": new}))
+
+
+_PLACES: Mapping[str, tuple[str, _Mapped]] = {
+    "tools/call": ("content", _block),
+    "tasks/result": ("content", _block),
+    "prompts/get": ("messages", _message),
+    "resources/read": ("contents", _contents),
+}
+"""The array with URIs in a result of each method, and the mapping of its items."""
 
 
 def addressee(message: Success | Failure | Notification) -> tuple[str, Success | Failure | Notification] | None:

@@ -31,8 +31,7 @@ from accredit.gateway.turns import set_current_server
 from accredit.gateway.upstream.merged.answers import LISTED
 from accredit.gateway.upstream.merged.ids import EventIds, MemberSession, longest_event_id, session_id
 from accredit.gateway.upstream.merged.members import MemberAccess
-from accredit.gateway.upstream.merged.messages import EventMapper
-from accredit.gateway.upstream.merged.replies import CapturedReply, session_not_found
+from accredit.gateway.upstream.merged.replies import CapturedReply, EventMapper, session_not_found
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
 from accredit.jsonrpc.sse import KEEP_ALIVE, encode_event

@@ -18,7 +18,8 @@ from accredit.errors import FrameError, RequestError, UpstreamUnavailable
 from accredit.gateway.replies import refusal
 from accredit.gateway.upstream.merged.answers import LISTED, UNAVAILABLE
 from accredit.gateway.upstream.merged.members import MemberAccess
-from accredit.gateway.upstream.merged.messages import ACKNOWLEDGED, EventMapper, list_of
+from accredit.gateway.upstream.merged.messages import ACKNOWLEDGED, list_of
+from accredit.gateway.upstream.merged.replies import EventMapper
 from accredit.gateway.upstream.merged.streams import MemberStream, SharedStream, notification_event
 from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.encode import UPSTREAM_ERROR, to_json

@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 
 from accredit.gateway.counters import Counters
 from accredit.gateway.upstream.merged.ids import ProgressTokens, merged_ring
-from accredit.gateway.upstream.merged.messages import EventMapper, Outward
+from accredit.gateway.upstream.merged.messages import Outward
+from accredit.gateway.upstream.merged.replies import EventMapper
 from accredit.jsonrpc.frames import Notification
 from accredit.jsonrpc.methods import META_SUBSCRIPTION
 from accredit.jsonrpc.sse import Event, SseParser
 from accredit.jsonrpc.tasks import without_state
 from accredit.rounds import KeyRing
 
-pytestmark = pytest.mark.holds("gateway/upstream/merged/messages")
+pytestmark = pytest.mark.holds("gateway/upstream/merged/replies")
 
 MAIL = Outward("mail", ProgressTokens(merged_ring(KeyRing([b"k" * 32])), "mail"))
 ANSWER = b'{"jsonrpc": "2.0", "id": 7, "result": {"x": [ 1.50 ]}}'
@@ -52,7 +53,7 @@ STREAM = b"".join(
 )
 
 
-@pytest.mark.holds("gateway/upstream/merged/messages", "answers")
+@pytest.mark.holds("gateway/upstream/merged/replies", "answers")
 @given(st.lists(st.integers(0, len(STREAM)), max_size=8))
 def test_however_a_stream_is_cut_its_events_are_the_same(cuts: list[int]) -> None:
     places = sorted({0, len(STREAM), *cuts})
@@ -67,7 +68,7 @@ def test_however_a_stream_is_cut_its_events_are_the_same(cuts: list[int]) -> Non
     assert found[5].data == ANSWER
 
 
-@pytest.mark.holds("gateway/upstream/merged/messages", "event-ids")
+@pytest.mark.holds("gateway/upstream/merged/replies", "event-ids")
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_no_id_of_a_server_reaches_the_client(end: bytes) -> None:
     for id, outer in ((b"1", b"outer-1"), (b"too long an id", None), (b"", None)):
@@ -77,7 +78,7 @@ def test_no_id_of_a_server_reaches_the_client(end: bytes) -> None:
             assert (event.id, event.data) == (outer, data)
 
 
-@pytest.mark.holds("gateway/upstream/merged/messages", "dropped")
+@pytest.mark.holds("gateway/upstream/merged/replies", "dropped")
 def test_what_is_told_of_another_task_or_to_another_subscription_is_dropped() -> None:
     counters = Counters()
     hears = mapper(hears=about_no_task, counters=counters)
@@ -94,7 +95,7 @@ def test_what_is_told_of_another_task_or_to_another_subscription_is_dropped() ->
     assert counters.counts["notifications_dropped"] == 2
 
 
-@pytest.mark.holds("gateway/upstream/merged/messages", "shared-stream")
+@pytest.mark.holds("gateway/upstream/merged/replies", "shared-stream")
 def test_on_a_shared_stream_no_answer_and_no_comment_goes_on() -> None:
     answers: list[bytes] = []
     shared = mapper(answered=answers.append)
@@ -106,7 +107,7 @@ def test_on_a_shared_stream_no_answer_and_no_comment_goes_on() -> None:
     assert events(shared.feed(b"data: " + CHANGED + b"\n\n"))[0].data == CHANGED
 
 
-@pytest.mark.holds("gateway/upstream/merged/messages", "answers")
+@pytest.mark.holds("gateway/upstream/merged/replies", "answers")
 def test_a_resumed_stream_answers_its_own_request_and_no_other() -> None:
     resumed = mapper(may_answer=frozenset({7}).__contains__)
     assert events(resumed.feed(b"data: " + ANSWER + b"\n\n"))[0].data == ANSWER

@@ -10,11 +10,11 @@ from tests.world.calls import compact
 
 from accredit.base.steps import Steps, at_one_go
 from accredit.errors import FrameError
-from accredit.gateway.upstream.merged.results import result_edit, resumed_edit
+from accredit.gateway.upstream.merged.messages import result_edit, resumed_edit
 from accredit.jsonrpc.frames import Success, decode_frame
 from accredit.limits import LONG_ANSWER_BYTES, MAX_SPLIT_BYTES
 
-pytestmark = pytest.mark.holds("gateway/upstream/merged/results")
+pytestmark = pytest.mark.holds("gateway/upstream/merged/messages")
 
 LINK = {"type": "resource_link", "uri": "file:///a", "name": "a"}
 EMBEDDED = {"type": "resource", "resource": {"uri": "file:///b", "text": "uri"}, "annotations": {}}
@@ -35,7 +35,7 @@ def mapped(method: str, result: Any) -> Any:
     return json.loads(at_one_go(edit(response(result))))["result"]
 
 
-@pytest.mark.holds("gateway/upstream/merged/results", "uris")
+@pytest.mark.holds("gateway/upstream/merged/messages", "uris")
 @pytest.mark.parametrize(
     ("method", "result", "expected"),
     [
@@ -64,7 +64,7 @@ def test_what_a_client_may_ask_for_is_mapped(method: str, result: Any, expected:
     assert json.loads(anywhere)["result"] == expected
 
 
-@pytest.mark.holds("gateway/upstream/merged/results", "nothing-else", "size")
+@pytest.mark.holds("gateway/upstream/merged/messages", "nothing-else", "size")
 @pytest.mark.parametrize(
     "result",
     [
@@ -82,7 +82,7 @@ def test_all_else_stays_as_it_is(result: Any) -> None:
     assert mapped("tools/call", result) == result
 
 
-@pytest.mark.holds("gateway/upstream/merged/results", "size")
+@pytest.mark.holds("gateway/upstream/merged/messages", "size")
 def test_a_result_without_a_uri_keeps_its_bytes() -> None:
     text = b'{ "jsonrpc": "2.0", "id": 1, "result": {"content":[ {"type":"text","text":"\\u0041"} ]} }'
     frame = decode_frame(text)
@@ -125,7 +125,7 @@ def test_a_long_result_is_mapped_in_steps(size: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.holds("gateway/upstream/merged/results", "size")
+@pytest.mark.holds("gateway/upstream/merged/messages", "size")
 def test_a_result_that_is_too_long_to_be_mapped_is_none__one_without_a_uri_passes() -> None:
     long = {"type": "text", "text": "A" * MAX_SPLIT_BYTES}
     with pytest.raises(FrameError, match="more than"):
