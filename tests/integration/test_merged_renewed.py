@@ -16,10 +16,10 @@ from tests.world.raw_server import Connection, Handler, RawServer, until
 from tests.world.running import run
 from tests.world.stdio_bridge import SessionClient, next_event
 
-from accredit.gateway.upstream.merged.members import MAX_RENEWABLE_BYTES, SessionHistories
+from accredit.gateway.upstream.merged.ids import MAX_RENEWABLE_BYTES, SessionHistories
 from accredit.jsonrpc.requests import decode_request
 
-pytestmark = pytest.mark.holds("gateway/upstream/merged/session_starts")
+pytestmark = pytest.mark.holds("gateway/upstream/merged/members")
 
 RENEWED = "mail had lost its session, and has a new one now: this was not done"
 
@@ -53,7 +53,7 @@ async def begun(merged: Merged) -> SessionClient:
     return session
 
 
-@pytest.mark.holds("gateway/upstream/merged/session_starts", "renewal", "failed-call")
+@pytest.mark.holds("gateway/upstream/merged/members", "renewal", "failed-call")
 def test_a_server_that_restarted_has_a_new_session__told_what_the_last_one_knew() -> None:
     async def main() -> None:
         server = Forgetful(404)
@@ -86,7 +86,7 @@ def test_a_server_that_restarted_has_a_new_session__told_what_the_last_one_knew(
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/session_starts", "failed-call")
+@pytest.mark.holds("gateway/upstream/merged/members", "failed-call")
 @pytest.mark.parametrize("method", ["tools/list", "ping", "logging/setLevel"])
 def test_what_is_no_call_is_asked_once_more(method: str) -> None:
     async def main() -> None:
@@ -143,7 +143,7 @@ def test_the_standing_stream_goes_on__and_says_that_lists_have_changed() -> None
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/session_starts", "once")
+@pytest.mark.holds("gateway/upstream/merged/members", "once")
 def test_a_server_that_knows_no_session_which_it_gives_costs_one_initialize__not_one_for_each_call() -> None:
     async def main() -> None:
         server = Forgetful(404)
@@ -158,7 +158,7 @@ def test_a_server_that_knows_no_session_which_it_gives_costs_one_initialize__not
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/session_starts", "renewal")
+@pytest.mark.holds("gateway/upstream/merged/members", "renewal")
 def test_one_of_another_revision_is_none__the_client_was_told_the_first() -> None:
     async def main() -> None:
         server = Forgetful(404)
@@ -210,7 +210,6 @@ def test_a_method_that_a_server_does_not_know_is_no_session_that_it_lost() -> No
 
 
 @pytest.mark.holds("gateway/upstream/merged/members", "history")
-@pytest.mark.holds("gateway/upstream/merged/session_starts", "memory")
 def test_what_is_kept_of_a_session_is_bounded__the_oldest_subscriptions_give_way() -> None:
     renewals = SessionHistories()
     hello = decode_request(json.dumps(request("initialize", {"protocolVersion": "2025-11-25"})).encode())

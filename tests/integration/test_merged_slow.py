@@ -21,13 +21,13 @@ from tests.world.warm import python
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.holds("gateway/upstream/merged/session_starts"),
+    pytest.mark.holds("gateway/upstream/merged/sessions"),
     pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
 ]
 
 EVERYTHING = (python(), str(Path(__file__).parents[1] / "conformance" / "everything_server.py"), "--stdio")
 TWO = {"mail": STDIO, "files": STDIO}
-SECONDS = "accredit.gateway.upstream.merged.session_starts.MERGED_ASK_SECONDS"
+SECONDS = "accredit.gateway.upstream.merged.sessions.MERGED_ASK_SECONDS"
 UNAVAILABLE = "dev.accredit/unavailable"
 
 
@@ -66,7 +66,7 @@ def _line(pid: int) -> str:
         return ""
 
 
-@pytest.mark.holds("gateway/upstream/merged/session_starts", "wait", "late-command")
+@pytest.mark.holds("gateway/upstream/merged/sessions", "wait", "late-command")
 def test_a_slow_server_is_there_for_the_sdks_client_once_it_has_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,7 +132,7 @@ def test_a_slow_server_is_named__initialized_first__and_announced(tmp_path: Path
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/session_starts", "wait")
+@pytest.mark.holds("gateway/upstream/merged/sessions", "wait")
 def test_where_all_are_slow_the_client_waits_for_the_first(tmp_path: Path) -> None:
     async def main() -> None:
         commands = {name: once_there(tmp_path / name, raw_command()) for name in TWO}
@@ -148,7 +148,7 @@ def test_where_all_are_slow_the_client_waits_for_the_first(tmp_path: Path) -> No
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/session_starts", "late-command")
+@pytest.mark.holds("gateway/upstream/merged/sessions", "late-command")
 @pytest.mark.parametrize("ends", ["it dies", "the client ends the session", "it answers no revision"])
 def test_a_slow_server_that_does_not_come_leaves_nothing__and_the_session_is_the_others(
     tmp_path: Path, ends: str
@@ -196,7 +196,7 @@ def test_starts_that_nobody_waits_for_make_room(tmp_path: Path, monkeypatch: pyt
     run(main())
 
 
-@pytest.mark.holds("gateway/upstream/merged/session_starts", "others")
+@pytest.mark.holds("gateway/upstream/merged/sessions", "others")
 def test_a_server_behind_a_url_that_does_not_answer_is_not_in_the_session__and_keeps_no_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -154,7 +154,7 @@ class MergedBackend:
         """Send a client's request for all servers to one of them, counted among its calls. Raises `AccreditError`."""
         head = self._access.head(reply.head, name)
         text = await self._ask_once(reply, era, name, request, head, most)
-        if era is Era.LEGACY and await self._sessions.renewer.lists_again(reply, name, head, text):
+        if era is Era.LEGACY and await self._access.renew_for_list(reply, name, head, text):
             return await self._ask_once(reply, era, name, request, self._access.head(reply.head, name), most)
         return text
 
@@ -252,11 +252,11 @@ class MergedBackend:
                 raise
             lost = error
         else:
-            self._sessions.renewer.answered(reply, request.method, server.name, own)
+            self._access.note_answer(reply, request.method, server.name, own)
             return
         finally:
             place.leave()
-        if not await self._sessions.renewer.renew(reply, server.name, member.head):
+        if not await self._access.renew(reply, server.name, member.head):
             raise lost
         raise UpstreamUnavailable(f"{server.name} had lost its session, and has a new one now: this was not done")
 

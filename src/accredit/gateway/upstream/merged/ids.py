@@ -14,9 +14,11 @@
   whoever can open the id can use all of these sessions. Its size is bounded (`MAX_SESSION_ID_BYTES`), and each server
   has an equal share. A server whose id is longer is left out of the session, so that it takes nothing from the others.
 
-Ids that can't be mapped back belong to no server.
+Ids that can't be mapped back belong to no server. Beside the ids stands what is remembered of a session that began in
+this process, so that a server's part can be restarted (`members`).
 """
 
+import asyncio
 import base64
 import binascii
 import hashlib
@@ -27,11 +29,12 @@ from functools import lru_cache
 import msgspec
 from msgspec import Raw, Struct
 
+from accredit.base.caching import RecentlyUsed
 from accredit.errors import FrameError, MessageId
 from accredit.gateway.headers import SESSION_HEADER, RequestHead
 from accredit.jsonrpc.encode import to_json
 from accredit.jsonrpc.era import VERSION_HEADER
-from accredit.jsonrpc.frames import message_id
+from accredit.jsonrpc.frames import Request, message_id
 from accredit.limits import MAX_SESSION_ID_BYTES
 from accredit.rounds.sealing import KeyRing
 
@@ -44,6 +47,12 @@ encoding."""
 MERGED_ID_BYTES = 72
 """How many bytes a server takes in the id of a merged session, beside its own id. Names have 32 characters at most,
 replicas 16, revisions 10, and the rest is encoding. So there is room for the UUIDs of 37 servers."""
+
+MAX_RENEWABLE_SESSIONS = 1_000
+"""For how many merged sessions a process remembers what is needed to restart one server's part."""
+MAX_RENEWABLE_BYTES = 65_536
+"""How many bytes are remembered of each: the client's `initialize` (some 300 bytes), and the URIs that it has
+subscribed to."""
 
 NONCE_BYTES = 12
 _OTHER_BYTES = NONCE_BYTES + 8
@@ -141,7 +150,7 @@ def longest_event_id(servers: int) -> int:
 
 class MemberSession(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The session at one server: its `id` there (b"" if the server gives none), its replica and its revision. The
-    revision is "" for a `slow` server: it had not answered when the client's session began (`session_starts`). In the
+    revision is "" for a `slow` server: it had not answered when the client's session began (`sessions`). In the
     client's id the replica has the name that is unique over all servers (`HttpUpstream.homes`)."""
 
     id: bytes
@@ -193,6 +202,75 @@ def in_session(head: RequestHead, session: MemberSession | None) -> RequestHead:
         head = head.with_field(SESSION_HEADER, session.id)
     head.replica = session.replica
     return head
+
+
+class SessionHistory(Struct, eq=False):
+    """What a client has told its servers in one session, and the sessions that were restarted (`now`). Of these, the
+    `unproved` have not answered yet. `subscribed` has a server's name and the server's own URI for each
+    subscription."""
+
+    initialize: Request
+    now: dict[str, MemberSession]
+    unproved: set[str]
+    locks: dict[str, asyncio.Lock]
+    subscribed: dict[tuple[str, str], None]
+    size: int
+    level: Raw | None = None
+
+
+class SessionHistories:
+    """The histories of clients' sessions, by the gateway's own id (`members`)."""
+
+    def __init__(self) -> None:
+        self._all = RecentlyUsed[bytes, SessionHistory](MAX_RENEWABLE_SESSIONS)
+
+    def begun(self, own: bytes, initialize: Request) -> None:
+        """Remember the start of a session."""
+        size = len(initialize.text)
+        if size <= MAX_RENEWABLE_BYTES:
+            bare = Request(initialize.id, initialize.method, initialize.params, initialize.text)
+            self._all.put(own, SessionHistory(bare, {}, set(), {}, {}, size))
+
+    def ended(self, own: bytes) -> None:
+        """Forget a session."""
+        self._all.forget(own)
+
+    def of(self, own: bytes) -> SessionHistory | None:
+        """Return a session's history."""
+        return self._all.get(own) if own else None
+
+    def now(self, own: bytes) -> Mapping[str, MemberSession]:
+        """Return the sessions that replace those in the client's id."""
+        history = self._all.peek(own)
+        return history.now if history is not None else {}
+
+    def level(self, own: bytes, request: Request) -> None:
+        """Remember a client's log level."""
+        history, level = self.of(own), request.members.get("level")
+        if history is not None and level is not None and len(bytes(level)) <= MAX_RENEWABLE_BYTES:
+            history.level = level.copy()  # a view of it would keep the whole request
+
+    def subscribed(self, own: bytes, name: str, uri: str, *, ends: bool) -> None:
+        """Remember a subscription, or forget one that ends. Beyond the bound the oldest are forgotten."""
+        history = self.of(own)
+        if history is None:
+            return
+        if (name, uri) in history.subscribed:
+            del history.subscribed[name, uri]
+            history.size -= len(uri)
+        if not ends:
+            history.subscribed[name, uri] = None
+            history.size += len(uri)
+        while history.size > MAX_RENEWABLE_BYTES and history.subscribed:
+            oldest = next(iter(history.subscribed))
+            del history.subscribed[oldest]
+            history.size -= len(oldest[1])
+
+    def answered(self, own: bytes, name: str) -> None:
+        """Note that a server has answered in its restarted session. So it may be restarted once more."""
+        history = self._all.peek(own)
+        if history is not None:
+            history.unproved.discard(name)
 
 
 @lru_cache(128)

@@ -11,33 +11,50 @@ ids that can be mapped back. I/O through the servers' backends.
   error at one server concerns only that server and the gateway, and affects no other.
 - [same-place] A session is at the server, or the replica, where it began. If a reload gave that name to another server,
   the session is over there (404), because the id of a session gives access to it.
+
+A client has one session with all servers, and can't restart the part of a server that has lost it. So the gateway does,
+where it can:
+
 - [history] Of a session that began in this process, the client's `initialize`, its log level and its subscriptions are
-  remembered, so that a server's part can be restarted (`session_starts`). This takes few bytes, is done for a bounded
-  number of sessions, and ends when the client ends its own.
+  remembered. This takes few bytes, is done for a bounded number of sessions, and ends when the client ends its own. A
+  command's session needs none of this, as it lives as long as its child. Where nothing is remembered, the server's 404
+  is forwarded, and the client starts anew.
+- [renewal] The new session gets the client's own `initialize`, in the revision of the lost one, and the same messages:
+  initialized, the log level, the subscriptions. Pinned definitions are compared as at any start.
+- [once] A restarted session is restarted again only if its server has answered in it. So a server that knows none of
+  its own sessions costs one `initialize`, and not one for each call.
+- [failed-call] The call that found its session gone fails, and so does each call that was in progress: none is sent
+  again. Lists, `ping` and the log level are sent once more. The standing stream continues, with the notice that lists
+  have changed.
 """
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NamedTuple
 
-from msgspec import Raw, Struct, structs
+from msgspec import Raw, structs
 
-from accredit.base.caching import RecentlyUsed, cache_short_values
+from accredit.base.caching import cache_short_values
+from accredit.base.log_events import log_event
 from accredit.errors import AccreditError, MessageId, RequestError, UpstreamTimeout, UpstreamUnavailable
 from accredit.gateway.admission.pinned_tools import PinnedTools
 from accredit.gateway.counters import Counters
 from accredit.gateway.forwarding import TO_UPSTREAM, Fate
-from accredit.gateway.headers import SESSION_HEADER, RequestHead
+from accredit.gateway.headers import LAST_EVENT_HEADER, SESSION_HEADER, RequestHead
 from accredit.gateway.room import Rooms
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.turns import in_turns, set_current_server
 from accredit.gateway.upstream.backend import Backend
+from accredit.gateway.upstream.merged.answers import hello_in, revision_of
 from accredit.gateway.upstream.merged.ids import (
     EventIds,
     MemberSession,
     MemberSessions,
     ProgressTokens,
+    SessionHistories,
+    SessionHistory,
     digest_of,
     in_session,
     longest_event_id,
@@ -48,22 +65,20 @@ from accredit.gateway.upstream.merged.ids import (
 from accredit.gateway.upstream.merged.messages import Outward
 from accredit.gateway.upstream.merged.replies import CapturedReply, EventMapper, MemberReply, session_not_found
 from accredit.gateway.upstream.reply import Reply
-from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
-from accredit.jsonrpc.era import NAME_HEADER
+from accredit.jsonrpc.encode import INVALID_REQUEST, METHOD_NOT_FOUND, to_json
+from accredit.jsonrpc.era import NAME_HEADER, VERSION_HEADER
 from accredit.jsonrpc.frames import Failure, Notification, Request, Success, progress_token
 from accredit.jsonrpc.header_values import encode_header
 from accredit.jsonrpc.methods import META_PROGRESS, Era
-from accredit.limits import MERGED_ASK_SECONDS
+from accredit.limits import LONG_ANSWER_BYTES, MERGED_ASK_SECONDS, RENEW_SECONDS
 from accredit.policy.passing import AUTHORIZATION
-
-MAX_RENEWABLE_SESSIONS = 1_000
-"""For how many merged sessions a process remembers what is needed to restart one server's part."""
-MAX_RENEWABLE_BYTES = 65_536
-"""How many bytes are remembered of each: the client's `initialize` (some 300 bytes), and the URIs that it has
-subscribed to."""
 
 Message = Request | Notification | Success | Failure
 _PASSES = frozenset({Fate.PASSES, Fate.OWN})
+_log = logging.getLogger("accredit.gateway.merged")
+_ACCEPT = b"application/json, text/event-stream"
+_INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+_SUBSCRIPTIONS = frozenset({"resources/subscribe", "resources/unsubscribe"})
 
 
 class MergedMember(NamedTuple):
@@ -99,75 +114,6 @@ class MergedMember(NamedTuple):
     def post(self, reply: Reply, message: Message) -> Coroutine[Any, Any, None]:
         """Send a message of a legacy session, as it is."""
         return self.backend.post(reply, message, Era.LEGACY, {})
-
-
-class SessionHistory(Struct, eq=False):
-    """What a client has told its servers in one session, and the sessions that were restarted (`now`). Of these, the
-    `unproved` have not answered yet. `subscribed` has a server's name and the server's own URI for each
-    subscription."""
-
-    initialize: Request
-    now: dict[str, MemberSession]
-    unproved: set[str]
-    locks: dict[str, asyncio.Lock]
-    subscribed: dict[tuple[str, str], None]
-    size: int
-    level: Raw | None = None
-
-
-class SessionHistories:
-    """The histories of clients' sessions, by the gateway's own id ([history])."""
-
-    def __init__(self) -> None:
-        self._all = RecentlyUsed[bytes, SessionHistory](MAX_RENEWABLE_SESSIONS)
-
-    def begun(self, own: bytes, initialize: Request) -> None:
-        """Remember the start of a session."""
-        size = len(initialize.text)
-        if size <= MAX_RENEWABLE_BYTES:
-            bare = Request(initialize.id, initialize.method, initialize.params, initialize.text)
-            self._all.put(own, SessionHistory(bare, {}, set(), {}, {}, size))
-
-    def ended(self, own: bytes) -> None:
-        """Forget a session."""
-        self._all.forget(own)
-
-    def of(self, own: bytes) -> SessionHistory | None:
-        """Return a session's history."""
-        return self._all.get(own) if own else None
-
-    def now(self, own: bytes) -> Mapping[str, MemberSession]:
-        """Return the sessions that replace those in the client's id."""
-        history = self._all.peek(own)
-        return history.now if history is not None else {}
-
-    def level(self, own: bytes, request: Request) -> None:
-        """Remember a client's log level."""
-        history, level = self.of(own), request.members.get("level")
-        if history is not None and level is not None and len(bytes(level)) <= MAX_RENEWABLE_BYTES:
-            history.level = level.copy()  # a view of it would keep the whole request
-
-    def subscribed(self, own: bytes, name: str, uri: str, *, ends: bool) -> None:
-        """Remember a subscription, or forget one that ends. Beyond the bound the oldest are forgotten."""
-        history = self.of(own)
-        if history is None:
-            return
-        if (name, uri) in history.subscribed:
-            del history.subscribed[name, uri]
-            history.size -= len(uri)
-        if not ends:
-            history.subscribed[name, uri] = None
-            history.size += len(uri)
-        while history.size > MAX_RENEWABLE_BYTES and history.subscribed:
-            oldest = next(iter(history.subscribed))
-            del history.subscribed[oldest]
-            history.size -= len(oldest[1])
-
-    def answered(self, own: bytes, name: str) -> None:
-        """Note that a server has answered in its restarted session. So it may be restarted once more."""
-        history = self._all.peek(own)
-        if history is not None:
-            history.unproved.discard(name)
 
 
 class MemberAccess:
@@ -290,6 +236,88 @@ class MemberAccess:
     def _tokens(self, name: str, head: RequestHead) -> ProgressTokens:
         return ProgressTokens(self.ring, name, session_id(head))
 
+    # --- a server's part of a session, begun anew -----------------------------------------------------
+
+    async def renew(self, reply: Reply, name: str, lost: RequestHead) -> bool:
+        """Start a new session at a server that does not know the session in `lost`, unless that was done already.
+        Return whether there is a new session now. `reply` is the client's."""
+        own, id = session_id(reply.head), lost.headers.get(SESSION_HEADER)
+        history = self.histories.of(own)
+        if history is None or id is None or not self.members[name].has_sessions:
+            return False
+        async with history.locks.setdefault(name, asyncio.Lock()):
+            session = self.session_at(reply.head, name)
+            if session is None or session.id != id:
+                return session is not None
+            if name in history.unproved:
+                return False
+            try:
+                async with asyncio.timeout(RENEW_SECONDS):
+                    begun = await self._begin_anew(reply, name, history, session)
+            except TimeoutError:
+                self.late(name, "no new session in time")
+                begun = False
+            log_event(_log, logging.WARNING, "session_renewed" if begun else "session_lost", server=name)
+            return begun
+
+    async def renew_all(
+        self, reply: Reply, replies: Mapping[str, CapturedReply], message: Request | Notification
+    ) -> dict[str, CapturedReply]:
+        """Restart the sessions that servers did not know when asked; return the replies for asking these again."""
+        id = message.id if isinstance(message, Request) else None
+        lost = {name: each.head for name, each in replies.items() if _is_lost(each, id)}
+        found = [name for name, head in lost.items() if await self.renew(reply, name, head)]
+        return {name: self.capture(reply, name) for name in found}
+
+    async def renew_for_list(self, reply: Reply, name: str, head: RequestHead, text: bytes | None) -> bool:
+        """Return whether a server that gave no list, or an error, had lost its session, and now has a new one."""
+        own = session_id(reply.head)
+        if text is not None and b'"error"' not in text[:LONG_ANSWER_BYTES]:
+            self.histories.answered(own, name)
+            return False
+        if self.histories.of(own) is None or not self.members[name].has_sessions:
+            return False
+        ping = _request("ping", {})
+        answer = await self._say(reply, name, head, ping)
+        return _is_lost(answer, ping.id) and await self.renew(reply, name, head)
+
+    def note_answer(self, reply: Reply, method: str, name: str, target: str) -> None:
+        """Note that a server has answered a request about its own `target`, and what to tell a new session about
+        that."""
+        own = session_id(reply.head)
+        self.histories.answered(own, name)
+        if method in _SUBSCRIPTIONS:
+            self.histories.subscribed(own, name, target, ends=method == "resources/unsubscribe")
+
+    async def _begin_anew(self, reply: Reply, name: str, history: SessionHistory, lost: MemberSession) -> bool:
+        member = self.members[name]
+        bare = self.bare_head(reply.head).without((VERSION_HEADER, LAST_EVENT_HEADER))
+        begun = await self._say(reply, name, bare, history.initialize)
+        response = begun.response(history.initialize.id)
+        hello = hello_in(response.result) if isinstance(response, Success) else None
+        if hello is None or not begun.session or (lost.revision and revision_of(hello) != lost.revision):
+            return False
+        await member.compare(response)
+        session = member.session(begun, revision_of(hello))
+        history.now[name] = session
+        history.unproved.add(name)
+        head = in_session(bare, MemberSession(begun.session, begun.replica, session.revision))
+        await self._say(reply, name, head, Notification("notifications/initialized", None, _INITIALIZED))
+        if history.level is not None:
+            await self._say(reply, name, head, _request("logging/setLevel", {"level": history.level}))
+        for server, uri in list(history.subscribed):
+            if server == name:
+                await self._say(reply, name, head, _request("resources/subscribe", {"uri": uri}))
+        return True
+
+    async def _say(self, reply: Reply, name: str, head: RequestHead, message: Message) -> CapturedReply:
+        replica = head.replica
+        head = head.with_field(b"accept-encoding", b"identity").with_field(b"accept", _ACCEPT)
+        head.method, head.replica = "POST", replica
+        captured = CapturedReply(reply, head)
+        await self.one(name, captured, self.members[name].post(captured, message))
+        return captured
+
     # --- several servers' answers for the gateway ----------------------------------------------------
 
     def capture(self, reply: Reply, name: str) -> CapturedReply:
@@ -352,3 +380,14 @@ def _goes_on(name: bytes, added: frozenset[bytes]) -> bool:
     if name in added or name == b"connection":  # it may name some of the added ones
         return True
     return name != b"authorization" and TO_UPSTREAM.fate(name) in _PASSES
+
+
+def _is_lost(reply: CapturedReply, id: MessageId | None) -> bool:
+    """Return whether a server did not know the session in which it was asked."""
+    answer = reply.response(id) if reply.status == 404 and id is not None else None
+    return reply.status == 404 and not (isinstance(answer, Failure) and answer.code == METHOD_NOT_FOUND)
+
+
+def _request(method: str, params: Mapping[str, object]) -> Request:
+    text = to_json({"jsonrpc": "2.0", "id": "renewed", "method": method, "params": params})
+    return Request("renewed", method, Raw(to_json(params)), text)

@@ -2,7 +2,12 @@
 the servers' backends.
 
 - [initialize] `initialize` asks all servers at once, and gives each `MERGED_ASK_SECONDS`. The session includes the
-  servers that have answered (`ids`), at least one, and the commands that are still starting (`session_starts`).
+  servers that have answered (`ids`), at least one, and the commands that are still starting.
+- [wait] If none has answered by then and a command is still starting, the client waits for the first answer.
+- [late-command] A command that has not answered by then continues to start, within its own `timeout_seconds`. Its
+  session has an id already, so it can be part of the client's session. As soon as the command has answered, the gateway
+  tells it that it is initialized, before anything that waits for it.
+- [others] Any other server that has not answered is not in the session. The attempt to start it leaves nothing behind.
 - [to-all] `ping`, `logging/setLevel` and notifications go to all servers of the session. A server that does not know
   the method counts as having answered; the result names those that have not answered. `DELETE` ends the session at all
   servers.
@@ -11,7 +16,7 @@ the servers' backends.
   cancellation goes to all servers: a server ignores unknown ids.
 - [no-server] A message for a server that is not in the session is dropped and logged, like any response that answers
   nothing.
-- [restart] If a server has lost its part of a session, that part is restarted there (`session_starts`). If that is
+- [restart] If a server has lost its part of a session, that part is restarted there (`members`). If that is
   impossible, the session is over at that server only: messages to it get its 404, as with a single server. Messages to
   the others pass.
 """
@@ -47,16 +52,17 @@ from accredit.gateway.upstream.merged.ids import (
 from accredit.gateway.upstream.merged.members import MemberAccess
 from accredit.gateway.upstream.merged.messages import addressee, cancelled_id
 from accredit.gateway.upstream.merged.replies import CapturedReply
-from accredit.gateway.upstream.merged.session_starts import Renewer, Starts
 from accredit.gateway.upstream.merged.streams import SharedStream, StandingStream
 from accredit.gateway.upstream.merged.subscription import Subscription, shares
 from accredit.gateway.upstream.reply import Reply, WhileConnected
+from accredit.gateway.upstream.stdio.backend import HeadStart, StdioBackend
 from accredit.jsonrpc.encode import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, to_json
 from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER, VERSION_HEADER
 from accredit.jsonrpc.frames import Failure, Notification, Request, Success
 from accredit.jsonrpc.methods import LEGACY_REVISIONS, LISTEN, Era
 from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.jsonrpc.responses import Edit
+from accredit.limits import MERGED_ASK_SECONDS
 
 _log = logging.getLogger("accredit.gateway.merged")
 _INITIALIZED = "notifications/initialized"
@@ -77,6 +83,67 @@ _INITIALIZE = to_json(
 )
 
 
+Hello = dict[str, Raw]
+
+
+class _Starts:
+    """The starts of one client's session, each in a task. `hello_of` returns the `initialize` result of a server that
+    starts a session."""
+
+    def __init__(
+        self,
+        access: MemberAccess,
+        replies: Mapping[str, CapturedReply],
+        request: Request,
+        hello_of: Callable[[CapturedReply], Hello | None],
+    ) -> None:
+        self._access = access
+        self._replies = replies
+        self._hello_of = hello_of
+        backends = {name: access.members[name].backend for name in replies}
+        self._ahead = {name: HeadStart() for name, each in backends.items() if isinstance(each, StdioBackend)}
+        self.tasks = {name: asyncio.create_task(self._begin(name, request)) for name in replies}
+
+    async def answered(self) -> tuple[dict[str, Hello], dict[str, bytes]]:
+        """Wait for answers ([wait]). Return the results so far, and the session ids of the servers that are still
+        starting ([late-command])."""
+        await asyncio.wait(self.tasks.values(), timeout=MERGED_ASK_SECONDS)
+        while not (hellos := self._hellos()) and self._starting():
+            left = [task for task in self.tasks.values() if not task.done()]
+            await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+        going_on = {name: self._ahead[name].session for name in self._starting() if self._ahead[name].session}
+        for name, task in self.tasks.items():
+            if not task.done():
+                self._access.late(name)
+                if name in going_on:
+                    self._ahead[name].confirmed = True
+                else:
+                    task.cancel()
+        return hellos, going_on
+
+    def cancel(self) -> None:
+        """Cancel the remaining starts."""
+        for task in self.tasks.values():
+            task.cancel()
+
+    def _hellos(self) -> dict[str, Hello]:
+        done = [name for name, task in self.tasks.items() if task.done()]
+        for name in done:
+            self.tasks[name].result()  # nothing, unless there is a defect here
+        return {name: hello for name in done if (hello := self._hello_of(self._replies[name])) is not None}
+
+    def _starting(self) -> list[str]:
+        return [name for name in self._ahead if not self.tasks[name].done()]
+
+    async def _begin(self, name: str, request: Request) -> None:
+        reply, member = self._replies[name], self._access.members[name]
+        if isinstance(member.backend, StdioBackend):
+            work = member.backend.begin(reply, request, self._ahead[name])
+        else:
+            work = member.post(reply, request)
+        await self._access.one(name, reply, work)
+
+
 class MergedSessions:
     """One for each merged endpoint."""
 
@@ -89,7 +156,6 @@ class MergedSessions:
         """`info` is the merged endpoint's `serverInfo`; the requests and streams of `before` are kept."""
         self._access = access
         self._info = info
-        self.renewer = Renewer(access)
         self._members = access.members
         self._under_way: dict[tuple[bytes, MessageId], str] = before._under_way if before is not None else {}
         self._streams: set[SharedStream] = before._streams if before is not None else set()
@@ -167,7 +233,7 @@ class MergedSessions:
         replies = {name: self._access.capture(reply, name) for name in self._members}
         sessions: MemberSessions = {}
         begun = False
-        starts = Starts(self._access, replies, request, partial(self._hello, request))
+        starts = _Starts(self._access, replies, request, partial(self._hello, request))
         try:
             with WhileConnected(reply):
                 hellos, slow = await starts.answered()
@@ -226,7 +292,7 @@ class MergedSessions:
         replies = self._access.capture_all(reply)
         with WhileConnected(reply):
             await self._access.ask(replies, request)
-            again = await self.renewer.all_of(reply, replies, request)
+            again = await self._access.renew_all(reply, replies, request)
             await self._access.ask(again, request)
             replies |= again
         if request.method == "logging/setLevel":
@@ -262,7 +328,7 @@ class MergedSessions:
                 try:
                     await self._members[name].post(member, own)
                 except RequestError as error:
-                    if error.status != 404 or not await self.renewer.renew(reply, name, member.head):
+                    if error.status != 404 or not await self._access.renew(reply, name, member.head):
                         raise
                     await reply.reply(202)  # the session of that request is gone
                 return
@@ -277,7 +343,7 @@ class MergedSessions:
             with WhileConnected(reply):
                 await self._access.ask(replies, message)
                 if isinstance(message, Notification):
-                    await self.renewer.all_of(reply, replies, message)
+                    await self._access.renew_all(reply, replies, message)
         await reply.reply(202)
 
     # --- streams -------------------------------------------------------------------------------------
@@ -297,7 +363,7 @@ class MergedSessions:
             ((name, id),) = resumed.of.items()
             await self._resume(reply, name, id, resumed.answered, otherwise(name))
             return
-        await self._serve(StandingStream(reply, self._access, sessions, resumed, self.renewer.renew))
+        await self._serve(StandingStream(reply, self._access, sessions, resumed))
 
     async def _resume(self, reply: Reply, name: str, id: bytes, answered: bytes, otherwise: Edit | None) -> None:
         """Resume the stream that answers one request: the server can answer no other on it."""

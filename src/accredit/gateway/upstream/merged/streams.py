@@ -21,7 +21,7 @@ import asyncio
 import contextlib
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from accredit.base.log_events import log_event
@@ -46,10 +46,6 @@ it."""
 
 _log = logging.getLogger("accredit.gateway.merged")
 _CONFLICT, _ENDED, _NOT_OFFERED = 409, 404, 405
-
-Renew = Callable[[Reply, str, RequestHead], Awaitable[bool]]
-"""Restarts the client's session at the named server, if the server does not know the session in the head. Returns
-whether there is a session now."""
 
 
 class MemberStream(CapturedReply):
@@ -270,11 +266,9 @@ class StandingStream(SharedStream):
         access: MemberAccess,
         sessions: Mapping[str, MemberSession],
         resumed: EventIds | None,
-        renew: Renew,
     ) -> None:
         self._bare = reply.head.without((LAST_EVENT_HEADER,))
         super().__init__(reply, access, {name: access.head(self._bare, name) for name in sessions})
-        self._renew = renew
         self._last = dict(resumed.of) if resumed is not None else dict[str, bytes]()
         self._longest = longest_event_id(len(sessions))
         self._lost = {name for name, session in sessions.items() if session.slow and name not in self._last}
@@ -301,7 +295,7 @@ class StandingStream(SharedStream):
                 raise
             part.status = _ENDED
         if part.status == _ENDED and not part.opened:
-            if not await self._renew(self._reply, part.name, self._heads[part.name]):
+            if not await self._access.renew(self._reply, part.name, self._heads[part.name]):
                 raise RequestError(INVALID_REQUEST, "Session not found", status=_ENDED)
             self._heads[part.name] = self._access.head(self._bare, part.name)
             self._last.pop(part.name, None)

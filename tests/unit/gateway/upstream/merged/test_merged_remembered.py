@@ -11,7 +11,7 @@ from msgspec import Raw
 from tests.world.asgi import Told
 
 from accredit.gateway.headers import RequestHead
-from accredit.gateway.upstream.merged.members import SessionHistories
+from accredit.gateway.upstream.merged.ids import SessionHistories
 from accredit.gateway.upstream.merged.messages import ACKNOWLEDGED
 from accredit.gateway.upstream.merged.streams import MemberStream
 from accredit.gateway.upstream.merged.subscription import Subscription
