@@ -20,7 +20,7 @@ from tests.world.running import run
 
 from accredit.app.admin import MAX_ADMIN_CONNECTIONS
 from accredit.app.http11 import MAX_REQUEST_HEAD_BYTES
-from accredit.gateway.upstream.http.balance import BREAKER_FAILURES
+from accredit.gateway.upstream.http.replicas import BREAKER_FAILURES
 from accredit.jsonrpc.methods import Era
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("app/watching"), pytest.mark.holds("telemetry/exposition")]

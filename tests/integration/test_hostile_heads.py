@@ -179,7 +179,7 @@ NAMED_TWICE: dict[str, tuple[tuple[str, str], ...]] = {
 }
 
 
-@pytest.mark.holds("gateway/upstream/http/representation", "headers")
+@pytest.mark.holds("gateway/upstream/http/answer_relay", "headers")
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
 @pytest.mark.parametrize("name", NAMED_TWICE)
 def test_an_answer_that_names_two_sessions_is_none__clients_would_go_on_in_different_ones(name: str, kind: str) -> None:
@@ -195,7 +195,7 @@ def test_an_answer_that_names_two_sessions_is_none__clients_would_go_on_in_diffe
     run(case())
 
 
-@pytest.mark.holds("gateway/upstream/http/representation", "headers")
+@pytest.mark.holds("gateway/upstream/http/answer_relay", "headers")
 @pytest.mark.parametrize("name", NAMED_TWICE)
 def test_nor_does_an_error__a_receipt_or_a_standing_stream_name_two(name: str) -> None:
     twice = NAMED_TWICE[name]
@@ -218,7 +218,7 @@ LONG = (("Mcp-Session-Id", "x" * (MAX_SESSION_ID_BYTES + 1)),)
 TOO_LONG = f"a session's id of more than {MAX_SESSION_ID_BYTES} bytes"
 
 
-@pytest.mark.holds("gateway/upstream/http/representation", "headers")
+@pytest.mark.holds("gateway/upstream/http/answer_relay", "headers")
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
 @pytest.mark.parametrize("enforce", [True, False])
 def test_a_session_whose_id_its_client_could_not_bring_back_is_ended__the_client_never_hears_of_it(

@@ -275,7 +275,7 @@ def test_no_event_blocks_it(road: Any, name: str) -> None:
     assert step < FACTOR * PROMISED
 
 
-@pytest.mark.holds("gateway/upstream/http/own_calls")
+@pytest.mark.holds("gateway/upstream/http/relay")
 @pytest.mark.parametrize("events", FLOOD)
 def test_no_flood_of_events_blocks_it__in_answer_to_a_call_of_the_gateways_own_neither(events: int) -> None:
     meta = "io.modelcontextprotocol/"

@@ -252,7 +252,7 @@ def test_a_good_answer_of_99_mib_is_neither_copied_nor_searched_at_one_go(name: 
     assert one.step < FACTOR * PROMISED
 
 
-@pytest.mark.holds("gateway/upstream/http/own_calls")
+@pytest.mark.holds("gateway/upstream/http/relay")
 def test_what_the_gateway_asks_for_itself_takes_room_as_any_answer__and_is_no_longer_than_a_list_may_be() -> None:
     pins = Pins(tools={"list_inbox": "00" * 32})
     item = b'{"name":"t","description":"' + b"x" * 9_000 + b'"}'

@@ -405,7 +405,7 @@ scope = "payments:send"
 CHARSETS = ["utf-7", "UTF-16", '"utf-16le"', "iso-8859-1", "us-ascii"]
 
 
-@pytest.mark.holds("gateway/upstream/http/representation", "headers")
+@pytest.mark.holds("gateway/upstream/http/answer_relay", "headers")
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("charset", CHARSETS)
 def test_an_answer_in_another_charset_is_none__its_client_could_read_another_id(era: Era, charset: str) -> None:
@@ -449,7 +449,7 @@ def test_a_stream_says_what_it_is_in_the_gateways_own_words(era: Era) -> None:
     run(case())
 
 
-@pytest.mark.holds("gateway/upstream/http/representation", "error-body")
+@pytest.mark.holds("gateway/upstream/http/answer_relay", "errors")
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize(
     ("kind", "body"),
@@ -474,7 +474,7 @@ def test_an_error_whose_type_hides_an_answer_keeps_only_its_status(era: Era, kin
     run(case())
 
 
-@pytest.mark.holds("gateway/upstream/http/representation", "error-body")
+@pytest.mark.holds("gateway/upstream/http/answer_relay", "errors")
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize(
     ("kind", "said"),

@@ -71,7 +71,7 @@ ANSWERS = {
 }
 
 
-@pytest.mark.holds("gateway/upstream/http/heads")
+@pytest.mark.holds("gateway/upstream/http/parsing")
 @pytest.mark.parametrize("kind", ANSWERS)
 def test_a_header_that_a_reload_forbids_goes_on_in_no_later_answer__and_one_that_it_adds_does(
     kind: str, trust: Trust

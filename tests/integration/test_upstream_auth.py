@@ -32,7 +32,7 @@ from accredit.net import AccessTokens
 from accredit.net.access_tokens import ACCESS_TOKEN_RETRY_SECONDS
 from accredit.tokens import AccessGrant, GrantType
 
-pytestmark = pytest.mark.holds("gateway/upstream/http/own_token")
+pytestmark = pytest.mark.holds("gateway/upstream/http/sending")
 
 GRANTS: list[GrantType] = ["client_credentials", "token_exchange"]
 CALL = {"name": "list_inbox", "arguments": {}}
@@ -136,7 +136,7 @@ def check_hidden(this: Way, shown: object, caplog: pytest.LogCaptureFixture) -> 
 
 
 @ways
-@pytest.mark.holds("gateway/upstream/http/own_token", "required", "each-request")
+@pytest.mark.holds("gateway/upstream/http/sending", "required", "each-request")
 def test_every_request_brings_the_gateways_token_and_the_client_s_own_goes_nowhere(
     kind: GrantType, era: Era, road: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -165,7 +165,7 @@ def test_every_request_brings_the_gateways_token_and_the_client_s_own_goes_nowhe
 
 
 @ways
-@pytest.mark.holds("gateway/upstream/http/own_token", "each-request", "rejected")
+@pytest.mark.holds("gateway/upstream/http/sending", "each-request", "rejected")
 def test_a_server_s_401_is_not_the_client_s__and_the_next_call_brings_another_token(
     kind: GrantType, era: Era, road: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -196,7 +196,7 @@ def test_a_server_s_401_is_not_the_client_s__and_the_next_call_brings_another_to
 
 
 @ways
-@pytest.mark.holds("gateway/upstream/http/own_token", "required")
+@pytest.mark.holds("gateway/upstream/http/sending", "required")
 def test_without_a_token_nothing_is_forwarded(kind: GrantType, era: Era, road: str) -> None:
     async def main() -> None:
         async with way(kind, Era.MODERN, road) as this:
@@ -220,7 +220,7 @@ def test_without_a_token_nothing_is_forwarded(kind: GrantType, era: Era, road: s
 
 
 @pytest.mark.parametrize("kind", GRANTS)
-@pytest.mark.holds("gateway/upstream/http/own_token", "each-request")
+@pytest.mark.holds("gateway/upstream/http/sending", "each-request")
 def test_a_renewed_token_is_sent_though_the_client_s_head_is_the_same(kind: GrantType) -> None:
     async def main() -> None:
         async with way(kind, Era.MODERN) as this:

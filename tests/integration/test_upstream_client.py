@@ -14,10 +14,9 @@ from tests.world.running import run as run_in
 
 from accredit.errors import RequestError, UpstreamLeftOut, UpstreamUnavailable
 from accredit.gateway.upstream.http import parsing, pool
-from accredit.gateway.upstream.http.balance import BREAKER_FAILURES
 from accredit.gateway.upstream.http.client import UpstreamClient
-from accredit.gateway.upstream.http.dial import attach, open_socket, parse_origin
-from accredit.gateway.upstream.http.replicas import ReplicatedClient
+from accredit.gateway.upstream.http.pool import attach, open_socket, parse_origin
+from accredit.gateway.upstream.http.replicas import BREAKER_FAILURES, ReplicatedClient
 
 pytestmark = [
     pytest.mark.holds("gateway/upstream/http/client"),

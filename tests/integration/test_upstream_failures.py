@@ -13,12 +13,12 @@ from tests.world.raw_server import Connection, RawServer, until
 from tests.world.running import run as run_in
 
 from accredit.errors import AnswerError, UpstreamError, UpstreamTimeout, UpstreamUnavailable
-from accredit.gateway.upstream.http import dial, parsing
+from accredit.gateway.upstream.http import parsing
 from accredit.gateway.upstream.http import pool as pool_module
 from accredit.gateway.upstream.http.client import Answer, UpstreamClient
 from accredit.gateway.upstream.http.connection import Connection as ClientConnection
 
-pytestmark = pytest.mark.holds("gateway/upstream/http/dial")
+pytestmark = pytest.mark.holds("gateway/upstream/http/pool")
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 Handler = Callable[[Connection], Awaitable[None]]
@@ -423,7 +423,7 @@ def test_every_address_of_a_name_is_tried_and_each_has_its_share_of_the_time(run
             with reserved_port() as nobody:
                 ports = (nobody, deaf, server.port)
                 addresses = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", port)) for port in ports]
-                sock = await dial._first(addresses, asyncio.get_running_loop().time() + 40 * SOON)
+                sock = await pool_module._first(addresses, asyncio.get_running_loop().time() + 40 * SOON)
             assert sock.getpeername()[1] == server.port
             sock.close()
 

@@ -9,7 +9,7 @@ from accredit.gateway.front.asgi import AsgiExchange
 from accredit.gateway.headers import RawHeaders, fold
 from accredit.gateway.room import Rooms
 from accredit.gateway.upstream.http.client import Answer, UpstreamClient
-from accredit.gateway.upstream.http.heads import AnswerHead
+from accredit.gateway.upstream.http.parsing import AnswerHead
 
 
 class Told:

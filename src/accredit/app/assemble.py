@@ -26,7 +26,7 @@ from accredit.config import (
 )
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import ProofSettings
-from accredit.gateway.upstream.http.own_token import AccessTokensFor
+from accredit.gateway.upstream.http.sending import AccessTokensFor
 from accredit.ports import AccessTokens, KeySets, ProofStore, Records, Revocations, TaskStore
 from accredit.stores import (
     RevocationLists,

@@ -18,8 +18,7 @@ from accredit.errors import AccessTokenError, AnswerError, ConfigurationError, U
 from accredit.gateway import HttpUpstream, StdioUpstream
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.media_types import EVENTS_TYPE, answer_type
-from accredit.gateway.upstream.http.client import Answer, UpstreamClient
-from accredit.gateway.upstream.http.redirects import REDIRECTS, same_origin, target_of
+from accredit.gateway.upstream.http.client import REDIRECTS, Answer, UpstreamClient, same_origin, target_of
 from accredit.jsonrpc.sse import SseParser
 from accredit.limits import ACCESS_TOKEN_REQUEST_SECONDS
 from accredit.net.token_endpoint import request_token

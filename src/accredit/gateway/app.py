@@ -31,7 +31,7 @@ from accredit.gateway.server import Server, Shared
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstream
 from accredit.gateway.trace import set_current
 from accredit.gateway.turns import set_current_server
-from accredit.gateway.upstream.http.own_token import AccessTokensFor
+from accredit.gateway.upstream.http.sending import AccessTokensFor
 from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
 from accredit.stores import MemoryTasks
 from accredit.telemetry import Telemetry

@@ -33,8 +33,8 @@ from accredit.gateway.recording.recorder import recorder_of
 from accredit.gateway.room import Parts, Rooms
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, MergedUpstream, StdioUpstream
 from accredit.gateway.upstream.backend import Backend
-from accredit.gateway.upstream.http.own_token import AccessTokensFor
 from accredit.gateway.upstream.http.relay import HttpRelay
+from accredit.gateway.upstream.http.sending import AccessTokensFor
 from accredit.gateway.upstream.measured import MeasuredBackend
 from accredit.gateway.upstream.merged.backend import MergedBackend, MergedPins
 from accredit.gateway.upstream.merged.members import MergedMember

@@ -9,8 +9,7 @@ from typing import Any
 from accredit.errors import AnswerError, UpstreamTimeout
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.upstream.http.connection import Connection
-from accredit.gateway.upstream.http.heads import AnswerHead
-from accredit.gateway.upstream.http.parsing import Response
+from accredit.gateway.upstream.http.parsing import AnswerHead, Response
 from accredit.limits import LARGE_ANSWER_BYTES, SHORT_MESSAGE_BYTES
 
 Grow = Callable[[int], Coroutine[Any, Any, None]]

@@ -1,9 +1,10 @@
 """Judges and forwards the answer of a server behind HTTP, whole or as a stream.
 
 - [errors] A status of 400 and above is forwarded with its body. If the body claims to be JSON and is no JSON-RPC error
-  of this exchange, it is replaced; the status and `WWW-Authenticate` stay.
-- [redirects] A redirect is neither followed nor forwarded, but described (`redirects`). A request must be answered with
-  200, 201 or 203 (`WITH_RESULT`): no other status below 400 has a meaning here.
+  of this exchange, it is replaced; the status and `WWW-Authenticate` stay. Any other body must be
+  text.
+- [redirects] A redirect is neither followed nor forwarded, but described (`client.words_for`). A request must be
+  answered with 200, 201 or 203 (`WITH_RESULT`): no other status below 400 has a meaning here.
 - [accepted] When the server has accepted a notification or a response, the client gets 202 and no body, as soon as the
   head of the answer has come. The answer's body is dropped (`unasked`). Its headers are dropped too, unless the body is
   known to be empty.
@@ -12,10 +13,15 @@
 - [hidden-headers] A 401 may be about the gateway's credentials, not the client's. That is so where the gateway manages
   the replicas itself (`HttpUpstream.looked_after`), and where it takes tokens off requests to one of several servers.
   There a 401 counts as an unavailable server, as the client has no credentials that could help.
+- [headers] An answer is invalid if it names a charset other than UTF-8, more than one session or revision, or a session
+  id of more than `MAX_SESSION_ID_BYTES`.
+- [encoding] An encoded body is forwarded as it came only if its client decodes this coding and all decoders read it
+  alike. Otherwise it is decoded.
 
 A refused answer loses all its headers. If it announced a session, that is ended upstream.
 """
 
+import codecs
 import contextlib
 import logging
 from collections.abc import Coroutine, Sequence
@@ -30,21 +36,26 @@ from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE
 from accredit.gateway.recording.open_calls import outcome_of_end
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings
-from accredit.gateway.turns import in_turns
+from accredit.gateway.turns import in_turns, next_turn
 from accredit.gateway.upstream.http.answer import Answer, Grow
-from accredit.gateway.upstream.http.heads import WITH_RESULT
-from accredit.gateway.upstream.http.redirects import REDIRECTS, words_for
-from accredit.gateway.upstream.http.representation import as_it_came, decode_body, error_type, head_problem
+from accredit.gateway.upstream.http.client import REDIRECTS, words_for
+from accredit.gateway.upstream.http.encoding import Decoded, accepted_codings, decode_answer
+from accredit.gateway.upstream.http.parsing import WITH_RESULT
 from accredit.gateway.upstream.http.sending import Sender
 from accredit.gateway.upstream.http.sse_relay import EventRelay, LongLivedStreams
 from accredit.gateway.upstream.http.unasked import UnaskedBodies
 from accredit.gateway.upstream.large_answers import LargeAnswers
 from accredit.gateway.upstream.reply import Reply
-from accredit.jsonrpc.frames import Frame, Request, Success
+from accredit.jsonrpc.frames import Frame, Request, Success, decode_error_in_steps
 from accredit.jsonrpc.methods import LISTEN
 from accredit.jsonrpc.objects import as_string, members
 from accredit.jsonrpc.responses import Answers, Expected
-from accredit.limits import EVENT_TIMES, LONG_ANSWER_BYTES, MAX_SPLIT_BYTES, SHORT_MESSAGE_BYTES
+from accredit.jsonrpc.text import check_utf8
+from accredit.limits import EVENT_TIMES, LONG_ANSWER_BYTES, MAX_SESSION_ID_BYTES, MAX_SPLIT_BYTES, SHORT_MESSAGE_BYTES
+
+LEADING_BLANK_BYTES = 65_536
+"""In how many bytes of a compressed body its first character is searched. This tells whether the raw body looks like
+JSON."""
 
 _log = logging.getLogger("accredit.gateway")
 
@@ -273,3 +284,69 @@ def _status_problem(answer: Answer) -> AnswerError | None:
     if answer.status in WITH_RESULT:
         return None
     return AnswerError(f"status {answer.status} in answer to a request")
+
+
+def head_problem(answer: Answer) -> AnswerError | None:
+    """Return what is wrong with an answer's head ([headers]), or None."""
+    if not answer.head.names_once:
+        return AnswerError("more than one Mcp-Session-Id or MCP-Protocol-Version, or one that is none")
+    if not answer.head.session_fits:
+        return AnswerError(f"a session's id of more than {MAX_SESSION_ID_BYTES} bytes", bound=True)
+    return None if answer.head.in_utf8 else AnswerError("a charset other than utf-8")
+
+
+async def decode_body(answer: Answer, raw: bytes, limit: int, grow: Grow | None = None) -> Decoded:
+    """Return the decoded body of an answer; `grow` reserves memory for a number of bytes. Raises `AnswerError`."""
+    coding = answer.head.fields.get(b"content-encoding")
+    if coding is None:
+        return Decoded(raw)
+    steps = decode_answer(raw, coding, limit)
+    while True:
+        try:
+            size = next(steps)
+        except StopIteration as last:
+            return last.value
+        if grow is not None:
+            await grow(len(raw) + size)
+        await next_turn()
+
+
+def as_it_came(raw: bytes, body: Decoded, accepted: bytes | None) -> tuple[bytes, RawHeaders]:
+    """Return the bytes to send for an unchanged body, and the header that names their coding.
+
+    `accepted` is the client's `Accept-Encoding`. A client without one may decode the body or not. So it gets a decoded
+    body if the encoded bytes could be JSON themselves, as a Brotli stream can.
+    """
+    if not body.coding:
+        return body.text, []
+    decodes = accepted is None or body.coding in accepted_codings(accepted).split(b", ")
+    if decodes and not _looks_like_json(raw):
+        return raw, [(b"content-encoding", body.coding)]
+    return body.text, []
+
+
+async def error_type(answer: Answer, raw: bytes, body: bytes, expected: Expected) -> RawHeaders:
+    """Check an error's body, and return its content type as a header. `raw` is the body as it came, `body` the decoded
+    one. Raises `AnswerError`."""
+    claimed = answer.head.media_type.name
+    try:
+        if claimed == JSON_TYPE and raw:
+            frame = await in_turns(decode_error_in_steps(body))
+            if frame.id is not None and frame.id not in expected.open:
+                raise FrameError("an error for an id that was not asked for")
+            for request in expected.open.values():
+                if request.watcher is not None:
+                    request.watcher.answered(frame)
+        else:
+            check_utf8(body)
+    except FrameError as error:
+        raise AnswerError(error.detail, bound=error.bound) from None
+    if b"\0" in body:
+        raise AnswerError("an error that is neither JSON nor text")
+    if answer.header(b"content-type") is None:
+        return []
+    return [(b"content-type", claimed if claimed not in (b"", EVENTS_TYPE) else b"text/plain")]
+
+
+def _looks_like_json(body: bytes) -> bool:
+    return body[:LEADING_BLANK_BYTES].removeprefix(codecs.BOM_UTF8).lstrip()[:1] in (b"{", b"[")

@@ -2,31 +2,39 @@
 
 A request is sent once. If an idle connection has become unusable, another is used before anything is written. Once
 something is written, any failure is an error, since the upstream may have acted on the request.
+
+No redirect is followed. It is described, for the log and the client's answer (`words_for`). The configured URL and the
+redirect's target may both hold keys in path and query. So only common words (`_PLAIN`) of a path are quoted. Any other
+segment is shown as `*`.
 """
 
 import asyncio
 import re
 from collections.abc import Callable, Mapping
+from urllib.parse import urljoin, urlsplit
 
 from msgspec import Struct
 
+from accredit.base.text import excerpt
 from accredit.errors import ConfigurationError, RequestError, UpstreamError
 from accredit.gateway.headers import RawHeaders
-from accredit.gateway.upstream.http.answer import Answer
-from accredit.gateway.upstream.http.dial import parse_origin
-from accredit.gateway.upstream.http.pool import Pool, Share
+from accredit.gateway.upstream.http.answer import Answer as Answer
+from accredit.gateway.upstream.http.pool import Pool, Share, parse_origin
 from accredit.jsonrpc.encode import INVALID_REQUEST
 
 REACHABLE_SECONDS = 2.0
 """How long `/readyz` waits for a connection to the upstream. Its callers (orchestrators) commonly wait for one to five
 seconds."""
 
-
-__all__ = ["ANYWHERE", "Answer", "Prepared", "Route", "UpstreamClient"]
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 _REQUEST_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+ /[!-~\x80-\xff]* HTTP/1\.1\r\n")
 _TOKENS = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]*")
 _VALUES = re.compile(rb"[^\0-\x08\x0a-\x1f\x7f]*")
+_PLAIN = re.compile(
+    r"|v[0-9]{1,2}|api|app|auth|authorize|en|error|events?|home|http|https|index\.html|log-?in|maintenance|mcp|messages?"
+    r"|oauth2?|open|public|rpc|servers?|session|sign-?in|sse|sso|stream|streamable|streamable-http|tools?|users?|www"
+)
 _FRAMING = frozenset({b"connection", b"content-length", b"transfer-encoding"})
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
@@ -199,3 +207,51 @@ def _own_field(name: str, value: str) -> bytes:
             "use a header name, and a value on one line without control characters",
         )
     return key + b": " + content + b"\r\n"
+
+
+def target_of(url: str, location: bytes | None) -> str | None:
+    """Return the absolute target of a redirect of `url`, or None if its location is missing or not a usable URL."""
+    try:
+        target = urljoin(url, (location or b"").decode("ascii"))
+        parts = urlsplit(target)
+        usable = bool(location) and parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return None
+    return target if usable and "@" not in parts.netloc else None
+
+
+def same_origin(one: str, other: str) -> bool:
+    """Return whether two URLs have the same scheme, host and port."""
+    return _origin(one) == _origin(other)
+
+
+def words_for(status: int, url: str, location: bytes | None, key: str = "upstream.url") -> str:
+    """Return the description of a redirect. `key` is the configuration key of the server's URL."""
+    target = target_of(url, location)
+    if target is None:
+        return f"status {status}, a redirect that leads nowhere"
+    here, there = urlsplit(url), urlsplit(target)
+    if same_origin(url, target):
+        to = _mask_path(there.path)  # what to change comes first: the text may be cut
+        return f"status {status} to {to} ({key} has to name it): a redirect to {_way(here.path, there.path)}"
+    way = "another server"
+    if here.hostname == there.hostname and here.scheme != there.scheme:
+        way = f"the same host {'by https' if there.scheme == 'https' else 'without TLS'}"
+    return f"status {status}, a redirect to {way}: {key} has to name it, if it is meant"
+
+
+def _way(here: str, there: str) -> str:
+    if there == f"{here}/":
+        return "the same path with a slash at its end"
+    if here == f"{there}/":
+        return "the same path without the slash at its end"
+    return "the same path" if here == there else "another path of the server"
+
+
+def _mask_path(path: str) -> str:
+    return excerpt("/".join(each if _PLAIN.fullmatch(each) else "*" for each in path.split("/")) or "/")
+
+
+def _origin(url: str) -> tuple[str, str | None, int]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)

@@ -1,24 +1,34 @@
 """Sends to a server behind HTTP on its callers' behalf: prepares heads, takes places, adds credentials, and sends
-messages whose answer nobody awaits. I/O through the client.
+messages whose answer nobody awaits. I/O through the client; waits for tokens.
 
-Clients repeat their heads, so what is sent for a client's head is cached by that head (`Sender.for_post`).
+Clients repeat their heads, so what is sent for a client's head is cached by that head (`Sender.for_post`). Of the
+gateway's own token for the server, which goes with each request on a caller's behalf (`OwnToken`):
+
+- [required] Nothing is sent without a token. With `token_exchange` the token is made from the caller's, so nothing is
+  sent for an unknown caller.
+- [each-request] The token is put into each request as it is sent, and into no cached head. So a renewed token takes
+  effect at once.
+- [rejected] If the server answers 401, that is about the gateway, not about the client. The token is dropped, and the
+  client is told that the upstream is unavailable. The request is not sent again, as the server may have acted on it.
+
+A client's own `Authorization` is not forwarded. Nor is an `Authorization` or `WWW-Authenticate` of the server
+(`TAKEN_OFF`). On unread paths (`passthrough`) the token is not sent, as anybody may send requests there.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from accredit.base.caching import RecentlyUsed
-from accredit.errors import AccreditError, RequestError, UpstreamLeftOut
+from accredit.errors import AccreditError, ConfigurationError, RequestError, UpstreamLeftOut, UpstreamRefuses
 from accredit.gateway.admission.identity import Identity
 from accredit.gateway.forwarding import Forwarding
 from accredit.gateway.headers import SESSION_HEADER, RawHeaders, RequestHead
 from accredit.gateway.room import ALONE, RESERVED_SHARE, Parts, Room, Slot
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
-from accredit.gateway.upstream.http.client import ANYWHERE, Answer, Prepared, Route
+from accredit.gateway.upstream.http.client import ANYWHERE, Answer, Prepared, Route, UpstreamClient
 from accredit.gateway.upstream.http.encoding import accepted_codings
-from accredit.gateway.upstream.http.own_token import TAKEN_OFF, AccessTokensFor, own_token
 from accredit.gateway.upstream.http.replicas import client_of, route_of
 from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.encode import cancellation
@@ -26,6 +36,8 @@ from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.methods import LISTEN, Era
 from accredit.jsonrpc.responses import Expected
 from accredit.limits import MAX_REMEMBERED_HEAD_BYTES
+from accredit.ports import AccessTokens
+from accredit.tokens import AccessGrant
 
 MAX_PREPARED_HEADS = 256
 """For how many of the clients' request heads the head to the server is cached; a client sends the same head each time.
@@ -38,6 +50,55 @@ MAX_CHORES_AT_ONCE = 64
 some milliseconds."""
 MIN_CHORES_AT_ONCE = 4
 """How many such messages may be on their way to one of many servers, at least."""
+
+AccessTokensFor = Callable[[AccessGrant], AccessTokens]
+"""Returns the object that gets the tokens for one server."""
+
+TAKEN_OFF = ("authorization", "www-authenticate")
+
+
+class OwnToken:
+    """One per server to which the gateway authenticates itself."""
+
+    def __init__(self, tokens: AccessTokens, *, exchanges: bool) -> None:
+        self._tokens = tokens
+        self._exchanges = exchanges
+
+    async def exchange(
+        self, client: UpstreamClient, reply: Reply, prepared: Prepared, body: bytes, headers: RawHeaders, route: Route
+    ) -> Answer:
+        """Send a prepared head, and more `headers`, with a token for the current caller. Raises what `client.exchange`
+        raises, `UpstreamLeftOut` by [required] and `UpstreamRefuses` by [rejected]."""
+        subject = reply.carried if self._exchanges else None
+        if self._exchanges and subject is None:
+            raise UpstreamLeftOut("no token of a caller that could be exchanged for one for the upstream")
+        token = self._tokens.known(subject) or await self._tokens.token(subject)
+        # A token is checked when it is received, not again with each call.
+        brings = Prepared(prepared.head + token.line, prepared.bodiless, prepared.has_length)
+        answer = await client.exchange(brings, body, headers, route)
+        if answer.status == 401:
+            answer.close()
+            self._tokens.refused(subject, token)
+            raise UpstreamRefuses
+        return answer
+
+    async def aclose(self) -> None:
+        """Abandon the requests for tokens that are in progress."""
+        await self._tokens.aclose()
+
+
+def own_token(upstream: HttpUpstream, tokens_for: AccessTokensFor | None) -> OwnToken | None:
+    """Return what authenticates the gateway to a server, or None if nothing does. Raises `ConfigurationError`."""
+    if upstream.auth is None:
+        return None
+    if any(name.lower() == "authorization" for name in upstream.headers):
+        raise ConfigurationError("the server is to get Authorization in two ways", "leave out one of headers and auth")
+    if tokens_for is None:
+        raise ConfigurationError(
+            "the gateway is to authenticate itself to the server, and nothing gets it a token",
+            "give create_app access_tokens",
+        )
+    return OwnToken(tokens_for(upstream.auth), exchanges=upstream.auth.exchanges)
 
 
 class Sender:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from accredit.gateway.upstream.http.balance import BREAKER_FAILURES, BREAKER_JITTER, BREAKER_SECONDS, Balance, Turn
+from accredit.gateway.upstream.http.replicas import BREAKER_FAILURES, BREAKER_JITTER, BREAKER_SECONDS, Balance, Turn
 
-pytestmark = pytest.mark.holds("gateway/upstream/http/balance")
+pytestmark = pytest.mark.holds("gateway/upstream/http/replicas")
 LONGEST = BREAKER_SECONDS * (1 + BREAKER_JITTER)
 SHORTEST = BREAKER_SECONDS * (1 - BREAKER_JITTER)
 
@@ -33,7 +33,7 @@ def fail(balance: Balance, times: int, now: float = 0.0, at: str = "a") -> None:
         begun(balance, now, at).failed(now)
 
 
-@pytest.mark.holds("gateway/upstream/http/balance", "fewest")
+@pytest.mark.holds("gateway/upstream/http/replicas", "fewest")
 def test_the_replica_with_the_fewest_requests_under_way_is_next__a_lot_decides_between_equals() -> None:
     balance = of("a", "b", "c", lot=lambda: 0.99)
     assert [begun(balance).replica.name for _ in range(3)] == ["c", "b", "a"]
@@ -44,7 +44,7 @@ def test_the_replica_with_the_fewest_requests_under_way_is_next__a_lot_decides_b
     assert {begun(balance).replica.name for _ in range(2)} == {"a", "b"}
 
 
-@pytest.mark.holds("gateway/upstream/http/balance", "ejection")
+@pytest.mark.holds("gateway/upstream/http/replicas", "ejection")
 def test_a_replica_is_left_out_by_five_failures_in_a_row_and_not_by_four() -> None:
     balance = of("a", "b")
     fail(balance, BREAKER_FAILURES - 1)
@@ -59,7 +59,7 @@ def test_a_replica_is_left_out_by_five_failures_in_a_row_and_not_by_four() -> No
     assert balance.begin(2, besides={"b"}) is None
 
 
-@pytest.mark.holds("gateway/upstream/http/balance", "ejection")
+@pytest.mark.holds("gateway/upstream/http/replicas", "ejection")
 def test_calls_of_one_slow_tool_do_not_leave_out_a_replica_that_answers_others() -> None:
     balance = of("a")
     slow = [begun(balance, 0) for _ in range(3 * BREAKER_FAILURES)]
@@ -69,7 +69,7 @@ def test_calls_of_one_slow_tool_do_not_leave_out_a_replica_that_answers_others()
     assert balance.takes_any(60)
 
 
-@pytest.mark.holds("gateway/upstream/http/balance", "trial")
+@pytest.mark.holds("gateway/upstream/http/replicas", "trial")
 def test_after_its_time_one_request_tries_it__and_no_second_one_meanwhile() -> None:
     balance = of("a")
     fail(balance, BREAKER_FAILURES)
@@ -86,7 +86,7 @@ def test_after_its_time_one_request_tries_it__and_no_second_one_meanwhile() -> N
     assert balance.takes_any(2 * BREAKER_SECONDS + 4)
 
 
-@pytest.mark.holds("gateway/upstream/http/balance", "trial")
+@pytest.mark.holds("gateway/upstream/http/replicas", "trial")
 def test_an_answer_of_before_does_not_bring_a_replica_back_early() -> None:
     balance = of("a")
     old = begun(balance)
@@ -96,7 +96,7 @@ def test_an_answer_of_before_does_not_bring_a_replica_back_early() -> None:
     assert balance.begin(2) is None
 
 
-@pytest.mark.holds("gateway/upstream/http/balance", "trial")
+@pytest.mark.holds("gateway/upstream/http/replicas", "trial")
 @pytest.mark.parametrize(("lot", "seconds"), [(0.0, SHORTEST), (0.5, BREAKER_SECONDS), (1.0, LONGEST)])
 def test_the_time_varies__or_all_workers_would_try_at_once(lot: float, seconds: float) -> None:
     balance = of("a", lot=lambda: lot)

@@ -3,9 +3,9 @@
 import pytest
 
 from accredit.gateway.forwarding import Forwarding
-from accredit.gateway.upstream.http.heads import AnswerHead
+from accredit.gateway.upstream.http.parsing import AnswerHead
 
-pytestmark = pytest.mark.holds("gateway/upstream/http/heads")
+pytestmark = pytest.mark.holds("gateway/upstream/http/parsing")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from accredit.gateway.upstream.http.redirects import same_origin, target_of, words_for
+from accredit.gateway.upstream.http.client import same_origin, target_of, words_for
 
 URL = "http://10.0.0.7:9000/secret/mcp?key=secret"
 

@@ -9,8 +9,8 @@ import pytest
 from accredit.base.steps import at_one_go
 from accredit.errors import RequestError
 from accredit.gateway.headers import check_request
+from accredit.gateway.upstream.http.answer_relay import as_it_came
 from accredit.gateway.upstream.http.encoding import Decoded, decode_answer
-from accredit.gateway.upstream.http.representation import as_it_came
 
 LIMIT = 1 << 20
 TEXT = b'{"jsonrpc":"2.0","id":7,"result":{}}'
@@ -21,7 +21,7 @@ def raw_deflate(data: bytes) -> bytes:
     return coder.compress(data) + coder.flush()
 
 
-@pytest.mark.holds("gateway/upstream/http/representation", "encoding")
+@pytest.mark.holds("gateway/upstream/http/answer_relay", "encoding")
 @pytest.mark.parametrize(
     ("raw", "coding", "named"),
     [

@@ -14,7 +14,7 @@ from accredit.errors import AccreditError, AnswerError, UpstreamUnavailable
 from accredit.gateway.counters import Counters
 from accredit.gateway.forwarding import Forwarding
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
-from accredit.gateway.upstream.http.own_calls import whole_response
+from accredit.gateway.upstream.http.relay import whole_response
 from accredit.gateway.upstream.http.sse_relay import EventRelay
 from accredit.jsonrpc.encode import UPSTREAM_ERROR
 from accredit.jsonrpc.frames import Failure, Request, Success, decode_frame
@@ -135,7 +135,7 @@ def test_whatever_comes_the_client_gets_sound_events_and_one_response(era: Era, 
 
 
 @pytest.mark.slow
-@pytest.mark.holds("gateway/upstream/http/own_calls")
+@pytest.mark.holds("gateway/upstream/http/relay")
 @pytest.mark.parametrize("era", ERAS)
 @given(text=st.one_of(streams, bytes_like_events))
 @example(text=b"id: 1\ndata:\n\n" + event(response()))
