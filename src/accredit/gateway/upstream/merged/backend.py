@@ -162,11 +162,8 @@ class MergedBackend:
         self, reply: Reply, era: Era, name: str, request: Request, head: RequestHead, most: int | None
     ) -> bytes | None:
         server = self._servers[name]
-        place = server.rooms.calls.take(reply)
-        try:
+        with server.rooms.calls.held(reply):
             return await server.backend.ask(MemberReply(reply, head), era, server.request(request), most)
-        finally:
-            place.leave()
 
     async def _look(self, reply: Reply, era: Era, name: str, request: Request, most: int | None) -> bytes | None:
         """Send one of the gateway's own requests to one server, before the call in question was admitted."""
@@ -243,9 +240,8 @@ class MergedBackend:
         member = self._access.reply_of(reply, request, server.name, own)
         toward = self._access.toward(server.request(request), server.name, reply.head)
         member.failed = failure_edit(server.name, request.method)
-        place = server.rooms.calls.take(reply)
         try:
-            with self._sessions.under_way(reply.head, request.id, server.name):
+            with server.rooms.calls.held(reply), self._sessions.under_way(reply.head, request.id, server.name):
                 await server.backend.post(member, toward, era, edits)
         except RequestError as error:
             if error.status != 404 or not member.renewable:
@@ -254,8 +250,6 @@ class MergedBackend:
         else:
             self._access.note_answer(reply, request.method, server.name, own)
             return
-        finally:
-            place.leave()
         if not await self._access.renew(reply, server.name, member.head):
             raise lost
         raise UpstreamUnavailable(f"{server.name} had lost its session, and has a new one now: this was not done")

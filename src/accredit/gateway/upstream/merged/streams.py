@@ -82,7 +82,6 @@ class SharedStream(ABC):
         self._reply = reply
         self._access = access
         self._heads = dict(heads)
-        self._names = heads.keys()
         self._unsettled = set(heads)
         self._settled = asyncio.Event()
         self._begun = asyncio.Event()
@@ -97,13 +96,13 @@ class SharedStream(ABC):
 
     async def run(self) -> None:
         """Serve the stream until it is over. Raises the `AccreditError` that becomes the answer."""
-        self._followers = {asyncio.create_task(self._follow(name)) for name in self._names}
+        self._followers = {asyncio.create_task(self._follow(name)) for name in self._heads}
         for follower in self._followers:
             follower.add_done_callback(lambda _: self._settled.set())
         try:
             with WhileConnected(self._reply):
                 await self._settle()
-                if self._names and not self.opened and not self._unsettled:
+                if self._heads and not self.opened and not self._unsettled:
                     raise self._refusal()
                 await self._reply.start(200, EVENT_STREAM)
                 await self._write(self._beginning())
@@ -229,7 +228,7 @@ class SharedStream(ABC):
         drained = asyncio.ensure_future(self._drained.wait())
         left: set[asyncio.Future[Any]] = {drained, *self._followers}
         try:
-            while not self._drained.is_set() and (len(left) > 1 or not self._names):
+            while not self._drained.is_set() and (len(left) > 1 or not self._heads):
                 silent = asyncio.get_running_loop().time() - self._last_write
                 if silent >= KEEP_ALIVE_SECONDS:
                     await self._write(KEEP_ALIVE)

@@ -131,7 +131,7 @@ class Subscription(SharedStream):
                 elif bytes(value) == b"true" or name not in union:
                     union[name] = value
         self._honored, self._is_told = {each: {} for each in self._honored}, True
-        missing = sorted(set(self._names) - self.opened)
+        missing = sorted(set(self._heads) - self.opened)
         unavailable = {UNAVAILABLE: missing} if missing else {}
         return notification_event(
             "subscriptions/acknowledged", {"_meta": {**self._meta, **unavailable}, "notifications": union}

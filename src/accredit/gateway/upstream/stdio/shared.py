@@ -103,20 +103,14 @@ class SharedChild(Conversation[_SharedCall]):
         # Its clients were bounded before, with a reserve for authenticated ones (`gateway.room`).
         super().__init__(child, Era.MODERN, settings, counters, max_open=MAX_CALLS + MAX_STREAMS)
         self.proved = False
-        self._guards = settings.guards
         self._on_lost = lost
         self._numbers = itertools.count(1)
-
-    def go_by(self, settings: GatewaySettings) -> None:
-        """Also apply the new settings to notification routing."""
-        super().go_by(settings)
-        self._guards = settings.guards
 
     async def post(self, reply: Reply, request: Request, edit: Edit | None, held: Held) -> None:
         """Forward a request and answer the client. Raises `AccreditError`."""
         call = _SharedCall(request, next(self._numbers), held)
         call.edit = edit
-        if not self._guards:
+        if not self._pending.settings.guards:
             call.tasks = ()  # no caller's ownership was checked
         self._begin(call)
         call.record = reply.calls.take(request.id)
@@ -202,7 +196,7 @@ class SharedChild(Conversation[_SharedCall]):
 
     def _concerns(self, notification: Notification, call: _SharedCall) -> bool:
         """Return whether a subscription gets a notification: one about a task only if it names the task."""
-        subject = subject_of(notification) if self._guards else None
+        subject = subject_of(notification) if self._pending.settings.guards else None
         return subject is None or subject in call.tasks
 
     def _logged(self, notification: Notification) -> _SharedCall | None:
