@@ -148,10 +148,6 @@ class MemberAccess:
             raise UpstreamUnavailable(f"{name} did not answer when this session began")
         return in_session(_member_head(head, self._added, own), session)
 
-    def bare_head(self, head: RequestHead) -> RequestHead:
-        """Return a client's head for a server outside any session."""
-        return in_session(_member_head(head, self._added), None)
-
     def sessions_of(self, reply: Reply) -> Mapping[str, MemberSession]:
         """Return a request's sessions at servers that still exist, at least one. Raises `RequestError` if there is
         none."""
@@ -161,10 +157,6 @@ class MemberAccess:
         if not found:
             raise session_not_found()
         return found
-
-    def session_at(self, head: RequestHead, name: str) -> MemberSession | None:
-        """Return the client's current session at a server."""
-        return self._sessions(head).get(name)
 
     def _sessions(self, head: RequestHead) -> MemberSessions:
         """Return the sessions in a head's id, with the restarted ones in place of those they replace."""
@@ -217,7 +209,7 @@ class MemberAccess:
 
         mapper = self.mapper(reply, name, id_outside, may_answer=may_answer if only else None)
         member = MemberReply(reply, self.head(reply.head, name, own), mapper.feed_in_turns)
-        member.renewable = self.members[name].has_sessions and self.histories.of(session) is not None
+        member.renewable = self._history(session, name) is not None
         member.hears = None  # the mapper asks, with the client's ids
         return member
 
@@ -242,11 +234,11 @@ class MemberAccess:
         """Start a new session at a server that does not know the session in `lost`, unless that was done already.
         Return whether there is a new session now. `reply` is the client's."""
         own, id = session_id(reply.head), lost.headers.get(SESSION_HEADER)
-        history = self.histories.of(own)
-        if history is None or id is None or not self.members[name].has_sessions:
+        history = self._history(own, name)
+        if history is None or id is None:
             return False
         async with history.locks.setdefault(name, asyncio.Lock()):
-            session = self.session_at(reply.head, name)
+            session = self._sessions(reply.head).get(name)
             if session is None or session.id != id:
                 return session is not None
             if name in history.unproved:
@@ -275,7 +267,7 @@ class MemberAccess:
         if text is not None and b'"error"' not in text[:LONG_ANSWER_BYTES]:
             self.histories.answered(own, name)
             return False
-        if self.histories.of(own) is None or not self.members[name].has_sessions:
+        if self._history(own, name) is None:
             return False
         ping = _request("ping", {})
         answer = await self._say(reply, name, head, ping)
@@ -289,9 +281,13 @@ class MemberAccess:
         if method in _SUBSCRIPTIONS:
             self.histories.subscribed(own, name, target, ends=method == "resources/unsubscribe")
 
+    def _history(self, own: bytes, name: str) -> SessionHistory | None:
+        """Return what a new session at a server can be begun from, or None ([history])."""
+        return self.histories.of(own) if self.members[name].has_sessions else None
+
     async def _begin_anew(self, reply: Reply, name: str, history: SessionHistory, lost: MemberSession) -> bool:
         member = self.members[name]
-        bare = self.bare_head(reply.head).without((VERSION_HEADER, LAST_EVENT_HEADER))
+        bare = _member_head(reply.head, self._added).without((SESSION_HEADER, VERSION_HEADER, LAST_EVENT_HEADER))
         begun = await self._say(reply, name, bare, history.initialize)
         response = begun.response(history.initialize.id)
         hello = hello_in(response.result) if isinstance(response, Success) else None
