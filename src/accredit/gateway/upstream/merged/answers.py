@@ -116,9 +116,8 @@ def read_cache_terms(result: Mapping[str, Raw]) -> CacheTerms:
 
 def strictest(all_kept: Collection[CacheTerms], *, complete: bool) -> CacheTerms:
     """Return how long an answer merged from others may be cached. Unless it is `complete`, it may not be."""
-    if not all_kept or not complete:
-        return CacheTerms(0, public=bool(all_kept) and all(each.public for each in all_kept))
-    return CacheTerms(min(each.ttl_ms for each in all_kept), all(each.public for each in all_kept))
+    ttl_ms = min((each.ttl_ms for each in all_kept), default=0) if complete else 0
+    return CacheTerms(ttl_ms, public=bool(all_kept) and all(each.public for each in all_kept))
 
 
 ListOfOne = tuple[Sequence[Raw], Sequence[CacheTerms]]

@@ -10,7 +10,7 @@
   client that resumes gets each server's later events. On a stream that answers a request, the id names that request, so
   that no server answers another's. A tag over the session keeps others from making such an id.
 - [session-ids] A session's id is sealed (`front.session_ids`), and holds what is packed here: for each server that has
-  answered `initialize` its name, its own session id, its replica and its revision. So nothing is remembered, and
+  answered `initialize` its name, its own session id, its replica and its revision. So nothing has to be remembered, and
   whoever can open the id can use all of these sessions. Its size is bounded (`MAX_SESSION_ID_BYTES`), and each server
   has an equal share. A server whose id is longer is left out of the session, so that it takes nothing from the others.
 
