@@ -9,13 +9,18 @@ Installed evaluators that are not named are not loaded.
 """
 
 from collections.abc import Iterable
-from importlib.metadata import EntryPoint, entry_points
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
+from accredit.base.deferred import Deferred
 from accredit.base.text import one_line
 from accredit.errors import ConfigurationError
 from accredit.policy import with_own
 from accredit.ratify import Evaluator
+
+if TYPE_CHECKING:
+    from importlib import metadata
+else:
+    metadata = Deferred("importlib.metadata")  # it loads half a megabyte that a gateway has no other use for
 
 _GROUP = "accredit.constraints"
 
@@ -39,14 +44,14 @@ def _load_evaluator(name: str) -> Evaluator:
         ) from None
 
 
-def _point(name: str) -> EntryPoint:
-    points = list(entry_points(group=_GROUP, name=name))
+def _point(name: str) -> "metadata.EntryPoint":
+    points = list(metadata.entry_points(group=_GROUP, name=name))
     if len({point.value for point in points}) == 1:
         return points[0]
     if points:
         packages = ", ".join(sorted(point.dist.name for point in points if point.dist is not None))
         raise ConfigurationError(f"{name!a} is in several packages: {packages}", "keep one of them installed")
-    installed = ", ".join(sorted({point.name for point in entry_points(group=_GROUP)})) or "none"
+    installed = ", ".join(sorted({point.name for point in metadata.entry_points(group=_GROUP)})) or "none"
     raise ConfigurationError(
         f"there is no {name!a} among the installed evaluators ({installed})",
         f"install the package that has it as an entry point of the group {_GROUP}",
