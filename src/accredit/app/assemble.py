@@ -27,12 +27,8 @@ from accredit.config import (
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import ProofSettings
 from accredit.gateway.upstream.http.sending import AccessTokensFor
-from accredit.ports import AccessTokens, KeySets, ProofStore, Records, Revocations, TaskStore
-from accredit.stores import (
-    RevocationLists,
-    StoreUrl,
-    open_revocations,
-)
+from accredit.ports import AccessTokens, KeySets, ProofStore, TaskStore
+from accredit.stores import OpenStore, RevocationLists, StoreUrl, open_revocations
 from accredit.stores.audit_log.process import LogProcess
 from accredit.stores.audit_log.queue import QueuedRecords
 from accredit.stores.audit_log.requests import FileLog, LogExecutor, LogPlace
@@ -51,10 +47,10 @@ def _access_tokens(grant: AccessGrant) -> AccessTokens:
 class Ports(NamedTuple):
     """The adapters, each named after its port; None if it is not needed. The caller closes all but the revocations."""
 
-    store: ProofStore | None = None
-    revocations: Revocations | None = None
+    store: OpenStore | None = None
+    revocations: RevocationLists | None = None
     key_sets: KeySets | None = None
-    records: Records | None = None
+    records: QueuedRecords | None = None
     tasks: TaskStore | None = None
     access_tokens: AccessTokensFor = _access_tokens
 
@@ -121,7 +117,7 @@ def _key_sets(loaded: Loaded, before: KeySets | None) -> KeySets:
     return IssuerKeys(build_key_sources(loaded), before=before if isinstance(before, IssuerKeys) else None)
 
 
-def _records(loaded: Loaded) -> Records | None:
+def _records(loaded: Loaded) -> QueuedRecords | None:
     mode = loaded.config.attest.mode
     if mode == "off":
         return None
@@ -152,8 +148,8 @@ def _log_executor(place: LogPlace, signer: LogSigner) -> LogExecutor:
 
 
 def revocation_lists(
-    loaded: Loaded, proofs: ProofSettings, store: StoreUrl, opened: ProofStore, before: Revocations | None
-) -> Revocations:
+    loaded: Loaded, proofs: ProofSettings, store: StoreUrl, opened: ProofStore, before: RevocationLists | None
+) -> RevocationLists:
     """Read the revocation lists that a configuration names; `before` is the previous adapter. Raises
     `ConfigurationError`."""
     named = loaded.config.proofs.revocation
@@ -162,8 +158,7 @@ def revocation_lists(
     for index, file in enumerate(named.public_key_files):
         key = read_public_key(folder / file, f"proofs.revocation.public_key_files[{index}]").public_key
         keys[key.id] = key
-    known = before if isinstance(before, RevocationLists) else None
-    return open_revocations(store, opened, (folder / file for file in named.files), keys, _report, known)
+    return open_revocations(store, opened, (folder / file for file in named.files), keys, _report, before)
 
 
 def _report_unwritten(problem: str) -> None:

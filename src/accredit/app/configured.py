@@ -36,7 +36,6 @@ from accredit.gateway import GatewaySettings
 from accredit.gateway.settings import RoundsSettings
 from accredit.keys import ReadFiles, reading
 from accredit.rounds import KeyRing
-from accredit.stores import RevocationLists
 
 _logger = logging.getLogger("accredit.app")
 
@@ -112,7 +111,7 @@ def first_ports(now: Configured) -> Ports:
     """Return the adapters of a starting gateway. Raises `ConfigurationError`."""
     with reading(now.files):
         ports = assemble(now.loaded, now.servers[0].proofs)
-        if isinstance(ports.revocations, RevocationLists):
+        if ports.revocations is not None:
             ports.revocations.remember()
         return ports
 

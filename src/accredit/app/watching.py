@@ -21,8 +21,6 @@ from accredit.errors import AccreditError
 from accredit.gateway.app import Gateway
 from accredit.keys import reading
 from accredit.stores import LogStore
-from accredit.stores.audit_log.queue import QueuedRecords
-from accredit.stores.postgres.store import PostgresStore
 from accredit.telemetry import Board, Metrics, SpanQueue, Telemetry, Tracer
 from accredit.telemetry.export import Collector, Exporter
 
@@ -79,7 +77,7 @@ class Watching:
     def watch(self, now: Configured | None, ports: Ports, gateway: Gateway | None = None) -> None:
         """Set what is monitored, and the configuration in force, before the start."""
         self._gateway = gateway
-        if isinstance(ports.records, QueuedRecords):
+        if ports.records is not None:
             ports.records.on_turn = self._metrics.log_turn_seconds
         self._ports = ports
         if now is None:
@@ -136,11 +134,11 @@ class Watching:
     def _look(self) -> None:
         """Update the gauges, now and every few seconds."""
         metrics, ports = self._metrics, self._ports
-        if isinstance(ports.records, QueuedRecords):
+        if ports.records is not None:
             metrics.log_queue.set(ports.records.waiting)
             metrics.log_left.set(ports.records.left)
-        if isinstance(ports.store, PostgresStore):
-            metrics.store_skew.set(ports.store.worker.skew_seconds)
+        if ports.store is not None and (skew := ports.store.skew_seconds) is not None:
+            metrics.store_skew.set(skew)
         for server in self._gateway.routes.servers if self._gateway is not None else ():
             left_out = server.left_out
             if left_out is not None:

@@ -13,13 +13,12 @@ from urllib.parse import urlsplit
 from msgspec import Meta, Struct, to_builtins
 
 from accredit.base.addresses import is_loopback_host, without_slash
-from accredit.errors import ConfigurationError
 from accredit.gateway.forwarding import can_be_added, can_name_caller
 from accredit.policy import facts_fault, may_guard, scope_fault
 from accredit.policy.drill import DRILLS
 from accredit.policy.merging import SERVER_NAME
 from accredit.policy.quotas import ANY_TOOL, window_seconds
-from accredit.stores.postgres.address import SCHEME, parse_address
+from accredit.stores import store_url_fault
 
 MAX_QUOTAS = 32
 """The most quotas of a configuration: for each, a call's transaction writes a row."""
@@ -302,14 +301,9 @@ def _identity_header(value: str) -> None:
 
 
 def _store(value: str) -> None:
-    if value.startswith(SCHEME):
-        try:
-            parse_address(value)
-        except ConfigurationError as error:
-            raise ValueError(error.what.removeprefix("store.url").lstrip(": ")) from None
-    elif value != "memory:" and not value.startswith("sqlite:///"):
-        # Other URLs may hold a password: not quoted.
-        raise ValueError('should be "memory:" or begin with "sqlite:///" or "postgresql://"')
+    fault = store_url_fault(value)
+    if fault is not None:
+        raise ValueError(fault)
 
 
 Url = Annotated[str, _Check(_url)]

@@ -10,11 +10,13 @@ from accredit.stores.memory import MemoryStore
 from accredit.stores.opening import (
     InMemory,
     LogStore,
+    OpenStore,
     PostgresDatabase,
     SqliteFile,
     StoreUrl,
     open_revocations,
     parse_store_url,
+    store_url_fault,
 )
 from accredit.stores.revocation import RevocationLists
 from accredit.stores.sqlite.store import SqliteStore
@@ -25,6 +27,7 @@ __all__ = [
     "LogStore",
     "MemoryStore",
     "MemoryTasks",
+    "OpenStore",
     "PostgresDatabase",
     "RevocationLists",
     "SqliteFile",
@@ -33,4 +36,5 @@ __all__ = [
     "StoreUrl",
     "open_revocations",
     "parse_store_url",
+    "store_url_fault",
 ]

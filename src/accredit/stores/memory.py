@@ -9,7 +9,7 @@ import secrets
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Sequence
 from threading import Lock
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from accredit.errors import ChallengesFull, StoreUnavailable
 from accredit.limits import CLOCK_BACK_SECONDS, MAX_SPENT_CHALLENGES, MAX_USE_MARKS
@@ -29,6 +29,8 @@ _Key = TypeVar("_Key", bound=Hashable)
 class MemoryStore:
     """A `ProofStore` for one process. `draw(n)` returns n unpredictable bytes. Challenges that were spent before
     `since` are not known."""
+
+    skew_seconds: ClassVar[None] = None
 
     def __init__(self, draw: Callable[[int], bytes] = secrets.token_bytes, *, since: int = NEVER) -> None:
         self._since = since

@@ -114,7 +114,7 @@ class _Store(Struct, frozen=True):
 class InMemory(_Store, frozen=True):
     """`memory:`, a store of this process alone."""
 
-    def open(self, since: int = NEVER) -> ProofStore:
+    def open(self, since: int = NEVER) -> MemoryStore:
         """Open the memory of challenges and uses. `since` says from when on it knows which challenges were spent, if it
         is new."""
         return MemoryStore(since=since)
@@ -144,7 +144,7 @@ class SqliteFile(_Store, frozen=True):
         """The file."""
         return self.path
 
-    def open(self, since: int = NEVER) -> ProofStore:
+    def open(self, since: int = NEVER) -> SqliteStore:
         """Open the memory of challenges and uses, as `InMemory.open` does."""
         return SqliteStore(self.path, since=since)
 
@@ -225,7 +225,7 @@ class PostgresDatabase(DatabaseAddress, _Store, frozen=True):
         elsewhere = (each.name for each in self.hosts if not (each.name[0] == "/" or is_loopback_host(each.name)))
         return None if dict(self.tls).get("sslmode") in _ENCRYPTED else next(elsewhere, None)
 
-    def open(self, since: int = NEVER) -> ProofStore:
+    def open(self, since: int = NEVER) -> PostgresStore:
         """Open the memory of challenges and uses. It knows by the database's clock which challenges were spent, so
         `since` is not used."""
         return PostgresStore(self, since=CLOCK)
@@ -289,11 +289,27 @@ class PostgresDatabase(DatabaseAddress, _Store, frozen=True):
         return change_list_in_database(self, issuer_id, change)
 
 
+OpenStore = MemoryStore | SqliteStore | PostgresStore
+"""An opened store. Its `skew_seconds` are None if it uses this machine's clock."""
+
 LogStore = SqliteFile | PostgresDatabase
 """A store that can have a log."""
 
 StoreUrl = InMemory | LogStore
 """A store of challenges, uses and tasks, and perhaps of records and revocation lists."""
+
+
+def store_url_fault(url: str) -> str | None:
+    """Return what is wrong with a store's URL, as far as that shows without looking at files, in words that follow "KEY
+    ..."; or None. The URL, which may hold a password, is not quoted."""
+    if url.startswith(SCHEME):
+        try:
+            parse_address(url)
+        except ConfigurationError as error:
+            return error.what.removeprefix("store.url").lstrip(": ")
+    elif url != _MEMORY and not url.startswith(_SQLITE):
+        return f'should be "{_MEMORY}" or begin with "{_SQLITE}" or "{SCHEME}"'
+    return None
 
 
 def parse_store_url(url: str, folder: Path) -> StoreUrl:

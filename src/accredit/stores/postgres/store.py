@@ -114,6 +114,11 @@ class PostgresStore:
         """Return a notice if the tables are those of the previous version, else None."""
         return behind(self.worker.schema)
 
+    @property
+    def skew_seconds(self) -> float:
+        """By how many seconds, at least, the clocks of the database and this machine differed at the last check."""
+        return self.worker.skew_seconds
+
     async def aclose(self) -> None:
         """Finish the questions that wait, and close the connection."""
         await self.worker.aclose()

@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 from accredit.errors import ChallengesFull, StoreUnavailable
 from accredit.ports import RateLimit, Spending
@@ -24,6 +25,8 @@ from accredit.stores.sqlite.worker import Worker
 class SqliteStore:
     """A `ProofStore` in the file at `path`. `draw(n)` returns n unpredictable bytes. If the file is new, it does not
     know challenges that were spent before `since`."""
+
+    skew_seconds: ClassVar[None] = None
 
     def __init__(self, path: Path, draw: Callable[[int], bytes] = secrets.token_bytes, *, since: int = NEVER) -> None:
         self.path = path
