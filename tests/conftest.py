@@ -2,6 +2,7 @@
 
 import faulthandler
 import gc
+import inspect
 import itertools
 import logging
 import signal
@@ -9,6 +10,7 @@ import threading
 import time
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
@@ -16,6 +18,7 @@ from hypothesis import HealthCheck, settings
 from tests.world.children import children
 from tests.world.patience import be_patient
 from tests.world.rewritten import rewrite_once
+from tests.world.running import run
 from tests.world.warm import warm_children
 
 # A busy machine stalls for seconds: a deadline would fail tests for that, not for a defect.
@@ -64,6 +67,17 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Runs a test that is a coroutine in an event loop of its own, which a fixture `loop_factory` may make."""
+    test, made = pyfuncitem.obj, dict[str, Any](pyfuncitem.funcargs)
+    if not inspect.iscoroutinefunction(test):
+        return None
+    coroutine = test(**{name: made[name] for name in inspect.signature(test).parameters})
+    run(coroutine, made["loop_factory"]) if "loop_factory" in made else run(coroutine)
+    return True
 
 
 def _processes() -> set[int]:

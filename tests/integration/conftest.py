@@ -1,6 +1,7 @@
 """What integration tests share: the official SDK's everything server and a gateway before the mail server, each as one
 process for a whole module, whom that gateway trusts, an agent's files, a browser, a person's household, and ports."""
 
+import asyncio
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from pathlib import Path
@@ -8,6 +9,7 @@ from types import ModuleType
 from typing import Any, cast
 
 import pytest
+import uvloop
 from tests.conformance.targets import direct
 from tests.world.agents import AgentFiles, agent_files
 from tests.world.authorization import Trust
@@ -63,6 +65,12 @@ def road(request: pytest.FixtureRequest) -> Generator[str]:
     """The road that the test's gateways take."""
     with by_road(request.param):
         yield request.param
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def loop_factory(request: pytest.FixtureRequest) -> Callable[[], asyncio.AbstractEventLoop]:
+    """What makes the event loop in which a test runs that is a coroutine; uvloop's without this."""
+    return cast(Callable[[], asyncio.AbstractEventLoop], request.param)
 
 
 class SdkServer:

@@ -105,71 +105,65 @@ def test_who_holds_connections_open_or_sends_heads_without_end_keeps_nobody_out(
                 each.close()
 
 
-def test_any_worker_tells_what_all_have_counted__also_those_that_were_killed(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with RawServer(Ends()) as upstream:
-            with Serving(
-                *configure(tmp_path, ADMIN + TOOLS, upstream.url), "--workers", "2", folder=tmp_path
-            ) as gateway:
-                port = admin_port(gateway)
-                wait_until(lambda: len(gateway.workers) == 2)
-                called, before = 0, gateway.workers
+async def test_any_worker_tells_what_all_have_counted__also_those_that_were_killed(tmp_path: Path) -> None:
+    async with RawServer(Ends()) as upstream:
+        with Serving(*configure(tmp_path, ADMIN + TOOLS, upstream.url), "--workers", "2", folder=tmp_path) as gateway:
+            port = admin_port(gateway)
+            wait_until(lambda: len(gateway.workers) == 2)
+            called, before = 0, gateway.workers
 
-                async def call(times: int) -> None:
-                    nonlocal called
-                    for _ in range(times):
-                        async with RawClient(gateway.port) as client:
-                            posted = post(Era.MODERN, params={"name": "good", "arguments": {}})
-                            await client.ask("POST", "/mcp", posted.headers, posted.body)
-                            assert (await client.answer()).status == 200
-                        called += 1
-
-                await call(40)
-                for _ in range(10):
-                    wait_until(lambda: number(get(port, "/metrics")[1], series("good")) == called)
-                for killed in before:
-                    os.kill(killed, signal.SIGKILL)
-                    wait_until(lambda killed=killed: len(gateway.workers - {killed}) == 2)
-                    await call(10)
-                wait_until(lambda: number(get(port, "/metrics")[1], series("good")) == called)
-                # The last one may not have begun to count: none needed it.
-                wait_until(lambda: number(get(port, "/metrics")[1], "accredit_worker_starts_total") == 4)
-
-    run(main())
-
-
-def test_a_configuration_that_is_read_again_changes_the_digest_and_the_catalog__and_no_count(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with RawServer(Ends()) as upstream:
-            config = configure(tmp_path, ADMIN + TOOLS, upstream.url)
-            with Serving(*config, folder=tmp_path) as gateway:
-                port = admin_port(gateway)
-
-                async def call(tool: str) -> None:
+            async def call(times: int) -> None:
+                nonlocal called
+                for _ in range(times):
                     async with RawClient(gateway.port) as client:
-                        posted = post(ERAS[1], params={"name": tool, "arguments": {}})
+                        posted = post(Era.MODERN, params={"name": "good", "arguments": {}})
                         await client.ask("POST", "/mcp", posted.headers, posted.body)
                         assert (await client.answer()).status == 200
+                    called += 1
 
-                await call("good")
-                await call("new")
-                text = get(port, "/metrics")[1]
-                assert (number(text, series("good")), number(text, series("_other"))) == (1, 1)
-                digest = number(text, "accredit_config_digest")
-                configure(tmp_path, ADMIN + TOOLS + TOOLS.replace("good", "new"), upstream.url)
-                done = accredit("reload", folder=tmp_path)
-                assert done.returncode == 0, done.stderr
-                await call("good")
-                await call("new")
-                wait_until(lambda: number(get(port, "/metrics")[1], series("new")) == 1)
-                text = get(port, "/metrics")[1]
-                assert (number(text, series("good")), number(text, series("_other"))) == (2, 1)
-                assert number(text, "accredit_config_digest") not in (0, digest)
-                configure(tmp_path, "[admin]\nport = 1234\n" + TOOLS, upstream.url)
-                done = accredit("reload", folder=tmp_path)
-                assert (done.returncode, "admin.port" in done.stderr) == (1, True), done.stderr
+            await call(40)
+            for _ in range(10):
+                wait_until(lambda: number(get(port, "/metrics")[1], series("good")) == called)
+            for killed in before:
+                os.kill(killed, signal.SIGKILL)
+                wait_until(lambda killed=killed: len(gateway.workers - {killed}) == 2)
+                await call(10)
+            wait_until(lambda: number(get(port, "/metrics")[1], series("good")) == called)
+            # The last one may not have begun to count: none needed it.
+            wait_until(lambda: number(get(port, "/metrics")[1], "accredit_worker_starts_total") == 4)
 
-    run(main())
+
+async def test_a_configuration_that_is_read_again_changes_the_digest_and_the_catalog__and_no_count(
+    tmp_path: Path,
+) -> None:
+    async with RawServer(Ends()) as upstream:
+        config = configure(tmp_path, ADMIN + TOOLS, upstream.url)
+        with Serving(*config, folder=tmp_path) as gateway:
+            port = admin_port(gateway)
+
+            async def call(tool: str) -> None:
+                async with RawClient(gateway.port) as client:
+                    posted = post(ERAS[1], params={"name": tool, "arguments": {}})
+                    await client.ask("POST", "/mcp", posted.headers, posted.body)
+                    assert (await client.answer()).status == 200
+
+            await call("good")
+            await call("new")
+            text = get(port, "/metrics")[1]
+            assert (number(text, series("good")), number(text, series("_other"))) == (1, 1)
+            digest = number(text, "accredit_config_digest")
+            configure(tmp_path, ADMIN + TOOLS + TOOLS.replace("good", "new"), upstream.url)
+            done = accredit("reload", folder=tmp_path)
+            assert done.returncode == 0, done.stderr
+            await call("good")
+            await call("new")
+            wait_until(lambda: number(get(port, "/metrics")[1], series("new")) == 1)
+            text = get(port, "/metrics")[1]
+            assert (number(text, series("good")), number(text, series("_other"))) == (2, 1)
+            assert number(text, "accredit_config_digest") not in (0, digest)
+            configure(tmp_path, "[admin]\nport = 1234\n" + TOOLS, upstream.url)
+            done = accredit("reload", folder=tmp_path)
+            assert (done.returncode, "admin.port" in done.stderr) == (1, True), done.stderr
 
 
 def test_it_says_who_is_not_ready_while_the_gateway_drains(tmp_path: Path) -> None:

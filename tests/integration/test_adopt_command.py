@@ -48,7 +48,7 @@ def started(entry: dict[str, Any], gateway: Serving, folder: Path) -> Connected:
     return Connected(folder, re.sub(r":84\d\d/", f":{gateway.port}/", url), *options)
 
 
-def test_three_servers_go_on_working_behind_the_gateway__and_the_log_tells_the_hosts_apart(home: Home) -> None:
+async def test_three_servers_go_on_working_behind_the_gateway__and_the_log_tells_the_hosts_apart(home: Home) -> None:
     def session(gateway: Serving) -> None:
         for host, names in ((home.cursor, ["Echo", "mail", "web"]), (home.desktop, ["Echo"])):
             entries = entries_of(host)
@@ -66,22 +66,19 @@ def test_three_servers_go_on_working_behind_the_gateway__and_the_log_tells_the_h
                         assert said["token"] == (SECRETS[0] if name == "mail" else None)
                         assert said["args"] == (["--key", SECRETS[1], "it's"] if name == "Echo" else [])
 
-    async def main() -> None:
-        async with RawServer(HonestServer()) as web:
-            for file in (home.cursor, home.desktop):
-                file.write_bytes(theirs(web.url).encode())
-            done = await asyncio.to_thread(home.adopt)
-            assert done.returncode == 0, done.stderr
-            assert f"accredit up --config {home.config}" in done.stdout
-            again = await asyncio.to_thread(home.adopt, "claude-desktop")
-            assert again.returncode == 0, again.stderr
-            gateway = Serving("--config", str(home.config), folder=home.config.parent, env=home.env)
-            with await asyncio.to_thread(gateway.__enter__):
-                await asyncio.to_thread(session, gateway)
-            headers = [dict(each.headers) for each in web.requests if b"tools/call" in each.body]
-            assert [each["x-api-key"] for each in headers] == [SECRETS[2]]
-
-    run(main())
+    async with RawServer(HonestServer()) as web:
+        for file in (home.cursor, home.desktop):
+            file.write_bytes(theirs(web.url).encode())
+        done = await asyncio.to_thread(home.adopt)
+        assert done.returncode == 0, done.stderr
+        assert f"accredit up --config {home.config}" in done.stdout
+        again = await asyncio.to_thread(home.adopt, "claude-desktop")
+        assert again.returncode == 0, again.stderr
+        gateway = Serving("--config", str(home.config), folder=home.config.parent, env=home.env)
+        with await asyncio.to_thread(gateway.__enter__):
+            await asyncio.to_thread(session, gateway)
+        headers = [dict(each.headers) for each in web.requests if b"tools/call" in each.body]
+        assert [each["x-api-key"] for each in headers] == [SECRETS[2]]
     listed = home.run("log", "list", "--config", str(home.config), "--json")
     assert listed.returncode == 0, listed.stderr
     calls = [json.loads(line) for line in listed.stdout.splitlines()]

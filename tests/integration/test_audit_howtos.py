@@ -14,7 +14,6 @@ from tests.unit.policy.test_evidence import changes
 from tests.unit.ratify.world import AGENT, HUMAN, chain
 from tests.world.logs import Log
 from tests.world.records import NOW_MS, gateway
-from tests.world.running import run
 from tests.world.signed_calls import SignedCall, lied, said, signed_call
 
 from accredit.attest import CallBundle, Stored, encode_call_bundle, encode_envelope, encode_statement
@@ -73,17 +72,14 @@ def test_that_script_notices_a_record_that_is_missing(tmp_path: Path, export: li
     assert "broken at" in done.stderr
 
 
-def test_that_script_goes_on_from_a_note_of_pruning__and_takes_one_at_the_beginning_only(tmp_path: Path) -> None:
+async def test_that_script_goes_on_from_a_note_of_pruning__and_takes_one_at_the_beginning_only(tmp_path: Path) -> None:
     now = [NOW_MS]
 
-    async def main() -> None:
-        async with Log(tmp_path / "accredit.db", clock=lambda: now[0]) as each:
-            await each.call()
-            now[0] += 1_000
-            await each.call()
-            await each.call()
-
-    run(main())
+    async with Log(tmp_path / "accredit.db", clock=lambda: now[0]) as each:
+        await each.call()
+        now[0] += 1_000
+        await each.call()
+        await each.call()
     assert pruned(tmp_path / "accredit.db", NOW_MS + 500) == 2
     note, *records = exported(tmp_path / "accredit.db")
     done = verified_by_the_script(tmp_path, [note, *records])

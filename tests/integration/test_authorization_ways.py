@@ -84,56 +84,47 @@ class BrokenStore(MemoryStore):
 
 
 @pytest.mark.parametrize("broken", ["look", "spend", "issue"])
-def test_without_an_answer_of_the_store_nothing_is_forwarded(broken: str, trust: Trust, tmp_path: Path) -> None:
-    async def main() -> None:
-        store = BrokenStore("" if broken == "" else broken)
-        async with Route("http-modern", trust, tmp_path, store=store) as route:
-            params = SEND if broken == "issue" else proved(trust)
-            error = (await route.ask("tools/call", params))["error"]
-            assert (error["code"], error["data"]["error"]) == (-31003, "ratify_invalid")
-            assert error["data"]["reason"] == "store_unavailable: the decision could not be made"
-            assert "secret-place" not in json.dumps(error)
-            assert route.received("tools/call") == []
-
-    run(main())
+async def test_without_an_answer_of_the_store_nothing_is_forwarded(broken: str, trust: Trust, tmp_path: Path) -> None:
+    store = BrokenStore("" if broken == "" else broken)
+    async with Route("http-modern", trust, tmp_path, store=store) as route:
+        params = SEND if broken == "issue" else proved(trust)
+        error = (await route.ask("tools/call", params))["error"]
+        assert (error["code"], error["data"]["error"]) == (-31003, "ratify_invalid")
+        assert error["data"]["reason"] == "store_unavailable: the decision could not be made"
+        assert "secret-place" not in json.dumps(error)
+        assert route.received("tools/call") == []
 
 
-def test_while_the_database_is_locked_nothing_is_forwarded(
+async def test_while_the_database_is_locked_nothing_is_forwarded(
     trust: Trust, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main() -> None:
-        file = tmp_path / "accredit.db"
-        async with Route("http-modern", trust, tmp_path, store=SqliteStore(file)) as route:
-            assert "result" in await route.ask("tools/call", proved(trust))
-            other = sqlite3.connect(file, isolation_level=None)
-            other.execute("BEGIN EXCLUSIVE")
-            with monkeypatch.context() as impatient:
-                impatient.setattr(worker, "STORE_LOCK_SECONDS", 0.2)
-                error = (await route.ask("tools/call", proved(trust)))["error"]
-            assert error["data"]["reason"] == "store_unavailable: the decision could not be made"
-            other.execute("ROLLBACK")
-            other.close()
-            assert "result" in await route.ask("tools/call", proved(trust))
-            assert len(route.received("tools/call")) == 2
-
-    run(main())
+    file = tmp_path / "accredit.db"
+    async with Route("http-modern", trust, tmp_path, store=SqliteStore(file)) as route:
+        assert "result" in await route.ask("tools/call", proved(trust))
+        other = sqlite3.connect(file, isolation_level=None)
+        other.execute("BEGIN EXCLUSIVE")
+        with monkeypatch.context() as impatient:
+            impatient.setattr(worker, "STORE_LOCK_SECONDS", 0.2)
+            error = (await route.ask("tools/call", proved(trust)))["error"]
+        assert error["data"]["reason"] == "store_unavailable: the decision could not be made"
+        other.execute("ROLLBACK")
+        other.close()
+        assert "result" in await route.ask("tools/call", proved(trust))
+        assert len(route.received("tools/call")) == 2
 
 
 @pytest.mark.parametrize("name", ROUTES)
-def test_a_challenge_survives_a_restart_in_the_database__and_so_does_that_it_is_spent(
+async def test_a_challenge_survives_a_restart_in_the_database__and_so_does_that_it_is_spent(
     name: str, trust: Trust, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        file = tmp_path / "accredit.db"
-        params = proved(trust, bound=False)
-        async with Route(name, trust, tmp_path, store=SqliteStore(file)) as route:
-            assert "result" in await route.ask("tools/call", params)
-        async with Route(name, trust, tmp_path, store=SqliteStore(file)) as route:
-            error = (await route.ask("tools/call", params))["error"]
-            assert error["data"]["error"] == "ratify_replayed"
-            assert len(route.received("tools/call")) == (1 if name.startswith("stdio") else 0)
-
-    run(main())
+    file = tmp_path / "accredit.db"
+    params = proved(trust, bound=False)
+    async with Route(name, trust, tmp_path, store=SqliteStore(file)) as route:
+        assert "result" in await route.ask("tools/call", params)
+    async with Route(name, trust, tmp_path, store=SqliteStore(file)) as route:
+        error = (await route.ask("tools/call", params))["error"]
+        assert error["data"]["error"] == "ratify_replayed"
+        assert len(route.received("tools/call")) == (1 if name.startswith("stdio") else 0)
 
 
 class FullStore(MemoryStore):
@@ -145,17 +136,14 @@ class FullStore(MemoryStore):
         raise ChallengesFull("full")
 
 
-def test_too_many_challenges_are_an_answer_of_their_own(trust: Trust, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with Route("http-modern", trust, tmp_path, store=FullStore()) as route:
-            error = (await route.ask("tools/call", proved(trust)))["error"]
-            assert (error["code"], error["data"]["error"]) == (-31007, "too_many_challenges")
-            assert error["data"]["retry_after_seconds"] == 60
-            asked_for = (await route.ask("tools/call", SEND))["error"]["data"]
-            assert asked_for["error"] == "ratify_challenge_required"
-            assert route.received("tools/call") == []
-
-    run(main())
+async def test_too_many_challenges_are_an_answer_of_their_own(trust: Trust, tmp_path: Path) -> None:
+    async with Route("http-modern", trust, tmp_path, store=FullStore()) as route:
+        error = (await route.ask("tools/call", proved(trust)))["error"]
+        assert (error["code"], error["data"]["error"]) == (-31007, "too_many_challenges")
+        assert error["data"]["retry_after_seconds"] == 60
+        asked_for = (await route.ask("tools/call", SEND))["error"]["data"]
+        assert asked_for["error"] == "ratify_challenge_required"
+        assert route.received("tools/call") == []
 
 
 PATIENT = """
@@ -169,53 +157,52 @@ sys.exit(main())
 
 
 @pytest.mark.slow
-def test_four_workers_on_one_database_accept_a_proof_once(trust: Trust, tmp_path: Path) -> None:
+async def test_four_workers_on_one_database_accept_a_proof_once(trust: Trust, tmp_path: Path) -> None:
     write_key(tmp_path / "owner.key", trust.owner)
 
-    async def main() -> None:
-        server = HonestServer()
-        async with RawServer(server) as raw:
-            settings = CONFIGURATION.format(id=GATEWAY, upstream=f'url = "{raw.url}"')
-            (tmp_path / "accredit.toml").write_text(settings, "utf-8")
-            command = [sys.executable, "-c", PATIENT, "serve", "--port", "0", "--workers", "4"]
-            command += ["--config", str(tmp_path / "accredit.toml")]
-            process = await asyncio.create_subprocess_exec(
-                *command, env=environment({}), stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL
-            )
-            assert process.stderr is not None
-            try:
-                port = 0
-                while not port:
-                    line = (await process.stderr.readline()).decode()
-                    found = re.search(r"listening on http://127.0.0.1:([0-9]+)", line)
-                    port = int(found[1]) if found else 0
-                drain = asyncio.create_task(process.stderr.read())
-                for number in range(4):
-                    params = proved(trust, bound=number % 2 == 0)
+    server = HonestServer()
+    async with RawServer(server) as raw:
+        settings = CONFIGURATION.format(id=GATEWAY, upstream=f'url = "{raw.url}"')
+        (tmp_path / "accredit.toml").write_text(settings, "utf-8")
+        command = [sys.executable, "-c", PATIENT, "serve", "--port", "0", "--workers", "4"]
+        command += ["--config", str(tmp_path / "accredit.toml")]
+        process = await asyncio.create_subprocess_exec(
+            *command, env=environment({}), stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL
+        )
+        assert process.stderr is not None
+        try:
+            port = 0
+            while not port:
+                line = (await process.stderr.readline()).decode()
+                found = re.search(r"listening on http://127.0.0.1:([0-9]+)", line)
+                port = int(found[1]) if found else 0
+            drain = asyncio.create_task(process.stderr.read())
+            for number in range(4):
+                params = proved(trust, bound=number % 2 == 0)
 
-                    async def ask(params: dict[str, Any], id: int) -> bytes:
-                        posted = post(Era.MODERN, "tools/call", params, id=id)
-                        async with RawClient(port) as client:
-                            await client.ask("POST", "/mcp", posted.headers, posted.body)
-                            return (await client.answer()).body
+                async def ask(params: dict[str, Any], id: int) -> bytes:
+                    posted = post(Era.MODERN, "tools/call", params, id=id)
+                    async with RawClient(port) as client:
+                        await client.ask("POST", "/mcp", posted.headers, posted.body)
+                        return (await client.answer()).body
 
-                    answers = await asyncio.gather(*(ask(params, id) for id in range(32)))
-                    assert sum(b'"result"' in answer for answer in answers) == 1
-                    assert sum(b"ratify_replayed" in answer for answer in answers) == 31
-                    assert len(server.messages) == number + 1
-            finally:
-                process.terminate()
-                await process.wait()
-            await drain
-
-    run(main())
+                answers = await asyncio.gather(*(ask(params, id) for id in range(32)))
+                assert sum(b'"result"' in answer for answer in answers) == 1
+                assert sum(b"ratify_replayed" in answer for answer in answers) == 31
+                assert len(server.messages) == number + 1
+        finally:
+            process.terminate()
+            await process.wait()
+        await drain
 
 
 # --- resumed streams --------------------------------------------------------------------------------
 
 
 @pytest.mark.holds("gateway/admission/gate", "edits")
-def test_a_list_that_comes_on_a_resumed_stream_is_edited_too__a_client_could_ask_for_it_there(trust: Trust) -> None:
+async def test_a_list_that_comes_on_a_resumed_stream_is_edited_too__a_client_could_ask_for_it_there(
+    trust: Trust,
+) -> None:
     lists = answer_to({"jsonrpc": "2.0", "id": 9, "method": "tools/list", "params": {"cursor": "2"}})
     prompts = answer_to({"jsonrpc": "2.0", "id": 10, "method": "prompts/list"})
 
@@ -225,32 +212,29 @@ def test_a_list_that_comes_on_a_resumed_stream_is_edited_too__a_client_could_ask
                 STREAM_HEAD, chunk(event(compact(lists), id="2")), chunk(event(compact(prompts))), LAST_CHUNK
             )
 
-    async def main() -> None:
-        async with RawServer(handler) as server:
-            settings = trust.settings(HttpUpstream(server.url))
-            app = create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}))
-            async with RunningGateway(app) as gateway, RawClient(gateway.port) as client:
-                headers = [("Accept", "text/event-stream"), ("Mcp-Session-Id", "s"), ("Last-Event-ID", "1")]
-                await client.ask("GET", "/mcp", headers)
-                assert (await client.head())[0] == 200
-                came = await client.event()
-                assert came is not None
-                assert came.data is not None
-                tools = json.loads(came.data)["result"]["tools"]
-                assert [(tool["name"], tool["_meta"]["ratify_scope"]) for tool in tools] == [("pay", "payments:send")]
-                came = await client.event()
-                assert came is not None
-                assert came.data is not None
-                (prompt,) = json.loads(came.data)["result"]["prompts"]
-                assert prompt["_meta"]["ratify_scope"] == "mcp:prompt"
-
-    run(main())
+    async with RawServer(handler) as server:
+        settings = trust.settings(HttpUpstream(server.url))
+        app = create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}))
+        async with RunningGateway(app) as gateway, RawClient(gateway.port) as client:
+            headers = [("Accept", "text/event-stream"), ("Mcp-Session-Id", "s"), ("Last-Event-ID", "1")]
+            await client.ask("GET", "/mcp", headers)
+            assert (await client.head())[0] == 200
+            came = await client.event()
+            assert came is not None
+            assert came.data is not None
+            tools = json.loads(came.data)["result"]["tools"]
+            assert [(tool["name"], tool["_meta"]["ratify_scope"]) for tool in tools] == [("pay", "payments:send")]
+            came = await client.event()
+            assert came is not None
+            assert came.data is not None
+            (prompt,) = json.loads(came.data)["result"]["prompts"]
+            assert prompt["_meta"]["ratify_scope"] == "mcp:prompt"
 
 
 # --- HTTP+SSE of 2024-11-05 -------------------------------------------------------------------------
 
 
-def test_http_sse_of_2024_is_decided__and_a_refusal_comes_on_the_stream(trust: Trust) -> None:
+async def test_http_sse_of_2024_is_decided__and_a_refusal_comes_on_the_stream(trust: Trust) -> None:
     streams: list[Connection] = []
     came: list[Any] = []
 
@@ -266,41 +250,38 @@ def test_http_sse_of_2024_is_decided__and_a_refusal_comes_on_the_stream(trust: T
             await connection.send(http(b"Accepted", "text/plain", status="202 Accepted"))
             await streams[0].send(chunk(event(compact(answer_to(message)))))
 
-    async def main() -> None:
-        async with RawServer(handler) as server:
-            settings = trust.settings(HttpUpstream(server.url.replace("/mcp", "/sse")))
-            app = create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}))
-            async with RunningGateway(app) as gateway, RawClient(gateway.port) as stream:
-                await stream.ask("GET", "/sse", [("Accept", "text/event-stream")])
-                assert (await stream.head())[0] == 200
-                opened = await stream.event()
-                assert opened is not None
-                assert opened.data is not None
-                target = opened.data.decode()
+    async with RawServer(handler) as server:
+        settings = trust.settings(HttpUpstream(server.url.replace("/mcp", "/sse")))
+        app = create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}))
+        async with RunningGateway(app) as gateway, RawClient(gateway.port) as stream:
+            await stream.ask("GET", "/sse", [("Accept", "text/event-stream")])
+            assert (await stream.head())[0] == 200
+            opened = await stream.event()
+            assert opened is not None
+            assert opened.data is not None
+            target = opened.data.decode()
 
-                async def ask(id: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
-                    body = compact({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
-                    async with RawClient(gateway.port) as client:
-                        await client.ask("POST", target, [("Content-Type", "application/json")], body)
-                        assert (await client.answer()).status == 202
-                    told = await stream.event()
-                    assert told is not None
-                    assert told.data is not None
-                    answer = json.loads(told.data)
-                    assert answer["id"] == id
-                    return answer
+            async def ask(id: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
+                body = compact({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+                async with RawClient(gateway.port) as client:
+                    await client.ask("POST", target, [("Content-Type", "application/json")], body)
+                    assert (await client.answer()).status == 202
+                told = await stream.event()
+                assert told is not None
+                assert told.data is not None
+                answer = json.loads(told.data)
+                assert answer["id"] == id
+                return answer
 
-                assert (await ask(1, "tools/call", INBOX))["error"]["code"] == -31001
-                params = proved(trust)
-                assert "result" in await ask(2, "tools/call", params)
-                assert (await ask(3, "tools/call", params))["error"]["code"] == -31005
-                tools = (await ask(4, "tools/list", {"cursor": "2"}))["result"]["tools"]
-                assert [tool["name"] for tool in tools] == ["pay"]
-                for id, method in ((5, "vendor/run"), (6, "Tools/Call"), (7, "server/discover")):
-                    assert (await ask(id, method, proved(trust)))["error"]["code"] == -32601
-                assert [message["id"] for message in came] == [2, 4]
-
-    run(main())
+            assert (await ask(1, "tools/call", INBOX))["error"]["code"] == -31001
+            params = proved(trust)
+            assert "result" in await ask(2, "tools/call", params)
+            assert (await ask(3, "tools/call", params))["error"]["code"] == -31005
+            tools = (await ask(4, "tools/list", {"cursor": "2"}))["result"]["tools"]
+            assert [tool["name"] for tool in tools] == ["pay"]
+            for id, method in ((5, "vendor/run"), (6, "Tools/Call"), (7, "server/discover")):
+                assert (await ask(id, method, proved(trust)))["error"]["code"] == -32601
+            assert [message["id"] for message in came] == [2, 4]
 
 
 # --- wrap -------------------------------------------------------------------------------------------

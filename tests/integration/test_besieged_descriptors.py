@@ -13,7 +13,6 @@ from tests.world.authorization import Trust
 from tests.world.besieged import Besieged, Reading, posting
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import RawServer
-from tests.world.running import run
 
 pytestmark = pytest.mark.slow
 
@@ -27,57 +26,51 @@ def crowd() -> Generator[ExitStack]:
         yield stack
 
 
-def test_strangers_who_connect_and_say_nothing_or_half_of_it_leave_descriptors_for_calls(
+async def test_strangers_who_connect_and_say_nothing_or_half_of_it_leave_descriptors_for_calls(
     trust: Trust, tmp_path: Path, crowd: ExitStack
 ) -> None:
-    async def main() -> None:
-        reading = Reading()
-        async with RawServer(reading) as server:
-            besieged = Besieged(tmp_path, trust, f'url = "{server.url}"')
-            beginning = posting(besieged.call("mail://never"))
-            limited = ("prlimit", f"--nofile={LIMIT}:{LIMIT}")
-            with await asyncio.to_thread(besieged.serving(within=limited).__enter__) as gateway:
-                for said in (b"", b"POST /mcp HTT", beginning):
-                    for _ in range(2 * LIMIT):
-                        stranger = crowd.enter_context(socket.create_connection(("127.0.0.1", gateway.port)))
-                        stranger.sendall(said)
-                    async with RawClient(gateway.port) as client:
-                        assert "result" in await besieged.ask(client, f"mail://{len(said)}")
-                crowd.close()
-                gateway.stop()
-                assert await asyncio.to_thread(gateway.wait) == 0
-            assert "Traceback" not in gateway.stderr
-        assert set(besieged.answered) == set(besieged.check(reading.called))
-
-    run(main())
+    reading = Reading()
+    async with RawServer(reading) as server:
+        besieged = Besieged(tmp_path, trust, f'url = "{server.url}"')
+        beginning = posting(besieged.call("mail://never"))
+        limited = ("prlimit", f"--nofile={LIMIT}:{LIMIT}")
+        with await asyncio.to_thread(besieged.serving(within=limited).__enter__) as gateway:
+            for said in (b"", b"POST /mcp HTT", beginning):
+                for _ in range(2 * LIMIT):
+                    stranger = crowd.enter_context(socket.create_connection(("127.0.0.1", gateway.port)))
+                    stranger.sendall(said)
+                async with RawClient(gateway.port) as client:
+                    assert "result" in await besieged.ask(client, f"mail://{len(said)}")
+            crowd.close()
+            gateway.stop()
+            assert await asyncio.to_thread(gateway.wait) == 0
+        assert "Traceback" not in gateway.stderr
+    assert set(besieged.answered) == set(besieged.check(reading.called))
 
 
 @pytest.mark.parametrize("room", [1, 4, 8])
-def test_where_no_file_can_be_opened_for_a_call_it_is_refused_cleanly__and_the_gateway_lives(
+async def test_where_no_file_can_be_opened_for_a_call_it_is_refused_cleanly__and_the_gateway_lives(
     room: int, trust: Trust, tmp_path: Path
 ) -> None:
     """`room` is how many more files it may open than it has when it is idle: one is the client's connection."""
 
-    async def main() -> None:
-        reading = Reading()
-        async with RawServer(reading) as server:
-            besieged = Besieged(tmp_path, trust, f'url = "{server.url}"')
-            with await asyncio.to_thread(besieged.serving().__enter__) as gateway:
-                limited(gateway.process.pid, len(os.listdir(f"/proc/{gateway.process.pid}/fd")) + room)
-                async with RawClient(gateway.port) as client:
-                    for number in range(3):
-                        said = await besieged.ask(client, f"mail://{number}")
-                        assert "result" in said or said["error"]["code"] in (-31003, -31006, -32000), said
-                    limited(gateway.process.pid, LIMIT)
-                    async with asyncio.timeout(30):
-                        while "result" not in await besieged.ask(client, f"mail://after-{len(reading.called)}"):
-                            pass
-                gateway.stop()
-                assert await asyncio.to_thread(gateway.wait) == 0
-            assert "Traceback" not in gateway.stderr
-        besieged.check(reading.called)
-
-    run(main())
+    reading = Reading()
+    async with RawServer(reading) as server:
+        besieged = Besieged(tmp_path, trust, f'url = "{server.url}"')
+        with await asyncio.to_thread(besieged.serving().__enter__) as gateway:
+            limited(gateway.process.pid, len(os.listdir(f"/proc/{gateway.process.pid}/fd")) + room)
+            async with RawClient(gateway.port) as client:
+                for number in range(3):
+                    said = await besieged.ask(client, f"mail://{number}")
+                    assert "result" in said or said["error"]["code"] in (-31003, -31006, -32000), said
+                limited(gateway.process.pid, LIMIT)
+                async with asyncio.timeout(30):
+                    while "result" not in await besieged.ask(client, f"mail://after-{len(reading.called)}"):
+                        pass
+            gateway.stop()
+            assert await asyncio.to_thread(gateway.wait) == 0
+        assert "Traceback" not in gateway.stderr
+    besieged.check(reading.called)
 
 
 def limited(pid: int, limit: int) -> None:

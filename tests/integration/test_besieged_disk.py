@@ -51,37 +51,34 @@ def test_at_whatever_page_of_a_call_the_disk_is_full__it_is_refused_or_withheld_
 
 
 @pytest.mark.parametrize("put", [None, b""], ids=["nothing", "an empty file"])
-def test_a_database_that_is_taken_away_makes_no_proof_good_again__and_put_back_it_serves(
+async def test_a_database_that_is_taken_away_makes_no_proof_good_again__and_put_back_it_serves(
     put: bytes | None, trust: Trust, tmp_path: Path
 ) -> None:
     away = tmp_path / "away"
     away.mkdir()
 
-    async def main() -> None:
-        reading = Reading()
-        async with RawServer(reading) as server:
-            besieged = Besieged(tmp_path, trust, f'url = "{server.url}"')
-            with await asyncio.to_thread(besieged.serving().__enter__) as gateway:
-                async with RawClient(gateway.port) as client:
-                    used = besieged.call("mail://once")
-                    assert "result" in besieged.note("mail://once", await asked(client, used))
-                    taken = [file for file in tmp_path.glob("accredit.db*") if file.is_file()]
-                    for file in taken:
-                        file.rename(away / file.name)
-                    if put is not None:
-                        besieged.db.write_bytes(put)
-                    async with asyncio.timeout(PATIENCE):
-                        while "result" in await besieged.ask(client, f"mail://{len(reading.called)}"):
-                            pass  # it looks once a second
-                    assert json.loads((await asked(client, used)).body)["error"]["code"] in (-31003, -31005)
-                    for file in taken:
-                        os.replace(away / file.name, file)
-                    async with asyncio.timeout(PATIENCE):
-                        while "result" not in await besieged.ask(client, f"mail://back-{len(reading.called)}"):
-                            pass
-                    assert json.loads((await asked(client, used)).body)["error"]["code"] == -31005
-                gateway.stop()
-                assert await asyncio.to_thread(gateway.wait) == 0
-        besieged.check(reading.called)
-
-    run(main())
+    reading = Reading()
+    async with RawServer(reading) as server:
+        besieged = Besieged(tmp_path, trust, f'url = "{server.url}"')
+        with await asyncio.to_thread(besieged.serving().__enter__) as gateway:
+            async with RawClient(gateway.port) as client:
+                used = besieged.call("mail://once")
+                assert "result" in besieged.note("mail://once", await asked(client, used))
+                taken = [file for file in tmp_path.glob("accredit.db*") if file.is_file()]
+                for file in taken:
+                    file.rename(away / file.name)
+                if put is not None:
+                    besieged.db.write_bytes(put)
+                async with asyncio.timeout(PATIENCE):
+                    while "result" in await besieged.ask(client, f"mail://{len(reading.called)}"):
+                        pass  # it looks once a second
+                assert json.loads((await asked(client, used)).body)["error"]["code"] in (-31003, -31005)
+                for file in taken:
+                    os.replace(away / file.name, file)
+                async with asyncio.timeout(PATIENCE):
+                    while "result" not in await besieged.ask(client, f"mail://back-{len(reading.called)}"):
+                        pass
+                assert json.loads((await asked(client, used)).body)["error"]["code"] == -31005
+            gateway.stop()
+            assert await asyncio.to_thread(gateway.wait) == 0
+    besieged.check(reading.called)

@@ -16,7 +16,6 @@ from tests.world.besieged import Besieged, Reading, asked, posting
 from tests.world.calls import Posted, chunk, http, post
 from tests.world.raw_client import CutOff, RawClient
 from tests.world.raw_server import PATIENCE, Connection, RawServer
-from tests.world.running import run
 
 from accredit.app.http11 import MAX_REQUEST_HEAD_BYTES
 from accredit.gateway.upstream.http.parsing import MAX_HEAD_BYTES, MAX_INTERIM_ANSWERS
@@ -104,29 +103,26 @@ async def is_answered(client: RawClient, number: int, seconds: float) -> bool:
     return False
 
 
-def test_at_the_edges_of_http_a_client_gets_no_call_past_the_record(trust: Trust, tmp_path: Path) -> None:
-    async def main() -> None:
-        reading = Reading()
-        async with RawServer(reading) as server:
-            besieged = Besieged(tmp_path, trust, f'url = "{server.url}"')
-            with await asyncio.to_thread(besieged.serving().__enter__) as gateway:
-                for number, (name, sent) in enumerate((PASS | FAIL).items()):
-                    uri = f"mail://{number}"
-                    async with RawClient(gateway.port) as client:
-                        await client.send(sent(besieged.call(uri, id=number)))
-                        answered = await is_answered(client, number, PATIENCE if name in PASS else A_WHILE)
-                    assert (uri in reading.called) == (name in PASS), name
-                    if name in PASS:
-                        assert answered, name
-                        besieged.answered.append(uri)
+async def test_at_the_edges_of_http_a_client_gets_no_call_past_the_record(trust: Trust, tmp_path: Path) -> None:
+    reading = Reading()
+    async with RawServer(reading) as server:
+        besieged = Besieged(tmp_path, trust, f'url = "{server.url}"')
+        with await asyncio.to_thread(besieged.serving().__enter__) as gateway:
+            for number, (name, sent) in enumerate((PASS | FAIL).items()):
+                uri = f"mail://{number}"
                 async with RawClient(gateway.port) as client:
-                    assert "result" in await besieged.ask(client, "mail://last")
-                gateway.stop()
-                assert await asyncio.to_thread(gateway.wait) == 0
-            assert "Traceback" not in gateway.stderr
-        besieged.check(reading.called)
-
-    run(main())
+                    await client.send(sent(besieged.call(uri, id=number)))
+                    answered = await is_answered(client, number, PATIENCE if name in PASS else A_WHILE)
+                assert (uri in reading.called) == (name in PASS), name
+                if name in PASS:
+                    assert answered, name
+                    besieged.answered.append(uri)
+            async with RawClient(gateway.port) as client:
+                assert "result" in await besieged.ask(client, "mail://last")
+            gateway.stop()
+            assert await asyncio.to_thread(gateway.wait) == 0
+        assert "Traceback" not in gateway.stderr
+    besieged.check(reading.called)
 
 
 # --- servers ----------------------------------------------------------------------------------------
@@ -168,35 +164,32 @@ BROKEN: dict[str, Answer] = {
 }  # fmt: skip
 
 
-def test_a_hostile_head_of_the_server_reaches_no_client__and_each_call_has_its_outcome(
+async def test_a_hostile_head_of_the_server_reaches_no_client__and_each_call_has_its_outcome(
     trust: Trust, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        rows = SOUND | BROKEN
-        names = iter([each for name in rows for each in (name, "")])
+    rows = SOUND | BROKEN
+    names = iter([each for name in rows for each in (name, "")])
 
-        async def sends(connection: Connection, body: bytes) -> None:
-            name = next(names)
-            await connection.send(rows[name](body) if name else http(body))
-            if name and "does not" not in name:
-                connection.writer.write_eof()
+    async def sends(connection: Connection, body: bytes) -> None:
+        name = next(names)
+        await connection.send(rows[name](body) if name else http(body))
+        if name and "does not" not in name:
+            connection.writer.write_eof()
 
-        reading = Reading(sends)
-        async with RawServer(reading) as server:
-            besieged = Besieged(tmp_path, trust, f'url = "{server.url}"')
-            with await asyncio.to_thread(besieged.serving().__enter__) as gateway:
-                async with RawClient(gateway.port) as client:
-                    for number, name in enumerate(rows):
-                        answer = await asked(client, besieged.call(f"mail://{number}"))
-                        said = besieged.note(f"mail://{number}", answer)
-                        assert ("result" in said) == (name in SOUND), (name, said)
-                        assert LEAK not in repr(answer), name
-                        assert "result" in await besieged.ask(client, f"mail://after-{number}")
-                gateway.stop()
-                assert await asyncio.to_thread(gateway.wait) == 0
-        assert len(reading.called) == 2 * len(rows)
-        found = besieged.check(reading.called)
-        assert {call["status"] for call in found.values()} <= {"ok", "upstream_invalid", "unknown"}
-        assert len(found) == len(reading.called)
-
-    run(main())
+    reading = Reading(sends)
+    async with RawServer(reading) as server:
+        besieged = Besieged(tmp_path, trust, f'url = "{server.url}"')
+        with await asyncio.to_thread(besieged.serving().__enter__) as gateway:
+            async with RawClient(gateway.port) as client:
+                for number, name in enumerate(rows):
+                    answer = await asked(client, besieged.call(f"mail://{number}"))
+                    said = besieged.note(f"mail://{number}", answer)
+                    assert ("result" in said) == (name in SOUND), (name, said)
+                    assert LEAK not in repr(answer), name
+                    assert "result" in await besieged.ask(client, f"mail://after-{number}")
+            gateway.stop()
+            assert await asyncio.to_thread(gateway.wait) == 0
+    assert len(reading.called) == 2 * len(rows)
+    found = besieged.check(reading.called)
+    assert {call["status"] for call in found.values()} <= {"ok", "upstream_invalid", "unknown"}
+    assert len(found) == len(reading.called)

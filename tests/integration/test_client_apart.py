@@ -61,31 +61,25 @@ def test_a_transport_that_fails_ends_its_calls_and_cancels_nothing_that_the_host
     assert run(main()) == "the host's own work"
 
 
-def test_nor_does_one_that_fails_while_it_connects() -> None:
-    async def main() -> None:
-        with pytest.raises(ValueError, match="the transport's own"):
-            async with AccreditedClient(failing("initialize"), mode="legacy"):
-                pass
-        await asyncio.sleep(0)
-
-    run(main())
+async def test_nor_does_one_that_fails_while_it_connects() -> None:
+    with pytest.raises(ValueError, match="the transport's own"):
+        async with AccreditedClient(failing("initialize"), mode="legacy"):
+            pass
+    await asyncio.sleep(0)
 
 
 @pytest.mark.slow
-def test_who_is_cancelled_while_it_connects_or_inside_leaves_no_task_and_no_process() -> None:
-    async def main() -> None:
-        mute = StdioServerParameters(command=sys.executable, args=["-c", "import sys; sys.stdin.read()"])
-        for target in (mute, failing("nothing"), mute):
-            with anyio.move_on_after(SHORT) as deadline:
-                async with AccreditedClient(target, mode="2026-07-28" if target is mute else "legacy"):
-                    await anyio.sleep_forever()
-            assert deadline.cancelled_caught
-        with pytest.raises(RequestTimeout):
-            async with AccreditedClient(mute, mode="legacy", timeout=SHORT):
-                pass
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    run(main())
+async def test_who_is_cancelled_while_it_connects_or_inside_leaves_no_task_and_no_process() -> None:
+    mute = StdioServerParameters(command=sys.executable, args=["-c", "import sys; sys.stdin.read()"])
+    for target in (mute, failing("nothing"), mute):
+        with anyio.move_on_after(SHORT) as deadline:
+            async with AccreditedClient(target, mode="2026-07-28" if target is mute else "legacy"):
+                await anyio.sleep_forever()
+        assert deadline.cancelled_caught
+    with pytest.raises(RequestTimeout):
+        async with AccreditedClient(mute, mode="legacy", timeout=SHORT):
+            pass
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 def of_no_revision(asked: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -95,17 +89,14 @@ def of_no_revision(asked: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 @pytest.mark.parametrize("road", ["url", "transport", "stdio"])
-def test_a_server_of_no_known_revision_says_so_in_few_words_that_steer_nothing(road: str) -> None:
-    async def main() -> None:
-        with Impostor(of_no_revision) as server:
-            with pytest.raises(UnsupportedRevision, match="from the server: 1999") as raised:
-                async with carried(road, server.url):
-                    pass
-            assert len(str(raised.value)) <= 100
-            assert str(raised.value).isprintable()
-            assert raised.value.__context__ is None
-
-    run(main())
+async def test_a_server_of_no_known_revision_says_so_in_few_words_that_steer_nothing(road: str) -> None:
+    with Impostor(of_no_revision) as server:
+        with pytest.raises(UnsupportedRevision, match="from the server: 1999") as raised:
+            async with carried(road, server.url):
+                pass
+        assert len(str(raised.value)) <= 100
+        assert str(raised.value).isprintable()
+        assert raised.value.__context__ is None
 
 
 def test_accredit_call_says_which_revision_it_does_not_speak(tmp_path: Path) -> None:
@@ -117,7 +108,7 @@ def test_accredit_call_says_which_revision_it_does_not_speak(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_call_of_accredit_call_has_the_time_that_is_named(tmp_path: Path) -> None:
+async def test_a_call_of_accredit_call_has_the_time_that_is_named(tmp_path: Path) -> None:
     async def serve(connection: Connection) -> None:
         while (request := await connection.request()) is not None:
             message = json.loads(request.body) if request.method == "POST" else {}
@@ -139,11 +130,8 @@ def test_a_call_of_accredit_call_has_the_time_that_is_named(tmp_path: Path) -> N
                 case _:
                     await connection.send(http(b"", status="202 Accepted" if message else "405 No"))
 
-    async def main() -> None:
-        async with RawServer(serve) as server:
-            asked = ("call", "t", "--url", server.url, "--timeout", "2")
-            done = await anyio.to_thread.run_sync(lambda: accredit(*asked, folder=tmp_path))
-        assert done.returncode == 1
-        assert "no answer within 2 s" in done.stderr
-
-    run(main())
+    async with RawServer(serve) as server:
+        asked = ("call", "t", "--url", server.url, "--timeout", "2")
+        done = await anyio.to_thread.run_sync(lambda: accredit(*asked, folder=tmp_path))
+    assert done.returncode == 1
+    assert "no answer within 2 s" in done.stderr

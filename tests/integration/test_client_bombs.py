@@ -12,7 +12,6 @@ from tests.world.command import environment
 from tests.world.connected import Connected
 from tests.world.memory import MemoryWatch
 from tests.world.raw_server import PATIENCE, Connection, RawServer
-from tests.world.running import run
 
 from accredit.client.http import GatewayHttp
 from accredit.client.ways import over_sse
@@ -48,34 +47,28 @@ async def called(target: str, *bombs: str) -> dict[str, tuple[float, float, str]
 
 
 @pytest.mark.parametrize("road", ["json", "sse", "stdio"])
-def test_whatever_a_server_answers_a_call_costs_its_client_no_more_memory_than_is_promised__and_no_long_step(
+async def test_whatever_a_server_answers_a_call_costs_its_client_no_more_memory_than_is_promised__and_no_long_step(
     road: str,
 ) -> None:
-    async def main() -> None:
-        if road == "stdio":
-            found = await called(road, *LINES)
-        else:
-            async with RawServer(Bomb(road)) as server:
-                found = await called(server.url, *BOMBS)
-        assert {bomb: peak for bomb, (peak, _, _) in found.items() if peak >= PROMISED_MIB} == {}
-        assert {bomb: step for bomb, (_, step, _) in found.items() if step >= FACTOR * PROMISED_SECONDS} == {}
-        assert {bomb for bomb, (_, _, raised) in found.items() if not raised} == set(GOOD) & set(found)
-
-    run(main())
+    if road == "stdio":
+        found = await called(road, *LINES)
+    else:
+        async with RawServer(Bomb(road)) as server:
+            found = await called(server.url, *BOMBS)
+    assert {bomb: peak for bomb, (peak, _, _) in found.items() if peak >= PROMISED_MIB} == {}
+    assert {bomb: step for bomb, (_, step, _) in found.items() if step >= FACTOR * PROMISED_SECONDS} == {}
+    assert {bomb for bomb, (_, _, raised) in found.items() if not raised} == set(GOOD) & set(found)
 
 
-def test_an_answer_that_was_to_be_plain_is_not_unpacked__700_bytes_become_400_mebibytes() -> None:
-    async def main() -> None:
-        async with RawServer(Bomb("br")) as server:
-            ((peak, _, raised),) = (await called(server.url, "arrays")).values()
-            assert {each.header("accept-encoding") for each in server.requests} == {"identity"}
-        assert (raised, peak < 16) == ("MCPError", True)
-
-    run(main())
+async def test_an_answer_that_was_to_be_plain_is_not_unpacked__700_bytes_become_400_mebibytes() -> None:
+    async with RawServer(Bomb("br")) as server:
+        ((peak, _, raised),) = (await called(server.url, "arrays")).values()
+        assert {each.header("accept-encoding") for each in server.requests} == {"identity"}
+    assert (raised, peak < 16) == ("MCPError", True)
 
 
 @pytest.mark.parametrize("bomb", ["full-of-zeros", "rare-character"])
-def test_nor_does_connect_pay_more_for_it__and_its_host_is_told_and_goes_on(bomb: str, tmp_path: Path) -> None:
+async def test_nor_does_connect_pay_more_for_it__and_its_host_is_told_and_goes_on(bomb: str, tmp_path: Path) -> None:
     def host(url: str) -> None:
         with Connected(tmp_path, url) as connected:
             connected.initialize()
@@ -84,15 +77,12 @@ def test_nor_does_connect_pay_more_for_it__and_its_host_is_told_and_goes_on(bomb
             assert watch.peak_mib < PROMISED_MIB
             assert connected.ask("tools/list")["error"]["code"] == -32601
 
-    async def main() -> None:
-        async with RawServer(Bomb()) as server:
-            await asyncio.to_thread(host, server.url)
-
-    run(main())
+    async with RawServer(Bomb()) as server:
+        await asyncio.to_thread(host, server.url)
 
 
 @pytest.mark.parametrize("bomb", ["full-of-zeros", "deep"])
-def test_over_http_sse_such_an_answer_ends_the_stream__or_its_call_would_wait_for_it(bomb: str) -> None:
+async def test_over_http_sse_such_an_answer_ends_the_stream__or_its_call_would_wait_for_it(bomb: str) -> None:
     async def serve(connection: Connection) -> None:
         assert await connection.request() is not None
         await connection.send(
@@ -102,21 +92,15 @@ def test_over_http_sse_such_an_answer_ends_the_stream__or_its_call_would_wait_fo
         await connection.send(chunk(event(answer(7, BOMBS[bomb]()))))
         await connection.peer_closed()
 
-    async def main() -> None:
-        async with RawServer(serve) as server, over_sse(server.url, GatewayHttp()) as (read, _):
-            async with asyncio.timeout(PATIENCE):
-                assert [item async for item in read] == []
-
-    run(main())
+    async with RawServer(serve) as server, over_sse(server.url, GatewayHttp()) as (read, _):
+        async with asyncio.timeout(PATIENCE):
+            assert [item async for item in read] == []
 
 
-def test_an_answer_in_a_charset_of_the_servers_choice_is_read_as_what_it_is() -> None:
+async def test_an_answer_in_a_charset_of_the_servers_choice_is_read_as_what_it_is() -> None:
     async def serve(connection: Connection) -> None:
         assert await connection.request() is not None
         await connection.send(http(b"{}", content_type="application/json; charset=punycode"))
 
-    async def main() -> None:
-        async with RawServer(serve) as server, GatewayHttp() as gateway:
-            assert (await gateway.post(server.url, content=b"{}")).encoding == "utf-8"
-
-    run(main())
+    async with RawServer(serve) as server, GatewayHttp() as gateway:
+        assert (await gateway.post(server.url, content=b"{}")).encoding == "utf-8"

@@ -16,7 +16,6 @@ from tests.world.calls import chunk, compact, event, http
 from tests.world.command import accredit
 from tests.world.impostor import Impostor
 from tests.world.raw_server import PATIENCE, Connection, RawServer
-from tests.world.running import run
 
 from accredit.client import AccreditedClient
 from accredit.errors import RequestTimeout
@@ -66,55 +65,48 @@ class Chatty:
 
 
 @pytest.mark.parametrize("method", ["initialize", *LISTS])
-def test_a_server_that_never_stops_talking_keeps_nobody_waiting_who_connects_or_lists(method: str) -> None:
-    async def main() -> None:
-        async with RawServer(Chatty(method)) as server:
-            with anyio.fail_after(PATIENCE), pytest.raises(RequestTimeout):
-                async with AccreditedClient(server.url, mode="legacy", timeout=SHORT) as client:
-                    await ASKED[method](client)
-
-    run(main())
+async def test_a_server_that_never_stops_talking_keeps_nobody_waiting_who_connects_or_lists(method: str) -> None:
+    async with RawServer(Chatty(method)) as server:
+        with anyio.fail_after(PATIENCE), pytest.raises(RequestTimeout):
+            async with AccreditedClient(server.url, mode="legacy", timeout=SHORT) as client:
+                await ASKED[method](client)
 
 
 @pytest.mark.parametrize("method", LISTS)
-def test_a_list_has_the_time_that_is_named_with_it(method: str) -> None:
-    async def main() -> None:
-        async with RawServer(Chatty(method)) as server, AccreditedClient(server.url, mode="legacy") as client:
-            name = {"resources/templates/list": "list_resource_templates"}.get(method, f"list_{method.split('/')[0]}")
-            with anyio.fail_after(PATIENCE), pytest.raises(RequestTimeout, match=f"{SHORT} s"):
-                await getattr(client, name)(timeout=SHORT)
-
-    run(main())
+async def test_a_list_has_the_time_that_is_named_with_it(method: str) -> None:
+    async with RawServer(Chatty(method)) as server, AccreditedClient(server.url, mode="legacy") as client:
+        name = {"resources/templates/list": "list_resource_templates"}.get(method, f"list_{method.split('/')[0]}")
+        with anyio.fail_after(PATIENCE), pytest.raises(RequestTimeout, match=f"{SHORT} s"):
+            await getattr(client, name)(timeout=SHORT)
 
 
 @pytest.mark.slow
-def test_nor_does_it_keep_accredit_call_waiting__page_after_page(tmp_path: Path) -> None:
-    async def main() -> None:
-        async def serve(connection: Connection) -> None:
-            while (request := await connection.request()) is not None:
-                message = json.loads(request.body) if request.method == "POST" else {}
-                match message.get("method"):
-                    case "initialize":
-                        await connection.send(http(result(message, BEGUN)))
-                    case "tools/list":
-                        await asyncio.sleep(SHORT / 4)
-                        await connection.send(http(result(message, {"tools": [], "nextCursor": "more"})))
-                    case _ if "id" in message:
-                        error = {"code": -32601, "message": "Method not found"}
-                        await connection.send(http(compact({"jsonrpc": "2.0", "id": message["id"], "error": error})))
-                    case _:
-                        await connection.send(http(b"", status="202 Accepted" if message else "405 No"))
+async def test_nor_does_it_keep_accredit_call_waiting__page_after_page(tmp_path: Path) -> None:
+    async def serve(connection: Connection) -> None:
+        while (request := await connection.request()) is not None:
+            message = json.loads(request.body) if request.method == "POST" else {}
+            match message.get("method"):
+                case "initialize":
+                    await connection.send(http(result(message, BEGUN)))
+                case "tools/list":
+                    await asyncio.sleep(SHORT / 4)
+                    await connection.send(http(result(message, {"tools": [], "nextCursor": "more"})))
+                case _ if "id" in message:
+                    error = {"code": -32601, "message": "Method not found"}
+                    await connection.send(http(compact({"jsonrpc": "2.0", "id": message["id"], "error": error})))
+                case _:
+                    await connection.send(http(b"", status="202 Accepted" if message else "405 No"))
 
-        async with RawServer(serve) as server:
-            options = ("--url", server.url, "--timeout", "2")
-            done = await asyncio.to_thread(accredit, "call", "t", *options, folder=tmp_path)
-            assert (done.returncode, "no answer within 2 s" in done.stderr) == (1, True)
-
-    run(main())
+    async with RawServer(serve) as server:
+        options = ("--url", server.url, "--timeout", "2")
+        done = await asyncio.to_thread(accredit, "call", "t", *options, folder=tmp_path)
+        assert (done.returncode, "no answer within 2 s" in done.stderr) == (1, True)
 
 
 @pytest.mark.parametrize("resumes", [True, False], ids=["in-the-midst", "of-another-try"])
-def test_the_stream_of_a_call_that_was_given_up_is_resumed_no_more__it_was_thirty_times_a_second(resumes: bool) -> None:
+async def test_the_stream_of_a_call_that_was_given_up_is_resumed_no_more__it_was_thirty_times_a_second(
+    resumes: bool,
+) -> None:
     """In the older era a stream outlives its request: what is resumed has to be ended with it."""
     left = asyncio.Event()
 
@@ -134,14 +126,11 @@ def test_the_stream_of_a_call_that_was_given_up_is_resumed_no_more__it_was_thirt
             else:
                 await connection.send(http(b"", status="202 Accepted" if message else "405 No"))
 
-    async def main() -> None:
-        async with RawServer(serve) as server, AccreditedClient(server.url, mode="legacy") as client:
-            with pytest.raises(RequestTimeout):
-                await client.call_tool("t", timeout=SHORT)
-            async with asyncio.timeout(PATIENCE):
-                await left.wait()
-
-    run(main())
+    async with RawServer(serve) as server, AccreditedClient(server.url, mode="legacy") as client:
+        with pytest.raises(RequestTimeout):
+            await client.call_tool("t", timeout=SHORT)
+        async with asyncio.timeout(PATIENCE):
+            await left.wait()
 
 
 @asynccontextmanager
@@ -187,25 +176,19 @@ def is_short(error: MCPError) -> bool:
 @pytest.mark.holds("client/legs", "one-error")
 @pytest.mark.parametrize("method", ASKED)
 @pytest.mark.parametrize("road", ["url", "transport", "stdio"])
-def test_an_answer_with_thousands_of_faults_is_one_error_in_few_words(road: str, method: str) -> None:
-    async def main() -> None:
-        with Impostor(odd) as server:
-            async with carried(road, server.url) as client:
-                with pytest.raises(MCPError, match="Invalid upstream") as raised:
-                    await ASKED[method](client)
-                assert is_short(raised.value)
-
-    run(main())
+async def test_an_answer_with_thousands_of_faults_is_one_error_in_few_words(road: str, method: str) -> None:
+    with Impostor(odd) as server:
+        async with carried(road, server.url) as client:
+            with pytest.raises(MCPError, match="Invalid upstream") as raised:
+                await ASKED[method](client)
+            assert is_short(raised.value)
 
 
 @pytest.mark.holds("client/legs", "one-error")
 @pytest.mark.parametrize("road", ["url", "transport", "stdio"])
-def test_nor_has_one_of_whoever_connects_more(road: str) -> None:
-    async def main() -> None:
-        with Impostor(lambda _: {"result": {"capabilities": dict.fromkeys(CAPABILITIES, 1)}}) as server:
-            with pytest.raises(MCPError, match="Invalid upstream") as raised:
-                async with carried(road, server.url):
-                    pass
-            assert is_short(raised.value)
-
-    run(main())
+async def test_nor_has_one_of_whoever_connects_more(road: str) -> None:
+    with Impostor(lambda _: {"result": {"capabilities": dict.fromkeys(CAPABILITIES, 1)}}) as server:
+        with pytest.raises(MCPError, match="Invalid upstream") as raised:
+            async with carried(road, server.url):
+                pass
+        assert is_short(raised.value)

@@ -7,7 +7,6 @@ import pytest
 from mcp.server.mcpserver import MCPServer
 from tests.world.agents import AgentFiles, agent_files
 from tests.world.authorization import Trust
-from tests.world.running import run
 
 from accredit.client import AccreditedClient, ProofPresenter
 from accredit.errors import ProofRefused
@@ -39,15 +38,12 @@ def server(files: AgentFiles) -> MCPServer:
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-def test_an_agent_proves_itself_to_a_server_without_a_gateway(mode: str, files: AgentFiles) -> None:
-    async def main() -> None:
-        presenter = ProofPresenter(files.key, [files.delegation], gateway_id="mail")
-        async with AccreditedClient(server(files), presenter=presenter, mode=mode) as client:
-            assert [tool.name for tool in (await client.list_tools()).tools] == ["send_email"]
-            (block,) = (await client.call_tool("send_email", {"to": "ada"})).content
-            assert isinstance(block, types.TextContent)
-            assert block.text == "sent to ada"
-            with pytest.raises(ProofRefused, match="list_inbox needs email:read"):
-                await client.call_tool("list_inbox")
-
-    run(main())
+async def test_an_agent_proves_itself_to_a_server_without_a_gateway(mode: str, files: AgentFiles) -> None:
+    presenter = ProofPresenter(files.key, [files.delegation], gateway_id="mail")
+    async with AccreditedClient(server(files), presenter=presenter, mode=mode) as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["send_email"]
+        (block,) = (await client.call_tool("send_email", {"to": "ada"})).content
+        assert isinstance(block, types.TextContent)
+        assert block.text == "sent to ada"
+        with pytest.raises(ProofRefused, match="list_inbox needs email:read"):
+            await client.call_tool("list_inbox")

@@ -14,7 +14,6 @@ from tests.world.command import accredit
 from tests.world.connected import Connected
 from tests.world.impostor import Impostor
 from tests.world.raw_server import PATIENCE, Connection, RawServer
-from tests.world.running import run
 
 from accredit.client import AccreditedClient
 from accredit.client.legs import RoundsCall
@@ -94,13 +93,10 @@ class Endless:
 
 @pytest.mark.holds("client/rounds", "result")
 @pytest.mark.parametrize("bound", [RoundsCall(timeout=0.5), RoundsCall(max_total_timeout=0.5)], ids=["leg", "whole"])
-def test_a_server_that_never_stops_talking_keeps_nobody_waiting_past_the_timeout(bound: RoundsCall) -> None:
-    async def main() -> None:
-        async with RawServer(Endless()) as server, AccreditedClient(server.url, mode="legacy") as client:
-            with anyio.fail_after(PATIENCE), pytest.raises((RequestTimeout, RoundsTimeout)):
-                await client.call_tool("t", **bound)
-
-    run(main())
+async def test_a_server_that_never_stops_talking_keeps_nobody_waiting_past_the_timeout(bound: RoundsCall) -> None:
+    async with RawServer(Endless()) as server, AccreditedClient(server.url, mode="legacy") as client:
+        with anyio.fail_after(PATIENCE), pytest.raises((RequestTimeout, RoundsTimeout)):
+            await client.call_tool("t", **bound)
 
 
 def says_raw(asked: Mapping[str, Any]) -> Mapping[str, Any]:

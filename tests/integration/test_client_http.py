@@ -62,25 +62,22 @@ def whole(body: bytes, *, status: str = "200 OK", headers: tuple[tuple[str, str]
     return http(body, status=status, headers=(("Connection", "close"), *headers))
 
 
-def test_in_the_stateless_era_a_server_names_no_session_that_proofs_would_be_bound_to() -> None:
+async def test_in_the_stateless_era_a_server_names_no_session_that_proofs_would_be_bound_to() -> None:
     """Nor does the client bring one there, whoever has put it into its headers."""
     named = whole(response(), headers=(("Mcp-Session-Id", SESSION),))
     modern, legacy = ({"MCP-Protocol-Version": version} for version in ("2026-07-28", "2025-11-25"))
     brought = {"Mcp-Session-Id": SESSION, "Last-Event-ID": "7"}
 
-    async def main() -> None:
-        async def serve(connection: Connection) -> None:
-            if await connection.request() is not None:
-                await connection.send(named)
+    async def serve(connection: Connection) -> None:
+        if await connection.request() is not None:
+            await connection.send(named)
 
-        async with RawServer(serve) as server, GatewayHttp() as gateway:
-            for headers, noted in ((modern, ""), (legacy, SESSION), (modern, SESSION)):
-                await gateway.post(server.url, headers={**headers, **brought}, content=b"{}")
-                assert gateway.session_id == noted
-            came = [(each.header("mcp-session-id"), each.header("last-event-id")) for each in server.requests]
-            assert came == [(None, None), (SESSION, "7"), (None, None)]
-
-    run(main())
+    async with RawServer(serve) as server, GatewayHttp() as gateway:
+        for headers, noted in ((modern, ""), (legacy, SESSION), (modern, SESSION)):
+            await gateway.post(server.url, headers={**headers, **brought}, content=b"{}")
+            assert gateway.session_id == noted
+        came = [(each.header("mcp-session-id"), each.header("last-event-id")) for each in server.requests]
+        assert came == [(None, None), (SESSION, "7"), (None, None)]
 
 
 @pytest.mark.holds("client/http", "broken-body")
@@ -105,26 +102,23 @@ def test_a_broken_answer_is_an_error_for_its_request__and_the_next_one_is_answer
 
 
 @pytest.mark.holds("client/http", "unreachable")
-def test_a_gateway_that_is_not_there_is_an_error__and_when_it_comes_back_it_is_found() -> None:
-    async def main() -> None:
-        log: list[str] = []
-        with reserved_port() as port:
-            url = f"http://user:{SECRET}@127.0.0.1:{port}/mcp?key={SECRET}"
-            async with over_http(url, GatewayHttp(on_trouble=log.append)) as (read, write):
-                message = JSONRPCRequest(jsonrpc="2.0", id=7, method="ping", params={})
+async def test_a_gateway_that_is_not_there_is_an_error__and_when_it_comes_back_it_is_found() -> None:
+    log: list[str] = []
+    with reserved_port() as port:
+        url = f"http://user:{SECRET}@127.0.0.1:{port}/mcp?key={SECRET}"
+        async with over_http(url, GatewayHttp(on_trouble=log.append)) as (read, write):
+            message = JSONRPCRequest(jsonrpc="2.0", id=7, method="ping", params={})
+            await write.send(SessionMessage(message))
+            item: Any = await read.receive()
+            assert item.message.error.message == "Upstream unavailable"
+            assert item.message.error.data == (
+                f"the gateway at 127.0.0.1:{port} can't be reached: is it running, and is the URL right?"
+            )
+            assert log == [item.message.error.data]
+            async with RawServer(_answers, port=port):
                 await write.send(SessionMessage(message))
-                item: Any = await read.receive()
-                assert item.message.error.message == "Upstream unavailable"
-                assert item.message.error.data == (
-                    f"the gateway at 127.0.0.1:{port} can't be reached: is it running, and is the URL right?"
-                )
-                assert log == [item.message.error.data]
-                async with RawServer(_answers, port=port):
-                    await write.send(SessionMessage(message))
-                    item = await read.receive()
-                    assert item.message.result
-
-    run(main())
+                item = await read.receive()
+                assert item.message.result
 
 
 async def _answers(connection: Connection) -> None:
@@ -133,21 +127,18 @@ async def _answers(connection: Connection) -> None:
 
 
 @pytest.mark.holds("client/http", "unreachable")
-def test_a_gateway_that_says_nothing_is_an_error() -> None:
+async def test_a_gateway_that_says_nothing_is_an_error() -> None:
     async def silent(connection: Connection) -> None:
         await connection.request()
         await connection.peer_closed()
 
-    async def main() -> None:
-        async with RawServer(silent) as server:
-            gateway = GatewayHttp()
-            gateway.timeout = httpx2.Timeout(PATIENCE, read=0.05)
-            async with over_http(server.url, gateway) as (read, write):
-                await write.send(SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=7, method="ping", params={})))
-                item: Any = await read.receive()
-                assert item.message.error.data == f"the gateway at 127.0.0.1:{server.port} did not answer in time"
-
-    run(main())
+    async with RawServer(silent) as server:
+        gateway = GatewayHttp()
+        gateway.timeout = httpx2.Timeout(PATIENCE, read=0.05)
+        async with over_http(server.url, gateway) as (read, write):
+            await write.send(SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=7, method="ping", params={})))
+            item: Any = await read.receive()
+            assert item.message.error.data == f"the gateway at 127.0.0.1:{server.port} did not answer in time"
 
 
 @pytest.mark.holds("client/http", "size")
@@ -240,20 +231,17 @@ def test_an_event_whose_id_has_other_letters_ends_no_connection__the_host_s_own_
 
 @pytest.mark.holds("client/http", "beyond-bounds")
 @pytest.mark.parametrize("letters", ["\u00e9", "\u4e16", "a\nb: c", "\x00"], ids=ascii)
-def test_nothing_that_a_server_chose_for_a_header_raises(letters: str) -> None:
+async def test_nothing_that_a_server_chose_for_a_header_raises(letters: str) -> None:
     names = ("Mcp-Session-Id", "Last-Event-ID", "MCP-Protocol-Version")
 
-    async def main() -> None:
-        async def serve(connection: Connection) -> None:
-            if await connection.request() is not None:
-                await connection.send(whole(response()))
+    async def serve(connection: Connection) -> None:
+        if await connection.request() is not None:
+            await connection.send(whole(response()))
 
-        async with RawServer(serve) as server, GatewayHttp() as gateway:
-            for name in names:
-                await gateway.post(server.url, headers={name: letters}, content=b"{}")
-            assert all(b"\r\nb: c" not in each.head for each in server.requests)
-
-    run(main())
+    async with RawServer(serve) as server, GatewayHttp() as gateway:
+        for name in names:
+            await gateway.post(server.url, headers={name: letters}, content=b"{}")
+        assert all(b"\r\nb: c" not in each.head for each in server.requests)
 
 
 def test_nothing_of_a_token_shows() -> None:

@@ -8,7 +8,6 @@ import pytest
 from tests.world.calls import chunk, compact, event, http
 from tests.world.connected import Connected
 from tests.world.raw_server import Connection, RawServer
-from tests.world.running import run
 
 from accredit.limits import MAX_DIALOGS, MAX_ROUNDS
 
@@ -50,7 +49,9 @@ class Flood:
         await connection.peer_closed()
 
 
-def test_one_call_asks_the_host_no_more_than_its_rounds_could__and_the_host_has_its_answer(tmp_path: Path) -> None:
+async def test_one_call_asks_the_host_no_more_than_its_rounds_could__and_the_host_has_its_answer(
+    tmp_path: Path,
+) -> None:
     def host(url: str) -> int:
         with Connected(tmp_path, url) as connected:
             connected.initialize()
@@ -62,9 +63,6 @@ def test_one_call_asks_the_host_no_more_than_its_rounds_could__and_the_host_has_
                 connected.say(id=heard["id"], result={"roots": []})
             return asked
 
-    async def main() -> None:
-        async with RawServer(Flood()) as server:
-            asked = await asyncio.to_thread(host, server.url)
-        assert MAX_DIALOGS <= asked <= MAX_DIALOGS * MAX_ROUNDS
-
-    run(main())
+    async with RawServer(Flood()) as server:
+        asked = await asyncio.to_thread(host, server.url)
+    assert MAX_DIALOGS <= asked <= MAX_DIALOGS * MAX_ROUNDS

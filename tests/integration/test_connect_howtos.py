@@ -15,7 +15,6 @@ from tests.world.agents import EXAMPLES, AgentFiles, agent_files
 from tests.world.authorization import Trust
 from tests.world.command import Serving, environment
 from tests.world.raw_server import PATIENCE
-from tests.world.running import run
 from tests.world.warm import path, python
 
 pytestmark = pytest.mark.slow
@@ -69,7 +68,7 @@ async def as_a_host(server: dict[str, Any]) -> tuple[set[str], str]:
         return {tool.name for tool in (await client.list_tools()).tools}, told.text
 
 
-def test_the_how_to_for_hosts_does_what_it_says(gateway: tuple[Serving, AgentFiles], tmp_path: Path) -> None:
+async def test_the_how_to_for_hosts_does_what_it_says(gateway: tuple[Serving, AgentFiles], tmp_path: Path) -> None:
     serving, files = gateway
     for command in blocks("hosts.md", "console", serving, tmp_path):
         if "--adopt" in command:
@@ -81,14 +80,11 @@ def test_the_how_to_for_hosts_does_what_it_says(gateway: tuple[Serving, AgentFil
         (False, False), (True, False), (False, True),
     ]  # fmt: skip
 
-    async def main() -> None:
-        told = await asyncio.gather(*[as_a_host(server_of(found)) for found in configurations])
-        covered = {"list_inbox", "send_email"}
-        assert [tools for tools, _ in told] == [covered, covered, covered | {"search"}]
-        (promised,) = blocks("hosts.md", "text", serving, tmp_path)
-        assert {text for _, text in told} == {promised.strip()}
-
-    run(main())
+    told = await asyncio.gather(*[as_a_host(server_of(found)) for found in configurations])
+    covered = {"list_inbox", "send_email"}
+    assert [tools for tools, _ in told] == [covered, covered, covered | {"search"}]
+    (promised,) = blocks("hosts.md", "text", serving, tmp_path)
+    assert {text for _, text in told} == {promised.strip()}
 
 
 def test_the_how_to_for_an_agents_author_does_what_it_says(gateway: tuple[Serving, AgentFiles]) -> None:

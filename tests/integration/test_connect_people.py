@@ -14,7 +14,6 @@ from tests.world.certificates import write_certificate
 from tests.world.command import COMMAND, environment, wait_until
 from tests.world.connected import Connected
 from tests.world.raw_server import PATIENCE, Connection, RawServer
-from tests.world.running import run
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +36,7 @@ def test_on_a_terminal_it_says_what_it_waits_for__and_nothing_on_stdout(tmp_path
         os.close(its)
 
 
-def test_a_certificate_that_is_not_trusted_is_named__and_what_is_advised_helps(tmp_path: Path) -> None:
+async def test_a_certificate_that_is_not_trusted_is_named__and_what_is_advised_helps(tmp_path: Path) -> None:
     write_certificate(tmp_path)
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
@@ -47,14 +46,11 @@ def test_a_certificate_that_is_not_trusted_is_named__and_what_is_advised_helps(t
             id = json.loads(request.body)["id"]
             await connection.send(http(compact({"jsonrpc": "2.0", "id": id, "result": {"tools": []}})))
 
-    async def main() -> None:
-        async with RawServer(serve, tls=tls) as raw:
-            with Connected(tmp_path, raw.url) as host:
-                told = await asyncio.to_thread(host.ask, "tools/list", {"_meta": meta()})
-                assert "certificate that is not trusted here" in told["error"]["data"]
-                assert "SSL_CERT_FILE" in told["error"]["data"]
-            with Connected(tmp_path, raw.url, SSL_CERT_FILE=str(tmp_path / "cert.pem")) as host:
-                told = await asyncio.to_thread(host.ask, "tools/list", {"_meta": meta()})
-                assert told["result"] == {"tools": []}
-
-    run(main())
+    async with RawServer(serve, tls=tls) as raw:
+        with Connected(tmp_path, raw.url) as host:
+            told = await asyncio.to_thread(host.ask, "tools/list", {"_meta": meta()})
+            assert "certificate that is not trusted here" in told["error"]["data"]
+            assert "SSL_CERT_FILE" in told["error"]["data"]
+        with Connected(tmp_path, raw.url, SSL_CERT_FILE=str(tmp_path / "cert.pem")) as host:
+            told = await asyncio.to_thread(host.ask, "tools/list", {"_meta": meta()})
+            assert told["result"] == {"tools": []}

@@ -240,20 +240,17 @@ def test_an_answer_that_can_t_be_understood_counts_as_none(answer: Any, trust: T
     assert {each.verdict for each in tried} == {"no_answer"}
 
 
-def test_an_answer_that_never_ends_counts_as_none__and_the_drill_goes_on(trust: Trust) -> None:
-    async def main() -> list[Tried]:
-        agent = Agent()
-        parties = Parties(issuer=trust.owner.signer(), agent=agent, other=agent, maker=None)
-        endpoint = Endpoint(
-            server="", url=URL, host="", gateway_id=GATEWAY, binding_required=False, tokens=None,
-            token_required=False, bind_agent=False,
-        )  # fmt: skip
-        async with httpx2.AsyncClient(transport=Dripping(), timeout=0.01) as client:
-            drill = Drill(client, endpoint, LEGACY, parties)
-            await drill.run()
-        return drill.tried
-
-    tried = run(main())
+async def test_an_answer_that_never_ends_counts_as_none__and_the_drill_goes_on(trust: Trust) -> None:
+    agent = Agent()
+    parties = Parties(issuer=trust.owner.signer(), agent=agent, other=agent, maker=None)
+    endpoint = Endpoint(
+        server="", url=URL, host="", gateway_id=GATEWAY, binding_required=False, tokens=None,
+        token_required=False, bind_agent=False,
+    )  # fmt: skip
+    async with httpx2.AsyncClient(transport=Dripping(), timeout=0.01) as client:
+        drill = Drill(client, endpoint, LEGACY, parties)
+        await drill.run()
+    tried = drill.tried
     assert len(tried) > 10
     assert {each.verdict for each in tried} == {"no_answer"}
 

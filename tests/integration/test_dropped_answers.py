@@ -13,7 +13,7 @@ from mcp.server import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import Context, MCPServer
 from tests.world.authorization import GATEWAY, Signed, Trust
-from tests.world.running import RunningGateway, run
+from tests.world.running import RunningGateway
 
 import accredit.server
 import accredit.server.fastmcp
@@ -129,60 +129,54 @@ async def elicited(context: ClientRequestContext, params: types.ElicitRequestPar
 @pytest.mark.parametrize(
     ("make", "guarded"), [(sdk, True), (lowlevel, True), (fast, True), (sdk, False), (lowlevel, False)]
 )
-def test_an_answer_in_the_wrong_form_is_asked_for_again__and_does_not_end_the_call(
+async def test_an_answer_in_the_wrong_form_is_asked_for_again__and_does_not_end_the_call(
     make: Callable[[Trust | None], Asked], guarded: bool
 ) -> None:
-    async def main() -> None:
-        trust = Trust()
-        app, seen = make(trust if guarded else None)
-        async with RunningGateway(app) as upstream:
-            behind = HttpUpstream(upstream.url)
-            catalog = Catalog(tools={"ask": Entry(scope=SCOPE)})
-            # A guarded server judges the proof by itself; before another one the gateway does.
-            settings = GatewaySettings(behind) if guarded else trust.settings(behind, policy={"catalog": catalog})
-            before = create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}))
-            async with (
-                RunningGateway(before) as gateway,
-                mcp.Client(gateway.url, mode=VERSION, elicitation_callback=elicited) as client,
-            ):
-                assert await leg(client, trust, None) == {"a": "Sure?", "b": "Sure?", "c": "Sure?"}
-                mixed = {"a": YES, "b": WRAPPED, "c": [YES]}
-                assert await leg(client, trust, mixed) == {"b": "Again?", "c": "Again?"}
-                assert await leg(client, trust, {"a": None, "b": YES, "c": YES}) == {"a": "Again?"}
-                assert await leg(client, trust, dict.fromkeys("abc", YES)) == "done"
-        assert seen == [([], []), (["a"], ["b", "c"]), (["b", "c"], ["a"]), (["a", "b", "c"], [])]
-
-    run(main())
+    trust = Trust()
+    app, seen = make(trust if guarded else None)
+    async with RunningGateway(app) as upstream:
+        behind = HttpUpstream(upstream.url)
+        catalog = Catalog(tools={"ask": Entry(scope=SCOPE)})
+        # A guarded server judges the proof by itself; before another one the gateway does.
+        settings = GatewaySettings(behind) if guarded else trust.settings(behind, policy={"catalog": catalog})
+        before = create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}))
+        async with (
+            RunningGateway(before) as gateway,
+            mcp.Client(gateway.url, mode=VERSION, elicitation_callback=elicited) as client,
+        ):
+            assert await leg(client, trust, None) == {"a": "Sure?", "b": "Sure?", "c": "Sure?"}
+            mixed = {"a": YES, "b": WRAPPED, "c": [YES]}
+            assert await leg(client, trust, mixed) == {"b": "Again?", "c": "Again?"}
+            assert await leg(client, trust, {"a": None, "b": YES, "c": YES}) == {"a": "Again?"}
+            assert await leg(client, trust, dict.fromkeys("abc", YES)) == "done"
+    assert seen == [([], []), (["a"], ["b", "c"]), (["b", "c"], ["a"]), (["a", "b", "c"], [])]
 
 
-def test_what_is_dropped_of_one_call_is_not_seen_by_another__nor_outside_of_any() -> None:
+async def test_what_is_dropped_of_one_call_is_not_seen_by_another__nor_outside_of_any() -> None:
     assert current_dropped_keys() == ()
 
-    async def main() -> None:
-        seen: list[tuple[str, ...]] = []
-        inner = MCPServer("inner", middleware=[drop_unreadable_answers])
+    seen: list[tuple[str, ...]] = []
+    inner = MCPServer("inner", middleware=[drop_unreadable_answers])
 
-        @inner.tool()
-        async def look() -> str:
-            seen.append(current_dropped_keys())
-            return "looked"
+    @inner.tool()
+    async def look() -> str:
+        seen.append(current_dropped_keys())
+        return "looked"
 
-        outer = MCPServer("outer", middleware=[drop_unreadable_answers])
+    outer = MCPServer("outer", middleware=[drop_unreadable_answers])
 
-        @outer.tool()
-        async def ask() -> str:
-            seen.append(current_dropped_keys())
-            async with mcp.Client(inner, mode=VERSION) as client:
-                await client.call_tool("look")
-            seen.append(current_dropped_keys())
-            return "asked"
+    @outer.tool()
+    async def ask() -> str:
+        seen.append(current_dropped_keys())
+        async with mcp.Client(inner, mode=VERSION) as client:
+            await client.call_tool("look")
+        seen.append(current_dropped_keys())
+        return "asked"
 
-        async with mcp.Client(outer, mode=VERSION) as client:
-            request = types.Request[dict[str, Any], str](
-                method="tools/call", params={"name": "ask", "inputResponses": {"a": WRAPPED}}
-            )
-            await client.session.send_request(request, RESULT)
-            await client.call_tool("ask")
-        assert seen == [("a",), (), ("a",), (), (), ()]
-
-    run(main())
+    async with mcp.Client(outer, mode=VERSION) as client:
+        request = types.Request[dict[str, Any], str](
+            method="tools/call", params={"name": "ask", "inputResponses": {"a": WRAPPED}}
+        )
+        await client.session.send_request(request, RESULT)
+        await client.call_tool("ask")
+    assert seen == [("a",), (), ("a",), (), (), ()]

@@ -5,7 +5,6 @@ import json
 import pytest
 from tests.world.calls import STREAM_HEAD, Posted, chunk, error, event, http, log_message, post, response, stream
 from tests.world.hostile import LEAKS, World, check_refused, error_event, refused, sends, sends_and_hangs
-from tests.world.running import run
 
 from accredit.jsonrpc.methods import Era
 
@@ -34,14 +33,11 @@ GOOD = {
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_a_sound_answer_to_a_batch_passes_byte_for_byte(name: str) -> None:
-    async def case() -> None:
-        async with World(sends(http(GOOD[name]))) as world:
-            answer = await world.ask(batch(1, "two", more=[NOTIFICATION]))
-            assert (answer.status, answer.body) == (200, GOOD[name])
-            await world.recovered(Era.LEGACY)
-
-    run(case())
+async def test_a_sound_answer_to_a_batch_passes_byte_for_byte(name: str) -> None:
+    async with World(sends(http(GOOD[name]))) as world:
+        answer = await world.ask(batch(1, "two", more=[NOTIFICATION]))
+        assert (answer.status, answer.body) == (200, GOOD[name])
+        await world.recovered(Era.LEGACY)
 
 
 REQUEST = b'{"jsonrpc":"2.0","id":"two","method":"ping"}'
@@ -71,29 +67,23 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_answer_to_a_batch_is_replaced(name: str) -> None:
+async def test_a_bad_answer_to_a_batch_is_replaced(name: str) -> None:
     body, detail = BAD[name]
 
-    async def case() -> None:
-        async with World(sends(http(body, headers=LEAKS))) as world:
-            check_refused(await world.ask(batch(1, "two")), 502, refused(detail))
-            await world.recovered(Era.LEGACY)
-
-    run(case())
+    async with World(sends(http(body, headers=LEAKS))) as world:
+        check_refused(await world.ask(batch(1, "two")), 502, refused(detail))
+        await world.recovered(Era.LEGACY)
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_batch_in_a_stream_is_an_error_for_every_request_that_is_open(name: str) -> None:
+async def test_a_bad_batch_in_a_stream_is_an_error_for_every_request_that_is_open(name: str) -> None:
     body, detail = BAD[name]
 
-    async def case() -> None:
-        async with World(sends_and_hangs(STREAM_HEAD, chunk(event(log_message()) + event(body)))) as world:
-            answer = await world.ask(batch(1, "two"))
-            assert answer.status == 200
-            assert answer.body == event(log_message()) + error_event(1, detail) + error_event("two", detail)
-            await world.recovered(Era.LEGACY)
-
-    run(case())
+    async with World(sends_and_hangs(STREAM_HEAD, chunk(event(log_message()) + event(body)))) as world:
+        answer = await world.ask(batch(1, "two"))
+        assert answer.status == 200
+        assert answer.body == event(log_message()) + error_event(1, detail) + error_event("two", detail)
+        await world.recovered(Era.LEGACY)
 
 
 @pytest.mark.parametrize(
@@ -104,42 +94,30 @@ def test_a_bad_batch_in_a_stream_is_an_error_for_every_request_that_is_open(name
         event(array(response(1))) + event(response("two")),
     ],
 )
-def test_a_batch_may_be_answered_by_a_stream_in_pieces(text: bytes) -> None:
-    async def case() -> None:
-        async with World(sends(stream(text))) as world:
-            answer = await world.ask(batch(1, "two"))
-            assert (answer.status, answer.body) == (200, text)
-            await world.recovered(Era.LEGACY)
-
-    run(case())
+async def test_a_batch_may_be_answered_by_a_stream_in_pieces(text: bytes) -> None:
+    async with World(sends(stream(text))) as world:
+        answer = await world.ask(batch(1, "two"))
+        assert (answer.status, answer.body) == (200, text)
+        await world.recovered(Era.LEGACY)
 
 
-def test_a_stream_that_stops_is_an_error_for_each_request_that_had_no_answer() -> None:
-    async def case() -> None:
-        async with World(sends(stream(event(response(1))))) as world:
-            answer = await world.ask(batch(1, "two", 3))
-            detail = "the stream ended without a response"
-            assert answer.body == event(response(1)) + error_event("two", detail) + error_event(3, detail)
-            await world.recovered(Era.LEGACY)
-
-    run(case())
+async def test_a_stream_that_stops_is_an_error_for_each_request_that_had_no_answer() -> None:
+    async with World(sends(stream(event(response(1))))) as world:
+        answer = await world.ask(batch(1, "two", 3))
+        detail = "the stream ended without a response"
+        assert answer.body == event(response(1)) + error_event("two", detail) + error_event(3, detail)
+        await world.recovered(Era.LEGACY)
 
 
-def test_a_batch_of_notifications_is_owed_no_answer() -> None:
-    async def case() -> None:
-        async with World(sends(http(b"", None, status="202 Accepted"))) as world:
-            answer = await world.ask(batch(more=[NOTIFICATION, NOTIFICATION]))
-            assert (answer.status, answer.body) == (202, b"")
-            await world.recovered(Era.LEGACY)
-
-    run(case())
+async def test_a_batch_of_notifications_is_owed_no_answer() -> None:
+    async with World(sends(http(b"", None, status="202 Accepted"))) as world:
+        answer = await world.ask(batch(more=[NOTIFICATION, NOTIFICATION]))
+        assert (answer.status, answer.body) == (202, b"")
+        await world.recovered(Era.LEGACY)
 
 
-def test_a_batch_of_notifications_that_gets_a_batch_in_return_is_answered_with_nothing() -> None:
-    async def case() -> None:
-        async with World(sends(http(array(response(1)), headers=LEAKS))) as world:
-            answer = await world.ask(batch(more=[NOTIFICATION]))
-            assert (answer.status, answer.body, answer.headers) == (202, b"", [("content-length", "0")])
-            await world.recovered(Era.LEGACY)
-
-    run(case())
+async def test_a_batch_of_notifications_that_gets_a_batch_in_return_is_answered_with_nothing() -> None:
+    async with World(sends(http(array(response(1)), headers=LEAKS))) as world:
+        answer = await world.ask(batch(more=[NOTIFICATION]))
+        assert (answer.status, answer.body, answer.headers) == (202, b"", [("content-length", "0")])
+        await world.recovered(Era.LEGACY)

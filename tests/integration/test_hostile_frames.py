@@ -69,24 +69,18 @@ def test_a_request_from_the_upstream_ends_a_modern_stream__no_client_expects_one
 
 
 @pytest.mark.parametrize("method", ["tools/list", "server/discover", "completion/complete", "x/unknown"])
-def test_input_required_in_answer_to_another_method_is_replaced(method: str) -> None:
-    async def case() -> None:
-        async with World(sends(http(input_required({"a": ask_for("elicitation/create")})))) as world:
-            answer = await world.ask(post(Era.MODERN, method, capabilities=FORMS_ONLY))
-            check_refused(answer, 502, refused(f"input_required in answer to {method}"))
-            await world.recovered(Era.MODERN)
-
-    run(case())
+async def test_input_required_in_answer_to_another_method_is_replaced(method: str) -> None:
+    async with World(sends(http(input_required({"a": ask_for("elicitation/create")})))) as world:
+        answer = await world.ask(post(Era.MODERN, method, capabilities=FORMS_ONLY))
+        check_refused(answer, 502, refused(f"input_required in answer to {method}"))
+        await world.recovered(Era.MODERN)
 
 
-def test_a_form_is_refused_where_the_client_declared_urls_only() -> None:
-    async def case() -> None:
-        async with World(sends(http(input_required({"a": ask_for("elicitation/create")})))) as world:
-            answer = await world.ask(post(Era.MODERN, capabilities={"elicitation": {"url": {}}}))
-            check_refused(answer, 502, refused("a form elicitation that the client did not declare"))
-            await world.recovered(Era.MODERN)
-
-    run(case())
+async def test_a_form_is_refused_where_the_client_declared_urls_only() -> None:
+    async with World(sends(http(input_required({"a": ask_for("elicitation/create")})))) as world:
+        answer = await world.ask(post(Era.MODERN, capabilities={"elicitation": {"url": {}}}))
+        check_refused(answer, 502, refused("a form elicitation that the client did not declare"))
+        await world.recovered(Era.MODERN)
 
 
 SOUND_MODERN = [
@@ -114,33 +108,27 @@ def test_a_sound_modern_body_passes_byte_for_byte(body: bytes) -> None:
     run(passes(Era.MODERN, body))
 
 
-def test_a_task_passes_where_the_request_declares_the_extension() -> None:
+async def test_a_task_passes_where_the_request_declares_the_extension() -> None:
     task = b'{"jsonrpc":"2.0","id":7,"result":{"resultType":"task","taskId":"1"}}'
 
-    async def case() -> None:
-        async with World(sends(http(task))) as world:
-            declared = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
-            answer = await world.ask(post(Era.MODERN, capabilities=declared))
-            assert (answer.status, answer.body) == (200, task)
-            check_refused(await world.ask(post(Era.MODERN)), 502, refused("an unknown resultType: task"))
-            await world.recovered(Era.MODERN)
-
-    run(case())
+    async with World(sends(http(task))) as world:
+        declared = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+        answer = await world.ask(post(Era.MODERN, capabilities=declared))
+        assert (answer.status, answer.body) == (200, task)
+        check_refused(await world.ask(post(Era.MODERN)), 502, refused("an unknown resultType: task"))
+        await world.recovered(Era.MODERN)
 
 
 @pytest.mark.parametrize("body", ASKING)
-def test_one_that_asks_for_input_passes_with_its_state_sealed_and_nothing_else_changed(body: bytes) -> None:
-    async def case() -> None:
-        async with World(sends(http(body))) as world:
-            answer = await world.ask(post(Era.MODERN, capabilities={"elicitation": {}}))
-            assert answer.status == 200
-            result = json.loads(answer.body)["result"]
-            assert result.pop("requestState").startswith("s1.")
-            given = json.loads(body)["result"]
-            given.pop("requestState", None)
-            assert result == given
-
-    run(case())
+async def test_one_that_asks_for_input_passes_with_its_state_sealed_and_nothing_else_changed(body: bytes) -> None:
+    async with World(sends(http(body))) as world:
+        answer = await world.ask(post(Era.MODERN, capabilities={"elicitation": {}}))
+        assert answer.status == 200
+        result = json.loads(answer.body)["result"]
+        assert result.pop("requestState").startswith("s1.")
+        given = json.loads(body)["result"]
+        given.pop("requestState", None)
+        assert result == given
 
 
 @pytest.mark.parametrize(
@@ -167,25 +155,19 @@ def test_a_body_128_deep_passes(era: Era) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("id", [7, "seven", 0, -1, "", 2**63, "7", "\u00e9\u2028"])
-def test_an_error_without_an_id_gets_the_request_s__some_clients_wait_for_ever_otherwise(
+async def test_an_error_without_an_id_gets_the_request_s__some_clients_wait_for_ever_otherwise(
     era: Era, id: int | str
 ) -> None:
-    async def case() -> None:
-        async with World(sends(http(error(None), headers=(("X-Custom", "v"),)))) as world:
-            answer = await world.ask(post(era, id=id))
-            assert (answer.status, answer.body) == (200, error(id))
-            assert answer.header("x-custom") == "v"
-            await world.recovered(era)
-
-    run(case())
+    async with World(sends(http(error(None), headers=(("X-Custom", "v"),)))) as world:
+        answer = await world.ask(post(era, id=id))
+        assert (answer.status, answer.body) == (200, error(id))
+        assert answer.header("x-custom") == "v"
+        await world.recovered(era)
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_an_error_event_without_an_id_gets_the_request_s(era: Era) -> None:
-    async def case() -> None:
-        async with World(sends(stream(event(log_message()), event(error(None))))) as world:
-            answer = await world.ask(post(era))
-            assert answer.body == event(log_message()) + event(error(7))
-            await world.recovered(era)
-
-    run(case())
+async def test_an_error_event_without_an_id_gets_the_request_s(era: Era) -> None:
+    async with World(sends(stream(event(log_message()), event(error(None))))) as world:
+        answer = await world.ask(post(era))
+        assert answer.body == event(log_message()) + event(error(7))
+        await world.recovered(era)

@@ -26,7 +26,6 @@ from tests.world.hostile import (
     sound_answer,
 )
 from tests.world.raw_server import Connection, RawRequest, RawServer, until
-from tests.world.running import run
 
 from accredit.jsonrpc.methods import Era
 from accredit.limits import MAX_SESSION_ID_BYTES
@@ -99,19 +98,16 @@ ANSWERS = {
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("name", ANSWERS)
-def test_an_answer_of_the_wrong_kind_is_replaced(era: Era, name: str) -> None:
+async def test_an_answer_of_the_wrong_kind_is_replaced(era: Era, name: str) -> None:
     sent, detail = ANSWERS[name]
 
-    async def case() -> None:
-        async with World(sends(sent)) as world:
-            check_refused(await world.ask(post(era)), 502, refused(detail))
-            await world.recovered(era)
-
-    run(case())
+    async with World(sends(sent)) as world:
+        check_refused(await world.ask(post(era)), 502, refused(detail))
+        await world.recovered(era)
 
 
 @pytest.mark.holds("gateway/upstream/http/answer_relay", "redirects")
-def test_a_redirect_is_not_followed__the_upstream_would_choose_where_the_gateway_goes() -> None:
+async def test_a_redirect_is_not_followed__the_upstream_would_choose_where_the_gateway_goes() -> None:
     async def elsewhere(connection: Connection, request: RawRequest) -> None:
         await connection.send(sound_answer(request))
 
@@ -119,15 +115,12 @@ def test_a_redirect_is_not_followed__the_upstream_would_choose_where_the_gateway
         while request := await connection.request():
             await elsewhere(connection, request)
 
-    async def case() -> None:
-        async with RawServer(serve) as other:
-            away, told = moved("307 Temporary Redirect", other.url, AWAY)
-            async with World(sends(away)) as world:
-                check_refused(await world.ask(post(Era.LEGACY)), 502, refused(told))
-                await world.recovered(Era.LEGACY)
-            assert other.accepted == 0
-
-    run(case())
+    async with RawServer(serve) as other:
+        away, told = moved("307 Temporary Redirect", other.url, AWAY)
+        async with World(sends(away)) as world:
+            check_refused(await world.ask(post(Era.LEGACY)), 502, refused(told))
+            await world.recovered(Era.LEGACY)
+        assert other.accepted == 0
 
 
 SOUND_TYPES = [
@@ -142,27 +135,21 @@ SOUND_TYPES = [
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("content_type", SOUND_TYPES)
-def test_the_types_of_json_pass(era: Era, content_type: str) -> None:
-    async def case() -> None:
-        async with World(sends(http(response(), content_type))) as world:
-            answer = await world.ask(post(era))
-            assert (answer.status, answer.body) == (200, response())
-            assert answer.header("content-type") == "application/json"  # in the gateway's own words
-            await world.recovered(era)
-
-    run(case())
+async def test_the_types_of_json_pass(era: Era, content_type: str) -> None:
+    async with World(sends(http(response(), content_type))) as world:
+        answer = await world.ask(post(era))
+        assert (answer.status, answer.body) == (200, response())
+        assert answer.header("content-type") == "application/json"  # in the gateway's own words
+        await world.recovered(era)
 
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("status", ["201 Created", "203 Non-Authoritative Information", "200 "])
-def test_another_good_status_passes_with_a_good_body(era: Era, status: str) -> None:
-    async def case() -> None:
-        async with World(sends(http(response(), status=status))) as world:
-            answer = await world.ask(post(era))
-            assert (answer.status, answer.body) == (int(status[:3]), response())
-            await world.recovered(era)
-
-    run(case())
+async def test_another_good_status_passes_with_a_good_body(era: Era, status: str) -> None:
+    async with World(sends(http(response(), status=status))) as world:
+        answer = await world.ask(post(era))
+        assert (answer.status, answer.body) == (int(status[:3]), response())
+        await world.recovered(era)
 
 
 # --- which session -----------------------------------------------------------------------------------
@@ -182,36 +169,32 @@ NAMED_TWICE: dict[str, tuple[tuple[str, str], ...]] = {
 @pytest.mark.holds("gateway/upstream/http/answer_relay", "headers")
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
 @pytest.mark.parametrize("name", NAMED_TWICE)
-def test_an_answer_that_names_two_sessions_is_none__clients_would_go_on_in_different_ones(name: str, kind: str) -> None:
+async def test_an_answer_that_names_two_sessions_is_none__clients_would_go_on_in_different_ones(
+    name: str, kind: str
+) -> None:
     body = initialized() if kind == "application/json" else event(initialized())
 
-    async def case() -> None:
-        async with World(sends(http(body, kind, headers=NAMED_TWICE[name]))) as world:
-            check_refused(await world.ask(initialize()), 502, refused(TWICE))
-            await world.recovered(Era.LEGACY)
-            # Which of the two would it be?
-            assert {request.method for request in world.upstream.requests} == {"POST"} or name == "two_revisions"
-
-    run(case())
+    async with World(sends(http(body, kind, headers=NAMED_TWICE[name]))) as world:
+        check_refused(await world.ask(initialize()), 502, refused(TWICE))
+        await world.recovered(Era.LEGACY)
+        # Which of the two would it be?
+        assert {request.method for request in world.upstream.requests} == {"POST"} or name == "two_revisions"
 
 
 @pytest.mark.holds("gateway/upstream/http/answer_relay", "headers")
 @pytest.mark.parametrize("name", NAMED_TWICE)
-def test_nor_does_an_error__a_receipt_or_a_standing_stream_name_two(name: str) -> None:
+async def test_nor_does_an_error__a_receipt_or_a_standing_stream_name_two(name: str) -> None:
     twice = NAMED_TWICE[name]
 
-    async def case() -> None:
-        async with World(sends(http(error(), status="400 Bad Request", headers=twice))) as world:
-            check_refused(await world.ask(post(Era.LEGACY)), 400, refused(TWICE))
-        async with World(sends(http(b"", None, status="202 Accepted", headers=twice))) as world:
-            answer = await world.ask(notification(Era.LEGACY))
-            assert (answer.status, answer.headers) == (202, [("content-length", "0")])
-        opens = sends_and_closes(http(b": x\n\n", "text/event-stream", headers=twice))
-        async with World(opens) as world, world.client() as client:
-            await client.ask("GET", "/mcp", [HOSTILE, *post(Era.LEGACY).headers])
-            check_refused(await client.answer(), 502, refused(TWICE))
-
-    run(case())
+    async with World(sends(http(error(), status="400 Bad Request", headers=twice))) as world:
+        check_refused(await world.ask(post(Era.LEGACY)), 400, refused(TWICE))
+    async with World(sends(http(b"", None, status="202 Accepted", headers=twice))) as world:
+        answer = await world.ask(notification(Era.LEGACY))
+        assert (answer.status, answer.headers) == (202, [("content-length", "0")])
+    opens = sends_and_closes(http(b": x\n\n", "text/event-stream", headers=twice))
+    async with World(opens) as world, world.client() as client:
+        await client.ask("GET", "/mcp", [HOSTILE, *post(Era.LEGACY).headers])
+        check_refused(await client.answer(), 502, refused(TWICE))
 
 
 LONG = (("Mcp-Session-Id", "x" * (MAX_SESSION_ID_BYTES + 1)),)
@@ -221,27 +204,24 @@ TOO_LONG = f"a session's id of more than {MAX_SESSION_ID_BYTES} bytes"
 @pytest.mark.holds("gateway/upstream/http/answer_relay", "headers")
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
 @pytest.mark.parametrize("enforce", [True, False])
-def test_a_session_whose_id_its_client_could_not_bring_back_is_ended__the_client_never_hears_of_it(
+async def test_a_session_whose_id_its_client_could_not_bring_back_is_ended__the_client_never_hears_of_it(
     enforce: bool, kind: str
 ) -> None:
     body = initialized() if kind == "application/json" else event(initialized())
 
-    async def case() -> None:
-        async with World(sends(http(body, kind, headers=LONG)), enforce=enforce) as world:
-            check_refused(await world.ask(initialize()), 502, refused(TOO_LONG))
-            await until(lambda: world.ended_sessions() == [LONG[0][1]])
-            await world.recovered(Era.LEGACY)
-        fits = (("Mcp-Session-Id", "x" * MAX_SESSION_ID_BYTES),)
-        async with World(sends(http(body, kind, headers=fits)), enforce=enforce) as world:
-            answer = await world.ask(initialize())
-            assert (answer.status, answer.header("mcp-session-id")) == (200, fits[0][1])
-        async with World(sends(http(b"", None, status="202 Accepted", headers=LONG)), enforce=enforce) as world:
-            answer = await world.ask(notification(Era.LEGACY))
-            assert (answer.status, answer.header("mcp-session-id")) == (202, None)
-        async with World(sends(http(error(), status="400 Bad Request", headers=LONG)), enforce=enforce) as world:
-            check_refused(await world.ask(post(Era.LEGACY)), 400, refused(TOO_LONG))
-
-    run(case())
+    async with World(sends(http(body, kind, headers=LONG)), enforce=enforce) as world:
+        check_refused(await world.ask(initialize()), 502, refused(TOO_LONG))
+        await until(lambda: world.ended_sessions() == [LONG[0][1]])
+        await world.recovered(Era.LEGACY)
+    fits = (("Mcp-Session-Id", "x" * MAX_SESSION_ID_BYTES),)
+    async with World(sends(http(body, kind, headers=fits)), enforce=enforce) as world:
+        answer = await world.ask(initialize())
+        assert (answer.status, answer.header("mcp-session-id")) == (200, fits[0][1])
+    async with World(sends(http(b"", None, status="202 Accepted", headers=LONG)), enforce=enforce) as world:
+        answer = await world.ask(notification(Era.LEGACY))
+        assert (answer.status, answer.header("mcp-session-id")) == (202, None)
+    async with World(sends(http(error(), status="400 Bad Request", headers=LONG)), enforce=enforce) as world:
+        check_refused(await world.ask(post(Era.LEGACY)), 400, refused(TOO_LONG))
 
 
 # --- errors of the upstream -------------------------------------------------------------------------
@@ -280,22 +260,19 @@ KEPT_ERRORS = {
 @pytest.mark.holds("gateway/upstream/http/answer_relay", "errors")
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("name", KEPT_ERRORS)
-def test_an_error_of_the_upstream_passes_as_it_is__its_status_has_meaning(era: Era, name: str) -> None:
+async def test_an_error_of_the_upstream_passes_as_it_is__its_status_has_meaning(era: Era, name: str) -> None:
     sent = KEPT_ERRORS[name]
     head, _, body = sent.partition(b"\r\n\r\n")
 
-    async def case() -> None:
-        async with World(sends(sent)) as world:
-            answer = await world.ask(post(era))
-            assert answer.status == int(head.split(b" ")[1])
-            assert answer.body == body
-            lines = head.decode().split("\r\n")[1:]
-            assert sorted(f"{name}: {value}" for name, value in answer.headers) == sorted(
-                f"{name.lower()}: {value}" for name, _, value in (line.partition(": ") for line in lines)
-            )
-            await world.recovered(era)
-
-    run(case())
+    async with World(sends(sent)) as world:
+        answer = await world.ask(post(era))
+        assert answer.status == int(head.split(b" ")[1])
+        assert answer.body == body
+        lines = head.decode().split("\r\n")[1:]
+        assert sorted(f"{name}: {value}" for name, value in answer.headers) == sorted(
+            f"{name.lower()}: {value}" for name, _, value in (line.partition(": ") for line in lines)
+        )
+        await world.recovered(era)
 
 
 _STATUS = "an error status without an error"
@@ -323,17 +300,14 @@ REPLACED_ERRORS = {
 @pytest.mark.holds("gateway/upstream/http/answer_relay", "errors")
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("name", REPLACED_ERRORS)
-def test_an_error_that_claims_to_be_json_and_is_no_error_keeps_only_its_status(era: Era, name: str) -> None:
+async def test_an_error_that_claims_to_be_json_and_is_no_error_keeps_only_its_status(era: Era, name: str) -> None:
     body, status, detail = REPLACED_ERRORS[name]
     challenge = ("WWW-Authenticate", 'Bearer resource_metadata="https://r.example/x"')
 
-    async def case() -> None:
-        async with World(sends(http(body, status=status, headers=(*LEAKS, challenge)))) as world:
-            answer = await world.ask(post(era))
-            check_refused(answer, int(status[:3]), refused(detail), (challenge[0].lower(), challenge[1]))
-            await world.recovered(era)
-
-    run(case())
+    async with World(sends(http(body, status=status, headers=(*LEAKS, challenge)))) as world:
+        answer = await world.ask(post(era))
+        check_refused(answer, int(status[:3]), refused(detail), (challenge[0].lower(), challenge[1]))
+        await world.recovered(era)
 
 
 # --- answers to what is owed none -------------------------------------------------------------------
@@ -367,26 +341,22 @@ RECEIPTS = {
 @pytest.mark.holds("gateway/upstream/http/answer_relay", "accepted")
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("name", RECEIPTS)
-def test_a_notification_is_answered_with_202_and_nothing__whatever_a_server_says_to_it(era: Era, name: str) -> None:
-    async def case() -> None:
-        async with World(sends(RECEIPTS[name])) as world:
-            answer = await world.ask(notification(era))
-            assert (answer.status, answer.body) == (202, b"")
-            assert {key for key, _ in answer.headers} <= {"content-length"}
-            assert "answer_refused" not in world.refused
-            await world.recovered(era)
-
-    run(case())
+async def test_a_notification_is_answered_with_202_and_nothing__whatever_a_server_says_to_it(
+    era: Era, name: str
+) -> None:
+    async with World(sends(RECEIPTS[name])) as world:
+        answer = await world.ask(notification(era))
+        assert (answer.status, answer.body) == (202, b"")
+        assert {key for key, _ in answer.headers} <= {"content-length"}
+        assert "answer_refused" not in world.refused
+        await world.recovered(era)
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_notification_that_is_redirected_has_reached_nobody(era: Era) -> None:
-    async def case() -> None:
-        async with World(sends(http(b"", None, status="302 Found", headers=LEAKS))) as world:
-            check_refused(await world.ask(notification(era)), 502, refused("status 302, a redirect that leads nowhere"))
-            await world.recovered(era)
-
-    run(case())
+async def test_a_notification_that_is_redirected_has_reached_nobody(era: Era) -> None:
+    async with World(sends(http(b"", None, status="302 Found", headers=LEAKS))) as world:
+        check_refused(await world.ask(notification(era)), 502, refused("status 302, a redirect that leads nowhere"))
+        await world.recovered(era)
 
 
 # --- sessions that a malformed initialize announces -------------------------------------------------
@@ -405,16 +375,13 @@ BAD_INITIALIZE = {
 
 
 @pytest.mark.parametrize("name", BAD_INITIALIZE)
-def test_a_session_that_a_bad_initialize_answer_announced_is_ended_and_never_given_away(name: str) -> None:
+async def test_a_session_that_a_bad_initialize_answer_announced_is_ended_and_never_given_away(name: str) -> None:
     script, status = BAD_INITIALIZE[name]
 
-    async def case() -> None:
-        async with World(script) as world:
-            answer = await world.ask(initialize())
-            assert answer.status == status
-            check_refused(answer, status, answer.body)
-            await world.upstream.until(lambda _: world.ended_sessions() == ["leaked-session"])
-            await world.recovered(Era.LEGACY)
-            assert world.ended_sessions() == ["leaked-session"]
-
-    run(case())
+    async with World(script) as world:
+        answer = await world.ask(initialize())
+        assert answer.status == status
+        check_refused(answer, status, answer.body)
+        await world.upstream.until(lambda _: world.ended_sessions() == ["leaked-session"])
+        await world.recovered(Era.LEGACY)
+        assert world.ended_sessions() == ["leaked-session"]

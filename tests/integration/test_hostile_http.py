@@ -12,7 +12,6 @@ from tests.world.hostile import (
     sends_and_hangs,
 )
 from tests.world.raw_server import Connection, RawRequest
-from tests.world.running import run
 
 from accredit.jsonrpc.methods import Era
 
@@ -83,19 +82,16 @@ NOT_HTTP = {
 @pytest.mark.parametrize("closes", [True, False], ids=["and_closes", "and_stays"])
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("name", NOT_HTTP)
-def test_what_is_not_http_is_replaced(era: Era, name: str, closes: bool) -> None:
+async def test_what_is_not_http_is_replaced(era: Era, name: str, closes: bool) -> None:
     sent, detail = NOT_HTTP[name]
 
-    async def case() -> None:
-        async with World(sends_and_closes(sent) if closes else sends_and_hangs(sent)) as world:
-            answer = await world.ask(post(era))
-            assert answer.status == 502
-            begin = refused(detail or "")[:-3] if detail in (None, _NOT_HTTP) else refused(detail)
-            assert answer.body.startswith(begin)
-            check_refused(answer, 502, answer.body)
-            await world.recovered(era)
-
-    run(case())
+    async with World(sends_and_closes(sent) if closes else sends_and_hangs(sent)) as world:
+        answer = await world.ask(post(era))
+        assert answer.status == 502
+        begin = refused(detail or "")[:-3] if detail in (None, _NOT_HTTP) else refused(detail)
+        assert answer.body.startswith(begin)
+        check_refused(answer, 502, answer.body)
+        await world.recovered(era)
 
 
 CUT_OFF = {
@@ -130,7 +126,7 @@ CUT_OFF = {
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("name", CUT_OFF)
 @pytest.mark.parametrize("reset", [False, True], ids=["by_fin", "by_rst"])
-def test_an_answer_that_is_cut_off_is_no_answer(era: Era, name: str, reset: bool) -> None:
+async def test_an_answer_that_is_cut_off_is_no_answer(era: Era, name: str, reset: bool) -> None:
     sent, detail = CUT_OFF[name]
 
     async def script(connection: Connection, request: RawRequest) -> None:
@@ -139,42 +135,33 @@ def test_an_answer_that_is_cut_off_is_no_answer(era: Era, name: str, reset: bool
             connection.reset()
         raise ConnectionAbortedError
 
-    async def case() -> None:
-        async with World(script) as world:
-            answer = await world.ask(post(era))
-            check_refused(answer, 502, answer.body)
-            # What a reset destroys is chance: part of the answer may be lost on its way.
-            assert answer.body == refused(detail, message="Upstream unavailable") or (
-                reset and b"Upstream unavailable" in answer.body
-            )
-            await world.recovered(era)
-
-    run(case())
+    async with World(script) as world:
+        answer = await world.ask(post(era))
+        check_refused(answer, 502, answer.body)
+        # What a reset destroys is chance: part of the answer may be lost on its way.
+        assert answer.body == refused(detail, message="Upstream unavailable") or (
+            reset and b"Upstream unavailable" in answer.body
+        )
+        await world.recovered(era)
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_interim_answers_before_the_answer_mean_nothing(era: Era) -> None:
+async def test_interim_answers_before_the_answer_mean_nothing(era: Era) -> None:
     early = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\nSet-Cookie: a=b\r\n\r\n"
 
-    async def case() -> None:
-        async with World(sends(early, http(response()))) as world:
-            answer = await world.ask(post(era))
-            assert (answer.status, answer.body) == (200, response())
-            assert [name for name, _ in answer.headers] == ["content-type", "content-length"]
-            await world.recovered(era)
-
-    run(case())
+    async with World(sends(early, http(response()))) as world:
+        answer = await world.ask(post(era))
+        assert (answer.status, answer.body) == (200, response())
+        assert [name for name, _ in answer.headers] == ["content-type", "content-length"]
+        await world.recovered(era)
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_body_that_ends_with_the_connection_is_whole(era: Era) -> None:
-    async def case() -> None:
-        async with World(sends_and_closes(_HEAD + b"\r\n" + response())) as world:
-            answer = await world.ask(post(era))
-            assert (answer.status, answer.body) == (200, response())
-            await world.recovered(era)
-
-    run(case())
+async def test_a_body_that_ends_with_the_connection_is_whole(era: Era) -> None:
+    async with World(sends_and_closes(_HEAD + b"\r\n" + response())) as world:
+        answer = await world.ask(post(era))
+        assert (answer.status, answer.body) == (200, response())
+        await world.recovered(era)
 
 
 PLACES = ["X-A: b%sc", "X%sA: b", "X-A: %s", "Content-Type: application/json%s", "Content-Encoding:%s", "ETag: %s"]
@@ -182,7 +169,7 @@ PLACES = ["X-A: b%sc", "X%sA: b", "X-A: %s", "Content-Type: application/json%s",
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
-def test_no_byte_in_a_header_of_the_upstream_breaks_the_gateway(place: str) -> None:
+async def test_no_byte_in_a_header_of_the_upstream_breaks_the_gateway(place: str) -> None:
     async def script(connection: Connection, request: RawRequest) -> None:
         line = place.encode().replace(b"%s", bytes([int(request.header("x-byte") or "0")]))
         others = b"" if line.startswith(b"Content-Type") else b"Content-Type: application/json\r\n"
@@ -191,45 +178,36 @@ def test_no_byte_in_a_header_of_the_upstream_breaks_the_gateway(place: str) -> N
         await connection.send(head + body)
         raise ConnectionAbortedError
 
-    async def case() -> None:
-        async with World(script) as world:
-            for byte in range(256):
-                answer = await world.ask(post(Era.LEGACY).and_header("X-Byte", str(byte)))
-                assert answer.status in (200, 502), byte
-                if answer.status == 502:
-                    check_refused(answer, 502, answer.body)
-            await world.recovered(Era.LEGACY)
-
-    run(case())
+    async with World(script) as world:
+        for byte in range(256):
+            answer = await world.ask(post(Era.LEGACY).and_header("X-Byte", str(byte)))
+            assert answer.status in (200, 502), byte
+            if answer.status == 502:
+                check_refused(answer, 502, answer.body)
+        await world.recovered(Era.LEGACY)
 
 
 @pytest.mark.parametrize("place", ["X-A: b%sc", "X%sA: b", "Mcp-Session-Id: %s", "Origin: %s", "Connection: %s"])
-def test_no_byte_in_a_header_of_a_client_breaks_the_gateway(place: str) -> None:
-    async def case() -> None:
-        async with World(sends(http(response()))) as world:
-            for byte in range(256):
-                async with world.client() as client:
-                    asked = post(Era.LEGACY).without_header("Mcp-Session-Id")
-                    lines = [f"{name}: {value}".encode() for name, value in asked.headers]
-                    lines += [b"Host: 127.0.0.1", b"Content-Length: %d" % len(asked.body), b"Connection: close"]
-                    lines += [b"X-Behaviour: hostile", place.encode().replace(b"%s", bytes([byte]))]
-                    await client.send(b"POST /mcp HTTP/1.1\r\n" + b"\r\n".join(lines) + b"\r\n\r\n" + asked.body)
-                    assert (await client.answer()).status in (200, 400, 403), byte
-            await world.recovered(Era.LEGACY)
-
-    run(case())
+async def test_no_byte_in_a_header_of_a_client_breaks_the_gateway(place: str) -> None:
+    async with World(sends(http(response()))) as world:
+        for byte in range(256):
+            async with world.client() as client:
+                asked = post(Era.LEGACY).without_header("Mcp-Session-Id")
+                lines = [f"{name}: {value}".encode() for name, value in asked.headers]
+                lines += [b"Host: 127.0.0.1", b"Content-Length: %d" % len(asked.body), b"Connection: close"]
+                lines += [b"X-Behaviour: hostile", place.encode().replace(b"%s", bytes([byte]))]
+                await client.send(b"POST /mcp HTTP/1.1\r\n" + b"\r\n".join(lines) + b"\r\n\r\n" + asked.body)
+                assert (await client.answer()).status in (200, 400, 403), byte
+        await world.recovered(Era.LEGACY)
 
 
 @pytest.mark.slow
-def test_no_byte_in_a_path_breaks_the_gateway() -> None:
-    async def case() -> None:
-        async with World(sends(http(response())), passthrough=("/open/*",)) as world:
-            for byte in range(256):
-                for target in (b"/open/%s", b"/%s", b"/mcp?%s", b"/open/x?%s"):
-                    async with world.client() as client:
-                        head = b"GET " + target.replace(b"%s", bytes([byte])) + b" HTTP/1.1\r\nHost: localhost\r\n"
-                        await client.send(head + b"Connection: close\r\n\r\n")
-                        assert (await client.answer()).status in (200, 400, 404, 502), (byte, target)
-            await world.recovered(Era.LEGACY)
-
-    run(case())
+async def test_no_byte_in_a_path_breaks_the_gateway() -> None:
+    async with World(sends(http(response())), passthrough=("/open/*",)) as world:
+        for byte in range(256):
+            for target in (b"/open/%s", b"/%s", b"/mcp?%s", b"/open/x?%s"):
+                async with world.client() as client:
+                    head = b"GET " + target.replace(b"%s", bytes([byte])) + b" HTTP/1.1\r\nHost: localhost\r\n"
+                    await client.send(head + b"Connection: close\r\n\r\n")
+                    assert (await client.answer()).status in (200, 400, 404, 502), (byte, target)
+        await world.recovered(Era.LEGACY)

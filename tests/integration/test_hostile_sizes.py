@@ -20,7 +20,6 @@ from tests.world.hostile import (
 )
 from tests.world.memory import MemoryWatch
 from tests.world.raw_server import Connection, RawRequest
-from tests.world.running import run
 
 from accredit.jsonrpc.methods import Era
 
@@ -76,22 +75,19 @@ def coded(coding: str) -> bytes:
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_body_of_exactly_the_bound_passes(era: Era) -> None:
+async def test_a_body_of_exactly_the_bound_passes(era: Era) -> None:
     body = response(text="a" * 5_000)
 
-    async def case() -> None:
-        for sent in (http(body), _CHUNKED + chunk(body) + LAST_CHUNK):
-            async with World(sends(sent), max_response_bytes=len(body)) as world:
-                assert (await world.ask(post(era))).body == body
-                await world.recovered(era)
-
-    run(case())
+    for sent in (http(body), _CHUNKED + chunk(body) + LAST_CHUNK):
+        async with World(sends(sent), max_response_bytes=len(body)) as world:
+            assert (await world.ask(post(era))).body == body
+            await world.recovered(era)
 
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("declared", [True, False], ids=["declared", "chunked"])
 @pytest.mark.parametrize("status", ["200 OK", "202 Accepted", "500 No", "404 Not Found"])
-def test_a_body_over_the_bound_is_refused_whatever_its_status(era: Era, declared: bool, status: str) -> None:
+async def test_a_body_over_the_bound_is_refused_whatever_its_status(era: Era, declared: bool, status: str) -> None:
     body = response(text="a" * 5_000)
     head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nSet-Cookie: a=b\r\n".encode()
     sent = head + b"Content-Length: %d\r\n\r\n" % len(body) + body
@@ -101,41 +97,32 @@ def test_a_body_over_the_bound_is_refused_whatever_its_status(era: Era, declared
         "status 202 in answer to a request" if "202" in status else f"the answer is larger than {len(body) - 1} bytes"
     )
 
-    async def case() -> None:
-        async with World(sends(sent), max_response_bytes=len(body) - 1) as world:
-            answer = await world.ask(post(era))
-            check_refused(answer, 502 if status[0] == "2" else int(status[:3]), refused(detail))
-            await world.recovered(era)
-
-    run(case())
+    async with World(sends(sent), max_response_bytes=len(body) - 1) as world:
+        answer = await world.ask(post(era))
+        check_refused(answer, 502 if status[0] == "2" else int(status[:3]), refused(detail))
+        await world.recovered(era)
 
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("length", [8 * MIB + 1, 120 * MIB, 1 << 62])
-def test_a_declared_length_over_the_bound_is_refused_before_the_body_comes(era: Era, length: int) -> None:
-    async def case() -> None:
-        async with World(sends_and_hangs(http(b"", length=length, headers=LEAKS)), max_response_bytes=8 * MIB) as world:
-            check_refused(await world.ask(post(era)), 502, refused(f"the answer is larger than {8 * MIB} bytes"))
-            await world.recovered(era)
-
-    run(case())
+async def test_a_declared_length_over_the_bound_is_refused_before_the_body_comes(era: Era, length: int) -> None:
+    async with World(sends_and_hangs(http(b"", length=length, headers=LEAKS)), max_response_bytes=8 * MIB) as world:
+        check_refused(await world.ask(post(era)), 502, refused(f"the answer is larger than {8 * MIB} bytes"))
+        await world.recovered(era)
 
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("chunked", [True, False], ids=["chunked", "until_the_end"])
-def test_a_body_without_an_end_costs_no_more_than_the_bound(era: Era, chunked: bool) -> None:
+async def test_a_body_without_an_end_costs_no_more_than_the_bound(era: Era, chunked: bool) -> None:
     head = _CHUNKED if chunked else _HEAD + b"\r\n"
     script = sends_pieces(head, lambda: json_pieces(1 << 20), chunked=chunked)
 
-    async def case() -> None:
-        async with World(script, max_response_bytes=8 * MIB) as world:
-            await world.recovered(era)
-            with MemoryWatch() as watch:
-                check_refused(await world.ask(post(era)), 502, refused(f"the answer is larger than {8 * MIB} bytes"))
-            assert watch.peak_mib < 24
-            await world.recovered(era)
-
-    run(case())
+    async with World(script, max_response_bytes=8 * MIB) as world:
+        await world.recovered(era)
+        with MemoryWatch() as watch:
+            check_refused(await world.ask(post(era)), 502, refused(f"the answer is larger than {8 * MIB} bytes"))
+        assert watch.peak_mib < 24
+        await world.recovered(era)
 
 
 # --- content codings --------------------------------------------------------------------------------
@@ -152,18 +139,15 @@ ENCODE = {
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("coding", ENCODE)
-def test_a_sound_compressed_body_passes_as_it_came(era: Era, coding: str) -> None:
+async def test_a_sound_compressed_body_passes_as_it_came(era: Era, coding: str) -> None:
     body = ENCODE[coding](response(text="a" * 10_000))
 
-    async def case() -> None:
-        async with World(sends(http(body, headers=(("Content-Encoding", coding), ("X-Custom", "v"))))) as world:
-            answer = await world.ask(post(era))
-            assert (answer.status, answer.body) == (200, body)
-            ours = {"x-gzip": "gzip", "GZIP": "gzip", "identity": None}.get(coding, coding)
-            assert (answer.header("content-encoding"), answer.header("x-custom")) == (ours, "v")
-            await world.recovered(era)
-
-    run(case())
+    async with World(sends(http(body, headers=(("Content-Encoding", coding), ("X-Custom", "v"))))) as world:
+        answer = await world.ask(post(era))
+        assert (answer.status, answer.body) == (200, body)
+        ours = {"x-gzip": "gzip", "GZIP": "gzip", "identity": None}.get(coding, coding)
+        assert (answer.header("content-encoding"), answer.header("x-custom")) == (ours, "v")
+        await world.recovered(era)
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -176,31 +160,25 @@ def test_a_sound_compressed_body_passes_as_it_came(era: Era, coding: str) -> Non
     ],
     ids=["deflate_without_its_frame", "gzip_of_two_members", "gzip_with_an_empty_member"],
 )
-def test_the_odd_but_legal_forms_of_a_coding_are_decoded_here__decoders_do_not_agree_on_them(
+async def test_the_odd_but_legal_forms_of_a_coding_are_decoded_here__decoders_do_not_agree_on_them(
     era: Era, coding: str, body: bytes
 ) -> None:
-    async def case() -> None:
-        async with World(sends(http(body, headers=(("Content-Encoding", coding),)))) as world:
-            answer = await world.ask(post(era))
-            assert (answer.status, answer.body, answer.header("content-encoding")) == (200, response(), None)
-            await world.recovered(era)
-
-    run(case())
+    async with World(sends(http(body, headers=(("Content-Encoding", coding),)))) as world:
+        answer = await world.ask(post(era))
+        assert (answer.status, answer.body, answer.header("content-encoding")) == (200, response(), None)
+        await world.recovered(era)
 
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br"])
-def test_a_compressed_body_in_which_something_changes_is_sent_plain(era: Era, coding: str) -> None:
+async def test_a_compressed_body_in_which_something_changes_is_sent_plain(era: Era, coding: str) -> None:
     sent = http(ENCODE[coding](error(None)), headers=(("Content-Encoding", coding), ("X-Custom", "v")))
 
-    async def case() -> None:
-        async with World(sends(sent)) as world:
-            answer = await world.ask(post(era))
-            assert (answer.status, answer.body) == (200, error(7))
-            assert (answer.header("content-encoding"), answer.header("x-custom")) == (None, "v")
-            await world.recovered(era)
-
-    run(case())
+    async with World(sends(sent)) as world:
+        answer = await world.ask(post(era))
+        assert (answer.status, answer.body) == (200, error(7))
+        assert (answer.header("content-encoding"), answer.header("x-custom")) == (None, "v")
+        await world.recovered(era)
 
 
 _UNKNOWN = "a Content-Encoding that is not gzip, deflate or br"
@@ -235,55 +213,46 @@ BAD_CODINGS = {
 @pytest.mark.parametrize("status", ["200 OK", "500 No"])
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("name", BAD_CODINGS)
-def test_a_body_whose_coding_is_damaged_or_unknown_is_replaced(era: Era, name: str, status: str) -> None:
+async def test_a_body_whose_coding_is_damaged_or_unknown_is_replaced(era: Era, name: str, status: str) -> None:
     coding, body, detail = BAD_CODINGS[name]
     if status != "200 OK" and not body:
         pytest.skip("an error without a body has nothing to judge")
 
-    async def case() -> None:
-        sent = http(body, status=status, headers=(*LEAKS, ("Content-Encoding", coding)))
-        async with World(sends(sent)) as world:
-            answer = await world.ask(post(era))
-            expected = answer.body if detail is None else refused(detail)
-            if status != "200 OK" and detail == "not valid JSON" and name != "nothing_in_gzip":
-                expected = answer.body
-            check_refused(answer, 502 if status == "200 OK" else 500, expected)
-            await world.recovered(era)
-
-    run(case())
+    sent = http(body, status=status, headers=(*LEAKS, ("Content-Encoding", coding)))
+    async with World(sends(sent)) as world:
+        answer = await world.ask(post(era))
+        expected = answer.body if detail is None else refused(detail)
+        if status != "200 OK" and detail == "not valid JSON" and name != "nothing_in_gzip":
+            expected = answer.body
+        check_refused(answer, 502 if status == "200 OK" else 500, expected)
+        await world.recovered(era)
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_two_content_encoding_headers_are_two_codings(era: Era) -> None:
+async def test_two_content_encoding_headers_are_two_codings(era: Era) -> None:
     twice = (("Content-Encoding", "gzip"), ("Content-Encoding", "gzip"))
 
-    async def case() -> None:
-        async with World(sends(http(gzip.compress(response()), headers=twice))) as world:
-            check_refused(await world.ask(post(era)), 502, refused(_UNKNOWN))
-            await world.recovered(era)
-
-    run(case())
+    async with World(sends(http(gzip.compress(response()), headers=twice))) as world:
+        check_refused(await world.ask(post(era)), 502, refused(_UNKNOWN))
+        await world.recovered(era)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("status", ["200 OK", "500 No"])
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br"])
-def test_a_bomb_stops_at_the_bound_and_costs_no_more(era: Era, coding: str, status: str) -> None:
+async def test_a_bomb_stops_at_the_bound_and_costs_no_more(era: Era, coding: str, status: str) -> None:
     bomb = b"".join(packed(coding, json_pieces(64)))
     sent = http(bomb, status=status, headers=(*LEAKS, ("Content-Encoding", coding)))
     detail = f"decoded, the answer is larger than {4 * MIB} bytes"
 
-    async def case() -> None:
-        async with World(sends(sent), max_response_bytes=4 * MIB) as world:
-            await world.recovered(era)
-            with MemoryWatch() as watch:
-                answer = await world.ask(post(era))
-            check_refused(answer, 502 if status == "200 OK" else 500, refused(detail))
-            assert watch.peak_mib < 12
-            await world.recovered(era)
-
-    run(case())
+    async with World(sends(sent), max_response_bytes=4 * MIB) as world:
+        await world.recovered(era)
+        with MemoryWatch() as watch:
+            answer = await world.ask(post(era))
+        check_refused(answer, 502 if status == "200 OK" else 500, refused(detail))
+        assert watch.peak_mib < 12
+        await world.recovered(era)
 
 
 # --- the real sizes ---------------------------------------------------------------------------------
@@ -292,33 +261,25 @@ LIMIT = 100 * MIB  # the most that it may be set to
 
 
 @pytest.mark.parametrize("mib", [17, 120])
-def test_without_a_word_in_the_configuration_an_answer_has_16_mib(mib: int) -> None:
-    async def case() -> None:
-        async with World(sends_pieces(_CHUNKED, lambda: json_pieces(mib))) as world:
+async def test_without_a_word_in_the_configuration_an_answer_has_16_mib(mib: int) -> None:
+    async with World(sends_pieces(_CHUNKED, lambda: json_pieces(mib))) as world:
+        await world.recovered(Era.LEGACY)
+        with MemoryWatch() as watch:
+            answer = await world.ask(post(Era.LEGACY))
+            check_refused(answer, 502, refused(f"the answer is larger than {16 * MIB} bytes"))
             await world.recovered(Era.LEGACY)
-            with MemoryWatch() as watch:
-                answer = await world.ask(post(Era.LEGACY))
-                check_refused(answer, 502, refused(f"the answer is larger than {16 * MIB} bytes"))
-                await world.recovered(Era.LEGACY)
-            assert watch.peak_mib < 40
-
-    run(case())
+        assert watch.peak_mib < 40
 
 
 @pytest.mark.slow
-def test_120_mib_of_json_stop_at_100_and_cost_no_more() -> None:
-    async def case() -> None:
-        async with World(sends_pieces(_CHUNKED, lambda: json_pieces(120)), max_response_bytes=LIMIT) as world:
+async def test_120_mib_of_json_stop_at_100_and_cost_no_more() -> None:
+    async with World(sends_pieces(_CHUNKED, lambda: json_pieces(120)), max_response_bytes=LIMIT) as world:
+        await world.recovered(Era.LEGACY)
+        with MemoryWatch() as watch:
+            check_refused(await world.ask(post(Era.LEGACY)), 502, refused(f"the answer is larger than {LIMIT} bytes"))
             await world.recovered(Era.LEGACY)
-            with MemoryWatch() as watch:
-                check_refused(
-                    await world.ask(post(Era.LEGACY)), 502, refused(f"the answer is larger than {LIMIT} bytes")
-                )
-                await world.recovered(Era.LEGACY)
-            assert watch.peak_mib < 140
-            assert watch.kept_mib < 32
-
-    run(case())
+        assert watch.peak_mib < 140
+        assert watch.kept_mib < 32
 
 
 LARGE = pytest.mark.parametrize("mib", [200, pytest.param(512, marks=pytest.mark.long)])
@@ -328,26 +289,23 @@ LARGE = pytest.mark.parametrize("mib", [200, pytest.param(512, marks=pytest.mark
 @pytest.mark.slow
 @LARGE
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br"])
-def test_a_bomb_of_hundreds_of_mib_stops_at_100_and_costs_no_more(coding: str, mib: int) -> None:
+async def test_a_bomb_of_hundreds_of_mib_stops_at_100_and_costs_no_more(coding: str, mib: int) -> None:
     script = sends_pieces(coded(coding), lambda: packed(coding, json_pieces(mib)))
 
-    async def case() -> None:
-        async with World(script, max_response_bytes=LIMIT) as world:
+    async with World(script, max_response_bytes=LIMIT) as world:
+        await world.recovered(Era.MODERN)
+        with MemoryWatch() as watch:
+            answer = await world.ask(post(Era.MODERN))
+            check_refused(answer, 502, refused(f"decoded, the answer is larger than {LIMIT} bytes"))
             await world.recovered(Era.MODERN)
-            with MemoryWatch() as watch:
-                answer = await world.ask(post(Era.MODERN))
-                check_refused(answer, 502, refused(f"decoded, the answer is larger than {LIMIT} bytes"))
-                await world.recovered(Era.MODERN)
-            assert watch.peak_mib < 140
-            assert watch.kept_mib < 32
-
-    run(case())
+        assert watch.peak_mib < 140
+        assert watch.kept_mib < 32
 
 
 @pytest.mark.slow
 @LARGE
 @pytest.mark.parametrize("coding", [None, "gzip", "br"])
-def test_an_event_of_hundreds_of_mib_stops_at_16_and_costs_no_more(coding: str | None, mib: int) -> None:
+async def test_an_event_of_hundreds_of_mib_stops_at_16_and_costs_no_more(coding: str | None, mib: int) -> None:
     news = event(log_message())
 
     def pieces() -> Iterator[bytes]:
@@ -357,30 +315,24 @@ def test_an_event_of_hundreds_of_mib_stops_at_16_and_costs_no_more(coding: str |
     head = STREAM_HEAD if coding is None else STREAM_HEAD[:-2] + f"Content-Encoding: {coding}\r\n\r\n".encode()
     script = sends_pieces(head, pieces if coding is None else lambda: packed(coding, pieces()))
 
-    async def case() -> None:
-        async with World(script) as world:
+    async with World(script) as world:
+        await world.recovered(Era.MODERN)
+        with MemoryWatch() as watch:
+            answer = await world.ask(post(Era.MODERN))
+            assert answer.body == news + error_event(7, f"an event longer than {16 * MIB} bytes")
             await world.recovered(Era.MODERN)
-            with MemoryWatch() as watch:
-                answer = await world.ask(post(Era.MODERN))
-                assert answer.body == news + error_event(7, f"an event longer than {16 * MIB} bytes")
-                await world.recovered(Era.MODERN)
-            assert watch.peak_mib < 64
-            assert watch.kept_mib < 32
-
-    run(case())
+        assert watch.peak_mib < 64
+        assert watch.kept_mib < 32
 
 
 @pytest.mark.slow
-def test_a_sound_answer_of_90_mib_passes() -> None:
-    async def case() -> None:
-        async with World(sends_pieces(_CHUNKED, lambda: json_pieces(90)), max_response_bytes=LIMIT) as world:
-            async with world.client() as client:
-                await world.send(client, post(Era.LEGACY))
-                status, _ = await client.head()
-                size = 0
-                while piece := await client.piece():
-                    size += len(piece)
-            assert (status, size) == (200, 90 * MIB + len(BEGIN + END))
-            await world.recovered(Era.LEGACY)
-
-    run(case())
+async def test_a_sound_answer_of_90_mib_passes() -> None:
+    async with World(sends_pieces(_CHUNKED, lambda: json_pieces(90)), max_response_bytes=LIMIT) as world:
+        async with world.client() as client:
+            await world.send(client, post(Era.LEGACY))
+            status, _ = await client.head()
+            size = 0
+            while piece := await client.piece():
+                size += len(piece)
+        assert (status, size) == (200, 90 * MIB + len(BEGIN + END))
+        await world.recovered(Era.LEGACY)

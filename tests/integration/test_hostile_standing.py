@@ -71,36 +71,30 @@ BAD_INITIALIZE = {
 
 
 @pytest.mark.parametrize("name", BAD_INITIALIZE)
-def test_a_session_that_a_bad_stream_announced_is_ended_and_never_given_away(name: str) -> None:
+async def test_a_session_that_a_bad_stream_announced_is_ended_and_never_given_away(name: str) -> None:
     script, detail = BAD_INITIALIZE[name]
     patience: dict[str, Any] = {"upstream_timeout_seconds": SOON} if name == "silence" else {}
 
-    async def case() -> None:
-        async with World(script, max_event_bytes=10_000, **patience) as world:
-            answer = await world.ask(initialize())
-            assert answer.status in (502, 504)
-            message = UNAVAILABLE if name in ("a_cut", "silence") else "Invalid upstream JSON-RPC response"
-            check_refused(answer, answer.status, refused(detail, message=message))
-            await world.upstream.until(lambda _: world.ended_sessions() == ["new-session"])
-            await world.recovered(Era.LEGACY)
-
-    run(case())
+    async with World(script, max_event_bytes=10_000, **patience) as world:
+        answer = await world.ask(initialize())
+        assert answer.status in (502, 504)
+        message = UNAVAILABLE if name in ("a_cut", "silence") else "Invalid upstream JSON-RPC response"
+        check_refused(answer, answer.status, refused(detail, message=message))
+        await world.upstream.until(lambda _: world.ended_sessions() == ["new-session"])
+        await world.recovered(Era.LEGACY)
 
 
 @pytest.mark.parametrize("split", [False, True])
-def test_a_good_initialize_stream_passes_with_its_session(split: bool) -> None:
+async def test_a_good_initialize_stream_passes_with_its_session(split: bool) -> None:
     text = b"id: 1\ndata:\n\n" + NEWS + COMMENT + event(initialized(), id="2")
     pieces = [chunk(bytes([byte])) for byte in text] if split else [chunk(text)]
 
-    async def case() -> None:
-        async with World(sends(SESSION_STREAM, *pieces, LAST_CHUNK)) as world:
-            answer = await world.ask(initialize())
-            assert (answer.status, answer.body) == (200, text)
-            assert answer.header("mcp-session-id") == "new-session"
-            await world.recovered(Era.LEGACY)
-            assert world.ended_sessions() == []
-
-    run(case())
+    async with World(sends(SESSION_STREAM, *pieces, LAST_CHUNK)) as world:
+        answer = await world.ask(initialize())
+        assert (answer.status, answer.body) == (200, text)
+        assert answer.header("mcp-session-id") == "new-session"
+        await world.recovered(Era.LEGACY)
+        assert world.ended_sessions() == []
 
 
 # --- standing streams -------------------------------------------------------------------------------
@@ -164,30 +158,24 @@ def test_an_error_in_answer_to_a_get_passes(status: str) -> None:
 
 
 @pytest.mark.parametrize("bad", [b"data: {}\n\n", event(response(8))])
-def test_a_bad_event_ends_a_subscription_with_an_error(bad: bytes) -> None:
-    async def case() -> None:
-        async with World(sends_and_hangs(STREAM_HEAD, chunk(NEWS + bad))) as world:
-            answer = await world.ask(post(Era.MODERN, "subscriptions/listen", {"notifications": {}}))
-            assert answer.status == 200
-            assert answer.body.startswith(NEWS + b"event: message\ndata: " + b'{"jsonrpc":"2.0","id":7,"error":')
-            await world.recovered(Era.MODERN)
-
-    run(case())
+async def test_a_bad_event_ends_a_subscription_with_an_error(bad: bytes) -> None:
+    async with World(sends_and_hangs(STREAM_HEAD, chunk(NEWS + bad))) as world:
+        answer = await world.ask(post(Era.MODERN, "subscriptions/listen", {"notifications": {}}))
+        assert answer.status == 200
+        assert answer.body.startswith(NEWS + b"event: message\ndata: " + b'{"jsonrpc":"2.0","id":7,"error":')
+        await world.recovered(Era.MODERN)
 
 
 @pytest.mark.parametrize("cut", [False, True])
-def test_a_subscription_that_stops_gets_an_error(cut: bool) -> None:
+async def test_a_subscription_that_stops_gets_an_error(cut: bool) -> None:
     script = sends_and_closes(STREAM_HEAD, chunk(NEWS)) if cut else sends(stream(NEWS))
 
-    async def case() -> None:
-        async with World(script) as world:
-            answer = await world.ask(post(Era.MODERN, "subscriptions/listen", {"notifications": {}}))
-            expected = (
-                error_event(7, "the upstream's answer was cut off", message=UNAVAILABLE)
-                if cut
-                else error_event(7, NO_RESPONSE)
-            )
-            assert answer.body == NEWS + expected
-            await world.recovered(Era.MODERN)
-
-    run(case())
+    async with World(script) as world:
+        answer = await world.ask(post(Era.MODERN, "subscriptions/listen", {"notifications": {}}))
+        expected = (
+            error_event(7, "the upstream's answer was cut off", message=UNAVAILABLE)
+            if cut
+            else error_event(7, NO_RESPONSE)
+        )
+        assert answer.body == NEWS + expected
+        await world.recovered(Era.MODERN)

@@ -133,17 +133,14 @@ def test_a_request_from_the_upstream_passes_in_the_legacy_era() -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br"])
-def test_a_compressed_stream_is_forwarded_plain(era: Era, coding: str) -> None:
+async def test_a_compressed_stream_is_forwarded_plain(era: Era, coding: str) -> None:
     encode = {"gzip": gzip.compress, "deflate": zlib.compress, "br": brotli.compress}[coding]
     head = STREAM_HEAD.replace(b"\r\n\r\n", b"\r\nContent-Encoding: " + coding.encode() + b"\r\n\r\n")
 
-    async def case() -> None:
-        packed = encode(NEWS * 100 + ANSWER)
-        pieces = [packed[at : at + 7] for at in range(0, len(packed), 7)]
-        answer = await streams(era, sends(head, *map(chunk, pieces), LAST_CHUNK), NEWS * 100 + ANSWER)
-        assert answer.header("content-encoding") is None
-
-    run(case())
+    packed = encode(NEWS * 100 + ANSWER)
+    pieces = [packed[at : at + 7] for at in range(0, len(packed), 7)]
+    answer = await streams(era, sends(head, *map(chunk, pieces), LAST_CHUNK), NEWS * 100 + ANSWER)
+    assert answer.header("content-encoding") is None
 
 
 # --- the end of a request's stream ------------------------------------------------------------------
@@ -243,15 +240,12 @@ def test_a_stream_without_chunks_ends_with_its_connection(era: Era) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_chunks_that_are_none_end_the_stream(era: Era) -> None:
-    async def case() -> None:
-        async with World(sends_and_hangs(STREAM_HEAD, chunk(NEWS), b"nonsense\r\n")) as world:
-            answer = await world.ask(post(era))
-            assert answer.body.startswith(NEWS + error_event(7, "the upstream's answer is not HTTP")[:-5])
-            assert answer.body.count(b"data:") == 2
-            await world.recovered(era)
-
-    run(case())
+async def test_chunks_that_are_none_end_the_stream(era: Era) -> None:
+    async with World(sends_and_hangs(STREAM_HEAD, chunk(NEWS), b"nonsense\r\n")) as world:
+        answer = await world.ask(post(era))
+        assert answer.body.startswith(NEWS + error_event(7, "the upstream's answer is not HTTP")[:-5])
+        assert answer.body.count(b"data:") == 2
+        await world.recovered(era)
 
 
 # --- the head of a stream ---------------------------------------------------------------------------
@@ -272,25 +266,22 @@ def test_a_bad_first_event_gives_away_nothing_of_the_upstream_s_head(before: byt
     run(ends(Era.LEGACY, script, b"", "a response to an id that was not asked for"))
 
 
-def test_a_good_first_event_brings_the_head_as_it_came() -> None:
-    async def case() -> None:
-        async with World(sends_and_hangs(LEAKING, chunk(SILENCE + NEWS), chunk(ANSWER))) as world:
-            answer = await world.ask(post(Era.LEGACY))
-            assert (answer.status, answer.body) == (200, SILENCE + NEWS + ANSWER)
-            for name, value in LEAKS:
-                if name.startswith("Access-Control-"):  # what browsers are told is ours to say
-                    assert answer.header(name.lower()) is None
-                else:
-                    assert value in (answer.header(name.lower()) or "")
-            await world.recovered(Era.LEGACY)
-
-    run(case())
+async def test_a_good_first_event_brings_the_head_as_it_came() -> None:
+    async with World(sends_and_hangs(LEAKING, chunk(SILENCE + NEWS), chunk(ANSWER))) as world:
+        answer = await world.ask(post(Era.LEGACY))
+        assert (answer.status, answer.body) == (200, SILENCE + NEWS + ANSWER)
+        for name, value in LEAKS:
+            if name.startswith("Access-Control-"):  # what browsers are told is ours to say
+                assert answer.header(name.lower()) is None
+            else:
+                assert value in (answer.header(name.lower()) or "")
+        await world.recovered(Era.LEGACY)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("busy", [False, True], ids=["silent", "busy"])
-def test_a_head_that_is_sent_unjudged_says_nothing_that_lasts(era: Era, busy: bool) -> None:
+async def test_a_head_that_is_sent_unjudged_says_nothing_that_lasts(era: Era, busy: bool) -> None:
     """After a second without an event a client is told that a stream has begun, and no more: neither a cookie nor
     another session, nothing to keep."""
     go_on = asyncio.Event()
@@ -304,21 +295,18 @@ def test_a_head_that_is_sent_unjudged_says_nothing_that_lasts(era: Era, busy: bo
         await connection.send(chunk(event(response(8))))
         raise Hangs
 
-    async def case() -> None:
-        async with World(script) as world:
-            async with world.client() as client:
-                await world.send(client, post(era))
-                status, headers = await client.head()
-                go_on.set()
-                assert status == 200
-                assert {name.lower() for name, _ in headers} <= {
-                    "content-type", "transfer-encoding", "date", "connection"
-                }  # fmt: skip
-                rest = await client.rest()
-            assert rest.replace(COMMENT, b"") == error_event(7, "a response to an id that was not asked for")
-            await world.recovered(era)
-
-    run(case())
+    async with World(script) as world:
+        async with world.client() as client:
+            await world.send(client, post(era))
+            status, headers = await client.head()
+            go_on.set()
+            assert status == 200
+            assert {name.lower() for name, _ in headers} <= {
+                "content-type", "transfer-encoding", "date", "connection"
+            }  # fmt: skip
+            rest = await client.rest()
+        assert rest.replace(COMMENT, b"") == error_event(7, "a response to an id that was not asked for")
+        await world.recovered(era)
 
 
 @pytest.mark.slow
@@ -337,7 +325,7 @@ def test_the_session_that_a_client_is_in_stays_in_an_unjudged_head__another_one_
 
 
 @pytest.mark.slow
-def test_the_head_of_an_answer_to_initialize_waits_until_it_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_head_of_an_answer_to_initialize_waits_until_it_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse_relay, "UNJUDGED_HEAD_SECONDS", 0.0)
     monkeypatch.setattr(sse_relay, "KEEP_ALIVE_SECONDS", 0.01)
 
@@ -350,16 +338,13 @@ def test_the_head_of_an_answer_to_initialize_waits_until_it_is_judged(monkeypatc
         await connection.send(chunk(event(response(8))))
         raise Hangs
 
-    async def case() -> None:
-        async with World(script) as world:
-            answer = await world.ask(initialize())
-            check_refused(answer, 502, refused("a response to an id that was not asked for"))
-            await world.recovered(Era.LEGACY)
-
-    run(case())
+    async with World(script) as world:
+        answer = await world.ask(initialize())
+        check_refused(answer, 502, refused("a response to an id that was not asked for"))
+        await world.recovered(Era.LEGACY)
 
 
-def test_a_client_that_goes_while_the_head_waits_is_noticed() -> None:
+async def test_a_client_that_goes_while_the_head_waits_is_noticed() -> None:
     cancelled = asyncio.Event()
 
     async def script(connection: Connection, request: RawRequest) -> None:
@@ -368,15 +353,12 @@ def test_a_client_that_goes_while_the_head_waits_is_noticed() -> None:
         cancelled.set()
         raise ConnectionAbortedError
 
-    async def case() -> None:
-        async with World(script) as world:
-            async with world.client() as client:
-                await world.send(client, post(Era.LEGACY))
-                await world.upstream.until(lambda server: len(server.requests) == 1)
-            await asyncio.wait_for(cancelled.wait(), PATIENCE)
-            await world.recovered(Era.LEGACY)
-
-    run(case())
+    async with World(script) as world:
+        async with world.client() as client:
+            await world.send(client, post(Era.LEGACY))
+            await world.upstream.until(lambda server: len(server.requests) == 1)
+        await asyncio.wait_for(cancelled.wait(), PATIENCE)
+        await world.recovered(Era.LEGACY)
 
 
 @pytest.mark.parametrize(
@@ -489,34 +471,28 @@ BAD_CODINGS = {
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("name", BAD_CODINGS)
-def test_a_damaged_compressed_stream_gets_an_error(era: Era, name: str) -> None:
+async def test_a_damaged_compressed_stream_gets_an_error(era: Era, name: str) -> None:
     coding, packed, before, detail = BAD_CODINGS[name]
     head = STREAM_HEAD.replace(b"\r\n\r\n", f"\r\nContent-Encoding: {coding}\r\n\r\n".encode())
 
-    async def case() -> None:
-        async with World(sends(head, chunk(packed), LAST_CHUNK)) as world:
-            answer = await world.ask(post(era))
-            if answer.status == 200:
-                assert answer.body == before + error_event(7, detail)
-            else:
-                check_refused(answer, 502, refused(detail))
-            await world.recovered(era)
-
-    run(case())
+    async with World(sends(head, chunk(packed), LAST_CHUNK)) as world:
+        answer = await world.ask(post(era))
+        if answer.status == 200:
+            assert answer.body == before + error_event(7, detail)
+        else:
+            check_refused(answer, 502, refused(detail))
+        await world.recovered(era)
 
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("coding", ["zstd", "compress", "gzip, gzip", "gzip,br", "x", "identity, gzip"])
-def test_a_stream_in_a_coding_that_nobody_knows_is_replaced(era: Era, coding: str) -> None:
+async def test_a_stream_in_a_coding_that_nobody_knows_is_replaced(era: Era, coding: str) -> None:
     head = STREAM_HEAD.replace(b"\r\n\r\n", f"\r\nContent-Encoding: {coding}\r\nSet-Cookie: a=b\r\n\r\n".encode())
     detail = "a Content-Encoding that is not gzip, deflate or br"
 
-    async def case() -> None:
-        async with World(sends_and_hangs(head, chunk(ANSWER))) as world:
-            check_refused(await world.ask(post(era)), 502, refused(detail))
-            await world.recovered(era)
-
-    run(case())
+    async with World(sends_and_hangs(head, chunk(ANSWER))) as world:
+        check_refused(await world.ask(post(era)), 502, refused(detail))
+        await world.recovered(era)
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -20,7 +20,7 @@ from tests.world.hostile import (
 from tests.world.ports import reserved_port
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import Connection, RawRequest, RawServer
-from tests.world.running import RunningGateway, run
+from tests.world.running import RunningGateway
 
 from accredit.gateway import GatewaySettings, HttpUpstream
 from accredit.jsonrpc.methods import Era
@@ -69,113 +69,95 @@ SLOW = {
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("name", SLOW)
-def test_an_upstream_that_takes_too_long_is_given_up(era: Era, name: str) -> None:
+async def test_an_upstream_that_takes_too_long_is_given_up(era: Era, name: str) -> None:
     script, detail = SLOW[name]
 
-    async def case() -> None:
-        async with World(script, upstream_timeout_seconds=SOON) as world:
-            answer = await world.ask(post(era))
-            check_refused(answer, 504, answer.body)
-            assert answer.body in {refused(text, message=UNAVAILABLE) for text in (_LATE, detail)}
-            await world.recovered(era)
-
-    run(case())
+    async with World(script, upstream_timeout_seconds=SOON) as world:
+        answer = await world.ask(post(era))
+        check_refused(answer, 504, answer.body)
+        assert answer.body in {refused(text, message=UNAVAILABLE) for text in (_LATE, detail)}
+        await world.recovered(era)
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_an_upstream_that_is_slow_but_not_too_slow_is_waited_for(era: Era) -> None:
+async def test_an_upstream_that_is_slow_but_not_too_slow_is_waited_for(era: Era) -> None:
     async def script(connection: Connection, request: RawRequest) -> None:
         await asyncio.sleep(0.2)
         await connection.send(http(response()))
 
-    async def case() -> None:
-        async with World(script) as world:
-            assert (await world.ask(post(era))).body == response()
-            await world.recovered(era)
-
-    run(case())
+    async with World(script) as world:
+        assert (await world.ask(post(era))).body == response()
+        await world.recovered(era)
 
 
 # --- not there --------------------------------------------------------------------------------------
 
 
-def test_an_upstream_that_refuses_the_connection_is_unavailable_until_it_is_back() -> None:
+async def test_an_upstream_that_refuses_the_connection_is_unavailable_until_it_is_back() -> None:
     async def serve(connection: Connection) -> None:
         while request := await connection.request():
             await connection.send(sound_answer(request))
 
-    async def case() -> None:
-        with reserved_port() as port:
-            settings = GatewaySettings(HttpUpstream(f"http://127.0.0.1:{port}/mcp"))
-            async with RunningGateway(settings) as gateway:
-                asked = post(Era.LEGACY)
-                for era in ERAS:
-                    async with RawClient(gateway.port) as client:
-                        asked = post(era)
-                        await client.ask("POST", "/mcp", asked.headers, asked.body)
-                        down = refused("the upstream takes no connections", message=UNAVAILABLE)
-                        check_refused(await client.answer(), 502, down)
-                        await client.ask("GET", "/readyz")
-                        assert (await client.answer()).status == 503
-                async with RawServer(serve, port=port) as upstream, RawClient(gateway.port) as client:
+    with reserved_port() as port:
+        settings = GatewaySettings(HttpUpstream(f"http://127.0.0.1:{port}/mcp"))
+        async with RunningGateway(settings) as gateway:
+            asked = post(Era.LEGACY)
+            for era in ERAS:
+                async with RawClient(gateway.port) as client:
+                    asked = post(era)
                     await client.ask("POST", "/mcp", asked.headers, asked.body)
-                    assert (await client.answer()).body == response()
+                    down = refused("the upstream takes no connections", message=UNAVAILABLE)
+                    check_refused(await client.answer(), 502, down)
                     await client.ask("GET", "/readyz")
-                    assert (await client.answer()).status == 200
-                    assert upstream.accepted >= 1
-
-    run(case())
+                    assert (await client.answer()).status == 503
+            async with RawServer(serve, port=port) as upstream, RawClient(gateway.port) as client:
+                await client.ask("POST", "/mcp", asked.headers, asked.body)
+                assert (await client.answer()).body == response()
+                await client.ask("GET", "/readyz")
+                assert (await client.answer()).status == 200
+                assert upstream.accepted >= 1
 
 
 @pytest.mark.parametrize("how", ["fin", "rst"])
-def test_an_upstream_that_hangs_up_on_every_connection_is_unavailable(how: str) -> None:
+async def test_an_upstream_that_hangs_up_on_every_connection_is_unavailable(how: str) -> None:
     async def serve(connection: Connection) -> None:
         if how == "rst":
             connection.reset()
 
-    async def case() -> None:
-        async with RawServer(serve) as upstream:
-            async with RunningGateway(GatewaySettings(HttpUpstream(upstream.url))) as gateway:
-                for _ in range(5):
-                    async with RawClient(gateway.port) as client:
-                        asked = post(Era.LEGACY)
-                        await client.ask("POST", "/mcp", asked.headers, asked.body)
-                        answer = await client.answer()
-                        check_refused(answer, 502, answer.body)
-                        assert b'"message":"Upstream unavailable"' in answer.body
-            await upstream.until(lambda server: server.open == 0)
-
-    run(case())
+    async with RawServer(serve) as upstream:
+        async with RunningGateway(GatewaySettings(HttpUpstream(upstream.url))) as gateway:
+            for _ in range(5):
+                async with RawClient(gateway.port) as client:
+                    asked = post(Era.LEGACY)
+                    await client.ask("POST", "/mcp", asked.headers, asked.body)
+                    answer = await client.answer()
+                    check_refused(answer, 502, answer.body)
+                    assert b'"message":"Upstream unavailable"' in answer.body
+        await upstream.until(lambda server: server.open == 0)
 
 
 # --- connections that are closed at the wrong moment ------------------------------------------------
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_connection_that_the_upstream_closed_while_it_rested_is_not_used_again(era: Era) -> None:
-    async def case() -> None:
-        async with World(sends_and_closes(http(response()))) as world:
-            for _ in range(20):
-                assert (await world.ask(post(era))).body == response()
-            await world.recovered(era)
-            assert len(world.upstream.requests) == 21  # nothing was sent twice
-
-    run(case())
+async def test_a_connection_that_the_upstream_closed_while_it_rested_is_not_used_again(era: Era) -> None:
+    async with World(sends_and_closes(http(response()))) as world:
+        for _ in range(20):
+            assert (await world.ask(post(era))).body == response()
+        await world.recovered(era)
+        assert len(world.upstream.requests) == 21  # nothing was sent twice
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_request_that_may_have_been_received_is_never_sent_again(era: Era) -> None:
-    async def case() -> None:
-        async with World(sends_and_closes(b"")) as world:
-            await world.recovered(era)
-            for _ in range(3):
-                answer = await world.ask(post(era))
-                detail = "the upstream closed the connection before it answered"
-                check_refused(answer, 502, refused(detail, message=UNAVAILABLE))
-            assert sum(1 for seen in world.upstream.requests if seen.header("x-behaviour")) == 3
-            await world.recovered(era)
-
-    run(case())
+async def test_a_request_that_may_have_been_received_is_never_sent_again(era: Era) -> None:
+    async with World(sends_and_closes(b"")) as world:
+        await world.recovered(era)
+        for _ in range(3):
+            answer = await world.ask(post(era))
+            detail = "the upstream closed the connection before it answered"
+            check_refused(answer, 502, refused(detail, message=UNAVAILABLE))
+        assert sum(1 for seen in world.upstream.requests if seen.header("x-behaviour")) == 3
+        await world.recovered(era)
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -185,7 +167,9 @@ def test_a_request_that_may_have_been_received_is_never_sent_again(era: Era) -> 
     ids=["a_byte", "a_blank_line", "an_answer", "a_farewell"],
 )
 @pytest.mark.parametrize("at_once", [True, False], ids=["at_once", "later"])
-def test_bytes_that_nobody_asked_for_are_no_answer_to_the_next_request(era: Era, extra: bytes, at_once: bool) -> None:
+async def test_bytes_that_nobody_asked_for_are_no_answer_to_the_next_request(
+    era: Era, extra: bytes, at_once: bool
+) -> None:
     async def script(connection: Connection, request: RawRequest) -> None:
         if at_once:
             await connection.send(http(response()) + extra)
@@ -194,31 +178,25 @@ def test_bytes_that_nobody_asked_for_are_no_answer_to_the_next_request(era: Era,
         await asyncio.sleep(0.02)
         await connection.send(extra)
 
-    async def case() -> None:
-        async with World(script) as world:
-            for _ in range(3):
-                assert (await world.ask(post(era))).body == response()
-                await asyncio.sleep(0 if at_once else 0.05)
-            await world.recovered(era)
-
-    run(case())
+    async with World(script) as world:
+        for _ in range(3):
+            assert (await world.ask(post(era))).body == response()
+            await asyncio.sleep(0 if at_once else 0.05)
+        await world.recovered(era)
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_connection_close_is_obeyed(era: Era) -> None:
-    async def case() -> None:
-        async with World(sends_and_hangs(http(response(), headers=(("Connection", "close"),)))) as world:
-            answer = await world.ask(post(era))
-            assert answer.body == response()
-            assert answer.header("connection") is None
-            await world.recovered(era)
-
-    run(case())
+async def test_connection_close_is_obeyed(era: Era) -> None:
+    async with World(sends_and_hangs(http(response(), headers=(("Connection", "close"),)))) as world:
+        answer = await world.ask(post(era))
+        assert answer.body == response()
+        assert answer.header("connection") is None
+        await world.recovered(era)
 
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("then", ["reads_on", "closes"])
-def test_an_answer_before_the_request_was_read_is_an_answer(era: Era, then: str) -> None:
+async def test_an_answer_before_the_request_was_read_is_an_answer(era: Era, then: str) -> None:
     """The upstream answers as soon as it has seen the head of a request of 3 MB."""
     early = http(b"no", "text/plain", status="413 Too Large")
 
@@ -233,46 +211,40 @@ def test_an_answer_before_the_request_was_read_is_an_answer(era: Era, then: str)
             if b"x-early" not in head:
                 await connection.send(http(response()))
 
-    async def case() -> None:
-        big = post(era, params={"name": "echo", "arguments": {"text": "a" * 3_000_000}})
-        async with RawServer(serve) as upstream:
-            async with RunningGateway(GatewaySettings(HttpUpstream(upstream.url))) as gateway:
-                for headers, expected in (([("X-Early", "1")], 413), ([], 200)):
-                    async with RawClient(gateway.port) as client:
-                        await client.ask("POST", "/mcp", [*big.headers, *headers], big.body)
-                        answer = await client.answer()
-                        # A close with unread bytes is a reset, which may overtake the answer.
-                        if then == "reads_on" or answer.status != 502:
-                            assert answer.status == expected
-            await upstream.until(lambda server: server.open == 0)
-
-    run(case())
+    big = post(era, params={"name": "echo", "arguments": {"text": "a" * 3_000_000}})
+    async with RawServer(serve) as upstream:
+        async with RunningGateway(GatewaySettings(HttpUpstream(upstream.url))) as gateway:
+            for headers, expected in (([("X-Early", "1")], 413), ([], 200)):
+                async with RawClient(gateway.port) as client:
+                    await client.ask("POST", "/mcp", [*big.headers, *headers], big.body)
+                    answer = await client.answer()
+                    # A close with unread bytes is a reset, which may overtake the answer.
+                    if then == "reads_on" or answer.status != 502:
+                        assert answer.status == expected
+        await upstream.until(lambda server: server.open == 0)
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_an_answer_that_comes_before_any_request_is_none(era: Era) -> None:
+async def test_an_answer_that_comes_before_any_request_is_none(era: Era) -> None:
     async def serve(connection: Connection) -> None:
         await connection.send(http(response(text="too early")))
         await connection.peer_closed()
 
-    async def case() -> None:
-        async with RawServer(serve) as upstream:
-            async with RunningGateway(GatewaySettings(HttpUpstream(upstream.url))) as gateway:
-                for _ in range(5):
-                    async with RawClient(gateway.port) as client:
-                        asked = post(era)
-                        await client.ask("POST", "/mcp", asked.headers, asked.body)
-                        answer = await client.answer()
-                        # Bytes that arrive after the request was written can't be told from an early answer.
-                        if answer.status != 200:
-                            check_refused(answer, 502, answer.body)
-            await upstream.until(lambda server: server.open == 0)
-
-    run(case())
+    async with RawServer(serve) as upstream:
+        async with RunningGateway(GatewaySettings(HttpUpstream(upstream.url))) as gateway:
+            for _ in range(5):
+                async with RawClient(gateway.port) as client:
+                    asked = post(era)
+                    await client.ask("POST", "/mcp", asked.headers, asked.body)
+                    answer = await client.answer()
+                    # Bytes that arrive after the request was written can't be told from an early answer.
+                    if answer.status != 200:
+                        check_refused(answer, 502, answer.body)
+        await upstream.until(lambda server: server.open == 0)
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_many_hostile_calls_at_once_leave_nothing_behind(era: Era) -> None:
+async def test_many_hostile_calls_at_once_leave_nothing_behind(era: Era) -> None:
     scripts = [
         sends(http(b"{}")),
         sends_and_closes(b""),
@@ -284,12 +256,9 @@ def test_many_hostile_calls_at_once_leave_nothing_behind(era: Era) -> None:
     async def script(connection: Connection, request: RawRequest) -> None:
         await scripts[int(request.header("x-number") or 0) % len(scripts)](connection, request)
 
-    async def case() -> None:
-        async with World(script, upstream_timeout_seconds=SOON) as world:
-            calls = [world.ask(post(era).and_header("X-Number", str(number))) for number in range(100)]
-            answers = await asyncio.gather(*calls)
-            assert {answer.status for answer in answers} <= {502, 504}
-            # Those whose answers were whole rest for a while; leaving the block closes them.
-            assert (await world.ask(post(era), hostile=False)).body == response()
-
-    run(case())
+    async with World(script, upstream_timeout_seconds=SOON) as world:
+        calls = [world.ask(post(era).and_header("X-Number", str(number))) for number in range(100)]
+        answers = await asyncio.gather(*calls)
+        assert {answer.status for answer in answers} <= {502, 504}
+        # Those whose answers were whole rest for a while; leaving the block closes them.
+        assert (await world.ask(post(era), hostile=False)).body == response()

@@ -16,7 +16,6 @@ from tests.world.honest_server import HonestServer
 from tests.world.issuer import AUDIENCE, key_set_text
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import RawServer
-from tests.world.running import run
 from tests.world.tokened import ISSUER, Tokened
 
 from accredit.jsonrpc.methods import Era
@@ -50,46 +49,43 @@ def who_calls(port: int) -> Callable[..., dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_a_server_tells_calls_through_the_gateway_from_all_others__whichever_worker_and_after_a_restart(
+async def test_a_server_tells_calls_through_the_gateway_from_all_others__whichever_worker_and_after_a_restart(
     tmp_path: Path,
 ) -> None:
     world = Tokened()
 
-    async def main() -> None:
-        async with RawServer(HonestServer()) as server:
-            configured(tmp_path, world, server.url)
-            published: set[bytes] = set()
-            for workers in ("1", "2"):
-                gateway = Serving("--workers", workers, folder=tmp_path)
-                try:
-                    await asyncio.to_thread(gateway.__enter__)
-                    for _ in range(4):
-                        async with RawClient(gateway.port) as client:
-                            await client.ask("GET", KEYS)
-                            published.add((await client.answer()).body)
-                        asked = post(Era.MODERN, "tools/call", {"name": "list_inbox", "arguments": {}})
-                        asked = asked.and_header("Authorization", f"Bearer {world.token()}")
-                        async with RawClient(gateway.port) as client:
-                            await client.ask("POST", "/mcp", asked.headers, asked.body)
-                            assert (await client.answer()).status == 200
-                    read = who_calls(gateway.port)
-                    said = [
-                        await asyncio.to_thread(read, dict(request.headers), server=server.url)
-                        for request in server.requests
-                    ]
-                    assert {(told["iss"], told["sub"]) for told in said} == {("mail-gateway", "agent-7")}
-                    forged = jwt.encode({**said[0], "sub": "boss"}, make_token_key(), "ES256")
-                    for headers in ({}, {"accredit-identity": forged}):
-                        with pytest.raises(jwt.PyJWTError):
-                            await asyncio.to_thread(read, headers, server=server.url)
-                    with pytest.raises(jwt.InvalidAudienceError):
-                        await asyncio.to_thread(read, dict(server.requests[0].headers))
-                finally:
-                    gateway.__exit__(None, None, None)
-            assert len(published) == 1
-            assert len(server.requests) == 8
-
-    run(main())
+    async with RawServer(HonestServer()) as server:
+        configured(tmp_path, world, server.url)
+        published: set[bytes] = set()
+        for workers in ("1", "2"):
+            gateway = Serving("--workers", workers, folder=tmp_path)
+            try:
+                await asyncio.to_thread(gateway.__enter__)
+                for _ in range(4):
+                    async with RawClient(gateway.port) as client:
+                        await client.ask("GET", KEYS)
+                        published.add((await client.answer()).body)
+                    asked = post(Era.MODERN, "tools/call", {"name": "list_inbox", "arguments": {}})
+                    asked = asked.and_header("Authorization", f"Bearer {world.token()}")
+                    async with RawClient(gateway.port) as client:
+                        await client.ask("POST", "/mcp", asked.headers, asked.body)
+                        assert (await client.answer()).status == 200
+                read = who_calls(gateway.port)
+                said = [
+                    await asyncio.to_thread(read, dict(request.headers), server=server.url)
+                    for request in server.requests
+                ]
+                assert {(told["iss"], told["sub"]) for told in said} == {("mail-gateway", "agent-7")}
+                forged = jwt.encode({**said[0], "sub": "boss"}, make_token_key(), "ES256")
+                for headers in ({}, {"accredit-identity": forged}):
+                    with pytest.raises(jwt.PyJWTError):
+                        await asyncio.to_thread(read, headers, server=server.url)
+                with pytest.raises(jwt.InvalidAudienceError):
+                    await asyncio.to_thread(read, dict(server.requests[0].headers))
+            finally:
+                gateway.__exit__(None, None, None)
+        assert len(published) == 1
+        assert len(server.requests) == 8
     assert stat.S_IMODE((tmp_path / "identity.key").stat().st_mode) == 0o600
 
 

@@ -14,7 +14,6 @@ from tests.world.calls import Posted, post
 from tests.world.many_servers import NAMES, Several
 from tests.world.recorded import records_at, records_of
 from tests.world.routes import Route, messages_of
-from tests.world.running import run
 
 from accredit.attest.proofs import decode_proof
 from accredit.base.clock import unix_seconds
@@ -81,60 +80,48 @@ async def tried(trust: Trust, folder: Path, store: ProofStore, params: dict[str,
 
 
 @TAKEN
-def test_what_is_kept_is_good_at_no_other_gateway_of_the_same_owner__nor_at_its_own_after_a_restart(
+async def test_what_is_kept_is_good_at_no_other_gateway_of_the_same_owner__nor_at_its_own_after_a_restart(
     trust: Trust, tmp_path: Path, exported: bool
 ) -> None:
-    async def main() -> None:
-        file = tmp_path / "accredit.db"
-        kept = await made(trust, tmp_path, SqliteStore(file), exported=exported)
-        other = {"verifier_id": "ab" * 16}
-        assert await tried(trust, tmp_path, MemoryStore(), kept, policy=other) == "ratify_invalid"
-        assert await tried(trust, tmp_path, SqliteStore(file), kept) == "ratify_replayed"
-
-    run(main())
+    file = tmp_path / "accredit.db"
+    kept = await made(trust, tmp_path, SqliteStore(file), exported=exported)
+    other = {"verifier_id": "ab" * 16}
+    assert await tried(trust, tmp_path, MemoryStore(), kept, policy=other) == "ratify_invalid"
+    assert await tried(trust, tmp_path, SqliteStore(file), kept) == "ratify_replayed"
 
 
 @TAKEN
 @pytest.mark.parametrize("url", ["memory:", "sqlite:///new.db"])
 @pytest.mark.holds("stores/rules")
-def test_what_is_kept_is_not_good_again_once_the_store_is_lost(
+async def test_what_is_kept_is_not_good_again_once_the_store_is_lost(
     trust: Trust, tmp_path: Path, url: str, exported: bool
 ) -> None:
     """`memory:` is lost with each restart, a file by who deletes it. The agent itself is asked to sign once more."""
 
-    async def main() -> None:
-        kept = await made(trust, tmp_path, MemoryStore(), exported=exported)
-        new = parse_store_url(url, tmp_path).open(unix_seconds() + LATER)
-        assert await tried(trust, tmp_path, new, kept) == "ratify_challenge_required"
-
-    run(main())
+    kept = await made(trust, tmp_path, MemoryStore(), exported=exported)
+    new = parse_store_url(url, tmp_path).open(unix_seconds() + LATER)
+    assert await tried(trust, tmp_path, new, kept) == "ratify_challenge_required"
 
 
 @TAKEN
-def test_what_is_kept_is_not_good_at_another_server_of_the_same_gateway(
+async def test_what_is_kept_is_not_good_at_another_server_of_the_same_gateway(
     trust: Trust, tmp_path: Path, exported: bool
 ) -> None:
-    async def main() -> None:
-        log = tmp_path / "log.db"
-        mail, files = NAMES[:2]
-        async with Several(trust, records=records_at(log)) as several:
-            first = proved(trust, gateway=f"{GATEWAY}/{mail}")
-            assert "result" in messages_of(await several.send(mail, modern(first)))[-1]
-            kept = modern(taken_from(log, exported=exported))
-            for name, error in ((files, "ratify_invalid"), (mail, "ratify_replayed")):
-                refused = messages_of(await several.send(name, kept))[-1]["error"]
-                assert refused["data"]["error"] == error
-            assert (len(several.calls(mail)), several.calls(files)) == (1, [])
-
-    run(main())
+    log = tmp_path / "log.db"
+    mail, files = NAMES[:2]
+    async with Several(trust, records=records_at(log)) as several:
+        first = proved(trust, gateway=f"{GATEWAY}/{mail}")
+        assert "result" in messages_of(await several.send(mail, modern(first)))[-1]
+        kept = modern(taken_from(log, exported=exported))
+        for name, error in ((files, "ratify_invalid"), (mail, "ratify_replayed")):
+            refused = messages_of(await several.send(name, kept))[-1]["error"]
+            assert refused["data"]["error"] == error
+        assert (len(several.calls(mail)), several.calls(files)) == (1, [])
 
 
-def test_what_may_be_shown_is_too_old_for_any_gateway(trust: Trust, tmp_path: Path) -> None:
+async def test_what_may_be_shown_is_too_old_for_any_gateway(trust: Trust, tmp_path: Path) -> None:
     """By then a store that forgot it is no help either."""
 
-    async def main() -> None:
-        policy = trust.policy()
-        stale = proved(trust, age=policy.freshness_seconds + 1)
-        assert await tried(trust, tmp_path, MemoryStore(), stale) == "ratify_invalid"
-
-    run(main())
+    policy = trust.policy()
+    stale = proved(trust, age=policy.freshness_seconds + 1)
+    assert await tried(trust, tmp_path, MemoryStore(), stale) == "ratify_invalid"

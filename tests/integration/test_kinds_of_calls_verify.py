@@ -107,24 +107,21 @@ def test_calls_of_the_real_commands_verify__in_the_log_that_gateways_share(home:
     assert "  3, by the person's and the agent's signatures\n" in done.stdout
 
 
-def test_calls_over_http_sse_of_2024_verify(trust: Trust, tmp_path: Path) -> None:
+async def test_calls_over_http_sse_of_2024_verify(trust: Trust, tmp_path: Path) -> None:
     """They have no session that a proof could be bound to."""
     audited, upstream = Audited(tmp_path, trust.owner), Upstream()
 
-    async def main() -> None:
-        async with upstream.server as server:
-            settings = trust.settings(HttpUpstream(server.url.replace("/mcp", "/sse")), records=RecordSettings(GATEWAY))
-            ports: dict[str, Any] = {"store": MemoryStore(), "revocations": RevocationLists((), {})}
-            app = create_app(settings, records=audited.records(), **ports)
-            async with RunningGateway(app) as gateway, RawClient(gateway.port) as stream:
-                session = Session(gateway.port, stream)
-                await session.open()
-                proof = trust.proof(trust.chain(), "tools/call", INBOX)
-                asked = post(Era.LEGACY, "tools/call", {**INBOX, "_meta": {"ratify_proof": proof}})
-                assert (await session.post(asked.body)).status == 202
-                assert await stream.event() is not None
-
-    run(main())
+    async with upstream.server as server:
+        settings = trust.settings(HttpUpstream(server.url.replace("/mcp", "/sse")), records=RecordSettings(GATEWAY))
+        ports: dict[str, Any] = {"store": MemoryStore(), "revocations": RevocationLists((), {})}
+        app = create_app(settings, records=audited.records(), **ports)
+        async with RunningGateway(app) as gateway, RawClient(gateway.port) as stream:
+            session = Session(gateway.port, stream)
+            await session.open()
+            proof = trust.proof(trust.chain(), "tools/call", INBOX)
+            asked = post(Era.LEGACY, "tools/call", {**INBOX, "_meta": {"ratify_proof": proof}})
+            assert (await session.post(asked.body)).status == 202
+            assert await stream.event() is not None
     assert [str(each) for each in audited.told()] == [CALL]
     assert audited.whole("--require-proofs").json["proved"] == 1
 

@@ -145,18 +145,9 @@ def test_a_gateways_role_may_read_and_not_prune(kept: Kept) -> None:
     assert len(stranger.splitlines()) == 2
 
 
-def test_a_log_is_pruned_and_verified_while_a_gateway_writes_it(kept: Kept) -> None:
+async def test_a_log_is_pruned_and_verified_while_a_gateway_writes_it(kept: Kept) -> None:
     """Each record is in its chain, pruned or not, though all of today is pruned again and again."""
     prune = ("prune", "--before", "2100-01-01T00:00:00Z", "--key", "gateway.key")
-
-    async def main() -> None:
-        async with Log(kept.folder / "accredit.db", signer=log_signer(KEY)) as log:
-            pruning = asyncio.create_task(prune_thrice())
-            while not pruning.done():
-                await log.call()
-                written.append(2)
-            assert pruning.result() <= {0, 1}
-        kept.log(*prune)
 
     async def prune_thrice() -> set[int]:
         store = ("--store", url_of(kept.database))
@@ -166,7 +157,13 @@ def test_a_log_is_pruned_and_verified_while_a_gateway_writes_it(kept: Kept) -> N
         return {each.returncode for each in done}
 
     written: list[int] = []
-    run(main())
+    async with Log(kept.folder / "accredit.db", signer=log_signer(KEY)) as log:
+        pruning = asyncio.create_task(prune_thrice())
+        while not pruning.done():
+            await log.call()
+            written.append(2)
+        assert pruning.result() <= {0, 1}
+    kept.log(*prune)
     report = json.loads(kept.log("verify", "--key", "gateway.key.pub", "--json"))
     assert report["valid"], report["fault"]
     assert report["records"] >= 4 + sum(written)  # the call that was left open is closed, too

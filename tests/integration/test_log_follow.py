@@ -12,7 +12,6 @@ from tests.world.command import environment
 from tests.world.logs import Log
 from tests.world.raw_server import PATIENCE
 from tests.world.records import OK
-from tests.world.running import run
 from tests.world.warm import command
 
 pytestmark = pytest.mark.slow
@@ -48,39 +47,37 @@ class Following:
             return json.loads(await self._process.stdout.readline())["call"]
 
 
-def test_a_log_that_is_longer_than_the_limit_is_followed__also_calls_that_began_long_before(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with Log(tmp_path / "accredit.db") as log:
-            slow = await log.call(outcome=None)
-            calls = [await log.call() for _ in range(5)]
-            async with Following(tmp_path / "accredit.db") as following:
-                assert [await following.next(), await following.next()] == [each.call.id for each in calls[-2:]]
-                for _ in range(2):
-                    new = await log.call()
-                    assert await following.next() == new.call.id
-                await log.port.finish(slow, OK)
-                assert await following.next() == slow.call.id
-                # Whoever follows keeps no older state of the log alive: it would grow, and nothing could be pruned.
-                with closing(sqlite3.connect(tmp_path / "accredit.db")) as store:
-                    assert store.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
-
-    run(main())
-
-
-def test_a_log_that_is_replaced_is_followed_from_its_beginning__and_not_silently_never_again(tmp_path: Path) -> None:
-    async def main() -> None:
-        path = tmp_path / "accredit.db"
-        async with Log(path) as log:
-            calls = [await log.call() for _ in range(3)]
-        async with Following(path) as following:
+async def test_a_log_that_is_longer_than_the_limit_is_followed__also_calls_that_began_long_before(
+    tmp_path: Path,
+) -> None:
+    async with Log(tmp_path / "accredit.db") as log:
+        slow = await log.call(outcome=None)
+        calls = [await log.call() for _ in range(5)]
+        async with Following(tmp_path / "accredit.db") as following:
             assert [await following.next(), await following.next()] == [each.call.id for each in calls[-2:]]
-            for name in ("accredit.db", "accredit.db-wal", "accredit.db-shm"):
-                if (tmp_path / name).exists():
-                    (tmp_path / name).rename(tmp_path / f"old-{name}")
-            assert "waiting for the log" in await following.note()
-            async with Log(path) as log:
+            for _ in range(2):
                 new = await log.call()
-                assert "is another log now" in await following.note()
                 assert await following.next() == new.call.id
+            await log.port.finish(slow, OK)
+            assert await following.next() == slow.call.id
+            # Whoever follows keeps no older state of the log alive: it would grow, and nothing could be pruned.
+            with closing(sqlite3.connect(tmp_path / "accredit.db")) as store:
+                assert store.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
 
-    run(main())
+
+async def test_a_log_that_is_replaced_is_followed_from_its_beginning__and_not_silently_never_again(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "accredit.db"
+    async with Log(path) as log:
+        calls = [await log.call() for _ in range(3)]
+    async with Following(path) as following:
+        assert [await following.next(), await following.next()] == [each.call.id for each in calls[-2:]]
+        for name in ("accredit.db", "accredit.db-wal", "accredit.db-shm"):
+            if (tmp_path / name).exists():
+                (tmp_path / name).rename(tmp_path / f"old-{name}")
+        assert "waiting for the log" in await following.note()
+        async with Log(path) as log:
+            new = await log.call()
+            assert "is another log now" in await following.note()
+            assert await following.next() == new.call.id

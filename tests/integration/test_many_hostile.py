@@ -17,7 +17,7 @@ from tests.world.raw_client import RawClient
 from tests.world.raw_server import PATIENCE, until
 from tests.world.recorded import calls_of, records_at, verified
 from tests.world.routes import messages_of
-from tests.world.running import RunningGateway, run
+from tests.world.running import RunningGateway
 from tests.world.siege import HONEST, KINDS, REFUSES
 from tests.world.stdio_processes import raw_command
 
@@ -178,7 +178,7 @@ async def under_siege(besieged: Besieged) -> AsyncGenerator[None]:
         for way in ("apart", "merged")
     ],
 )
-def test_five_of_twenty_servers_do_all_the_harm_they_can_and_every_call_at_the_others_succeeds(
+async def test_five_of_twenty_servers_do_all_the_harm_they_can_and_every_call_at_the_others_succeeds(
     siege: str, merged: bool, tmp_path: Path
 ) -> None:
     trust, log = Trust(), tmp_path / "log.db"
@@ -193,13 +193,10 @@ def test_five_of_twenty_servers_do_all_the_harm_they_can_and_every_call_at_the_o
                 own = {"nonce": f"secret-{name}-{number}"}
                 assert said == own if name in HONEST_STDIO else {"server": name, **own}
 
-    async def main() -> None:
-        besieged = Besieged(trust, SIEGES[siege], log, merged=merged)
-        async with besieged, under_siege(besieged):
-            await until(lambda: besieged.told > 0)
-            await asyncio.gather(*(calls_at(besieged, name) for name in names))
-
-    run(main())
+    besieged = Besieged(trust, SIEGES[siege], log, merged=merged)
+    async with besieged, under_siege(besieged):
+        await until(lambda: besieged.told > 0)
+        await asyncio.gather(*(calls_at(besieged, name) for name in names))
     allowed = [call for call in calls_of(log) if call["record"].call.server in names]
     assert {(call["verdict"], call["status"]) for call in allowed} == {("allow", "ok")}
     counted = [call["record"].call.server for call in allowed]

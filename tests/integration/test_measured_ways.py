@@ -191,57 +191,46 @@ def test_the_way_of_wrap_as_well__which_sends_what_it_has_measured_when_it_ends(
 
 
 @pytest.mark.parametrize("batch", [False, True])
-def test_a_server_that_was_not_asked_has_no_error_counted__whatever_its_clients_do_wrong(
+async def test_a_server_that_was_not_asked_has_no_error_counted__whatever_its_clients_do_wrong(
     batch: bool, tmp_path: Path
 ) -> None:
     measured = Measured()
 
-    async def main() -> None:
-        async with over_http("stdio", Era.LEGACY, measured.telemetry, tmp_path / "received") as (send, _):
-            measured.spans()
-            right = post(Era.LEGACY, params={"name": "good", "arguments": {}})
-            headers = [pair for pair in right.headers if pair[0] not in ("Accept", "MCP-Protocol-Version")]
-            headers += [("Accept", "text/html"), ("MCP-Protocol-Version", "2025-03-26")]
-            refused = await send(Posted(headers, b"[" + right.body + b"]" if batch else right.body))
-            assert refused.status == 406
-
-    run(main())
+    async with over_http("stdio", Era.LEGACY, measured.telemetry, tmp_path / "received") as (send, _):
+        measured.spans()
+        right = post(Era.LEGACY, params={"name": "good", "arguments": {}})
+        headers = [pair for pair in right.headers if pair[0] not in ("Accept", "MCP-Protocol-Version")]
+        headers += [("Accept", "text/html"), ("MCP-Protocol-Version", "2025-03-26")]
+        refused = await send(Posted(headers, b"[" + right.body + b"]" if batch else right.body))
+        assert refused.status == 406
     assert calls(measured.served) == {("good", "-32600"): 1}
     assert calls(measured.asked) == {}
     (span,) = measured.spans()
     assert span.kind == "server"
 
 
-def test_what_is_no_message_is_counted_as_some_other_request(tmp_path: Path) -> None:
+async def test_what_is_no_message_is_counted_as_some_other_request(tmp_path: Path) -> None:
     measured = Measured()
 
-    async def main() -> None:
-        async with over_http("json", Era.MODERN, measured.telemetry, tmp_path / "received") as (send, _):
-            await send(Posted([JSON], b"{"))
-
-    run(main())
+    async with over_http("json", Era.MODERN, measured.telemetry, tmp_path / "received") as (send, _):
+        await send(Posted([JSON], b"{"))
     assert measured.served == {("_other", "", "-32700", ""): 1}
     assert measured.asked == {}
 
 
 @pytest.mark.slow
-def test_ten_thousand_names_make_one_series_more__whoever_makes_them_up(tmp_path: Path) -> None:
+async def test_ten_thousand_names_make_one_series_more__whoever_makes_them_up(tmp_path: Path) -> None:
     measured = Measured(rate=0)
 
-    async def main() -> None:
-        async with over_http("json", Era.LEGACY, measured.telemetry, tmp_path / "received") as (send, _):
-            await send(post(Era.LEGACY, params={"name": "good", "arguments": {}}))
-            before = len(measured.served), len(measured.asked)
-            for number in range(100):
-                # A batch is of no revision but one, and there its members are judged all the same.
-                many = [
-                    json.loads(post(Era.LEGACY, params={"name": f"{number} {id}"}, id=id).body) for id in range(100)
-                ]
-                headers = [JSON, ("MCP-Protocol-Version", "2025-03-26"), ("Accept", "application/json")]
-                await send(Posted(headers, compact(many)))
-            assert (len(measured.served), len(measured.asked)) == (before[0] + 1, before[1] + 1)
-
-    run(main())
+    async with over_http("json", Era.LEGACY, measured.telemetry, tmp_path / "received") as (send, _):
+        await send(post(Era.LEGACY, params={"name": "good", "arguments": {}}))
+        before = len(measured.served), len(measured.asked)
+        for number in range(100):
+            # A batch is of no revision but one, and there its members are judged all the same.
+            many = [json.loads(post(Era.LEGACY, params={"name": f"{number} {id}"}, id=id).body) for id in range(100)]
+            headers = [JSON, ("MCP-Protocol-Version", "2025-03-26"), ("Accept", "application/json")]
+            await send(Posted(headers, compact(many)))
+        assert (len(measured.served), len(measured.asked)) == (before[0] + 1, before[1] + 1)
     assert calls(measured.served)["_other", ""] == calls(measured.asked)["_other", ""] == 10_000
 
 
@@ -256,21 +245,18 @@ def test_no_list_of_labels_is_without_a_bound() -> None:
     assert measured.served["_other", "_other", "_other", "_other"] >= 500
 
 
-def test_a_refused_call_counts_as_a_decision_and_in_the_server_s_time(tmp_path: Path) -> None:
+async def test_a_refused_call_counts_as_a_decision_and_in_the_server_s_time(tmp_path: Path) -> None:
     measured = Measured()
     trust = Trust()
     ports: Any = {"store": MemoryStore(), "revocations": RevocationLists((), {})}
 
-    async def main() -> None:
-        async with RawServer(Ends()) as raw:
-            app = create_app(trust.settings(HttpUpstream(raw.url)), **ports, telemetry=measured.telemetry)
-            async with RunningGateway(app) as gateway, RawClient(gateway.port) as client:
-                for tool in ("list_inbox", "send_email"):
-                    posted = post(Era.MODERN, params={"name": tool, "arguments": {}})
-                    await client.ask("POST", "/mcp", posted.headers, posted.body)
-                    assert (await client.answer()).status == 200
-
-    run(main())
+    async with RawServer(Ends()) as raw:
+        app = create_app(trust.settings(HttpUpstream(raw.url)), **ports, telemetry=measured.telemetry)
+        async with RunningGateway(app) as gateway, RawClient(gateway.port) as client:
+            for tool in ("list_inbox", "send_email"):
+                posted = post(Era.MODERN, params={"name": tool, "arguments": {}})
+                await client.ask("POST", "/mcp", posted.headers, posted.body)
+                assert (await client.answer()).status == 200
     missing, challenged = "missing_ratify_proof", "ratify_challenge_required"
     assert measured.counts(DECISIONS) == {("deny", missing): 1, ("challenge", challenged): 1}
     assert calls(measured.served) == {("list_inbox", missing): 1, ("send_email", challenged): 1}

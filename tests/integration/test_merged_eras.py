@@ -12,7 +12,6 @@ from tests.world.honest_server import answer_to
 from tests.world.many_servers import Several
 from tests.world.raw_server import Connection, until
 from tests.world.routes import messages_of
-from tests.world.running import run
 
 from accredit.gateway.settings import RoundsSettings
 from accredit.jsonrpc.methods import LEGACY_REVISIONS, Era
@@ -60,54 +59,48 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("refusal", "status"), REFUSALS)
-def test_clients_of_both_eras_go_on_with_all_servers_in_the_era_that_all_speak(
+async def test_clients_of_both_eras_go_on_with_all_servers_in_the_era_that_all_speak(
     refusal: bytes, status: str, trust: Trust
 ) -> None:
     older = Older(refusal, status)
 
-    async def main() -> None:
-        several = Several(trust, required=False, merge=True, handlers={"files": older}, rounds=RoundsSettings())
-        async with several:
-            at_once = [several.send_merged(DISCOVER) for _ in range(5)]
-            for refused in [*await asyncio.gather(*at_once), await several.send_merged(DISCOVER)]:
-                assert (refused.status, error_of(refused)["code"]) == (400, -32022)
-                assert error_of(refused)["data"]["supported"] == list(LEGACY_REVISIONS)
-            await until(lambda: not older.open)
-            assert older.asked.count("initialize") == 1  # what is known of it is not found out again
-            begun = await several.send_merged(initialize())
-            assert "_meta" not in messages_of(begun)[-1]["result"]
-            listing = post(Era.LEGACY, "tools/list", {})
-            listed = await several.send_merged(listing, session=begun.header("mcp-session-id") or "")
-            assert {each["name"].partition("__")[0] for each in result_of(listed)["tools"]} == {"mail", "files"}
+    several = Several(trust, required=False, merge=True, handlers={"files": older}, rounds=RoundsSettings())
+    async with several:
+        at_once = [several.send_merged(DISCOVER) for _ in range(5)]
+        for refused in [*await asyncio.gather(*at_once), await several.send_merged(DISCOVER)]:
+            assert (refused.status, error_of(refused)["code"]) == (400, -32022)
+            assert error_of(refused)["data"]["supported"] == list(LEGACY_REVISIONS)
+        await until(lambda: not older.open)
+        assert older.asked.count("initialize") == 1  # what is known of it is not found out again
+        begun = await several.send_merged(initialize())
+        assert "_meta" not in messages_of(begun)[-1]["result"]
+        listing = post(Era.LEGACY, "tools/list", {})
+        listed = await several.send_merged(listing, session=begun.header("mcp-session-id") or "")
+        assert {each["name"].partition("__")[0] for each in result_of(listed)["tools"]} == {"mail", "files"}
 
-            older.learnt = True
-            assert "_meta" in result_of(await several.send_merged(DISCOVER))
-            older.learnt = False
-            assert (await several.send_merged(DISCOVER)).status == 400
-            assert older.asked.count("initialize") == 3
-
-    run(main())
+        older.learnt = True
+        assert "_meta" in result_of(await several.send_merged(DISCOVER))
+        older.learnt = False
+        assert (await several.send_merged(DISCOVER)).status == 400
+        assert older.asked.count("initialize") == 3
 
 
 SILENT: Any = {"error": {"code": -32601, "message": "Method not found"}}
 
 
 @pytest.mark.parametrize("handler", [answering(SILENT), answering(b"garbage"), answering({"result": []}), None])
-def test_a_server_that_speaks_no_era_takes_none_from_the_others(handler: Any, trust: Trust) -> None:
-    async def main() -> None:
-        handlers = {"files": handler} if handler is not None else None
-        async with Several(trust, required=False, merge=True, handlers=handlers) as several:
-            if handler is None:
-                await several.stop("files")
-            said = await several.send_merged(DISCOVER)
-            assert (said.status, result_of(said)["supportedVersions"]) == (200, ["2026-07-28"])
-            assert result_of(said)["_meta"][UNAVAILABLE] == ["files"]
-
-    run(main())
+async def test_a_server_that_speaks_no_era_takes_none_from_the_others(handler: Any, trust: Trust) -> None:
+    handlers = {"files": handler} if handler is not None else None
+    async with Several(trust, required=False, merge=True, handlers=handlers) as several:
+        if handler is None:
+            await several.stop("files")
+        said = await several.send_merged(DISCOVER)
+        assert (said.status, result_of(said)["supportedVersions"]) == (200, ["2026-07-28"])
+        assert result_of(said)["_meta"][UNAVAILABLE] == ["files"]
 
 
 @pytest.mark.parametrize(("seconds", "sessions"), [(30.0, 1), (0.0, 3)])
-def test_a_server_that_begins_no_session_is_not_asked_for_one_by_each_that_asks(
+async def test_a_server_that_begins_no_session_is_not_asked_for_one_by_each_that_asks(
     trust: Trust, seconds: float, sessions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("accredit.gateway.upstream.merged.backend.ASK_ERA_AGAIN_SECONDS", seconds)
@@ -117,10 +110,7 @@ def test_a_server_that_begins_no_session_is_not_asked_for_one_by_each_that_asks(
         asked.append(message["method"])
         return SILENT
 
-    async def main() -> None:
-        async with Several(trust, required=False, merge=True, handlers={"files": answering(said)}) as several:
-            for _ in range(3):
-                assert result_of(await several.send_merged(DISCOVER))["_meta"][UNAVAILABLE] == ["files"]
-            assert (asked.count("server/discover"), asked.count("initialize")) == (3, sessions)
-
-    run(main())
+    async with Several(trust, required=False, merge=True, handlers={"files": answering(said)}) as several:
+        for _ in range(3):
+            assert result_of(await several.send_merged(DISCOVER))["_meta"][UNAVAILABLE] == ["files"]
+        assert (asked.count("server/discover"), asked.count("initialize")) == (3, sessions)

@@ -9,7 +9,6 @@ from tests.world.calls import initialize, post
 from tests.world.many_servers import NAMES, Several
 from tests.world.raw_client import RawAnswer
 from tests.world.routes import messages_of
-from tests.world.running import run
 
 from accredit.errors import RequestError, SealError
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
@@ -62,85 +61,73 @@ def servers_in(answer: RawAnswer) -> set[str]:
     return {each["name"].partition("__")[0] for each in messages_of(answer)[-1]["result"]["tools"]}
 
 
-def test_a_session_with_all_survives_a_reload_that_changes_none__and_ends_when_the_endpoint_is_taken_away(
+async def test_a_session_with_all_survives_a_reload_that_changes_none__and_ends_when_the_endpoint_is_taken_away(
     trust: Trust,
 ) -> None:
     legacy, modern = (post(era, "tools/list", {}) for era in (Era.LEGACY, Era.MODERN))
 
-    async def main() -> None:
-        async with several(trust) as behind:
-            session = (await behind.send_merged(initialize())).header("mcp-session-id") or ""
-            for _ in range(3):
-                assert servers_in(await behind.send_merged(legacy, session=session)) == {*NAMES}
-                reload(behind)
-            reload(behind, merge=False)
-            assert (await behind.send_merged(legacy, session=session)).status == 404
-            assert (await behind.send_merged(modern)).status == 404
-            assert (await behind.send("mail", modern)).status == 200
+    async with several(trust) as behind:
+        session = (await behind.send_merged(initialize())).header("mcp-session-id") or ""
+        for _ in range(3):
+            assert servers_in(await behind.send_merged(legacy, session=session)) == {*NAMES}
             reload(behind)
-            assert servers_in(await behind.send_merged(modern)) == {*NAMES}
+        reload(behind, merge=False)
+        assert (await behind.send_merged(legacy, session=session)).status == 404
+        assert (await behind.send_merged(modern)).status == 404
+        assert (await behind.send("mail", modern)).status == 200
+        reload(behind)
+        assert servers_in(await behind.send_merged(modern)) == {*NAMES}
 
-    run(main())
 
-
-def test_a_server_that_is_taken_away_is_listed_and_called_no_more__the_others_as_before(trust: Trust) -> None:
+async def test_a_server_that_is_taken_away_is_listed_and_called_no_more__the_others_as_before(trust: Trust) -> None:
     call = post(Era.MODERN, "tools/call", {"name": "files__list_inbox", "arguments": {}})
 
-    async def main() -> None:
-        async with several(trust) as behind:
-            session = (await behind.send_merged(initialize())).header("mcp-session-id") or ""
-            reload(behind, ["mail"])
-            assert servers_in(await behind.send_merged(post(Era.MODERN, "tools/list", {}))) == {"mail"}
-            before = len(behind.servers["files"].messages)
-            assert messages_of(await behind.send_merged(call))[-1]["error"]["code"] == -32602
-            again = await behind.send_merged(post(Era.LEGACY, "tools/list", {}), session=session)
-            assert again.status == 404 or servers_in(again) == {"mail"}
-            assert len(behind.servers["files"].messages) == before
-
-    run(main())
+    async with several(trust) as behind:
+        session = (await behind.send_merged(initialize())).header("mcp-session-id") or ""
+        reload(behind, ["mail"])
+        assert servers_in(await behind.send_merged(post(Era.MODERN, "tools/list", {}))) == {"mail"}
+        before = len(behind.servers["files"].messages)
+        assert messages_of(await behind.send_merged(call))[-1]["error"]["code"] == -32602
+        again = await behind.send_merged(post(Era.LEGACY, "tools/list", {}), session=session)
+        assert again.status == 404 or servers_in(again) == {"mail"}
+        assert len(behind.servers["files"].messages) == before
 
 
 @pytest.mark.holds("gateway/upstream/merged/members", "same-place")
-def test_a_session_goes_on_at_its_replica_when_the_server_gets_another_one__and_ends_when_that_is_gone(
+async def test_a_session_goes_on_at_its_replica_when_the_server_gets_another_one__and_ends_when_that_is_gone(
     trust: Trust,
 ) -> None:
     call = post(Era.LEGACY, "tools/call", {"name": "mail__list_inbox", "arguments": {}})
 
-    async def main() -> None:
-        async with several(trust) as behind:
-            mail, files = behind.url("mail"), behind.url("files")
-            session = (await behind.send_merged(initialize())).header("mcp-session-id") or ""
-            reload(behind, changed=[at(behind, "mail", mail, files), behind.settings("files")])
-            for _ in range(4):
-                assert (await behind.send_merged(call, session=session)).status == 200
-            assert (len(behind.calls("mail")), len(behind.calls("files"))) == (4, 0)
-            reload(behind, changed=[at(behind, "mail", files, f"{files}/"), behind.settings("files")])
-            assert (await behind.send_merged(call, session=session)).status == 404
-            listed = await behind.send_merged(post(Era.LEGACY, "tools/list", {}), session=session)
-            assert servers_in(listed) == {"files"}
-
-    run(main())
+    async with several(trust) as behind:
+        mail, files = behind.url("mail"), behind.url("files")
+        session = (await behind.send_merged(initialize())).header("mcp-session-id") or ""
+        reload(behind, changed=[at(behind, "mail", mail, files), behind.settings("files")])
+        for _ in range(4):
+            assert (await behind.send_merged(call, session=session)).status == 200
+        assert (len(behind.calls("mail")), len(behind.calls("files"))) == (4, 0)
+        reload(behind, changed=[at(behind, "mail", files, f"{files}/"), behind.settings("files")])
+        assert (await behind.send_merged(call, session=session)).status == 404
+        listed = await behind.send_merged(post(Era.LEGACY, "tools/list", {}), session=session)
+        assert servers_in(listed) == {"files"}
 
 
 @pytest.mark.holds("gateway/upstream/merged/members", "same-place")
-def test_no_server_is_told_a_session_of_the_one_that_had_its_name_before(trust: Trust) -> None:
-    async def main() -> None:
-        async with several(trust) as behind:
-            whole = (await behind.send_merged(initialize())).header("mcp-session-id") or ""
-            own = (await behind.send("mail", initialize())).header("mcp-session-id") or ""
-            renamed = [at(behind, "mail", behind.url("files")), at(behind, "files", behind.url("mail"))]
-            reload(behind, changed=renamed)
-            before = {name: len(behind.requests(name)) for name in NAMES}
-            for method in ("tools/list", "ping", "logging/setLevel"):
-                assert (await behind.send_merged(post(Era.LEGACY, method, {}), session=whole)).status == 404
-                assert (await behind.send("mail", post(Era.LEGACY, method, {}), session=own)).status == 404
-            for path, session in (("/mcp", whole), ("/mcp/mail", own)):
-                for method in ("GET", "DELETE"):
-                    headers = (("Mcp-Session-Id", session), ("Accept", "text/event-stream"))
-                    assert (await behind.get(path, method, *headers)).status == 404
-            assert {name: len(behind.requests(name)) for name in NAMES} == before
-
-    run(main())
+async def test_no_server_is_told_a_session_of_the_one_that_had_its_name_before(trust: Trust) -> None:
+    async with several(trust) as behind:
+        whole = (await behind.send_merged(initialize())).header("mcp-session-id") or ""
+        own = (await behind.send("mail", initialize())).header("mcp-session-id") or ""
+        renamed = [at(behind, "mail", behind.url("files")), at(behind, "files", behind.url("mail"))]
+        reload(behind, changed=renamed)
+        before = {name: len(behind.requests(name)) for name in NAMES}
+        for method in ("tools/list", "ping", "logging/setLevel"):
+            assert (await behind.send_merged(post(Era.LEGACY, method, {}), session=whole)).status == 404
+            assert (await behind.send("mail", post(Era.LEGACY, method, {}), session=own)).status == 404
+        for path, session in (("/mcp", whole), ("/mcp/mail", own)):
+            for method in ("GET", "DELETE"):
+                headers = (("Mcp-Session-Id", session), ("Accept", "text/event-stream"))
+                assert (await behind.get(path, method, *headers)).status == 404
+        assert {name: len(behind.requests(name)) for name in NAMES} == before
 
 
 def test_a_server_that_was_the_only_one_makes_no_session_of_all(trust: Trust) -> None:
@@ -160,7 +147,7 @@ def test_a_server_that_was_the_only_one_makes_no_session_of_all(trust: Trust) ->
         sealer.ids.open(opener.seal(forged, "2025-11-25", b"s" * 16))
 
 
-def test_the_endpoint_that_was_one_servers_keeps_no_more_of_large_bodies_than_a_part(trust: Trust) -> None:
+async def test_the_endpoint_that_was_one_servers_keeps_no_more_of_large_bodies_than_a_part(trust: Trust) -> None:
     """Else each path beside it had its part as well, and all of them together more than the process is to hold."""
     alone = GatewaySettings(HttpUpstream("http://127.0.0.1:9/mcp"), max_request_bytes=1_000)
     servers = [
@@ -169,15 +156,12 @@ def test_the_endpoint_that_was_one_servers_keeps_no_more_of_large_bodies_than_a_
     ]
     fresh = create_app([*servers, merged_settings(servers, path="/mcp", gateway_id=GATEWAY)])
 
-    async def main() -> None:
-        gateway = create_app(alone)
-        gateway.swap(gateway.prepare([*servers, fresh.routes.servers[-1].settings], gateway.routes.shared), 0.1)
-        whole, expected = (app.routes.servers[-1].rooms.bodies for app in (gateway, fresh))
-        most = MAX_BODIES_BYTES // len(NAMES)
-        for room in (whole, expected):
-            room.take(Somebody(), most)
-            with pytest.raises(RequestError):
-                room.take(Somebody())
-        await gateway.aclose()
-
-    run(main())
+    gateway = create_app(alone)
+    gateway.swap(gateway.prepare([*servers, fresh.routes.servers[-1].settings], gateway.routes.shared), 0.1)
+    whole, expected = (app.routes.servers[-1].rooms.bodies for app in (gateway, fresh))
+    most = MAX_BODIES_BYTES // len(NAMES)
+    for room in (whole, expected):
+        room.take(Somebody(), most)
+        with pytest.raises(RequestError):
+            room.take(Somebody())
+    await gateway.aclose()

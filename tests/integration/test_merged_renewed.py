@@ -13,7 +13,6 @@ from tests.world.forgetful import Forgetful
 from tests.world.merged import Merged
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import Connection, Handler, RawServer, until
-from tests.world.running import run
 from tests.world.stdio_bridge import SessionClient, next_event
 
 from accredit.gateway.upstream.merged.ids import MAX_RENEWABLE_BYTES, SessionHistories
@@ -54,137 +53,116 @@ async def begun(merged: Merged) -> SessionClient:
 
 
 @pytest.mark.holds("gateway/upstream/merged/members", "renewal", "failed-call")
-def test_a_server_that_restarted_has_a_new_session__told_what_the_last_one_knew() -> None:
-    async def main() -> None:
-        server = Forgetful(404)
-        async with both(server) as merged:
-            session = await begun(merged)
-            assert (await session.send(request("logging/setLevel", {"level": "error"}))).status == 200
-            for uri in ("mail://1", "mail://2"):
-                merged_uri = f"accredit+mail:{uri}"
-                answer = await session.send(request("resources/subscribe", {"uri": merged_uri}))
-                assert answer.status == 200, answer
-            await session.send(request("resources/unsubscribe", {"uri": "accredit+mail:mail://1"}))
-            server.forget()
-            calls = server.methods.count("tools/call")
-            status, message = await session.call("mail__send")
-            assert (status, message["error"]["data"]) == (502, RENEWED)
-            told = server.of_session()
-            assert [each["method"] for each in told] == [
-                "initialize", "notifications/initialized", "logging/setLevel", "resources/subscribe",
-            ]  # fmt: skip
-            assert told[0]["params"]["clientInfo"] == server.messages[0]["params"]["clientInfo"]
-            assert told[2]["params"] == {"level": "error"}
-            assert told[3]["params"] == {"uri": "mail://2"}
-            assert server.methods.count("tools/call") == calls, "a call is never sent again"
-            assert (await session.call("mail__send"))[0] == 200
-            assert (await session.call("files__echo"))[0] == 200
-            assert await session.delete() == 204
-            assert (await session.call("mail__send"))[0] == 404
-            assert server.methods.count("initialize") == 2
-
-    run(main())
+async def test_a_server_that_restarted_has_a_new_session__told_what_the_last_one_knew() -> None:
+    server = Forgetful(404)
+    async with both(server) as merged:
+        session = await begun(merged)
+        assert (await session.send(request("logging/setLevel", {"level": "error"}))).status == 200
+        for uri in ("mail://1", "mail://2"):
+            merged_uri = f"accredit+mail:{uri}"
+            answer = await session.send(request("resources/subscribe", {"uri": merged_uri}))
+            assert answer.status == 200, answer
+        await session.send(request("resources/unsubscribe", {"uri": "accredit+mail:mail://1"}))
+        server.forget()
+        calls = server.methods.count("tools/call")
+        status, message = await session.call("mail__send")
+        assert (status, message["error"]["data"]) == (502, RENEWED)
+        told = server.of_session()
+        assert [each["method"] for each in told] == [
+            "initialize", "notifications/initialized", "logging/setLevel", "resources/subscribe",
+        ]  # fmt: skip
+        assert told[0]["params"]["clientInfo"] == server.messages[0]["params"]["clientInfo"]
+        assert told[2]["params"] == {"level": "error"}
+        assert told[3]["params"] == {"uri": "mail://2"}
+        assert server.methods.count("tools/call") == calls, "a call is never sent again"
+        assert (await session.call("mail__send"))[0] == 200
+        assert (await session.call("files__echo"))[0] == 200
+        assert await session.delete() == 204
+        assert (await session.call("mail__send"))[0] == 404
+        assert server.methods.count("initialize") == 2
 
 
 @pytest.mark.holds("gateway/upstream/merged/members", "failed-call")
 @pytest.mark.parametrize("method", ["tools/list", "ping", "logging/setLevel"])
-def test_what_is_no_call_is_asked_once_more(method: str) -> None:
-    async def main() -> None:
-        server = Forgetful(404)
-        async with both(server) as merged:
-            session = await begun(merged)
-            server.forget()
-            params = {"level": "info"} if method == "logging/setLevel" else {}
-            answer = await session.send(request(method, params))
-            assert answer.status == 200
-            assert "_meta" not in body_of(answer)["result"], "nobody is missing"
-            assert method in [each["method"] for each in server.of_session()]
-            assert (await session.call("mail__send"))[0] == 200
-
-    run(main())
+async def test_what_is_no_call_is_asked_once_more(method: str) -> None:
+    server = Forgetful(404)
+    async with both(server) as merged:
+        session = await begun(merged)
+        server.forget()
+        params = {"level": "info"} if method == "logging/setLevel" else {}
+        answer = await session.send(request(method, params))
+        assert answer.status == 200
+        assert "_meta" not in body_of(answer)["result"], "nobody is missing"
+        assert method in [each["method"] for each in server.of_session()]
+        assert (await session.call("mail__send"))[0] == 200
 
 
 @pytest.mark.parametrize("message", [note("roots/list_changed"), note("initialized")])
-def test_a_notification_finds_it_out_too(message: dict[str, Any]) -> None:
-    async def main() -> None:
-        server = Forgetful(404)
-        async with both(server) as merged:
-            session = await begun(merged)
-            server.forget()
-            assert (await session.send(message)).status == 202
-            assert (await session.call("mail__send"))[0] == 200
-
-    run(main())
+async def test_a_notification_finds_it_out_too(message: dict[str, Any]) -> None:
+    server = Forgetful(404)
+    async with both(server) as merged:
+        session = await begun(merged)
+        server.forget()
+        assert (await session.send(message)).status == 202
+        assert (await session.call("mail__send"))[0] == 200
 
 
 @pytest.mark.slow
-def test_the_standing_stream_goes_on__and_says_that_lists_have_changed() -> None:
-    async def main() -> None:
-        server = Forgetful(404)
-        async with both(server) as merged:
-            session = await begun(merged)
-            async with RawClient(merged.port) as client:
-                assert await session.get(client) == 200
-                await until(lambda: server.standing is not None)
-                server.forget()
-                await server.cut_off()
-                await until(lambda: server.standing is not None)
-                await server.says({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info"}})
-                heard: list[str] = []
-                while "notifications/message" not in heard:
-                    event = await next_event(client)
-                    assert event is not None
-                    if event.message is not None:
-                        heard.append(event.message["method"])
-                assert "notifications/tools/list_changed" in heard
-            assert (await session.call("mail__send"))[0] == 200
-            assert server.methods.count("initialize") == 2
-
-    run(main())
+async def test_the_standing_stream_goes_on__and_says_that_lists_have_changed() -> None:
+    server = Forgetful(404)
+    async with both(server) as merged:
+        session = await begun(merged)
+        async with RawClient(merged.port) as client:
+            assert await session.get(client) == 200
+            await until(lambda: server.standing is not None)
+            server.forget()
+            await server.cut_off()
+            await until(lambda: server.standing is not None)
+            await server.says({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info"}})
+            heard: list[str] = []
+            while "notifications/message" not in heard:
+                event = await next_event(client)
+                assert event is not None
+                if event.message is not None:
+                    heard.append(event.message["method"])
+            assert "notifications/tools/list_changed" in heard
+        assert (await session.call("mail__send"))[0] == 200
+        assert server.methods.count("initialize") == 2
 
 
 @pytest.mark.holds("gateway/upstream/merged/members", "once")
-def test_a_server_that_knows_no_session_which_it_gives_costs_one_initialize__not_one_for_each_call() -> None:
-    async def main() -> None:
-        server = Forgetful(404)
-        async with both(server) as merged:
-            session = await begun(merged)
-            server.deaf_to = "tools/call"
-            statuses = [(await session.call("mail__send"))[0] for _ in range(4)]
-            assert statuses == [502, 404, 404, 404]
-            assert server.methods.count("initialize") == 2
-            assert (await session.call("files__echo"))[0] == 200
-
-    run(main())
+async def test_a_server_that_knows_no_session_which_it_gives_costs_one_initialize__not_one_for_each_call() -> None:
+    server = Forgetful(404)
+    async with both(server) as merged:
+        session = await begun(merged)
+        server.deaf_to = "tools/call"
+        statuses = [(await session.call("mail__send"))[0] for _ in range(4)]
+        assert statuses == [502, 404, 404, 404]
+        assert server.methods.count("initialize") == 2
+        assert (await session.call("files__echo"))[0] == 200
 
 
 @pytest.mark.holds("gateway/upstream/merged/members", "renewal")
-def test_one_of_another_revision_is_none__the_client_was_told_the_first() -> None:
-    async def main() -> None:
-        server = Forgetful(404)
-        async with both(server) as merged:
-            session = await begun(merged)
-            server.forget("2025-06-18")
-            assert (await session.call("mail__send"))[0] == 404
-            assert (await session.call("files__echo"))[0] == 200
-
-    run(main())
+async def test_one_of_another_revision_is_none__the_client_was_told_the_first() -> None:
+    server = Forgetful(404)
+    async with both(server) as merged:
+        session = await begun(merged)
+        server.forget("2025-06-18")
+        assert (await session.call("mail__send"))[0] == 404
+        assert (await session.call("files__echo"))[0] == 200
 
 
-def test_many_calls_that_find_it_out_at_once_begin_one_session() -> None:
-    async def main() -> None:
-        server = Forgetful(404)
-        async with both(server) as merged:
-            session = await begun(merged)
-            server.forget()
-            await asyncio.gather(*(session.call("mail__send", id=id) for id in range(8)))
-            assert server.methods.count("initialize") == 2
-            assert (await session.call("mail__send"))[0] == 200
-
-    run(main())
+async def test_many_calls_that_find_it_out_at_once_begin_one_session() -> None:
+    server = Forgetful(404)
+    async with both(server) as merged:
+        session = await begun(merged)
+        server.forget()
+        await asyncio.gather(*(session.call("mail__send", id=id) for id in range(8)))
+        assert server.methods.count("initialize") == 2
+        assert (await session.call("mail__send"))[0] == 200
 
 
-def test_a_method_that_a_server_does_not_know_is_no_session_that_it_lost() -> None:
+async def test_a_method_that_a_server_does_not_know_is_no_session_that_it_lost() -> None:
     async def serve(connection: Connection) -> None:
         inner = Forgetful(404)
         while asked := await connection.request():
@@ -199,14 +177,11 @@ def test_a_method_that_a_server_does_not_know_is_no_session_that_it_lost() -> No
 
     seen: list[str] = []
 
-    async def main() -> None:
-        async with both(serve) as merged:
-            session = await begun(merged)
-            status, message = await session.call("mail__send")
-            assert (status, message["error"]["code"]) == (404, -32601)
-            assert seen.count("initialize") == 1
-
-    run(main())
+    async with both(serve) as merged:
+        session = await begun(merged)
+        status, message = await session.call("mail__send")
+        assert (status, message["error"]["code"]) == (404, -32601)
+        assert seen.count("initialize") == 1
 
 
 @pytest.mark.holds("gateway/upstream/merged/members", "history")

@@ -11,7 +11,6 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from tests.world.command import Serving, accredit, environment, wait_until
 from tests.world.raw_server import PATIENCE
-from tests.world.running import run
 from tests.world.warm import python
 
 from accredit.config import read_lock_file
@@ -79,17 +78,14 @@ def test_a_call_by_the_merged_name_is_made_at_its_server__and_the_log_says_which
 
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
-def test_a_host_has_all_servers_as_one(made: Path, gateway: Serving, mode: str) -> None:
-    async def main() -> None:
-        words = ["-m", "accredit", "connect", at(gateway), *AGENT]
-        command = StdioServerParameters(command=python(), args=words, env=environment(), cwd=made)
-        async with Client(stdio_client(command), mode=mode, read_timeout_seconds=PATIENCE) as client:
-            tools = {tool.name for tool in (await client.list_tools()).tools}
-            assert tools == TOOLS - {"calendar__send_email"}  # what the delegation does not cover is not listed
-            assert not (await client.call_tool("mail__list_inbox")).is_error
-            assert not (await client.call_tool("calendar__search", {"word": "engine"})).is_error
-
-    run(main())
+async def test_a_host_has_all_servers_as_one(made: Path, gateway: Serving, mode: str) -> None:
+    words = ["-m", "accredit", "connect", at(gateway), *AGENT]
+    command = StdioServerParameters(command=python(), args=words, env=environment(), cwd=made)
+    async with Client(stdio_client(command), mode=mode, read_timeout_seconds=PATIENCE) as client:
+        tools = {tool.name for tool in (await client.list_tools()).tools}
+        assert tools == TOOLS - {"calendar__send_email"}  # what the delegation does not cover is not listed
+        assert not (await client.call_tool("mail__list_inbox")).is_error
+        assert not (await client.call_tool("calendar__search", {"word": "engine"})).is_error
 
 
 def test_a_server_that_says_something_else_is_shown_and_called_no_more__the_other_as_before(

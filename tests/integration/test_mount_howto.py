@@ -9,7 +9,7 @@ import pytest
 from tests.world.calls import post
 from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.raw_server import PATIENCE, RawServer
-from tests.world.running import RunningGateway, run
+from tests.world.running import RunningGateway
 from tests.world.tasks_server import TasksServer
 from tests.world.warm import python
 
@@ -32,22 +32,19 @@ def names(answer: RawAnswer) -> list[str]:
     return [each["name"] for each in json.loads(answer.body)["result"]["tools"]]
 
 
-def test_what_the_page_mounts_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_the_page_mounts_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accredit.gateway.upstream.merged.answers.MERGED_ASK_SECONDS", PATIENCE)
 
-    async def main() -> None:
-        async with RawServer(TasksServer()) as server:
-            code = "\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
-            code = code.replace("http://127.0.0.1:9000/mcp", server.url)
-            code = re.sub(r'[(\[]"python", "\w+\.py"[)\]]', repr(CHILD), code)
-            page: dict[str, Any] = {}
-            exec(compile(code, "mount.md", "exec"), page)
-            own = names(await sent(page["simple"], "/mcp"))
-            assert own
-            assert names(await sent(page["child"], "/mcp"))
-            assert names(await sent(page["app"], "/tools/mcp", "mcp.example.org")) == own
-            merged = names(await sent(page["several"], "/mcp"))
-            assert {each.partition("__")[0] for each in merged} == {"mail", "files"}
-            assert set(own) <= {each.removeprefix("mail__") for each in merged if each.startswith("mail__")}
-
-    run(main())
+    async with RawServer(TasksServer()) as server:
+        code = "\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
+        code = code.replace("http://127.0.0.1:9000/mcp", server.url)
+        code = re.sub(r'[(\[]"python", "\w+\.py"[)\]]', repr(CHILD), code)
+        page: dict[str, Any] = {}
+        exec(compile(code, "mount.md", "exec"), page)
+        own = names(await sent(page["simple"], "/mcp"))
+        assert own
+        assert names(await sent(page["child"], "/mcp"))
+        assert names(await sent(page["app"], "/tools/mcp", "mcp.example.org")) == own
+        merged = names(await sent(page["several"], "/mcp"))
+        assert {each.partition("__")[0] for each in merged} == {"mail", "files"}
+        assert set(own) <= {each.removeprefix("mail__") for each in merged if each.startswith("mail__")}

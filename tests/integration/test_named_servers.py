@@ -168,22 +168,19 @@ def test_each_server_is_checked_or_the_one_that_is_named__and_tables_are_written
     assert "[servers.mail.tools.search]\n" in (tmp_path / "accredit.toml").read_text("utf-8")
 
 
-def test_what_is_for_one_server_goes_to_no_other(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with RawServer(HonestServer()) as mail, RawServer(HonestServer()) as calendar:
-            text = f'[servers.mail]\nurl = "{mail.url}"\n[servers.calendar]\nurl = "{calendar.url}"\n'
-            (tmp_path / "accredit.toml").write_text(text, "utf-8")
-            grant = (*GRANT, "x.json", "--all-read-only", *CONFIG)
-            for words in (("check",), grant, ("check", "mail")):
-                command = (*words, "--header", "X-Api-Key=env:KEY")
-                done = await asyncio.to_thread(accredit, *command, folder=tmp_path, env={"KEY": "of-the-mail"})
-                if "mail" not in words:
-                    assert (done.returncode, "are for one server" in done.stderr) == (2, True), done.stderr
-                    assert [*mail.requests, *calendar.requests] == []
-            assert {dict(each.headers).get("x-api-key") for each in mail.requests} == {"of-the-mail"}
-            assert calendar.requests == []
-
-    run(main())
+async def test_what_is_for_one_server_goes_to_no_other(tmp_path: Path) -> None:
+    async with RawServer(HonestServer()) as mail, RawServer(HonestServer()) as calendar:
+        text = f'[servers.mail]\nurl = "{mail.url}"\n[servers.calendar]\nurl = "{calendar.url}"\n'
+        (tmp_path / "accredit.toml").write_text(text, "utf-8")
+        grant = (*GRANT, "x.json", "--all-read-only", *CONFIG)
+        for words in (("check",), grant, ("check", "mail")):
+            command = (*words, "--header", "X-Api-Key=env:KEY")
+            done = await asyncio.to_thread(accredit, *command, folder=tmp_path, env={"KEY": "of-the-mail"})
+            if "mail" not in words:
+                assert (done.returncode, "are for one server" in done.stderr) == (2, True), done.stderr
+                assert [*mail.requests, *calendar.requests] == []
+        assert {dict(each.headers).get("x-api-key") for each in mail.requests} == {"of-the-mail"}
+        assert calendar.requests == []
 
 
 def test_one_that_can_not_be_asked_is_told_by_its_name__and_hides_nothing_of_the_others(tmp_path: Path) -> None:

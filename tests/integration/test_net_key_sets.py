@@ -81,201 +81,165 @@ def test_a_token_of_a_running_issuer_is_verified_end_to_end() -> None:
 
 
 @pytest.mark.holds("net/key_sets", "fresh")
-def test_keys_are_fetched_once_and_used_while_they_are_fresh() -> None:
-    async def main() -> None:
-        async with running() as world:
-            for _ in range(3):
-                assert await world.kids() == ["key-1"]
-            world.clock.now += KEYS_FRESH_SECONDS - 1
+async def test_keys_are_fetched_once_and_used_while_they_are_fresh() -> None:
+    async with running() as world:
+        for _ in range(3):
             assert await world.kids() == ["key-1"]
-            assert world.issuer.fetches == 1
-            assert world.keys.problem() is None
-
-    run(main())
+        world.clock.now += KEYS_FRESH_SECONDS - 1
+        assert await world.kids() == ["key-1"]
+        assert world.issuer.fetches == 1
+        assert world.keys.problem() is None
 
 
 @pytest.mark.holds("net/key_sets", "fetch")
-def test_no_more_than_one_fetch_at_a_time__a_crowd_must_not_fall_upon_the_issuer() -> None:
-    async def main() -> None:
-        async with running() as world:
-            assert await asyncio.gather(*[world.kids() for _ in range(20)]) == [["key-1"]] * 20
-            assert world.issuer.fetches == 1
-
-    run(main())
+async def test_no_more_than_one_fetch_at_a_time__a_crowd_must_not_fall_upon_the_issuer() -> None:
+    async with running() as world:
+        assert await asyncio.gather(*[world.kids() for _ in range(20)]) == [["key-1"]] * 20
+        assert world.issuer.fetches == 1
 
 
 @pytest.mark.holds("net/key_sets", "fetch", "missing-key")
-def test_a_new_key_is_known_at_once__and_invented_ones_ask_once_a_minute() -> None:
-    async def main() -> None:
-        async with running() as world:
-            await world.kids()
-            world.issuer.rotate()
-            assert await world.kids("key-2") == ["key-1", "key-2"]  # the first fetch is no refetch
-            world.issuer.rotate()
-            assert await world.kids("key-3") == ["key-1", "key-2"]  # a refetch was just now
-            assert world.issuer.fetches == 2
-            world.clock.now += KEYS_REFETCH_SECONDS
-            assert await world.kids("key-3") == ["key-1", "key-2", "key-3"]
-            for number in range(20):
-                assert await world.kids(f"invented-{number}") == ["key-1", "key-2", "key-3"]
-            assert world.issuer.fetches == 3
-            world.clock.now += KEYS_REFETCH_SECONDS
-            await asyncio.gather(*[world.kids(f"invented-{number}") for number in range(20)])
-            assert world.issuer.fetches == 4
-
-    run(main())
+async def test_a_new_key_is_known_at_once__and_invented_ones_ask_once_a_minute() -> None:
+    async with running() as world:
+        await world.kids()
+        world.issuer.rotate()
+        assert await world.kids("key-2") == ["key-1", "key-2"]  # the first fetch is no refetch
+        world.issuer.rotate()
+        assert await world.kids("key-3") == ["key-1", "key-2"]  # a refetch was just now
+        assert world.issuer.fetches == 2
+        world.clock.now += KEYS_REFETCH_SECONDS
+        assert await world.kids("key-3") == ["key-1", "key-2", "key-3"]
+        for number in range(20):
+            assert await world.kids(f"invented-{number}") == ["key-1", "key-2", "key-3"]
+        assert world.issuer.fetches == 3
+        world.clock.now += KEYS_REFETCH_SECONDS
+        await asyncio.gather(*[world.kids(f"invented-{number}") for number in range(20)])
+        assert world.issuer.fetches == 4
 
 
-def test_an_invented_key_is_looked_for_in_the_first_set_alone() -> None:
-    async def main() -> None:
-        async with running() as world:
-            assert await asyncio.gather(*[world.kids(f"invented-{number}") for number in range(5)]) == [["key-1"]] * 5
-            assert world.issuer.fetches == 1
-
-    run(main())
+async def test_an_invented_key_is_looked_for_in_the_first_set_alone() -> None:
+    async with running() as world:
+        assert await asyncio.gather(*[world.kids(f"invented-{number}") for number in range(5)]) == [["key-1"]] * 5
+        assert world.issuer.fetches == 1
 
 
 @pytest.mark.holds("net/key_sets", "stale")
-def test_a_key_that_was_taken_back_is_gone_when_the_set_is_no_longer_fresh() -> None:
-    async def main() -> None:
-        async with running() as world:
-            await world.kids()
-            world.issuer.published = [IssuerKey("key-9")]
-            world.clock.now += KEYS_FRESH_SECONDS
-            assert await world.kids() == ["key-1"]  # nobody waits for the new set
-            await until(lambda: world.issuer.fetches == 2)
-            async with asyncio.timeout(PATIENCE):
-                while await world.kids("key-9") != ["key-9"]:
-                    await asyncio.sleep(0.002)
-
-    run(main())
+async def test_a_key_that_was_taken_back_is_gone_when_the_set_is_no_longer_fresh() -> None:
+    async with running() as world:
+        await world.kids()
+        world.issuer.published = [IssuerKey("key-9")]
+        world.clock.now += KEYS_FRESH_SECONDS
+        assert await world.kids() == ["key-1"]  # nobody waits for the new set
+        await until(lambda: world.issuer.fetches == 2)
+        async with asyncio.timeout(PATIENCE):
+            while await world.kids("key-9") != ["key-9"]:
+                await asyncio.sleep(0.002)
 
 
 @pytest.mark.holds("net/key_sets", "no-set")
-def test_an_issuer_that_is_down_from_the_start_is_a_503_and_tried_again_soon() -> None:
-    async def main() -> None:
-        async with running() as world:
-            world.issuer.jwks = reset
-            refused = await world.refused()
-            assert refused.retry_after == KEYS_RETRY_SECONDS
-            assert world.issuer.jwks_url not in f"{refused} {world.keys.problem()}"
-            world.clock.now += KEYS_RETRY_SECONDS - 1.5
-            assert (await world.refused()).retry_after == 2
-            assert world.issuer.fetches == 1
-            assert NAME in (world.keys.problem() or "")
-            world.issuer.jwks = None
-            world.clock.now += 1.5
-            assert await world.kids() == ["key-1"]
-            assert world.keys.problem() is None
-
-    run(main())
+async def test_an_issuer_that_is_down_from_the_start_is_a_503_and_tried_again_soon() -> None:
+    async with running() as world:
+        world.issuer.jwks = reset
+        refused = await world.refused()
+        assert refused.retry_after == KEYS_RETRY_SECONDS
+        assert world.issuer.jwks_url not in f"{refused} {world.keys.problem()}"
+        world.clock.now += KEYS_RETRY_SECONDS - 1.5
+        assert (await world.refused()).retry_after == 2
+        assert world.issuer.fetches == 1
+        assert NAME in (world.keys.problem() or "")
+        world.issuer.jwks = None
+        world.clock.now += 1.5
+        assert await world.kids() == ["key-1"]
+        assert world.keys.problem() is None
 
 
 @pytest.mark.holds("net/key_sets", "stale", "missing-key", "no-set")
-def test_the_last_good_set_serves_for_a_day_while_its_issuer_is_down() -> None:
-    async def main() -> None:
-        async with running() as world:
-            await world.kids()
-            world.issuer.jwks = reset
-            world.clock.now += KEYS_STALE_SECONDS - 1
-            assert await world.kids() == ["key-1"]
-            assert await world.kids("new") == ["key-1"]  # this one waits for the fetch that fails
-            assert world.keys.problem() is not None
-            assert world.issuer.fetches == 2
-            world.clock.now += 1
-            refused = await world.refused()
-            assert refused.retry_after >= 1
-            world.issuer.jwks = None
-            world.clock.now += KEYS_RETRY_SECONDS
-            assert await world.kids() == ["key-1"]
-
-    run(main())
+async def test_the_last_good_set_serves_for_a_day_while_its_issuer_is_down() -> None:
+    async with running() as world:
+        await world.kids()
+        world.issuer.jwks = reset
+        world.clock.now += KEYS_STALE_SECONDS - 1
+        assert await world.kids() == ["key-1"]
+        assert await world.kids("new") == ["key-1"]  # this one waits for the fetch that fails
+        assert world.keys.problem() is not None
+        assert world.issuer.fetches == 2
+        world.clock.now += 1
+        refused = await world.refused()
+        assert refused.retry_after >= 1
+        world.issuer.jwks = None
+        world.clock.now += KEYS_RETRY_SECONDS
+        assert await world.kids() == ["key-1"]
 
 
 @pytest.mark.parametrize("jwks", [answer(b"<html>"), answer(b"{}"), answer(b"", "500 Internal Server Error")])
-def test_an_answer_that_is_no_set_leaves_the_last_good_one_in_force(jwks: Handler) -> None:
-    async def main() -> None:
-        async with running() as world:
-            await world.kids()
-            world.issuer.jwks = jwks
-            world.clock.now += KEYS_FRESH_SECONDS
-            assert await world.kids("new") == ["key-1"]
-            assert world.keys.problem() is not None
-
-    run(main())
+async def test_an_answer_that_is_no_set_leaves_the_last_good_one_in_force(jwks: Handler) -> None:
+    async with running() as world:
+        await world.kids()
+        world.issuer.jwks = jwks
+        world.clock.now += KEYS_FRESH_SECONDS
+        assert await world.kids("new") == ["key-1"]
+        assert world.keys.problem() is not None
 
 
-def test_a_caller_who_goes_away_does_not_end_the_fetch_of_others() -> None:
-    async def main() -> None:
-        async with running() as world:
-            go_on = asyncio.Event()
+async def test_a_caller_who_goes_away_does_not_end_the_fetch_of_others() -> None:
+    async with running() as world:
+        go_on = asyncio.Event()
 
-            async def slow(connection: Connection) -> None:
-                await connection.request()
-                await go_on.wait()
-                body = key_set_text(world.issuer.key)
-                await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body), body)
+        async def slow(connection: Connection) -> None:
+            await connection.request()
+            await go_on.wait()
+            body = key_set_text(world.issuer.key)
+            await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body), body)
 
-            world.issuer.jwks = slow
-            callers = [asyncio.create_task(world.kids()) for _ in range(2)]
-            await until(lambda: len(world.issuer.requests) == 1)
-            callers[0].cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await callers[0]
-            go_on.set()
-            assert await callers[1] == ["key-1"]
-            assert world.issuer.fetches == 1
-
-    run(main())
+        world.issuer.jwks = slow
+        callers = [asyncio.create_task(world.kids()) for _ in range(2)]
+        await until(lambda: len(world.issuer.requests) == 1)
+        callers[0].cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await callers[0]
+        go_on.set()
+        assert await callers[1] == ["key-1"]
+        assert world.issuer.fetches == 1
 
 
-def test_a_reload_fetches_what_is_known_anew__and_keeps_it_where_the_issuer_is_down() -> None:
-    async def main() -> None:
-        async with running() as found:
-            assert await found.kids() == ["key-1"]
-            after = IssuerKeys({NAME: found.issuer.jwks_url}, found.clock, before=found.keys)
-            fetched = found.issuer.fetches
-            await after.refresh()
-            assert found.issuer.fetches == fetched + 1
-            found.issuer.jwks = reset
-            await after.refresh()
-            assert [key.kid for key in (await after.keys(NAME, "key-1")).keys] == ["key-1"]
-            assert after.problem() is not None
-            other = IssuerKeys({NAME: found.issuer.jwks_url + "?other"}, found.clock, before=found.keys)
-            await other.refresh()  # nothing is known from there: nobody waits for it
-            await other.aclose()
-
-    run(main())
+async def test_a_reload_fetches_what_is_known_anew__and_keeps_it_where_the_issuer_is_down() -> None:
+    async with running() as found:
+        assert await found.kids() == ["key-1"]
+        after = IssuerKeys({NAME: found.issuer.jwks_url}, found.clock, before=found.keys)
+        fetched = found.issuer.fetches
+        await after.refresh()
+        assert found.issuer.fetches == fetched + 1
+        found.issuer.jwks = reset
+        await after.refresh()
+        assert [key.kid for key in (await after.keys(NAME, "key-1")).keys] == ["key-1"]
+        assert after.problem() is not None
+        other = IssuerKeys({NAME: found.issuer.jwks_url + "?other"}, found.clock, before=found.keys)
+        await other.refresh()  # nothing is known from there: nobody waits for it
+        await other.aclose()
 
 
-def test_closing_ends_a_fetch_under_way() -> None:
-    async def main() -> None:
-        async with running() as world:
+async def test_closing_ends_a_fetch_under_way() -> None:
+    async with running() as world:
 
-            async def silent(connection: Connection) -> None:
-                await connection.request()
-                await connection.peer_closed()
+        async def silent(connection: Connection) -> None:
+            await connection.request()
+            await connection.peer_closed()
 
-            world.issuer.jwks = silent
-            caller = asyncio.create_task(world.kids())
-            await until(lambda: len(world.issuer.requests) == 1)
-            await world.keys.aclose()
-            with pytest.raises(KeysUnavailable):
-                await caller
-
-    run(main())
+        world.issuer.jwks = silent
+        caller = asyncio.create_task(world.kids())
+        await until(lambda: len(world.issuer.requests) == 1)
+        await world.keys.aclose()
+        with pytest.raises(KeysUnavailable):
+            await caller
 
 
-def test_keys_from_a_file_are_given_as_they_are() -> None:
+async def test_keys_from_a_file_are_given_as_they_are() -> None:
     found = read_key_set(key_set_text(IssuerKey("file")))
 
-    async def main() -> None:
-        keys = IssuerKeys({NAME: found})
-        assert await keys.keys(NAME, "other") is found
-        assert keys.problem() is None
-        await keys.aclose()
-
-    run(main())
+    keys = IssuerKeys({NAME: found})
+    assert await keys.keys(NAME, "other") is found
+    assert keys.problem() is None
+    await keys.aclose()
 
 
 @pytest.mark.holds("net/fetch", "https")
@@ -420,17 +384,14 @@ def test_a_redirect_within_the_origin_is_followed() -> None:
     assert fetched(serve) == b"{}"
 
 
-def test_a_certificate_that_nobody_trusts_is_refused(tmp_path: Path) -> None:
+async def test_a_certificate_that_nobody_trusts_is_refused(tmp_path: Path) -> None:
     write_certificate(tmp_path)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
 
-    async def main() -> None:
-        async with RawServer(answer(b"{}"), tls=tls) as server:
-            with pytest.raises(KeySetError, match="ConnectError"):
-                await fetch(server.url, max_bytes=1_000, timeout=PATIENCE)
-
-    run(main())
+    async with RawServer(answer(b"{}"), tls=tls) as server:
+        with pytest.raises(KeySetError, match="ConnectError"):
+            await fetch(server.url, max_bytes=1_000, timeout=PATIENCE)
 
 
 @pytest.mark.holds("net/fetch", "environment")

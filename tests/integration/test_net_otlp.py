@@ -24,7 +24,6 @@ from tests.world.calls import http as answer_of
 from tests.world.command import wait_until
 from tests.world.measured import Measured, collecting
 from tests.world.raw_server import Connection, RawServer
-from tests.world.running import run
 
 from accredit import __version__
 from accredit.errors import CollectorError
@@ -92,19 +91,16 @@ REDIRECT = ("Location", "http://127.0.0.1:1/" + SECRET)
         (sends(b""), "RemoteProtocolError"),
     ],
 )
-def test_what_a_collector_does_not_take_is_an_error_that_quotes_nothing_of_it(
+async def test_what_a_collector_does_not_take_is_an_error_that_quotes_nothing_of_it(
     handler: Callable[[Connection], Awaitable[None]], problem: str | None
 ) -> None:
-    async def main() -> None:
-        async with RawServer(hostile(handler)) as server:
-            collector = Collector(server.url)
-            with pytest.raises(CollectorError) as refused:
-                await collector.send("/v1/traces", b"x", 0.5)
-            await collector.aclose()
-        assert SECRET not in str(refused.value)
-        assert problem is None or str(refused.value) == problem
-
-    run(main())
+    async with RawServer(hostile(handler)) as server:
+        collector = Collector(server.url)
+        with pytest.raises(CollectorError) as refused:
+            await collector.send("/v1/traces", b"x", 0.5)
+        await collector.aclose()
+    assert SECRET not in str(refused.value)
+    assert problem is None or str(refused.value) == problem
 
 
 @pytest.mark.holds("net/otlp", "status")
@@ -123,31 +119,25 @@ def test_what_a_collector_does_not_take_is_an_error_that_quotes_nothing_of_it(
         ("308 Permanent Redirect", "", False, 0),
     ],
 )
-def test_what_may_pass_is_what_the_protocol_names__and_nobody_is_told_to_come_next_year(
+async def test_what_may_pass_is_what_the_protocol_names__and_nobody_is_told_to_come_next_year(
     status: str, retry_after: str, passing: bool, wait: float
 ) -> None:
-    async def main() -> None:
-        text = answer_of(b"", status=status, headers=(("Retry-After", retry_after),))
-        async with RawServer(hostile(sends(text))) as server:
-            collector = Collector(server.url)
-            with pytest.raises(CollectorError) as refused:
-                await collector.send("/v1/traces", b"x", 10)
-            await collector.aclose()
-        assert (refused.value.passing, refused.value.wait) == (passing, wait)
-
-    run(main())
+    text = answer_of(b"", status=status, headers=(("Retry-After", retry_after),))
+    async with RawServer(hostile(sends(text))) as server:
+        collector = Collector(server.url)
+        with pytest.raises(CollectorError) as refused:
+            await collector.send("/v1/traces", b"x", 10)
+        await collector.aclose()
+    assert (refused.value.passing, refused.value.wait) == (passing, wait)
 
 
 @pytest.mark.holds("net/otlp", "status")
-def test_nobody_who_listens_nowhere_has_taken_anything_for_good() -> None:
-    async def main() -> None:
-        collector = Collector("http://127.0.0.1:1")
-        with pytest.raises(CollectorError, match="ConnectError") as refused:
-            await collector.send("/v1/traces", b"x", 10)
-        await collector.aclose()
-        assert refused.value.passing
-
-    run(main())
+async def test_nobody_who_listens_nowhere_has_taken_anything_for_good() -> None:
+    collector = Collector("http://127.0.0.1:1")
+    with pytest.raises(CollectorError, match="ConnectError") as refused:
+        await collector.send("/v1/traces", b"x", 10)
+    await collector.aclose()
+    assert refused.value.passing
 
 
 @pytest.mark.holds("net/otlp", "status")
@@ -160,45 +150,36 @@ def test_nobody_who_listens_nowhere_has_taken_anything_for_good() -> None:
         b"Transfer-Encoding: chunked\r\n\r\nZZ",
     ],
 )
-def test_what_was_taken_is_not_sent_again_for_an_answer_that_is_none(rest: bytes) -> None:
-    async def main() -> None:
-        async with RawServer(hostile(sends(b"HTTP/1.1 200 OK\r\n" + rest))) as server:
-            collector = Collector(server.url)
-            assert await collector.send("/v1/traces", b"x", 10) == b""
-            await collector.aclose()
-
-    run(main())
+async def test_what_was_taken_is_not_sent_again_for_an_answer_that_is_none(rest: bytes) -> None:
+    async with RawServer(hostile(sends(b"HTTP/1.1 200 OK\r\n" + rest))) as server:
+        collector = Collector(server.url)
+        assert await collector.send("/v1/traces", b"x", 10) == b""
+        await collector.aclose()
 
 
 @pytest.mark.holds("net/otlp", "bounds")
-def test_an_answer_without_an_end_is_not_read_to_its_end() -> None:
-    async def main() -> None:
-        async with RawServer(hostile(flood)) as server:
-            collector = Collector(server.url)
-            await collector.send("/v1/traces", b"x", 20)
-            await collector.aclose()
-
-    run(main())
+async def test_an_answer_without_an_end_is_not_read_to_its_end() -> None:
+    async with RawServer(hostile(flood)) as server:
+        collector = Collector(server.url)
+        await collector.send("/v1/traces", b"x", 20)
+        await collector.aclose()
 
 
 @pytest.mark.slow
 @pytest.mark.holds("net/otlp", "bounds")
 @pytest.mark.parametrize("interim", [b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n"])
-def test_a_collector_that_only_ever_begins_to_answer_does_not_keep_the_processor_busy(interim: bytes) -> None:
+async def test_a_collector_that_only_ever_begins_to_answer_does_not_keep_the_processor_busy(interim: bytes) -> None:
     async def endless(connection: Connection) -> None:
         with contextlib.suppress(OSError):
             while True:
                 await connection.send(interim * 2000)
 
-    async def main() -> None:
-        async with RawServer(hostile(endless)) as server:
-            collector = Collector(server.url)
-            with pytest.raises(CollectorError, match="too much work for one answer") as refused:
-                await collector.send("/v1/traces", b"x", 60)
-            await collector.aclose()
-        assert refused.value.passing  # asked less and less often, then
-
-    run(main())
+    async with RawServer(hostile(endless)) as server:
+        collector = Collector(server.url)
+        with pytest.raises(CollectorError, match="too much work for one answer") as refused:
+            await collector.send("/v1/traces", b"x", 60)
+        await collector.aclose()
+    assert refused.value.passing  # asked less and less often, then
 
 
 @pytest.mark.holds("net/otlp", "environment")
@@ -219,7 +200,7 @@ def test_no_proxy_of_the_environment_gets_it(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.holds("net/otlp", "environment")
 @pytest.mark.parametrize("value", ["a", "\u00e9\u20ac"])
-def test_a_collector_s_cookies_fill_no_memory__and_what_they_say_is_in_no_message_to_it(value: str) -> None:
+async def test_a_collector_s_cookies_fill_no_memory__and_what_they_say_is_in_no_message_to_it(value: str) -> None:
     cookies = "".join(f"Set-Cookie: c{number}={value}\r\n" for number in range(100)).encode()
     heads: list[bytes] = []
 
@@ -230,14 +211,11 @@ def test_a_collector_s_cookies_fill_no_memory__and_what_they_say_is_in_no_messag
             heads.append(request.head)
             await connection.send(b"HTTP/1.1 200 OK\r\n" + cookies + b"Content-Length: 0\r\n\r\n")
 
-    async def main() -> None:
-        async with RawServer(sets) as server:
-            collector = Collector(server.url)
-            for _ in range(2):
-                await collector.send("/v1/traces", b"x", 10)
-            await collector.aclose()
-
-    run(main())
+    async with RawServer(sets) as server:
+        collector = Collector(server.url)
+        for _ in range(2):
+            await collector.send("/v1/traces", b"x", 10)
+        await collector.aclose()
     assert len(heads) == 2
     assert b"cookie" not in heads[1].lower()
 

@@ -16,7 +16,6 @@ from tests.world.authorization import GATEWAY, Trust
 from tests.world.command import Serving, accredit, environment
 from tests.world.raw_server import PATIENCE
 from tests.world.reloading import post, reloaded
-from tests.world.running import run
 from tests.world.warm import python
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("policy/suggesting", "grant")]
@@ -104,68 +103,60 @@ async def unsigned(port: int, path: str, tool: str, arguments: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-def test_what_is_suggested_lets_exactly_the_calls_pass_that_were_used(mode: str, tmp_path: Path) -> None:
-    async def main() -> None:
-        watched = Watched(tmp_path, UPSTREAM, CATALOG)
-        mailer, reader = watched.agents
-        with Serving("--config", "accredit.toml", folder=tmp_path) as gateway:
-            async with host(gateway.url, mailer.folder, *mailer.options, mode=mode) as client:
-                assert names(await client.list_tools()) == ["list_inbox", "search", "send_email"]
+async def test_what_is_suggested_lets_exactly_the_calls_pass_that_were_used(mode: str, tmp_path: Path) -> None:
+    watched = Watched(tmp_path, UPSTREAM, CATALOG)
+    mailer, reader = watched.agents
+    with Serving("--config", "accredit.toml", folder=tmp_path) as gateway:
+        async with host(gateway.url, mailer.folder, *mailer.options, mode=mode) as client:
+            assert names(await client.list_tools()) == ["list_inbox", "search", "send_email"]
+            assert await passes(client, "list_inbox", {})
+            assert await passes(client, "send_email", SEND)
+            assert (await client.read_resource("mail://inbox/first")).contents
+        async with host(gateway.url, reader.folder, *reader.options, mode=mode) as client:
+            await client.list_tools()
+            assert await passes(client, "search", SEARCH)
+        await unsigned(gateway.port, "/mcp", "search", SEARCH)
+        listed = accredit("log", "list", folder=tmp_path).stdout.splitlines()
+        passed = [line for line in listed if " deny " in line and "  ok" in line]
+        assert len(passed) > 1
+        assert all("(only observed)" in line for line in passed), "nobody is to take them for refused"
+        printed = watched.suggested()
+        assert "stays refused, as nobody signed them: 1 call" in printed
+        watched.apply(printed)
+        assert (await reloaded(gateway, tmp_path)).problem == ""
+        async with host(gateway.url, mailer.folder, *watched.options(mailer), mode=mode) as client:
+            for _ in range(2):
                 assert await passes(client, "list_inbox", {})
                 assert await passes(client, "send_email", SEND)
                 assert (await client.read_resource("mail://inbox/first")).contents
-            async with host(gateway.url, reader.folder, *reader.options, mode=mode) as client:
+            assert not await passes(client, "search", SEARCH), "it needs the scope that list_inbox needs"
+            with pytest.raises(MCPError):
+                await client.read_resource("mail://inbox/second")
+        async with host(gateway.url, reader.folder, *watched.options(reader), mode=mode) as client:
+            assert await passes(client, "search", SEARCH)
+            assert not await passes(client, "list_inbox", {})
+            assert not await passes(client, "send_email", SEND)
+            with pytest.raises(MCPError):
+                await client.read_resource("mail://inbox/first")
+        async with host(gateway.url, reader.folder, *reader.options, mode=mode) as client:
+            assert not await passes(client, "search", SEARCH), "the delegation that says who it is allows nothing"
+        assert (await unsigned(gateway.port, "/mcp", "search", SEARCH))["error"]["code"] == -31001
+
+
+async def test_of_two_servers_with_the_same_tools_each_is_granted_alone(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, SERVERS, SERVERS_CATALOG)
+    mailer, _ = watched.agents
+    with Serving("--config", "accredit.toml", folder=tmp_path) as gateway:
+        for path, tools in (("mail", ("list_inbox",)), ("post", ("send_email", "search"))):
+            url = f"http://127.0.0.1:{gateway.port}/mcp/{path}"
+            async with host(url, mailer.folder, *mailer.options) as client:
                 await client.list_tools()
-                assert await passes(client, "search", SEARCH)
-            await unsigned(gateway.port, "/mcp", "search", SEARCH)
-            listed = accredit("log", "list", folder=tmp_path).stdout.splitlines()
-            passed = [line for line in listed if " deny " in line and "  ok" in line]
-            assert len(passed) > 1
-            assert all("(only observed)" in line for line in passed), "nobody is to take them for refused"
-            printed = watched.suggested()
-            assert "stays refused, as nobody signed them: 1 call" in printed
-            watched.apply(printed)
-            assert (await reloaded(gateway, tmp_path)).problem == ""
-            async with host(gateway.url, mailer.folder, *watched.options(mailer), mode=mode) as client:
-                for _ in range(2):
-                    assert await passes(client, "list_inbox", {})
-                    assert await passes(client, "send_email", SEND)
-                    assert (await client.read_resource("mail://inbox/first")).contents
-                assert not await passes(client, "search", SEARCH), "it needs the scope that list_inbox needs"
-                with pytest.raises(MCPError):
-                    await client.read_resource("mail://inbox/second")
-            async with host(gateway.url, reader.folder, *watched.options(reader), mode=mode) as client:
-                assert await passes(client, "search", SEARCH)
-                assert not await passes(client, "list_inbox", {})
-                assert not await passes(client, "send_email", SEND)
-                with pytest.raises(MCPError):
-                    await client.read_resource("mail://inbox/first")
-            async with host(gateway.url, reader.folder, *reader.options, mode=mode) as client:
-                assert not await passes(client, "search", SEARCH), "the delegation that says who it is allows nothing"
-            assert (await unsigned(gateway.port, "/mcp", "search", SEARCH))["error"]["code"] == -31001
-
-    run(main())
-
-
-def test_of_two_servers_with_the_same_tools_each_is_granted_alone(tmp_path: Path) -> None:
-    async def main() -> None:
-        watched = Watched(tmp_path, SERVERS, SERVERS_CATALOG)
-        mailer, _ = watched.agents
-        with Serving("--config", "accredit.toml", folder=tmp_path) as gateway:
-            for path, tools in (("mail", ("list_inbox",)), ("post", ("send_email", "search"))):
-                url = f"http://127.0.0.1:{gateway.port}/mcp/{path}"
-                async with host(url, mailer.folder, *mailer.options) as client:
-                    await client.list_tools()
-                    for tool in tools:
-                        assert await passes(
-                            client, tool, {"list_inbox": {}, "send_email": SEND, "search": SEARCH}[tool]
-                        )
-            watched.apply(watched.suggested())
-            assert (await reloaded(gateway, tmp_path)).problem == ""
-            for path, tools in (("mail", {"list_inbox"}), ("post", {"send_email", "search"})):
-                url = f"http://127.0.0.1:{gateway.port}/mcp/{path}"
-                async with host(url, mailer.folder, *watched.options(mailer)) as client:
-                    for tool, given in GIVEN.items():
-                        assert await passes(client, tool, given) is (tool in tools), (path, tool)
-
-    run(main())
+                for tool in tools:
+                    assert await passes(client, tool, {"list_inbox": {}, "send_email": SEND, "search": SEARCH}[tool])
+        watched.apply(watched.suggested())
+        assert (await reloaded(gateway, tmp_path)).problem == ""
+        for path, tools in (("mail", {"list_inbox"}), ("post", {"send_email", "search"})):
+            url = f"http://127.0.0.1:{gateway.port}/mcp/{path}"
+            async with host(url, mailer.folder, *watched.options(mailer)) as client:
+                for tool, given in GIVEN.items():
+                    assert await passes(client, tool, given) is (tool in tools), (path, tool)

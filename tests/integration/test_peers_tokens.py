@@ -23,7 +23,6 @@ from tests.world.command import Serving, accredit
 from tests.world.issuer import AUDIENCE, key_set_text
 from tests.world.ports import reserved_port
 from tests.world.raw_server import PATIENCE
-from tests.world.running import run
 from tests.world.token_server import CLIENT, MAIL, SECRET, TokenServer
 from tests.world.tokened import ISSUER, Tokened
 from tests.world.warm import python
@@ -146,41 +145,38 @@ async def said(client: Client, tool: str, **arguments: Any) -> str:
     return " ".join(str(getattr(each, "text", "")) for each in (await client.call_tool(tool, arguments)).content)
 
 
-def test_each_server_gets_tokens_of_its_own_kind__and_a_tool_is_pinned_as_its_caller_sees_it(tmp_path: Path) -> None:
+async def test_each_server_gets_tokens_of_its_own_kind__and_a_tool_is_pinned_as_its_caller_sees_it(
+    tmp_path: Path,
+) -> None:
     world = Tokened()
 
-    async def main() -> None:
-        async with TokenServer(world.key) as idp:
-            peers = Peers(tmp_path, idp, world)
-            await asyncio.to_thread(peers.__enter__)
-            try:
-                async with peers.caller("alice", "reports") as alice:
-                    assert await said(alice, "file_report", text="all well") == "filed"
-                assert (tmp_path / "report.txt").read_text("utf-8") == f"{CLIENT}: all well"
+    async with TokenServer(world.key) as idp:
+        peers = Peers(tmp_path, idp, world)
+        await asyncio.to_thread(peers.__enter__)
+        try:
+            async with peers.caller("alice", "reports") as alice:
+                assert await said(alice, "file_report", text="all well") == "filed"
+            assert (tmp_path / "report.txt").read_text("utf-8") == f"{CLIENT}: all well"
 
-                async with peers.caller("alice", "notes") as alice, peers.caller("bob", "notes") as bob:
-                    assert await listed(alice) == ["read_notes", "write_note"]
-                    assert await listed(bob) == ["read_notes"]
-                    assert await said(alice, "write_note", text="a secret") == "written"
-                    assert await said(alice, "read_notes") == "a secret"
-                    assert await said(bob, "read_notes") == "bob has none"
-                    assert "definition_changed" in await said(bob, "write_note", text="mine")
-                    assert {each.name for each in tmp_path.glob("*.txt")} == {"report.txt", "alice.txt"}
+            async with peers.caller("alice", "notes") as alice, peers.caller("bob", "notes") as bob:
+                assert await listed(alice) == ["read_notes", "write_note"]
+                assert await listed(bob) == ["read_notes"]
+                assert await said(alice, "write_note", text="a secret") == "written"
+                assert await said(alice, "read_notes") == "a secret"
+                assert await said(bob, "read_notes") == "bob has none"
+                assert "definition_changed" in await said(bob, "write_note", text="mine")
+                assert {each.name for each in tmp_path.glob("*.txt")} == {"report.txt", "alice.txt"}
 
-                (tmp_path / "changed").write_text("alice", "utf-8")
-                async with peers.caller("alice", "notes") as alice, peers.caller("bob", "notes") as bob:
-                    assert await listed(alice) == []
-                    assert "definition_changed" in await said(alice, "write_note", text="my keys")
-                    assert await said(bob, "read_notes") == "bob has none"
-                assert (tmp_path / "alice.txt").read_text("utf-8") == "a secret"
-                shown = peers.gateway.stderr
-            finally:
-                peers.__exit__()
-            exchanged = [form for form in idp.asked if "subject_token" in form]
-            subjects = {
-                jwt.decode(form["subject_token"], options={"verify_signature": False})["sub"] for form in exchanged
-            }
-            assert subjects == {"alice", "bob"}
-            assert not any(token.rpartition(".")[2] in shown for token in idp.given)
-
-    run(main())
+            (tmp_path / "changed").write_text("alice", "utf-8")
+            async with peers.caller("alice", "notes") as alice, peers.caller("bob", "notes") as bob:
+                assert await listed(alice) == []
+                assert "definition_changed" in await said(alice, "write_note", text="my keys")
+                assert await said(bob, "read_notes") == "bob has none"
+            assert (tmp_path / "alice.txt").read_text("utf-8") == "a secret"
+            shown = peers.gateway.stderr
+        finally:
+            peers.__exit__()
+        exchanged = [form for form in idp.asked if "subject_token" in form]
+        subjects = {jwt.decode(form["subject_token"], options={"verify_signature": False})["sub"] for form in exchanged}
+        assert subjects == {"alice", "bob"}
+        assert not any(token.rpartition(".")[2] in shown for token in idp.given)

@@ -116,24 +116,21 @@ def test_a_proof_that_comes_to_two_gateways_at_once_reaches_the_server_once__and
         run(main(database))
 
 
-def test_a_gateway_starts_without_its_database_and_refuses_until_it_is_there(tmp_path: Path) -> None:
-    async def main() -> None:
-        reading = Reading()
-        async with RawServer(reading) as server:
-            fleet = Fleet(tmp_path, "postgresql://gw@/db?host=/nowhere", server.url)
-            with await asyncio.to_thread(fleet.serving().__enter__) as gateway:
-                refused = await said(gateway.port, fleet.call("mail://1"))
-                assert refused["error"]["code"] == -31003
-                assert "store_unavailable" in json.dumps(refused)
-                assert "/nowhere" not in json.dumps(refused)
-                async with RawClient(gateway.port) as client:
-                    await client.ask("GET", "/readyz", [], b"")
-                    ready = await client.answer()
-                    assert ready.status == 503
-                    assert json.loads(ready.body)["store"] is False
-        assert reading.called == []
-
-    run(main())
+async def test_a_gateway_starts_without_its_database_and_refuses_until_it_is_there(tmp_path: Path) -> None:
+    reading = Reading()
+    async with RawServer(reading) as server:
+        fleet = Fleet(tmp_path, "postgresql://gw@/db?host=/nowhere", server.url)
+        with await asyncio.to_thread(fleet.serving().__enter__) as gateway:
+            refused = await said(gateway.port, fleet.call("mail://1"))
+            assert refused["error"]["code"] == -31003
+            assert "store_unavailable" in json.dumps(refused)
+            assert "/nowhere" not in json.dumps(refused)
+            async with RawClient(gateway.port) as client:
+                await client.ask("GET", "/readyz", [], b"")
+                ready = await client.answer()
+                assert ready.status == 503
+                assert json.loads(ready.body)["store"] is False
+    assert reading.called == []
 
 
 def test_a_database_without_our_tables_stops_the_start_and_the_commands_make_them(tmp_path: Path) -> None:

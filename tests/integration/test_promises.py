@@ -8,7 +8,7 @@ from tests.world.calls import compact, error, http, post
 from tests.world.hostile import World, sends
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import Connection, RawServer
-from tests.world.running import RunningGateway, run
+from tests.world.running import RunningGateway
 from tests.world.tokened import Tokened
 
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
@@ -29,7 +29,7 @@ ANSWERS = {
 
 @pytest.mark.parametrize("answer", ANSWERS)
 @pytest.mark.parametrize("era", list(Era))
-def test_no_header_argument_or_result_is_in_the_log_at_its_most_talkative(
+async def test_no_header_argument_or_result_is_in_the_log_at_its_most_talkative(
     answer: str, era: Era, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -37,18 +37,15 @@ def test_no_header_argument_or_result_is_in_the_log_at_its_most_talkative(
     for name in ("Authorization", "Cookie", "X-Api-Key"):
         posted = posted.and_header(name, SECRET)
 
-    async def case() -> None:
-        async with World(sends(http(ANSWERS[answer]))) as world:
-            await world.ask(posted, hostile=False)
-            assert SECRET.encode() in world.upstream.requests[-1].body  # so it was there to be logged
-
-    run(case())
+    async with World(sends(http(ANSWERS[answer]))) as world:
+        await world.ask(posted, hostile=False)
+        assert SECRET.encode() in world.upstream.requests[-1].body  # so it was there to be logged
     assert caplog.records
     assert SECRET not in caplog.text
     assert SECRET not in json.dumps([str(vars(record)) for record in caplog.records])
 
 
-def test_with_tokens_required_nothing_is_answered_without_one_but_what_security_names() -> None:
+async def test_with_tokens_required_nothing_is_answered_without_one_but_what_security_names() -> None:
     tokened = Tokened()
     asked = [
         ("GET", "/mcp", 401),
@@ -69,16 +66,13 @@ def test_with_tokens_required_nothing_is_answered_without_one_but_what_security_
         while await connection.request() is not None:
             await connection.send(http(b"{}"))
 
-    async def case() -> None:
-        async with RawServer(handler) as server:
-            upstream = HttpUpstream(server.url)
-            settings = GatewaySettings(upstream, tokens=tokened.settings(), passthrough=("/open/*",))
-            async with RunningGateway(create_app(settings, key_sets=tokened.key_sets)) as gateway:
-                for method, path, status in asked:
-                    async with RawClient(gateway.port) as client:
-                        body = post(Era.LEGACY, "ping").body if method == "POST" else b""
-                        await client.ask(method, path, [("Content-Type", "application/json")], body)
-                        assert ((await client.answer()).status, method, path) == (status, method, path)
-            assert [request.target for request in server.requests] == ["/open/a"]
-
-    run(case())
+    async with RawServer(handler) as server:
+        upstream = HttpUpstream(server.url)
+        settings = GatewaySettings(upstream, tokens=tokened.settings(), passthrough=("/open/*",))
+        async with RunningGateway(create_app(settings, key_sets=tokened.key_sets)) as gateway:
+            for method, path, status in asked:
+                async with RawClient(gateway.port) as client:
+                    body = post(Era.LEGACY, "ping").body if method == "POST" else b""
+                    await client.ask(method, path, [("Content-Type", "application/json")], body)
+                    assert ((await client.answer()).status, method, path) == (status, method, path)
+        assert [request.target for request in server.requests] == ["/open/a"]

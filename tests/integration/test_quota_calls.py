@@ -17,7 +17,6 @@ from tests.world.command import Serving, accredit
 from tests.world.many_servers import Several
 from tests.world.recorded import calls_of, records_at
 from tests.world.routes import ROUTES, Route
-from tests.world.running import run
 
 from accredit.policy.quotas import Quota, Quotas
 from accredit.stores import MemoryStore
@@ -33,71 +32,61 @@ def errors(answers: list[dict[str, Any]]) -> list[str]:
 
 
 @everywhere
-def test_a_quota_of_agents_holds_whatever_way_calls_come__and_is_on_record(
+async def test_a_quota_of_agents_holds_whatever_way_calls_come__and_is_on_record(
     name: str, trust: Trust, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        log = records_at(tmp_path / "log.db")
-        async with Route(name, trust, tmp_path, records=log, policy={"quotas": Quotas((OF_AGENT,))}) as route:
-            answers: list[dict[str, Any]] = []
-            for _ in range(3):
-                proof = trust.proof(trust.chain(), "tools/call", INBOX, Signed(session=route.session))
-                answers.append(await route.ask("tools/call", with_proof(INBOX, proof)))
-        assert errors(answers) == ["", "", "quota_exceeded"]
-        refused = answers[2]["error"]
-        assert refused["code"] == -31013
-        assert 3500 < refused["data"]["retry_after_seconds"] <= 3672
-        recorded = calls_of(tmp_path / "log.db")
-        assert (recorded[2]["verdict"], recorded[2]["error"]) == ("deny", "quota_exceeded")
-
-    run(main())
+    log = records_at(tmp_path / "log.db")
+    async with Route(name, trust, tmp_path, records=log, policy={"quotas": Quotas((OF_AGENT,))}) as route:
+        answers: list[dict[str, Any]] = []
+        for _ in range(3):
+            proof = trust.proof(trust.chain(), "tools/call", INBOX, Signed(session=route.session))
+            answers.append(await route.ask("tools/call", with_proof(INBOX, proof)))
+    assert errors(answers) == ["", "", "quota_exceeded"]
+    refused = answers[2]["error"]
+    assert refused["code"] == -31013
+    assert 3500 < refused["data"]["retry_after_seconds"] <= 3672
+    recorded = calls_of(tmp_path / "log.db")
+    assert (recorded[2]["verdict"], recorded[2]["error"]) == ("deny", "quota_exceeded")
 
 
 @everywhere
-def test_with_proofs_off_a_quota_of_the_server_holds_for_all_callers(name: str, trust: Trust, tmp_path: Path) -> None:
-    async def main() -> None:
-        more: dict[str, Any] = {"required": False, "quotas": Quotas((OF_SERVER,)), "store": MemoryStore()}
-        async with Route(name, trust, tmp_path, **more) as route:
-            answers = [await route.ask("tools/call", INBOX) for _ in range(3)]
-            listed = await route.ask("tools/list", {})
-        assert errors(answers) == ["", "", "quota_exceeded"]
-        assert "result" in listed
-
-    run(main())
+async def test_with_proofs_off_a_quota_of_the_server_holds_for_all_callers(
+    name: str, trust: Trust, tmp_path: Path
+) -> None:
+    more: dict[str, Any] = {"required": False, "quotas": Quotas((OF_SERVER,)), "store": MemoryStore()}
+    async with Route(name, trust, tmp_path, **more) as route:
+        answers = [await route.ask("tools/call", INBOX) for _ in range(3)]
+        listed = await route.ask("tools/list", {})
+    assert errors(answers) == ["", "", "quota_exceeded"]
+    assert "result" in listed
 
 
 @pytest.mark.parametrize("required", [True, False])
-def test_a_state_that_nobody_sealed_makes_no_call_free(required: bool, trust: Trust, tmp_path: Path) -> None:
+async def test_a_state_that_nobody_sealed_makes_no_call_free(required: bool, trust: Trust, tmp_path: Path) -> None:
     """A later round is free of quotas. One that says that it is one has a sealed state, or is refused, and no refused
     call counts."""
     policy: dict[str, Any] = {"policy": {"quotas": Quotas((OF_AGENT,))}} if required else {}
     off: dict[str, Any] = {} if required else {"quotas": Quotas((OF_SERVER,)), "store": MemoryStore()}
 
-    async def main() -> None:
-        async with Route("http-modern", trust, tmp_path, required=required, **policy, **off) as route:
-            answers: list[dict[str, Any]] = []
-            for params in ({**INBOX, "requestState": "s1.forged"}, {**INBOX, "requestState": 7}, INBOX, INBOX, INBOX):
-                proof = trust.proof(trust.chain(), "tools/call", params, Signed(session=route.session))
-                answers.append(await route.ask("tools/call", with_proof(params, proof) if required else params))
-            assert len(route.received("tools/call")) == 2
-        codes = [each.get("error", {}).get("code") for each in answers]
-        assert codes == [-32602, -32602, None, None, -31013]
-
-    run(main())
+    async with Route("http-modern", trust, tmp_path, required=required, **policy, **off) as route:
+        answers: list[dict[str, Any]] = []
+        for params in ({**INBOX, "requestState": "s1.forged"}, {**INBOX, "requestState": 7}, INBOX, INBOX, INBOX):
+            proof = trust.proof(trust.chain(), "tools/call", params, Signed(session=route.session))
+            answers.append(await route.ask("tools/call", with_proof(params, proof) if required else params))
+        assert len(route.received("tools/call")) == 2
+    codes = [each.get("error", {}).get("code") for each in answers]
+    assert codes == [-32602, -32602, None, None, -31013]
 
 
-def test_a_store_that_does_not_answer_refuses_what_has_to_be_counted(trust: Trust, tmp_path: Path) -> None:
+async def test_a_store_that_does_not_answer_refuses_what_has_to_be_counted(trust: Trust, tmp_path: Path) -> None:
     class Silent(MemoryStore):
         async def use(self, limits: Any, *, now: int) -> bool:
             raise OSError("gone")
 
-    async def main() -> None:
-        more: dict[str, Any] = {"required": False, "quotas": Quotas((OF_SERVER,)), "store": Silent()}
-        async with Route("http-modern", trust, tmp_path, **more) as route:
-            answer = await route.ask("tools/call", INBOX)
-        assert "store_unavailable" in answer["error"]["data"]["reason"]
-
-    run(main())
+    more: dict[str, Any] = {"required": False, "quotas": Quotas((OF_SERVER,)), "store": Silent()}
+    async with Route("http-modern", trust, tmp_path, **more) as route:
+        answer = await route.ask("tools/call", INBOX)
+    assert "store_unavailable" in answer["error"]["data"]["reason"]
 
 
 @pytest.mark.slow
@@ -140,7 +129,7 @@ def test_the_how_to_says_what_happens(trust: Trust, tmp_path: Path) -> None:
     assert promised["data"]["error"] in told
 
 
-def test_names_of_servers_that_there_are_not_take_up_no_room_of_the_store(trust: Trust) -> None:
+async def test_names_of_servers_that_there_are_not_take_up_no_room_of_the_store(trust: Trust) -> None:
     """A stranger's calls of `a1__x`, `a2__x`, and so on would fill it, and then nobody's call can be counted."""
     counted: set[str] = set()
 
@@ -149,12 +138,9 @@ def test_names_of_servers_that_there_are_not_take_up_no_room_of_the_store(trust:
             counted.update(limit.cert_id for limit in limits)
             return await super().use(limits, now=now)
 
-    async def main() -> None:
-        more: dict[str, Any] = {"required": False, "quotas": Quotas((OF_SERVER,)), "store": Watched()}
-        async with Several(trust, merge=True, **more) as several:
-            for name in ("a1__x", "a2__x", "mail__list_inbox", "mail__send_email"):
-                await several.send_merged(modern({"name": name, "arguments": {}}))
-            assert len(several.calls("mail")) == 2
-
-    run(main())
+    more: dict[str, Any] = {"required": False, "quotas": Quotas((OF_SERVER,)), "store": Watched()}
+    async with Several(trust, merge=True, **more) as several:
+        for name in ("a1__x", "a2__x", "mail__list_inbox", "mail__send_email"):
+            await several.send_merged(modern({"name": name, "arguments": {}}))
+        assert len(several.calls("mail")) == 2
     assert len(counted) == 1

@@ -86,95 +86,77 @@ def proved(trust: Trust) -> Posted:
 
 
 @pytest.mark.parametrize("stream", [GET, request("POST", LISTEN)], ids=["get", "listen"])
-def test_idle_streams_of_a_stranger_keep_nobody_s_call_from_the_server__and_one_too_many_is_told_so(
+async def test_idle_streams_of_a_stranger_keep_nobody_s_call_from_the_server__and_one_too_many_is_told_so(
     stream: bytes,
 ) -> None:
-    async def main() -> None:
-        async with RawServer(upstream) as server, open_to_all(server) as gateway, Crowd(gateway.port) as crowd:
-            assert [await member.status() for member in await crowd.join(8, stream)] == [200] * 8
-            (late,) = await crowd.join(1, stream)
-            assert await late.status() == 503
-            assert b"\r\nretry-after: 1\r\n" in late.head
-            for era in Era:
-                assert await crowd.asks(post(era, "tools/call", INBOX)) == 200
-            await crowd.members[0].leave()
-            await until(lambda: server.open < 9)
-            (again,) = await crowd.join(1, stream)
-            assert await again.status() == 200
-
-    run(main())
+    async with RawServer(upstream) as server, open_to_all(server) as gateway, Crowd(gateway.port) as crowd:
+        assert [await member.status() for member in await crowd.join(8, stream)] == [200] * 8
+        (late,) = await crowd.join(1, stream)
+        assert await late.status() == 503
+        assert b"\r\nretry-after: 1\r\n" in late.head
+        for era in Era:
+            assert await crowd.asks(post(era, "tools/call", INBOX)) == 200
+        await crowd.members[0].leave()
+        await until(lambda: server.open < 9)
+        (again,) = await crowd.join(1, stream)
+        assert await again.status() == 200
 
 
-def test_streams_of_strangers_leave_room_for_a_session_that_has_proved_something(trust: Trust) -> None:
-    async def main() -> None:
-        async with RawServer(upstream) as server, with_proofs(server, trust) as gateway, Crowd(gateway.port) as crowd:
-            statuses = [await member.status() for member in await crowd.join(8, GET)]
-            assert statuses == [200] * 6 + [503] * 2
-            mine = request("GET", Posted([*ACCEPT, ("Mcp-Session-Id", SESSION)], b""))
-            (early,) = await crowd.join(1, mine)
-            assert await early.status() == 503  # it says whose it is, and has proved nothing
-            assert await crowd.asks(proved(trust)) == 200
-            (member,) = await crowd.join(1, mine)
-            assert await member.status() == 200
-
-    run(main())
+async def test_streams_of_strangers_leave_room_for_a_session_that_has_proved_something(trust: Trust) -> None:
+    async with RawServer(upstream) as server, with_proofs(server, trust) as gateway, Crowd(gateway.port) as crowd:
+        statuses = [await member.status() for member in await crowd.join(8, GET)]
+        assert statuses == [200] * 6 + [503] * 2
+        mine = request("GET", Posted([*ACCEPT, ("Mcp-Session-Id", SESSION)], b""))
+        (early,) = await crowd.join(1, mine)
+        assert await early.status() == 503  # it says whose it is, and has proved nothing
+        assert await crowd.asks(proved(trust)) == 200
+        (member,) = await crowd.join(1, mine)
+        assert await member.status() == 200
 
 
-def test_streams_of_strangers_leave_room_for_a_good_token(tokened: Tokened) -> None:
-    async def main() -> None:
-        async with RawServer(upstream) as server, with_tokens(server, tokened) as gateway, Crowd(gateway.port) as crowd:
-            statuses = [await member.status() for member in await crowd.join(8, GET)]
-            assert statuses == [200] * 6 + [503] * 2
-            mine = request("GET", Posted(ACCEPT, b""), Authorization=bearer(tokened))
-            assert [await member.status() for member in await crowd.join(3, mine)] == [200] * 3
-            await crowd.members[0].is_closed()  # the third took the place of the stranger who came first
-
-    run(main())
+async def test_streams_of_strangers_leave_room_for_a_good_token(tokened: Tokened) -> None:
+    async with RawServer(upstream) as server, with_tokens(server, tokened) as gateway, Crowd(gateway.port) as crowd:
+        statuses = [await member.status() for member in await crowd.join(8, GET)]
+        assert statuses == [200] * 6 + [503] * 2
+        mine = request("GET", Posted(ACCEPT, b""), Authorization=bearer(tokened))
+        assert [await member.status() for member in await crowd.join(3, mine)] == [200] * 3
+        await crowd.members[0].is_closed()  # the third took the place of the stranger who came first
 
 
-def test_one_address_with_all_streams_gives_some_to_another__and_behind_a_proxy_nothing_changes() -> None:
-    async def main() -> None:
-        async with (
-            RawServer(upstream) as server,
-            open_to_all(server) as gateway,
-            Crowd(gateway.port) as crowd,
-            Crowd(gateway.port, "127.0.0.2") as other,
-        ):
-            assert [await member.status() for member in await crowd.join(9, GET)] == [200] * 8 + [503]
-            assert [await member.status() for member in await other.join(5, GET)] == [200] * 4 + [503]
-            for member in crowd.members[:4]:
-                await member.is_closed()
-
-    run(main())
+async def test_one_address_with_all_streams_gives_some_to_another__and_behind_a_proxy_nothing_changes() -> None:
+    async with (
+        RawServer(upstream) as server,
+        open_to_all(server) as gateway,
+        Crowd(gateway.port) as crowd,
+        Crowd(gateway.port, "127.0.0.2") as other,
+    ):
+        assert [await member.status() for member in await crowd.join(9, GET)] == [200] * 8 + [503]
+        assert [await member.status() for member in await other.join(5, GET)] == [200] * 4 + [503]
+        for member in crowd.members[:4]:
+            await member.is_closed()
 
 
 # --- calls --------------------------------------------------------------------------------------------
 
 
-def test_slow_requests_of_strangers_keep_no_allowed_call_from_the_server(trust: Trust) -> None:
-    async def main() -> None:
-        async with RawServer(upstream) as server, with_proofs(server, trust) as gateway, Crowd(gateway.port) as crowd:
-            await crowd.join(6, request("POST", SLOW))
-            await until(lambda: len(server.requests) == 6)
-            (late,) = await crowd.join(1, request("POST", SLOW))
-            assert await late.status() == 503
-            assert await crowd.asks(proved(trust)) == 200
-            assert await crowd.asks(post(Era.MODERN, "tools/list", {})) == 503
-
-    run(main())
+async def test_slow_requests_of_strangers_keep_no_allowed_call_from_the_server(trust: Trust) -> None:
+    async with RawServer(upstream) as server, with_proofs(server, trust) as gateway, Crowd(gateway.port) as crowd:
+        await crowd.join(6, request("POST", SLOW))
+        await until(lambda: len(server.requests) == 6)
+        (late,) = await crowd.join(1, request("POST", SLOW))
+        assert await late.status() == 503
+        assert await crowd.asks(proved(trust)) == 200
+        assert await crowd.asks(post(Era.MODERN, "tools/list", {})) == 503
 
 
-def test_what_is_refused_for_want_of_room_is_a_json_rpc_error_with_its_id() -> None:
-    async def main() -> None:
-        async with RawServer(upstream) as server, open_to_all(server) as gateway, Crowd(gateway.port) as crowd:
-            await crowd.join(8, request("POST", SLOW))
-            await until(lambda: len(server.requests) == 8)
-            (late,) = await crowd.join(1, request("POST", SLOW))
-            assert await late.status() == 503
-            body = json.loads(await late.body())
-            assert body == {"jsonrpc": "2.0", "id": 7, "error": {"code": -32000, "message": "Too many calls"}}
-
-    run(main())
+async def test_what_is_refused_for_want_of_room_is_a_json_rpc_error_with_its_id() -> None:
+    async with RawServer(upstream) as server, open_to_all(server) as gateway, Crowd(gateway.port) as crowd:
+        await crowd.join(8, request("POST", SLOW))
+        await until(lambda: len(server.requests) == 8)
+        (late,) = await crowd.join(1, request("POST", SLOW))
+        assert await late.status() == 503
+        body = json.loads(await late.body())
+        assert body == {"jsonrpc": "2.0", "id": 7, "error": {"code": -32000, "message": "Too many calls"}}
 
 
 # --- bodies -------------------------------------------------------------------------------------------
@@ -221,83 +203,71 @@ SLOW_BODY = request("POST", post(Era.LEGACY, "tools/call", INBOX), length=1_000)
 
 
 @pytest.mark.usefixtures("eight_bodies")
-def test_bodies_that_strangers_send_slowly_leave_room_for_a_good_token(tokened: Tokened) -> None:
-    async def main() -> None:
-        async with RawServer(upstream) as server, with_tokens(server, tokened) as gateway, Crowd(gateway.port) as crowd:
-            bodies = gateway.app.routes.rooms.bodies
-            await crowd.join(6, SLOW_BODY)
-            await until(lambda: bodies.taken == 6 * 65_536)
-            assert [await member.status() for member in await crowd.join(2, SLOW_BODY)] == [503] * 2
-            mine = request("POST", post(Era.MODERN, "tools/call", INBOX), length=1_000, Authorization=bearer(tokened))
-            (member,) = await crowd.join(1, mine)
-            await until(lambda: bodies.taken == 7 * 65_536)
-            body = len(post(Era.MODERN, "tools/call", INBOX).body)
-            member.writer.write(b" " * (1_000 - body))
-            assert await member.status() == 200
-            await until(lambda: bodies.taken == 6 * 65_536)
-
-    run(main())
+async def test_bodies_that_strangers_send_slowly_leave_room_for_a_good_token(tokened: Tokened) -> None:
+    async with RawServer(upstream) as server, with_tokens(server, tokened) as gateway, Crowd(gateway.port) as crowd:
+        bodies = gateway.app.routes.rooms.bodies
+        await crowd.join(6, SLOW_BODY)
+        await until(lambda: bodies.taken == 6 * 65_536)
+        assert [await member.status() for member in await crowd.join(2, SLOW_BODY)] == [503] * 2
+        mine = request("POST", post(Era.MODERN, "tools/call", INBOX), length=1_000, Authorization=bearer(tokened))
+        (member,) = await crowd.join(1, mine)
+        await until(lambda: bodies.taken == 7 * 65_536)
+        body = len(post(Era.MODERN, "tools/call", INBOX).body)
+        member.writer.write(b" " * (1_000 - body))
+        assert await member.status() == 200
+        await until(lambda: bodies.taken == 6 * 65_536)
 
 
 @pytest.mark.usefixtures("eight_bodies")
-def test_one_address_with_all_slow_bodies_gives_some_to_another() -> None:
-    async def main() -> None:
-        async with (
-            RawServer(upstream) as server,
-            open_to_all(server) as gateway,
-            Crowd(gateway.port) as crowd,
-            Crowd(gateway.port, "127.0.0.2") as other,
-        ):
-            bodies = gateway.app.routes.rooms.bodies
-            first = (await crowd.join(8, SLOW_BODY))[0]
-            await until(lambda: bodies.taken == 8 * 65_536)
-            await other.join(1, SLOW_BODY)
-            assert await first.status() == 503
-            assert bodies.taken == 8 * 65_536
-
-    run(main())
+async def test_one_address_with_all_slow_bodies_gives_some_to_another() -> None:
+    async with (
+        RawServer(upstream) as server,
+        open_to_all(server) as gateway,
+        Crowd(gateway.port) as crowd,
+        Crowd(gateway.port, "127.0.0.2") as other,
+    ):
+        bodies = gateway.app.routes.rooms.bodies
+        first = (await crowd.join(8, SLOW_BODY))[0]
+        await until(lambda: bodies.taken == 8 * 65_536)
+        await other.join(1, SLOW_BODY)
+        assert await first.status() == 503
+        assert bodies.taken == 8 * 65_536
 
 
-def test_a_body_that_comes_too_slowly_gives_its_room_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_that_comes_too_slowly_gives_its_room_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accredit.gateway.front.exchange.BODY_GRACE_SECONDS", 0.2)
     monkeypatch.setattr("accredit.gateway.front.exchange.MIN_BODY_BYTES_PER_SECOND", 1 << 30)
 
-    async def main() -> None:
-        async with RawServer(upstream) as server, open_to_all(server) as gateway, Crowd(gateway.port) as crowd:
-            (slow,) = await crowd.join(1, request("POST", SLOW, length=100_000))
-            assert await slow.status() == 408
-            assert gateway.app.routes.rooms.bodies.taken == 0
-
-    run(main())
+    async with RawServer(upstream) as server, open_to_all(server) as gateway, Crowd(gateway.port) as crowd:
+        (slow,) = await crowd.join(1, request("POST", SLOW, length=100_000))
+        assert await slow.status() == 408
+        assert gateway.app.routes.rooms.bodies.taken == 0
 
 
 # --- challenges ---------------------------------------------------------------------------------------
 
 
-def test_who_asks_for_challenges_without_end_keeps_nobody_from_theirs__nothing_is_remembered_of_them(
+async def test_who_asks_for_challenges_without_end_keeps_nobody_from_theirs__nothing_is_remembered_of_them(
     trust: Trust, tmp_path: Path
 ) -> None:
     file = tmp_path / "store.db"
 
-    async def main() -> None:
-        async with Route("http-modern", trust, tmp_path, store=SqliteStore(file)) as route:
-            first = (await route.ask("tools/call", SEND))["error"]
-            for _ in range(300):
-                error = (await route.ask("tools/call", SEND))["error"]
-                assert error["data"]["error"] == "ratify_challenge_required"
-            found = challenge_in(first)
-            proof = trust.proof(trust.chain(), "tools/call", SEND, Signed(challenge=found))
-            params = {**SEND, "_meta": {"ratify_proof": proof}}
-            assert "result" in await route.ask("tools/call", params)
-            assert (await route.ask("tools/call", params))["error"]["data"]["error"] == "ratify_replayed"
-            with contextlib.closing(sqlite3.connect(file)) as database:
-                tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-                counts = {name: database.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in tables}
-            kept = {name for name, count in counts.items() if count}
-            assert kept == {"challenge_key", "spent", "forgotten"}  # since when the spent ones are known
-            assert counts["spent"] == counts["forgotten"] == 1
-
-    run(main())
+    async with Route("http-modern", trust, tmp_path, store=SqliteStore(file)) as route:
+        first = (await route.ask("tools/call", SEND))["error"]
+        for _ in range(300):
+            error = (await route.ask("tools/call", SEND))["error"]
+            assert error["data"]["error"] == "ratify_challenge_required"
+        found = challenge_in(first)
+        proof = trust.proof(trust.chain(), "tools/call", SEND, Signed(challenge=found))
+        params = {**SEND, "_meta": {"ratify_proof": proof}}
+        assert "result" in await route.ask("tools/call", params)
+        assert (await route.ask("tools/call", params))["error"]["data"]["error"] == "ratify_replayed"
+        with contextlib.closing(sqlite3.connect(file)) as database:
+            tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            counts = {name: database.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in tables}
+        kept = {name for name, count in counts.items() if count}
+        assert kept == {"challenge_key", "spent", "forgotten"}  # since when the spent ones are known
+        assert counts["spent"] == counts["forgotten"] == 1
 
 
 # --- connections --------------------------------------------------------------------------------------
@@ -311,33 +281,27 @@ def few_connections(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.holds("app/connection", "idle-limit")
 @pytest.mark.usefixtures("few_connections")
 @pytest.mark.parametrize("sent", [b"", b"POST /mcp HTTP/1.1\r\nHo", SLOW_BODY.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"])
-def test_connections_on_which_nothing_is_asked_make_room__the_longest_resting_first(sent: bytes) -> None:
-    async def main() -> None:
-        async with RawServer(upstream) as server, open_to_all(server) as gateway, Crowd(gateway.port) as crowd:
-            idle = await crowd.join(4, sent)
-            await until(lambda: len(gateway.state.connections) == 4)
-            assert await crowd.asks(post(Era.LEGACY, "tools/call", INBOX)) == 200
-            await idle[0].is_closed()
-            (again,) = await crowd.join(1, request("POST", post(Era.LEGACY, "tools/call", INBOX)))
-            assert await again.status() == 200
-            await idle[1].is_closed()
-            assert len(gateway.state.connections) == 4
-
-    run(main())
+async def test_connections_on_which_nothing_is_asked_make_room__the_longest_resting_first(sent: bytes) -> None:
+    async with RawServer(upstream) as server, open_to_all(server) as gateway, Crowd(gateway.port) as crowd:
+        idle = await crowd.join(4, sent)
+        await until(lambda: len(gateway.state.connections) == 4)
+        assert await crowd.asks(post(Era.LEGACY, "tools/call", INBOX)) == 200
+        await idle[0].is_closed()
+        (again,) = await crowd.join(1, request("POST", post(Era.LEGACY, "tools/call", INBOX)))
+        assert await again.status() == 200
+        await idle[1].is_closed()
+        assert len(gateway.state.connections) == 4
 
 
 @pytest.mark.holds("app/connection", "idle-limit")
 @pytest.mark.usefixtures("few_connections")
-def test_a_connection_at_work_is_never_closed_for_another() -> None:
-    async def main() -> None:
-        async with RawServer(upstream) as server, open_to_all(server) as gateway, Crowd(gateway.port) as crowd:
-            await crowd.join(4, request("POST", SLOW))
-            await until(lambda: len(server.requests) == 4)
-            (late,) = await crowd.join(1, b"")
-            assert await late.status() == 503
-            await late.is_closed()
-            await crowd.members[0].leave()
-            await until(lambda: len(gateway.state.connections) == 3)
-            assert await crowd.asks(post(Era.LEGACY, "tools/call", INBOX)) == 200
-
-    run(main())
+async def test_a_connection_at_work_is_never_closed_for_another() -> None:
+    async with RawServer(upstream) as server, open_to_all(server) as gateway, Crowd(gateway.port) as crowd:
+        await crowd.join(4, request("POST", SLOW))
+        await until(lambda: len(server.requests) == 4)
+        (late,) = await crowd.join(1, b"")
+        assert await late.status() == 503
+        await late.is_closed()
+        await crowd.members[0].leave()
+        await until(lambda: len(gateway.state.connections) == 3)
+        assert await crowd.asks(post(Era.LEGACY, "tools/call", INBOX)) == 200

@@ -22,7 +22,7 @@ from tests.world.raw_client import RawClient
 from tests.world.raw_server import Connection, RawServer, until
 from tests.world.recorded import open_targets, outcomes, records_at, records_of
 from tests.world.recorded_load import Upstream, ask, configure, serving, verify
-from tests.world.running import RunningGateway, run
+from tests.world.running import RunningGateway
 from tests.world.warm import Warm, python
 
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
@@ -31,103 +31,91 @@ from accredit.gateway.settings import RecordSettings
 pytestmark = pytest.mark.slow
 
 
-def test_each_worker_has_a_chain_and_one_verification_covers_all(tmp_path: Path) -> None:
-    async def main() -> None:
-        upstream = Upstream()
-        async with RawServer(upstream) as server:
-            db = configure(tmp_path, f'url = "{server.url}"')
-            with await asyncio.to_thread(serving(tmp_path, "--workers", "4").__enter__) as gateway:
-                await until(lambda: len(writers_of(gateway.workers)) == 4)
-                writers = writers_of(gateway.workers)
-                served: list[str] = []
-                for number in range(4):
-                    async with RawClient(gateway.port) as client:
-                        assert "result" in await ask(client, f"call-{number}")
-                    served.append(records_of(db)[-1].log.writer)
-                    os.kill(writers[served[-1]], signal.SIGSTOP)  # the next call is another worker's
-                for process in writers.values():
-                    os.kill(process, signal.SIGCONT)
-                gateway.stop()
-                await asyncio.to_thread(gateway.wait)
-        assert sorted(served) == sorted(writers)
-        assert {status for _, status in outcomes(db)} == {"ok"}
-        assert {each["writer"] for each in verify(tmp_path)["writers"]} == set(writers)
-
-    run(main())
-
-
-def test_on_a_full_disk_nothing_is_forwarded_and_readyz_says_so(tmp_path: Path) -> None:
-    async def main() -> None:
-        upstream = Upstream()
-        async with RawServer(upstream) as server:
-            db = configure(tmp_path, f'url = "{server.url}"')
-            with await asyncio.to_thread(serving(tmp_path).__enter__) as gateway:
+async def test_each_worker_has_a_chain_and_one_verification_covers_all(tmp_path: Path) -> None:
+    upstream = Upstream()
+    async with RawServer(upstream) as server:
+        db = configure(tmp_path, f'url = "{server.url}"')
+        with await asyncio.to_thread(serving(tmp_path, "--workers", "4").__enter__) as gateway:
+            await until(lambda: len(writers_of(gateway.workers)) == 4)
+            writers = writers_of(gateway.workers)
+            served: list[str] = []
+            for number in range(4):
                 async with RawClient(gateway.port) as client:
-                    assert "result" in await ask(client, "before")
-                    with full_disk(gateway.process.pid, room=4_096):  # enough for stderr
-                        refused = await ask(client, "full")
-                        assert refused["error"]["code"] == -31006
-                        assert refused["error"]["data"]["forwarded"] is False
-                        await client.ask("GET", "/readyz")
-                        ready = await client.answer()
-                        assert (ready.status, json.loads(ready.body)["records"]) == (503, False)
-                    assert "result" in await ask(client, "after")
+                    assert "result" in await ask(client, f"call-{number}")
+                served.append(records_of(db)[-1].log.writer)
+                os.kill(writers[served[-1]], signal.SIGSTOP)  # the next call is another worker's
+            for process in writers.values():
+                os.kill(process, signal.SIGCONT)
+            gateway.stop()
+            await asyncio.to_thread(gateway.wait)
+    assert sorted(served) == sorted(writers)
+    assert {status for _, status in outcomes(db)} == {"ok"}
+    assert {each["writer"] for each in verify(tmp_path)["writers"]} == set(writers)
+
+
+async def test_on_a_full_disk_nothing_is_forwarded_and_readyz_says_so(tmp_path: Path) -> None:
+    upstream = Upstream()
+    async with RawServer(upstream) as server:
+        db = configure(tmp_path, f'url = "{server.url}"')
+        with await asyncio.to_thread(serving(tmp_path).__enter__) as gateway:
+            async with RawClient(gateway.port) as client:
+                assert "result" in await ask(client, "before")
+                with full_disk(gateway.process.pid, room=4_096):  # enough for stderr
+                    refused = await ask(client, "full")
+                    assert refused["error"]["code"] == -31006
+                    assert refused["error"]["data"]["forwarded"] is False
                     await client.ask("GET", "/readyz")
-                    assert (await client.answer()).status == 200
-                assert '"records can\'t be written"' in gateway.stderr
-                gateway.stop()
-                await asyncio.to_thread(gateway.wait)
-        log = [json.loads(line) for line in gateway.stderr.splitlines() if line.startswith("{")]
-        assert [line["count"] for line in log if line["event"] == "checkpoint"][-1] == 4
-        assert upstream.called == ["before", "after"]
-        assert outcomes(db) == [("before", "ok"), ("after", "ok")]
-        assert verify(tmp_path)["valid"]
-
-    run(main())
-
-
-def test_a_log_process_that_is_killed_is_replaced__and_no_answer_lacks_its_record(tmp_path: Path) -> None:
-    async def main() -> None:
-        upstream = Upstream()
-        async with RawServer(upstream) as server:
-            db = configure(tmp_path, f'url = "{server.url}"')
-            with await asyncio.to_thread(serving(tmp_path).__enter__) as gateway:
-                answered, refused, killed = list[str](), list[str](), list[int]()
-                async with RawClient(gateway.port) as client:
-                    for each in range(3):
-                        killed += children(gateway.process.pid)
-                        os.kill(killed[-1], signal.SIGKILL)
-                        while len(answered) < 5 * (each + 1):
-                            call = f"call-{len(answered) + len(refused)}"
-                            answer = await ask(client, call)
-                            (answered if "result" in answer else refused).append(call)
-                assert len(set(killed)) == 3
-                gateway.stop()
-                await asyncio.to_thread(gateway.wait)
-                assert gateway.stderr.count("the process that writes the log had ended") == 3
-                assert not [each for each in killed if Path(f"/proc/{each}").exists()]
-        # Whether a call came while nobody was there to record it, so that it was refused, is the machine's to say: the
-        # next process may be there before the call.
-        found = dict(outcomes(db))
-        assert {found[call] for call in answered} == {"ok"}
-        assert set(answered) <= set(upstream.called) <= set(found)
-        assert len(verify(tmp_path)["writers"]) == 1  # the life is the gateway's: the chain goes on
-
-    run(main())
+                    ready = await client.answer()
+                    assert (ready.status, json.loads(ready.body)["records"]) == (503, False)
+                assert "result" in await ask(client, "after")
+                await client.ask("GET", "/readyz")
+                assert (await client.answer()).status == 200
+            assert '"records can\'t be written"' in gateway.stderr
+            gateway.stop()
+            await asyncio.to_thread(gateway.wait)
+    log = [json.loads(line) for line in gateway.stderr.splitlines() if line.startswith("{")]
+    assert [line["count"] for line in log if line["event"] == "checkpoint"][-1] == 4
+    assert upstream.called == ["before", "after"]
+    assert outcomes(db) == [("before", "ok"), ("after", "ok")]
+    assert verify(tmp_path)["valid"]
 
 
-def test_a_gateway_that_is_killed_takes_its_log_process_with_it(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with RawServer(Upstream()) as server:
-            configure(tmp_path, f'url = "{server.url}"')
-            with await asyncio.to_thread(serving(tmp_path).__enter__) as gateway:
-                async with RawClient(gateway.port) as client:
-                    await ask(client, "before")
-                (writer,) = children(gateway.process.pid)
-                gateway.process.kill()
-                await until(lambda: not Path(f"/proc/{writer}").exists())
+async def test_a_log_process_that_is_killed_is_replaced__and_no_answer_lacks_its_record(tmp_path: Path) -> None:
+    upstream = Upstream()
+    async with RawServer(upstream) as server:
+        db = configure(tmp_path, f'url = "{server.url}"')
+        with await asyncio.to_thread(serving(tmp_path).__enter__) as gateway:
+            answered, refused, killed = list[str](), list[str](), list[int]()
+            async with RawClient(gateway.port) as client:
+                for each in range(3):
+                    killed += children(gateway.process.pid)
+                    os.kill(killed[-1], signal.SIGKILL)
+                    while len(answered) < 5 * (each + 1):
+                        call = f"call-{len(answered) + len(refused)}"
+                        answer = await ask(client, call)
+                        (answered if "result" in answer else refused).append(call)
+            assert len(set(killed)) == 3
+            gateway.stop()
+            await asyncio.to_thread(gateway.wait)
+            assert gateway.stderr.count("the process that writes the log had ended") == 3
+            assert not [each for each in killed if Path(f"/proc/{each}").exists()]
+    # Whether a call came while nobody was there to record it, so that it was refused, is the machine's to say: the
+    # next process may be there before the call.
+    found = dict(outcomes(db))
+    assert {found[call] for call in answered} == {"ok"}
+    assert set(answered) <= set(upstream.called) <= set(found)
+    assert len(verify(tmp_path)["writers"]) == 1  # the life is the gateway's: the chain goes on
 
-    run(main())
+
+async def test_a_gateway_that_is_killed_takes_its_log_process_with_it(tmp_path: Path) -> None:
+    async with RawServer(Upstream()) as server:
+        configure(tmp_path, f'url = "{server.url}"')
+        with await asyncio.to_thread(serving(tmp_path).__enter__) as gateway:
+            async with RawClient(gateway.port) as client:
+                await ask(client, "before")
+            (writer,) = children(gateway.process.pid)
+            gateway.process.kill()
+            await until(lambda: not Path(f"/proc/{writer}").exists())
 
 
 # --- wrap -------------------------------------------------------------------------------------------
@@ -197,7 +185,7 @@ def test_wrap_leaves_no_call_open_when_its_host_is_gone(tmp_path: Path) -> None:
 # --- HTTP+SSE of 2024 -------------------------------------------------------------------------------
 
 
-def test_in_a_session_of_2024_the_event_waits_for_the_record(tmp_path: Path) -> None:
+async def test_in_a_session_of_2024_the_event_waits_for_the_record(tmp_path: Path) -> None:
     log = tmp_path / "log.db"
     streams: list[Connection] = []
     seen: list[list[str]] = []
@@ -218,27 +206,24 @@ def test_in_a_session_of_2024_the_event_waits_for_the_record(tmp_path: Path) -> 
                 await streams[0].send(chunk(event(response(message["id"]))))
             await connection.send(http(b"Accepted", "text/plain", status="202 Accepted"))
 
-    async def main() -> None:
-        async with RawServer(upstream) as server:
-            settings = GatewaySettings(HttpUpstream(server.url.replace("/mcp", "/sse")), records=RecordSettings("gate"))
-            async with RunningGateway(create_app(settings, records=records_at(log))) as gateway:
-                async with RawClient(gateway.port) as stream:
-                    await stream.ask("GET", "/sse", [("Accept", "text/event-stream")])
-                    await stream.head()
-                    named = await stream.event()
-                    assert named is not None
-                    target = (named.data or b"").decode()
-                    for id, tool in enumerate(("ok", "refuse", "hang")):
-                        async with RawClient(gateway.port) as client:
-                            json_type = [("Content-Type", "application/json")]
-                            await client.ask("POST", target, json_type, compact(tool_call(tool, id)))
-                            await client.answer()
-                        if tool == "ok":
-                            got = await stream.event()
-                            assert got is not None
-                            assert outcomes(log) == [("ok", "ok")]
-                    assert outcomes(log) == [("ok", "ok"), ("refuse", "error"), ("hang", None)]
-                await until(lambda: outcomes(log)[-1] == ("hang", "cancelled"))
-            assert seen == [["ok"], ["refuse"], ["hang"]]
-
-    run(main())
+    async with RawServer(upstream) as server:
+        settings = GatewaySettings(HttpUpstream(server.url.replace("/mcp", "/sse")), records=RecordSettings("gate"))
+        async with RunningGateway(create_app(settings, records=records_at(log))) as gateway:
+            async with RawClient(gateway.port) as stream:
+                await stream.ask("GET", "/sse", [("Accept", "text/event-stream")])
+                await stream.head()
+                named = await stream.event()
+                assert named is not None
+                target = (named.data or b"").decode()
+                for id, tool in enumerate(("ok", "refuse", "hang")):
+                    async with RawClient(gateway.port) as client:
+                        json_type = [("Content-Type", "application/json")]
+                        await client.ask("POST", target, json_type, compact(tool_call(tool, id)))
+                        await client.answer()
+                    if tool == "ok":
+                        got = await stream.event()
+                        assert got is not None
+                        assert outcomes(log) == [("ok", "ok")]
+                assert outcomes(log) == [("ok", "ok"), ("refuse", "error"), ("hang", None)]
+            await until(lambda: outcomes(log)[-1] == ("hang", "cancelled"))
+        assert seen == [["ok"], ["refuse"], ["hang"]]

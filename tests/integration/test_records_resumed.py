@@ -21,7 +21,7 @@ from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.raw_server import RawServer, until
 from tests.world.recorded import FailingRecords, outcomes, records_at, records_of, verified
 from tests.world.records import GATEWAY
-from tests.world.running import RunningGateway, run
+from tests.world.running import RunningGateway
 from tests.world.thief import Thief
 
 from accredit.attest import CallDecision
@@ -115,160 +115,133 @@ class World:
 
 @pytest.mark.holds("gateway/recording/resumable_calls", "stays-open", "resumed")
 @pytest.mark.parametrize("by_client", [False, True])
-def test_the_outcome_is_what_the_resumed_stream_brings(by_client: bool, tmp_path: Path) -> None:
+async def test_the_outcome_is_what_the_resumed_stream_brings(by_client: bool, tmp_path: Path) -> None:
     log = tmp_path / "log.db"
 
-    async def main() -> None:
-        async with World(records_at(log)) as world:
-            if by_client:
-                world.upstream.cut = False
-                await world.abandon("a")
-            else:
-                assert b'"error"' not in (await world.call("a")).body
+    async with World(records_at(log)) as world:
+        if by_client:
+            world.upstream.cut = False
+            await world.abandon("a")
+        else:
+            assert b'"error"' not in (await world.call("a")).body
+        assert outcomes(log) == [("a", None)]
+        async with world.client() as client:
+            await world.resume(client)
+            await world.send(log_message())
+            assert await client.event() is not None
             assert outcomes(log) == [("a", None)]
-            async with world.client() as client:
-                await world.resume(client)
-                await world.send(log_message())
-                assert await client.event() is not None
-                assert outcomes(log) == [("a", None)]
-                await world.answered(client, response())
-                assert outcomes(log) == [("a", "ok")]  # before the client has it
-        assert outcomes(log) == [("a", "ok")]
-        assert verified(log).valid
-
-    run(main())
+            await world.answered(client, response())
+            assert outcomes(log) == [("a", "ok")]  # before the client has it
+    assert outcomes(log) == [("a", "ok")]
+    assert verified(log).valid
 
 
-def test_a_stream_may_be_cut_off_again_and_two_calls_are_told_apart(tmp_path: Path) -> None:
+async def test_a_stream_may_be_cut_off_again_and_two_calls_are_told_apart(tmp_path: Path) -> None:
     log = tmp_path / "log.db"
 
-    async def main() -> None:
-        async with World(records_at(log)) as world:
-            await world.call("a", 1)
-            await world.call("b", 2)
-            async with world.client() as client:
-                await world.resume(client)
-                world.upstream.resumed[-1].writer.close()
-                assert await client.event() is None
-            assert outcomes(log) == [("a", None), ("b", None)]
-            async with world.client() as client:
-                await world.resume(client)
-                failed = compact({"jsonrpc": "2.0", "id": 2, "result": {"content": [], "isError": True}})
-                await world.answered(client, failed)
-                assert outcomes(log) == [("a", None), ("b", "tool_error")]
-                await world.answered(client, response(1))
-                assert outcomes(log) == [("a", "ok"), ("b", "tool_error")]
-
-    run(main())
+    async with World(records_at(log)) as world:
+        await world.call("a", 1)
+        await world.call("b", 2)
+        async with world.client() as client:
+            await world.resume(client)
+            world.upstream.resumed[-1].writer.close()
+            assert await client.event() is None
+        assert outcomes(log) == [("a", None), ("b", None)]
+        async with world.client() as client:
+            await world.resume(client)
+            failed = compact({"jsonrpc": "2.0", "id": 2, "result": {"content": [], "isError": True}})
+            await world.answered(client, failed)
+            assert outcomes(log) == [("a", None), ("b", "tool_error")]
+            await world.answered(client, response(1))
+            assert outcomes(log) == [("a", "ok"), ("b", "tool_error")]
 
 
 @pytest.mark.holds("gateway/recording/resumable_calls", "resumed")
-def test_another_session_s_stream_settles_nothing(tmp_path: Path) -> None:
+async def test_another_session_s_stream_settles_nothing(tmp_path: Path) -> None:
     log = tmp_path / "log.db"
 
-    async def main() -> None:
-        async with World(records_at(log)) as world:
-            await world.call("a")
-            async with world.client() as client:
-                await world.resume(client, "another")
-                await world.answered(client, response())
-            assert outcomes(log) == [("a", None)]
-        assert outcomes(log) == [("a", "unknown")]
-
-    run(main())
+    async with World(records_at(log)) as world:
+        await world.call("a")
+        async with world.client() as client:
+            await world.resume(client, "another")
+            await world.answered(client, response())
+        assert outcomes(log) == [("a", None)]
+    assert outcomes(log) == [("a", "unknown")]
 
 
-def test_a_stream_that_the_gateway_still_holds_may_be_resumed_too(tmp_path: Path) -> None:
+async def test_a_stream_that_the_gateway_still_holds_may_be_resumed_too(tmp_path: Path) -> None:
     log = tmp_path / "log.db"
 
-    async def main() -> None:
-        async with World(records_at(log)) as world:
-            world.upstream.cut = False
-            async with world.client() as first, world.client() as second:
-                await world.begin(first, "a")
-                await world.resume(second)
-                await world.answered(second, response())
-                assert outcomes(log) == [("a", "ok")]
-        assert outcomes(log) == [("a", "ok")]
-
-    run(main())
+    async with World(records_at(log)) as world:
+        world.upstream.cut = False
+        async with world.client() as first, world.client() as second:
+            await world.begin(first, "a")
+            await world.resume(second)
+            await world.answered(second, response())
+            assert outcomes(log) == [("a", "ok")]
+    assert outcomes(log) == [("a", "ok")]
 
 
 @pytest.mark.holds("gateway/recording/resumable_calls", "own-outcome")
 @pytest.mark.parametrize(("by_client", "status"), [(False, "unknown"), (True, "cancelled")])
-def test_a_call_that_nobody_resumes_is_left_as_its_stream_left_it(
+async def test_a_call_that_nobody_resumes_is_left_as_its_stream_left_it(
     by_client: bool, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = tmp_path / "log.db"
     monkeypatch.setattr(cut_off, "RESUME_SECONDS", 0.0)
 
-    async def main() -> None:
-        async with World(records_at(log)) as world:
-            world.upstream.cut = not by_client
-            await (world.abandon("a") if by_client else world.call("a"))
-            await until(lambda: outcomes(log) == [("a", status)])
-
-    run(main())
+    async with World(records_at(log)) as world:
+        world.upstream.cut = not by_client
+        await (world.abandon("a") if by_client else world.call("a"))
+        await until(lambda: outcomes(log) == [("a", status)])
 
 
-def test_while_a_stream_is_resumed_its_call_waits_and_then_no_longer(
+async def test_while_a_stream_is_resumed_its_call_waits_and_then_no_longer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = tmp_path / "log.db"
 
-    async def main() -> None:
-        async with World(records_at(log)) as world:
-            await world.call("a")
-            async with world.client() as client:
-                await world.resume(client)
-                monkeypatch.setattr(cut_off, "RESUME_SECONDS", 0.0)
-                await world.call("b", 8)  # else it would begin and end the wait
-                await world.call("c", 9)
-                assert outcomes(log) == [("a", None), ("b", None), ("c", None)]
-            await until(lambda: {status for _, status in outcomes(log)} == {"unknown"})
-
-    run(main())
+    async with World(records_at(log)) as world:
+        await world.call("a")
+        async with world.client() as client:
+            await world.resume(client)
+            monkeypatch.setattr(cut_off, "RESUME_SECONDS", 0.0)
+            await world.call("b", 8)  # else it would begin and end the wait
+            await world.call("c", 9)
+            assert outcomes(log) == [("a", None), ("b", None), ("c", None)]
+        await until(lambda: {status for _, status in outcomes(log)} == {"unknown"})
 
 
-def test_the_end_of_the_session_is_the_end_of_its_calls(tmp_path: Path) -> None:
+async def test_the_end_of_the_session_is_the_end_of_its_calls(tmp_path: Path) -> None:
     log = tmp_path / "log.db"
 
-    async def main() -> None:
-        async with World(records_at(log)) as world:
-            await world.call("a")
-            async with world.client() as client:
-                await client.ask("DELETE", "/mcp", [("Mcp-Session-Id", SESSION)])
-                assert (await client.answer()).status == 204
-            await until(lambda: outcomes(log) == [("a", "unknown")])
-
-    run(main())
+    async with World(records_at(log)) as world:
+        await world.call("a")
+        async with world.client() as client:
+            await client.ask("DELETE", "/mcp", [("Mcp-Session-Id", SESSION)])
+            assert (await client.answer()).status == 204
+        await until(lambda: outcomes(log) == [("a", "unknown")])
 
 
-def test_the_end_of_the_gateway_is_the_end_of_what_waits(tmp_path: Path) -> None:
+async def test_the_end_of_the_gateway_is_the_end_of_what_waits(tmp_path: Path) -> None:
     log = tmp_path / "log.db"
 
-    async def main() -> None:
-        async with World(records_at(log)) as world:
-            world.upstream.cut = False
-            await world.abandon("a")
-        assert outcomes(log) == [("a", "cancelled")]
-
-    run(main())
+    async with World(records_at(log)) as world:
+        world.upstream.cut = False
+        await world.abandon("a")
+    assert outcomes(log) == [("a", "cancelled")]
 
 
 @pytest.mark.holds("gateway/recording/resumable_calls", "own-outcome")
-def test_what_waits_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_waits_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "log.db"
     monkeypatch.setattr(cut_off, "MAX_CUT_OFF_CALLS", 1)
 
-    async def main() -> None:
-        async with World(records_at(log)) as world:
-            await world.call("a", 1)
-            await world.call("b", 2)
-            await until(lambda: outcomes(log) == [("a", None), ("b", "unknown")])
-        assert outcomes(log) == [("a", "unknown"), ("b", "unknown")]
-
-    run(main())
+    async with World(records_at(log)) as world:
+        await world.call("a", 1)
+        await world.call("b", 2)
+        await until(lambda: outcomes(log) == [("a", None), ("b", "unknown")])
+    assert outcomes(log) == [("a", "unknown"), ("b", "unknown")]
 
 
 def held() -> int:
@@ -278,152 +251,131 @@ def held() -> int:
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_what_waits_keeps_nothing_of_its_arguments__a_thousand_calls_would_take_gigabytes(
+async def test_what_waits_keeps_nothing_of_its_arguments__a_thousand_calls_would_take_gigabytes(
     full: bool, tmp_path: Path
 ) -> None:
     log, text, many = tmp_path / "log.db", "x" * 1_000_000, 8
 
-    async def main() -> None:
-        async with World(records_at(log), full=full) as world:
-            await world.call("first", 1, text=text)  # which makes what is made once
-            world.server.requests.clear()
-            tracemalloc.start()
-            try:
-                for id in range(2, 2 + many):
-                    await world.call("a", id, text=text)
-                    world.server.requests.clear()
-                assert outcomes(log) == [("first", None)] + many * [("a", None)]
-                await until(lambda: held() < many * len(text) / 4)  # a thread may still hold the last one
-            finally:
-                tracemalloc.stop()
-            async with world.client() as client:
-                await world.resume(client)
-                await world.answered(client, response(2))
-                assert outcomes(log)[1] == ("a", "ok")
-        assert verified(log).valid
-
-    run(main())
+    async with World(records_at(log), full=full) as world:
+        await world.call("first", 1, text=text)  # which makes what is made once
+        world.server.requests.clear()
+        tracemalloc.start()
+        try:
+            for id in range(2, 2 + many):
+                await world.call("a", id, text=text)
+                world.server.requests.clear()
+            assert outcomes(log) == [("first", None)] + many * [("a", None)]
+            await until(lambda: held() < many * len(text) / 4)  # a thread may still hold the last one
+        finally:
+            tracemalloc.stop()
+        async with world.client() as client:
+            await world.resume(client)
+            await world.answered(client, response(2))
+            assert outcomes(log)[1] == ("a", "ok")
+    assert verified(log).valid
 
 
-def test_a_call_that_was_answered_takes_no_room_from_those_that_wait(
+async def test_a_call_that_was_answered_takes_no_room_from_those_that_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = tmp_path / "log.db"
     monkeypatch.setattr(cut_off, "MAX_CUT_OFF_CALLS", 1)
 
-    async def main() -> None:
-        async with World(records_at(log)) as world:
-            await world.call("a", 1)
-            for tool, id in (("b", 2), ("c", 3)):
-                async with world.client() as client:
-                    await world.resume(client)
-                    await world.answered(client, response(id=id - 1))
-                    await world.call(tool, id)
+    async with World(records_at(log)) as world:
+        await world.call("a", 1)
+        for tool, id in (("b", 2), ("c", 3)):
             async with world.client() as client:
                 await world.resume(client)
-                await world.answered(client, response(id=3))
-        assert outcomes(log) == [("a", "ok"), ("b", "ok"), ("c", "ok")]
+                await world.answered(client, response(id=id - 1))
+                await world.call(tool, id)
+        async with world.client() as client:
+            await world.resume(client)
+            await world.answered(client, response(id=3))
+    assert outcomes(log) == [("a", "ok"), ("b", "ok"), ("c", "ok")]
 
-    run(main())
 
-
-def test_an_answer_that_can_not_be_recorded_is_withheld_on_a_resumed_stream_too() -> None:
-    async def main() -> None:
-        log = FailingRecords()
-        async with World(log) as world:
-            await world.call("a")
-            async with world.client() as client:
-                await world.resume(client)
-                told = await world.answered(client, response())
-                assert isinstance(told, dict)
-                assert (told["id"], told["error"]["code"]) == (7, -31006)
-        assert [outcome.status for outcome in log.outcomes] == ["ok"]
-
-    run(main())
+async def test_an_answer_that_can_not_be_recorded_is_withheld_on_a_resumed_stream_too() -> None:
+    log = FailingRecords()
+    async with World(log) as world:
+        await world.call("a")
+        async with world.client() as client:
+            await world.resume(client)
+            told = await world.answered(client, response())
+            assert isinstance(told, dict)
+            assert (told["id"], told["error"]["code"]) == (7, -31006)
+    assert [outcome.status for outcome in log.outcomes] == ["ok"]
 
 
 @pytest.mark.holds("gateway/recording/resumable_calls", "resumed")
-def test_a_stream_that_is_resumed_at_another_gateway_has_its_outcome_recorded_there(tmp_path: Path) -> None:
+async def test_a_stream_that_is_resumed_at_another_gateway_has_its_outcome_recorded_there(tmp_path: Path) -> None:
     log = tmp_path / "log.db"
 
-    async def main() -> None:
-        async with World(records_at(log), records_at(log)) as world:
-            await world.call("a")
-            await world.call("b", 8)
-            world.here = 1
-            async with world.client() as client:
-                await world.resume(client)
-                await world.answered(client, response())
-                assert outcomes(log) == [("a", "ok"), ("b", None)]  # before the client has it
-                await world.answered(client, response(99))  # which nobody has recorded
-            async with world.client() as client:
-                await world.resume(client, "another")
-                await world.answered(client, response(8))
-                assert outcomes(log) == [("a", "ok"), ("b", None)]
-        assert outcomes(log) == [("a", "ok"), ("b", "unknown")]
-        assert world.refused == [{}, {}]  # whose call was claimed has nothing to refuse
-        decision, outcome = [record.log.writer for record in records_of(log) if record.call.target == "a"]
-        assert decision != outcome
-        assert verified(log).valid
-
-    run(main())
+    async with World(records_at(log), records_at(log)) as world:
+        await world.call("a")
+        await world.call("b", 8)
+        world.here = 1
+        async with world.client() as client:
+            await world.resume(client)
+            await world.answered(client, response())
+            assert outcomes(log) == [("a", "ok"), ("b", None)]  # before the client has it
+            await world.answered(client, response(99))  # which nobody has recorded
+        async with world.client() as client:
+            await world.resume(client, "another")
+            await world.answered(client, response(8))
+            assert outcomes(log) == [("a", "ok"), ("b", None)]
+    assert outcomes(log) == [("a", "ok"), ("b", "unknown")]
+    assert world.refused == [{}, {}]  # whose call was claimed has nothing to refuse
+    decision, outcome = [record.log.writer for record in records_of(log) if record.call.target == "a"]
+    assert decision != outcome
+    assert verified(log).valid
 
 
-def test_an_answer_of_one_session_is_not_recorded_as_that_of_a_call_of_another__whatever_a_row_says(
+async def test_an_answer_of_one_session_is_not_recorded_as_that_of_a_call_of_another__whatever_a_row_says(
     tmp_path: Path,
 ) -> None:
     """Whoever may write the store could file a call under what another one is found by."""
     log = tmp_path / "log.db"
 
-    async def main() -> None:
-        async with World(records_at(log), records_at(log)) as world:
-            await world.call("pay")
-            await world.call("look", 8)
-            thief = Thief(log)
-            ((found,),) = thief.run("SELECT resume FROM log_open WHERE call = ?", records_of(log)[0].call.id)
-            another = world.found_by("another", 7)
-            assert found == world.found_by(SESSION, 7) != another
-            thief.run("UPDATE log_open SET resume = ? WHERE resume = ?", another, found)
-            world.here = 1
-            async with world.client() as client:
-                await world.resume(client, "another")
-                told: Any = await world.answered(client, response())
-                assert (told["id"], told["error"]["code"]) == (7, -31006)
-                assert outcomes(log) == [("pay", None), ("look", None)]
-        assert outcomes(log) == [("pay", "unknown"), ("look", "unknown")]
-        assert verified(log).valid
-
-    run(main())
+    async with World(records_at(log), records_at(log)) as world:
+        await world.call("pay")
+        await world.call("look", 8)
+        thief = Thief(log)
+        ((found,),) = thief.run("SELECT resume FROM log_open WHERE call = ?", records_of(log)[0].call.id)
+        another = world.found_by("another", 7)
+        assert found == world.found_by(SESSION, 7) != another
+        thief.run("UPDATE log_open SET resume = ? WHERE resume = ?", another, found)
+        world.here = 1
+        async with world.client() as client:
+            await world.resume(client, "another")
+            told: Any = await world.answered(client, response())
+            assert (told["id"], told["error"]["code"]) == (7, -31006)
+            assert outcomes(log) == [("pay", None), ("look", None)]
+    assert outcomes(log) == [("pay", "unknown"), ("look", "unknown")]
+    assert verified(log).valid
 
 
-def test_a_call_that_goes_on_in_a_stream_that_was_resumed_before_is_settled_there__also_where_it_is_known(
+async def test_a_call_that_goes_on_in_a_stream_that_was_resumed_before_is_settled_there__also_where_it_is_known(
     tmp_path: Path,
 ) -> None:
     log = tmp_path / "log.db"
 
-    async def main() -> None:
-        async with World(records_at(log)) as world, world.client() as client:
-            await world.resume(client)
-            await world.call("a")
-            await world.answered(client, response())
-            assert outcomes(log) == [("a", "ok")]
-            assert {record.log.writer for record in records_of(log)} == {records_of(log)[0].log.writer}
-
-    run(main())
+    async with World(records_at(log)) as world, world.client() as client:
+        await world.resume(client)
+        await world.call("a")
+        await world.answered(client, response())
+        assert outcomes(log) == [("a", "ok")]
+        assert {record.log.writer for record in records_of(log)} == {records_of(log)[0].log.writer}
 
 
-def test_an_answer_at_another_gateway_whose_log_does_not_answer_is_withheld(tmp_path: Path) -> None:
+async def test_an_answer_at_another_gateway_whose_log_does_not_answer_is_withheld(tmp_path: Path) -> None:
     class Silent(FailingRecords):
         async def claim(self, resume: bytes) -> CallDecision | None:
             raise StoreUnavailable("no answer")
 
-    async def main() -> None:
-        async with World(records_at(tmp_path / "log.db"), Silent()) as world:
-            await world.call("a")
-            world.here = 1
-            async with world.client() as client:
-                await world.resume(client)
-                told: Any = await world.answered(client, response())
-                assert (told["id"], told["error"]["code"]) == (7, -31006)
-
-    run(main())
+    async with World(records_at(tmp_path / "log.db"), Silent()) as world:
+        await world.call("a")
+        world.here = 1
+        async with world.client() as client:
+            await world.resume(client)
+            told: Any = await world.answered(client, response())
+            assert (told["id"], told["error"]["code"]) == (7, -31006)

@@ -16,7 +16,6 @@ from tests.world.raw_client import CutOff, RawClient
 from tests.world.raw_server import RawServer, until
 from tests.world.recorded import calls_of, records_of
 from tests.world.recorded_load import Load, Upstream, ask, configure, serving, verify
-from tests.world.running import run
 
 from accredit.config import load, policy_digest
 
@@ -84,105 +83,96 @@ async def held(upstream: Upstream, port: int, name: str) -> "dict[str, asyncio.T
     return calls
 
 
-def test_the_worker_that_replaces_a_dead_one_closes_its_calls_while_the_others_go_on(tmp_path: Path) -> None:
-    async def main() -> None:
-        upstream = Upstream()
-        async with RawServer(upstream) as server:
-            db = configure(tmp_path, f'url = "{server.url}"')
-            with await asyncio.to_thread(serving(tmp_path, "--workers", str(WORKERS)).__enter__) as gateway:
-                await until(lambda: begun(db) == WORKERS)  # one that had not would bury the dead one as well
-                calls = await held(upstream, gateway.port, "call")
-                writers, before = writers_of(gateway.workers), statuses(db)
-                assert set(before) <= set(writers)
-                dead = max(before, key=lambda writer: len(before[writer]))
-                others = [pid for writer, pid in writers.items() if writer != dead]
-                send(signal.SIGSTOP, others)  # they look for dead ones as well, now and then
-                os.kill(writers[dead], signal.SIGKILL)
-                await until(lambda: set(statuses(db)[dead].values()) == {"unknown"})
-                send(signal.SIGCONT, others)
-                now = statuses(db)
-                assert {writer: now[writer] for writer in before if writer != dead} == {
-                    writer: before[writer] for writer in before if writer != dead
-                }
-                closed_by = {each.log.writer for each in records_of(db) if each.outcome is not None}
-                assert len(closed_by) == 1
-                assert closed_by.isdisjoint(writers)
-                assert {each.policy and each.policy.digest for each in records_of(db)} == {
-                    policy_digest(load(tmp_path / "accredit.toml", {}, {}))
-                }
+async def test_the_worker_that_replaces_a_dead_one_closes_its_calls_while_the_others_go_on(tmp_path: Path) -> None:
+    upstream = Upstream()
+    async with RawServer(upstream) as server:
+        db = configure(tmp_path, f'url = "{server.url}"')
+        with await asyncio.to_thread(serving(tmp_path, "--workers", str(WORKERS)).__enter__) as gateway:
+            await until(lambda: begun(db) == WORKERS)  # one that had not would bury the dead one as well
+            calls = await held(upstream, gateway.port, "call")
+            writers, before = writers_of(gateway.workers), statuses(db)
+            assert set(before) <= set(writers)
+            dead = max(before, key=lambda writer: len(before[writer]))
+            others = [pid for writer, pid in writers.items() if writer != dead]
+            send(signal.SIGSTOP, others)  # they look for dead ones as well, now and then
+            os.kill(writers[dead], signal.SIGKILL)
+            await until(lambda: set(statuses(db)[dead].values()) == {"unknown"})
+            send(signal.SIGCONT, others)
+            now = statuses(db)
+            assert {writer: now[writer] for writer in before if writer != dead} == {
+                writer: before[writer] for writer in before if writer != dead
+            }
+            closed_by = {each.log.writer for each in records_of(db) if each.outcome is not None}
+            assert len(closed_by) == 1
+            assert closed_by.isdisjoint(writers)
+            assert {each.policy and each.policy.digest for each in records_of(db)} == {
+                policy_digest(load(tmp_path / "accredit.toml", {}, {}))
+            }
+            upstream.held.set()
+            answered = {target for target, call in calls.items() if await call}
+            assert answered == set(calls) - set(before[dead])
+            gateway.stop()
+            await asyncio.to_thread(gateway.wait)
+    assert {target for chain in statuses(db).values() for target in chain if chain[target] == "ok"} == answered
+    assert verify(tmp_path)["valid"]
+
+
+async def test_a_gateway_that_starts_beside_another_closes_the_calls_of_dead_ones_only(tmp_path: Path) -> None:
+    upstream = Upstream()
+    async with RawServer(upstream) as server:
+        db = configure(tmp_path, f'url = "{server.url}"')
+        with (
+            await asyncio.to_thread(serving(tmp_path).__enter__) as first,
+            await asyncio.to_thread(serving(tmp_path).__enter__) as second,
+        ):
+            cut_off = await held(upstream, first.port, "first")
+            going_on = await held(upstream, second.port, "second")
+            first.process.kill()
+            assert not any([await call for call in cut_off.values()])
+            send(signal.SIGSTOP, [second.process.pid])  # it looks for dead ones as well, now and then
+            with await asyncio.to_thread(serving(tmp_path).__enter__) as third:
+                found = {call["target"]: call["status"] for call in calls_of(db)}
+                assert found == dict.fromkeys(cut_off, "unknown") | dict.fromkeys(going_on)
+                send(signal.SIGCONT, [second.process.pid])
                 upstream.held.set()
-                answered = {target for target, call in calls.items() if await call}
-                assert answered == set(calls) - set(before[dead])
-                gateway.stop()
-                await asyncio.to_thread(gateway.wait)
-        assert {target for chain in statuses(db).values() for target in chain if chain[target] == "ok"} == answered
-        assert verify(tmp_path)["valid"]
-
-    run(main())
-
-
-def test_a_gateway_that_starts_beside_another_closes_the_calls_of_dead_ones_only(tmp_path: Path) -> None:
-    async def main() -> None:
-        upstream = Upstream()
-        async with RawServer(upstream) as server:
-            db = configure(tmp_path, f'url = "{server.url}"')
-            with (
-                await asyncio.to_thread(serving(tmp_path).__enter__) as first,
-                await asyncio.to_thread(serving(tmp_path).__enter__) as second,
-            ):
-                cut_off = await held(upstream, first.port, "first")
-                going_on = await held(upstream, second.port, "second")
-                first.process.kill()
-                assert not any([await call for call in cut_off.values()])
-                send(signal.SIGSTOP, [second.process.pid])  # it looks for dead ones as well, now and then
-                with await asyncio.to_thread(serving(tmp_path).__enter__) as third:
-                    found = {call["target"]: call["status"] for call in calls_of(db)}
-                    assert found == dict.fromkeys(cut_off, "unknown") | dict.fromkeys(going_on)
-                    send(signal.SIGCONT, [second.process.pid])
-                    upstream.held.set()
-                    assert all([await call for call in going_on.values()])
-                    for gateway in (second, third):
-                        gateway.stop()
-                        await asyncio.to_thread(gateway.wait)
-        found = {call["target"]: call["status"] for call in calls_of(db)}
-        assert found == dict.fromkeys(cut_off, "unknown") | dict.fromkeys(going_on, "ok")
-        assert verify(tmp_path)["valid"]
-
-    run(main())
+                assert all([await call for call in going_on.values()])
+                for gateway in (second, third):
+                    gateway.stop()
+                    await asyncio.to_thread(gateway.wait)
+    found = {call["target"]: call["status"] for call in calls_of(db)}
+    assert found == dict.fromkeys(cut_off, "unknown") | dict.fromkeys(going_on, "ok")
+    assert verify(tmp_path)["valid"]
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("rounds", ROUNDS)
-def test_workers_may_die_one_by_one_and_all_at_once(rounds: int, tmp_path: Path) -> None:
-    async def main() -> None:
-        upstream, load, dice = Upstream(), Load(), random.Random(13)
+async def test_workers_may_die_one_by_one_and_all_at_once(rounds: int, tmp_path: Path) -> None:
+    upstream, load, dice = Upstream(), Load(), random.Random(13)
 
-        async def more() -> None:
-            enough = len(load.answered) + dice.randrange(50)
-            await until(lambda: len(load.answered) > enough)
+    async def more() -> None:
+        enough = len(load.answered) + dice.randrange(50)
+        await until(lambda: len(load.answered) > enough)
 
-        async with RawServer(upstream) as server:
-            db = configure(tmp_path, f'url = "{server.url}"')
-            for number in range(rounds):
-                with await asyncio.to_thread(serving(tmp_path, "--workers", str(WORKERS)).__enter__) as gateway:
-                    working: list[asyncio.Task[None]] = []
-                    for wave in range(KILLS + 1):
-                        load_of_wave = load.work(gateway.port, f"r{number}-w{wave}", CLIENTS)
-                        working.append(asyncio.create_task(load_of_wave))
-                        await more()
-                        if wave < KILLS:
-                            with contextlib.suppress(ProcessLookupError):  # one that died before, just collected
-                                os.kill(dice.choice(sorted(gateway.workers)), signal.SIGKILL)
-                        else:
-                            os.killpg(gateway.process.pid, signal.SIGKILL)
-                    await asyncio.gather(*working)
-            with await asyncio.to_thread(serving(tmp_path).__enter__) as gateway:
-                gateway.stop()
-                await asyncio.to_thread(gateway.wait)
-        load.check(db, upstream.called)
-        assert load.refused == load.withheld == []
-        found = verify(tmp_path)
-        assert len(found["writers"]) > rounds
-        assert found["not_in_a_checkpoint"] == 0
-
-    run(main())
+    async with RawServer(upstream) as server:
+        db = configure(tmp_path, f'url = "{server.url}"')
+        for number in range(rounds):
+            with await asyncio.to_thread(serving(tmp_path, "--workers", str(WORKERS)).__enter__) as gateway:
+                working: list[asyncio.Task[None]] = []
+                for wave in range(KILLS + 1):
+                    load_of_wave = load.work(gateway.port, f"r{number}-w{wave}", CLIENTS)
+                    working.append(asyncio.create_task(load_of_wave))
+                    await more()
+                    if wave < KILLS:
+                        with contextlib.suppress(ProcessLookupError):  # one that died before, just collected
+                            os.kill(dice.choice(sorted(gateway.workers)), signal.SIGKILL)
+                    else:
+                        os.killpg(gateway.process.pid, signal.SIGKILL)
+                await asyncio.gather(*working)
+        with await asyncio.to_thread(serving(tmp_path).__enter__) as gateway:
+            gateway.stop()
+            await asyncio.to_thread(gateway.wait)
+    load.check(db, upstream.called)
+    assert load.refused == load.withheld == []
+    found = verify(tmp_path)
+    assert len(found["writers"]) > rounds
+    assert found["not_in_a_checkpoint"] == 0

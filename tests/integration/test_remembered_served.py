@@ -25,7 +25,7 @@ from tests.world.calls import (
 from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.raw_server import Connection, RawServer, until
 from tests.world.routes import messages_of
-from tests.world.running import RunningGateway, run
+from tests.world.running import RunningGateway
 from tests.world.stdio_processes import raw_command
 
 from accredit.gateway import Gateway, GatewaySettings, HttpUpstream, StdioUpstream, create_app
@@ -73,7 +73,7 @@ ANSWERS = {
 
 @pytest.mark.holds("gateway/upstream/http/parsing")
 @pytest.mark.parametrize("kind", ANSWERS)
-def test_a_header_that_a_reload_forbids_goes_on_in_no_later_answer__and_one_that_it_adds_does(
+async def test_a_header_that_a_reload_forbids_goes_on_in_no_later_answer__and_one_that_it_adds_does(
     kind: str, trust: Trust
 ) -> None:
     """The server says the same, byte for byte, in every answer, so that its head is known from the first on."""
@@ -82,34 +82,31 @@ def test_a_header_that_a_reload_forbids_goes_on_in_no_later_answer__and_one_that
         while await connection.request() is not None:
             await connection.send(ANSWERS[kind])
 
-    async def main() -> None:
-        async with RawServer(says) as server:
+    async with RawServer(says) as server:
 
-            def settings(**more: Any) -> list[GatewaySettings]:
-                return [trust.settings(HttpUpstream(server.url), **more)]
+        def settings(**more: Any) -> list[GatewaySettings]:
+            return [trust.settings(HttpUpstream(server.url), **more)]
 
-            open_to_all = settings(required=False)
-            steps = (
-                (open_to_all, NAMES),
-                (settings(), set[str]()),  # proofs are required
-                (settings(**LISTED), {"x-wanted"}),  # one more is listed
-                (settings(forward_headers=("Set-Cookie", "X-Wanted")), {"set-cookie", "x-wanted"}),
-                (settings(**LISTED), {"x-wanted"}),  # it is taken out again
-                (settings(), set[str]()),
-                (open_to_all, NAMES),
-            )
-            async with RunningGateway(app_of(open_to_all)) as gateway, RawClient(gateway.port) as client:
-                for now, expected in steps:
-                    reload(gateway, now)
-                    for _ in range(3):
-                        assert passed(await asked(client)) == expected
-                assert server.accepted == 1  # it was the same connection, and pool, throughout
-                assert isinstance(gateway.app, Gateway)
-                (behind,) = gateway.app.routes.servers
-                assert behind._http is not None
-                assert len(behind._http.sender.client._pool.heads) == 1  # so that each of them was known
-
-    run(main())
+        open_to_all = settings(required=False)
+        steps = (
+            (open_to_all, NAMES),
+            (settings(), set[str]()),  # proofs are required
+            (settings(**LISTED), {"x-wanted"}),  # one more is listed
+            (settings(forward_headers=("Set-Cookie", "X-Wanted")), {"set-cookie", "x-wanted"}),
+            (settings(**LISTED), {"x-wanted"}),  # it is taken out again
+            (settings(), set[str]()),
+            (open_to_all, NAMES),
+        )
+        async with RunningGateway(app_of(open_to_all)) as gateway, RawClient(gateway.port) as client:
+            for now, expected in steps:
+                reload(gateway, now)
+                for _ in range(3):
+                    assert passed(await asked(client)) == expected
+            assert server.accepted == 1  # it was the same connection, and pool, throughout
+            assert isinstance(gateway.app, Gateway)
+            (behind,) = gateway.app.routes.servers
+            assert behind._http is not None
+            assert len(behind._http.sender.client._pool.heads) == 1  # so that each of them was known
 
 
 class Tells:
@@ -202,29 +199,26 @@ class Standing:
 
 @pytest.mark.holds("gateway/server")
 @pytest.mark.parametrize(("way", "era"), WAYS)
-def test_a_stream_that_was_opened_before_proofs_were_required_hears_of_no_task_afterwards(
+async def test_a_stream_that_was_opened_before_proofs_were_required_hears_of_no_task_afterwards(
     way: str, era: Era, trust: Trust
 ) -> None:
     """Not even of one that it has named: then nobody had to show that it is one's own."""
 
-    async def main() -> None:
-        upstream = Tells()
-        async with RawServer(upstream) as server:
-            standing = Standing(way, era, trust, server.url)
-            before, after = standing.settings(required=False), standing.settings(required=True)
-            async with RunningGateway(app_of(before)) as gateway, RawClient(gateway.port) as client:
-                await standing.open(gateway.port, client)
-                await until(lambda: len(upstream.streams) == 1)
-                assert await heard(client, upstream)
-                for now, hears in ((after, False), (after, False), (before, True)):
-                    reload(gateway, now)
-                    assert await heard(client, upstream) is hears
-                assert server.errors == []
-
-    run(main())
+    upstream = Tells()
+    async with RawServer(upstream) as server:
+        standing = Standing(way, era, trust, server.url)
+        before, after = standing.settings(required=False), standing.settings(required=True)
+        async with RunningGateway(app_of(before)) as gateway, RawClient(gateway.port) as client:
+            await standing.open(gateway.port, client)
+            await until(lambda: len(upstream.streams) == 1)
+            assert await heard(client, upstream)
+            for now, hears in ((after, False), (after, False), (before, True)):
+                reload(gateway, now)
+                assert await heard(client, upstream) is hears
+            assert server.errors == []
 
 
-def test_nor_does_one_of_a_command(trust: Trust) -> None:
+async def test_nor_does_one_of_a_command(trust: Trust) -> None:
     """The child that all modern clients share."""
     catalog = {"catalog": Catalog(default_tool=Entry(scope="email:read"))}
     extended = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
@@ -232,68 +226,61 @@ def test_nor_does_one_of_a_command(trust: Trust) -> None:
     listen = post(Era.MODERN, "subscriptions/listen", wanted, capabilities=extended)
     params = {"name": "change", "arguments": {"task": "1"}}
 
-    async def main() -> None:
-        upstream = StdioUpstream(raw_command())
-        before, after = ([trust.settings(upstream, required=each, policy=catalog)] for each in (False, True))
-        async with RunningGateway(app_of(before)) as gateway, RawClient(gateway.port) as client:
-            await client.ask("POST", "/mcp", listen.headers, listen.body)
-            assert (await client.head())[0] == 200
-            for now, hears in ((before, True), (after, False), (before, True), (after, False)):
-                reload(gateway, now)
-                proof = trust.proof(trust.chain("email:read"), "tools/call", params, Signed(bound=False))
-                async with RawClient(gateway.port) as other:
-                    answer = await asked(other, post(Era.MODERN, "tools/call", with_proof(params, proof)))
-                assert "result" in messages_of(answer)[0]
-                found: list[bytes] = []
-                while b"list_changed" not in b"".join(found):
-                    got = await client.event()
-                    assert got is not None
-                    found.append(got.raw)
-                assert (b"taskId" in b"".join(found[1:] if b"acknowledged" in found[0] else found)) is hears
-
-    run(main())
+    upstream = StdioUpstream(raw_command())
+    before, after = ([trust.settings(upstream, required=each, policy=catalog)] for each in (False, True))
+    async with RunningGateway(app_of(before)) as gateway, RawClient(gateway.port) as client:
+        await client.ask("POST", "/mcp", listen.headers, listen.body)
+        assert (await client.head())[0] == 200
+        for now, hears in ((before, True), (after, False), (before, True), (after, False)):
+            reload(gateway, now)
+            proof = trust.proof(trust.chain("email:read"), "tools/call", params, Signed(bound=False))
+            async with RawClient(gateway.port) as other:
+                answer = await asked(other, post(Era.MODERN, "tools/call", with_proof(params, proof)))
+            assert "result" in messages_of(answer)[0]
+            found: list[bytes] = []
+            while b"list_changed" not in b"".join(found):
+                got = await client.event()
+                assert got is not None
+                found.append(got.raw)
+            assert (b"taskId" in b"".join(found[1:] if b"acknowledged" in found[0] else found)) is hears
 
 
 @pytest.mark.holds("gateway/admission/gate")
-def test_who_asked_about_anothers_task_while_proofs_were_observed_hears_of_it_no_more(trust: Trust) -> None:
+async def test_who_asked_about_anothers_task_while_proofs_were_observed_hears_of_it_no_more(trust: Trust) -> None:
     """It would have been refused, and was only let pass."""
 
-    async def main() -> None:
-        upstream = Tells()
-        async with RawServer(upstream) as server:
-            standing = Standing(OWN, Era.LEGACY, trust, server.url)
-            observing = {"policy": {"observes": True}}
-            before, after = standing.settings(required=False, **observing), standing.settings(required=True)
-            async with RunningGateway(app_of(before)) as gateway, RawClient(gateway.port) as client:
-                await standing.open(gateway.port, client)
-                await until(lambda: len(upstream.streams) == 1)
-                async with RawClient(gateway.port) as other:
-                    assert (await asked(other, post(Era.LEGACY, "tasks/get", {"taskId": "1"}))).status == 200
-                assert await heard(client, upstream)
-                reload(gateway, after)
-                assert not await heard(client, upstream)
-
-    run(main())
+    upstream = Tells()
+    async with RawServer(upstream) as server:
+        standing = Standing(OWN, Era.LEGACY, trust, server.url)
+        observing = {"policy": {"observes": True}}
+        before, after = standing.settings(required=False, **observing), standing.settings(required=True)
+        async with RunningGateway(app_of(before)) as gateway, RawClient(gateway.port) as client:
+            await standing.open(gateway.port, client)
+            await until(lambda: len(upstream.streams) == 1)
+            async with RawClient(gateway.port) as other:
+                assert (await asked(other, post(Era.LEGACY, "tasks/get", {"taskId": "1"}))).status == 200
+            assert await heard(client, upstream)
+            reload(gateway, after)
+            assert not await heard(client, upstream)
 
 
 @pytest.mark.holds("gateway/server")
-def test_a_stream_that_was_opened_while_answers_were_observed_lets_no_bad_event_pass_afterwards(trust: Trust) -> None:
-    async def main() -> None:
-        upstream = Tells()
-        async with RawServer(upstream) as server:
-            standing = Standing(OWN, Era.LEGACY, trust, server.url)
-            before, after = (standing.settings(required=False, enforce=each) for each in (False, True))
-            async with RunningGateway(app_of(before)) as gateway, RawClient(gateway.port) as client:
-                await standing.open(gateway.port, client)
-                await until(lambda: len(upstream.streams) == 1)
-                (stream,) = upstream.streams
-                bad = event(b'{"jsonrpc":"1.0"}')
-                await stream.send(chunk(bad))
-                while (got := await client.event()) is not None and got.raw != bad:
-                    pass
-                assert got is not None
-                reload(gateway, after)
-                await stream.send(chunk(bad))
-                assert bad not in await client.rest()
-
-    run(main())
+async def test_a_stream_that_was_opened_while_answers_were_observed_lets_no_bad_event_pass_afterwards(
+    trust: Trust,
+) -> None:
+    upstream = Tells()
+    async with RawServer(upstream) as server:
+        standing = Standing(OWN, Era.LEGACY, trust, server.url)
+        before, after = (standing.settings(required=False, enforce=each) for each in (False, True))
+        async with RunningGateway(app_of(before)) as gateway, RawClient(gateway.port) as client:
+            await standing.open(gateway.port, client)
+            await until(lambda: len(upstream.streams) == 1)
+            (stream,) = upstream.streams
+            bad = event(b'{"jsonrpc":"1.0"}')
+            await stream.send(chunk(bad))
+            while (got := await client.event()) is not None and got.raw != bad:
+                pass
+            assert got is not None
+            reload(gateway, after)
+            await stream.send(chunk(bad))
+            assert bad not in await client.rest()

@@ -10,7 +10,6 @@ from mcp.types import TextContent
 from mcp_types import ElicitRequestParams, ElicitResult
 from tests.integration.test_tutorial import ROOT, blocks, running, surroundings
 from tests.world.raw_server import PATIENCE
-from tests.world.running import run
 from tests.world.warm import python
 
 from accredit.client import AccreditedClient
@@ -57,16 +56,13 @@ def test_the_tutorial_of_a_tool_that_asks_does_what_it_says(free_port: Callable[
         (ElicitResult(action="cancel"), "kept a.txt"),
     ],
 )
-def test_the_examples_do_what_the_person_says(script: str, answer: ElicitResult, becomes: str) -> None:
+async def test_the_examples_do_what_the_person_says(script: str, answer: ElicitResult, becomes: str) -> None:
     async def on_elicit(context: InputContext, params: ElicitRequestParams) -> ElicitResult:
         assert (context.key, params.message) == ("confirm", "Delete a.txt?")
         return answer
 
-    async def main() -> None:
-        command = StdioServerParameters(command=python(), args=[str(EXAMPLES / script)], env=surroundings())
-        async with AccreditedClient(command, elicitation=on_elicit) as client:
-            result = await client.call_tool("delete", {"path": "a.txt"}, timeout=PATIENCE)
-            assert isinstance(result.content[0], TextContent)
-            assert result.content[0].text == becomes
-
-    run(main())
+    command = StdioServerParameters(command=python(), args=[str(EXAMPLES / script)], env=surroundings())
+    async with AccreditedClient(command, elicitation=on_elicit) as client:
+        result = await client.call_tool("delete", {"path": "a.txt"}, timeout=PATIENCE)
+        assert isinstance(result.content[0], TextContent)
+        assert result.content[0].text == becomes

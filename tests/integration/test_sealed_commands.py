@@ -12,7 +12,6 @@ from tests.world.command import COMMAND, Serving, accredit, environment
 from tests.world.honest_server import HonestServer
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import PATIENCE, RawServer
-from tests.world.running import run
 from tests.world.sealed import FORMS, SealedCall, again
 from tests.world.warm import python
 
@@ -70,23 +69,20 @@ def test_wrap_seals_and_opens__over_a_restart_and_a_rotation(tmp_path: Path) -> 
     assert [params.get("requestState") for params in received] == [None, "one é", "two"]
 
 
-def test_workers_without_a_file_share_a_key__and_are_warned_that_it_ends_with_them(tmp_path: Path) -> None:
+async def test_workers_without_a_file_share_a_key__and_are_warned_that_it_ends_with_them(tmp_path: Path) -> None:
     async def ask(port: int, params: dict[str, Any]) -> dict[str, Any]:
         posted = post(Era.MODERN, "tools/call", params, capabilities=FORMS)
         async with RawClient(port) as client:
             await client.ask("POST", "/mcp", posted.headers, posted.body)
             return json.loads((await client.answer()).body)
 
-    async def main() -> None:
-        async with RawServer(HonestServer()) as server:
-            with Serving(server.url, "--workers", "2", folder=tmp_path) as gateway:
-                for _ in range(20):
-                    state = (await ask(gateway.port, CALL))["result"]["requestState"]
-                    answer = await ask(gateway.port, again(CALL, state))
-                    assert answer["result"]["resultType"] == "input_required"
-                assert gateway.stderr.count(WARNING) == 1
-
-    run(main())
+    async with RawServer(HonestServer()) as server:
+        with Serving(server.url, "--workers", "2", folder=tmp_path) as gateway:
+            for _ in range(20):
+                state = (await ask(gateway.port, CALL))["result"]["requestState"]
+                answer = await ask(gateway.port, again(CALL, state))
+                assert answer["result"]["resultType"] == "input_required"
+            assert gateway.stderr.count(WARNING) == 1
 
 
 def test_with_a_file_or_a_single_worker_nobody_is_warned(tmp_path: Path) -> None:

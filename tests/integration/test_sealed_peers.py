@@ -9,7 +9,7 @@ import pytest
 from mcp_types import CallToolRequestParams, CallToolResult, ElicitResult
 from tests.world.rounds_client import sender
 from tests.world.rounds_server import FINAL, VERSION, RoundsServer, asks
-from tests.world.running import RunningGateway, run
+from tests.world.running import RunningGateway
 
 from accredit.client.rounds import run_rounds
 from accredit.gateway import GatewaySettings, HttpUpstream
@@ -44,15 +44,12 @@ async def fast(url: str) -> Any:
 
 
 @pytest.mark.parametrize("engine", [ours, sdk, fast])
-def test_a_flow_of_five_legs_is_played_as_without_the_gateway(engine: Callable[[str], Awaitable[Any]]) -> None:
-    async def main() -> None:
-        server = RoundsServer(SCRIPT)
-        async with (
-            RunningGateway(server) as upstream,
-            RunningGateway(GatewaySettings(HttpUpstream(upstream.url))) as gateway,
-        ):
-            done = await engine(gateway.url)
-        assert done.content[0].text == "done"
-        assert server.state_and_keys == SEEN
-
-    run(main())
+async def test_a_flow_of_five_legs_is_played_as_without_the_gateway(engine: Callable[[str], Awaitable[Any]]) -> None:
+    server = RoundsServer(SCRIPT)
+    async with (
+        RunningGateway(server) as upstream,
+        RunningGateway(GatewaySettings(HttpUpstream(upstream.url))) as gateway,
+    ):
+        done = await engine(gateway.url)
+    assert done.content[0].text == "done"
+    assert server.state_and_keys == SEEN

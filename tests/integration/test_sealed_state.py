@@ -14,7 +14,6 @@ from tests.world.authorization import Signed, Trust
 from tests.world.calls import Posted, compact, initialize, notification, post
 from tests.world.delegations import DAY
 from tests.world.routes import Route, messages_of
-from tests.world.running import run
 from tests.world.sealed import FORMS, SealedCall, again
 
 from accredit.base.clock import unix_seconds
@@ -65,52 +64,46 @@ def sealed_with(
 @pytest.mark.holds("gateway/admission/gate", "edits")
 @everywhere
 @pytest.mark.parametrize("method", TARGETS)
-def test_the_upstream_gets_its_own_state_back__and_the_client_never_sees_it(
+async def test_the_upstream_gets_its_own_state_back__and_the_client_never_sees_it(
     name: str, method: str, trust: Trust, tmp_path: Path
 ) -> None:
     gives = ["plain", 'é\x00\n"\\ \U0001f511 </script>', "", None, '{"step":3}', "x" * MAX_STATE_BYTES]
 
-    async def main() -> None:
-        async with route(name, trust, tmp_path) as way:
-            params = {"name": TARGETS[method], "arguments": {"gives": gives}}
-            leg, states = params, list[str]()
-            for number in range(len(gives)):
-                result = await asked(way, leg, method)
-                assert result["resultType"] == "input_required"
-                assert result["inputRequests"]["leg"]["params"]["message"] == f"{number + 1}?"
-                states.append(result["requestState"])
-                leg = again(params, states[-1], number + 1)
-            assert "resultType" not in await asked(way, leg, method)
-            came = way.received(method)
-            assert [one["params"].get("requestState") for one in came] == [None, *gives]
-            assert ["requestState" in one["params"] for one in came] == [False, *(state is not None for state in gives)]
-            assert [one["params"]["arguments"] for one in came] == [{"gives": gives}] * 7
-            for state, given in zip(states, gives, strict=True):
-                assert given is None or given == "" or given not in state
-
-    run(main())
+    async with route(name, trust, tmp_path) as way:
+        params = {"name": TARGETS[method], "arguments": {"gives": gives}}
+        leg, states = params, list[str]()
+        for number in range(len(gives)):
+            result = await asked(way, leg, method)
+            assert result["resultType"] == "input_required"
+            assert result["inputRequests"]["leg"]["params"]["message"] == f"{number + 1}?"
+            states.append(result["requestState"])
+            leg = again(params, states[-1], number + 1)
+        assert "resultType" not in await asked(way, leg, method)
+        came = way.received(method)
+        assert [one["params"].get("requestState") for one in came] == [None, *gives]
+        assert ["requestState" in one["params"] for one in came] == [False, *(state is not None for state in gives)]
+        assert [one["params"]["arguments"] for one in came] == [{"gives": gives}] * 7
+        for state, given in zip(states, gives, strict=True):
+            assert given is None or given == "" or given not in state
 
 
 @everywhere
-def test_a_resource_that_asks_is_sealed_as_well(name: str, trust: Trust, tmp_path: Path) -> None:
+async def test_a_resource_that_asks_is_sealed_as_well(name: str, trust: Trust, tmp_path: Path) -> None:
     """Which the plain server does not do: a state of the library's shows that it opens for its URI, and no other."""
 
-    async def main() -> None:
-        async with route(name, trust, tmp_path) as way:
-            for uri, opens in (("mail://inbox", True), ("mail://outbox", False)):
-                state = FlowState("page 2", "f", 1, unix_seconds() + 600)
-                text = SealedCall("resources/read", {"uri": "mail://inbox"}).seal(state, KeyRing([KEY]))
-                answer = await way.ask("resources/read", {"uri": uri, "requestState": text})
-                assert ("result" in answer) is opens, answer
-                assert opens or answer["error"] == REFUSED
-            (came,) = way.received("resources/read")
-            assert came["params"]["requestState"] == "page 2"
-
-    run(main())
+    async with route(name, trust, tmp_path) as way:
+        for uri, opens in (("mail://inbox", True), ("mail://outbox", False)):
+            state = FlowState("page 2", "f", 1, unix_seconds() + 600)
+            text = SealedCall("resources/read", {"uri": "mail://inbox"}).seal(state, KeyRing([KEY]))
+            answer = await way.ask("resources/read", {"uri": uri, "requestState": text})
+            assert ("result" in answer) is opens, answer
+            assert opens or answer["error"] == REFUSED
+        (came,) = way.received("resources/read")
+        assert came["params"]["requestState"] == "page 2"
 
 
 @everywhere
-def test_flow_and_round_go_on__and_flows_side_by_side_stay_apart(name: str, trust: Trust, tmp_path: Path) -> None:
+async def test_flow_and_round_go_on__and_flows_side_by_side_stay_apart(name: str, trust: Trust, tmp_path: Path) -> None:
     async def flow(way: Route, number: int) -> str:
         params = call("a", None, "b", n=number)
         opener = SealedCall("tools/call", params)
@@ -125,66 +118,54 @@ def test_flow_and_round_go_on__and_flows_side_by_side_stay_apart(name: str, trus
         assert all(0 < state.expires_at - unix_seconds() <= 600 for state in seen)
         return seen[0].flow
 
-    async def main() -> None:
-        async with route(name, trust, tmp_path) as way:
-            flows = await asyncio.gather(*(flow(way, number) for number in range(8)))
-            assert len(set(flows)) == 8
-            assert len(way.received("tools/call")) == 8 * 4
-
-    run(main())
+    async with route(name, trust, tmp_path) as way:
+        flows = await asyncio.gather(*(flow(way, number) for number in range(8)))
+        assert len(set(flows)) == 8
+        assert len(way.received("tools/call")) == 8 * 4
 
 
 @everywhere
-def test_a_rotation_loses_no_flow(name: str, trust: Trust, tmp_path: Path) -> None:
+async def test_a_rotation_loses_no_flow(name: str, trust: Trust, tmp_path: Path) -> None:
     params = call("one", "two")
 
-    async def main() -> None:
-        async with route(name, trust, tmp_path, OTHER) as before:
-            first = (await asked(before, params))["requestState"]
-        async with route(name, trust, tmp_path, KEY, OTHER) as during:
-            second = (await asked(during, again(params, first)))["requestState"]
-        async with route(name, trust, tmp_path, KEY) as after:
-            assert "resultType" not in await asked(after, again(params, second, 2))
-            assert after.received("tools/call")[-1]["params"]["requestState"] == "two"
-            answer = await after.ask("tools/call", again(params, first))
-            assert answer["error"] == REFUSED
-
-    run(main())
+    async with route(name, trust, tmp_path, OTHER) as before:
+        first = (await asked(before, params))["requestState"]
+    async with route(name, trust, tmp_path, KEY, OTHER) as during:
+        second = (await asked(during, again(params, first)))["requestState"]
+    async with route(name, trust, tmp_path, KEY) as after:
+        assert "resultType" not in await asked(after, again(params, second, 2))
+        assert after.received("tools/call")[-1]["params"]["requestState"] == "two"
+        answer = await after.ask("tools/call", again(params, first))
+        assert answer["error"] == REFUSED
 
 
 @everywhere
-def test_integers_that_have_no_canonical_form_do_not_stop_a_flow(name: str, trust: Trust, tmp_path: Path) -> None:
+async def test_integers_that_have_no_canonical_form_do_not_stop_a_flow(name: str, trust: Trust, tmp_path: Path) -> None:
     params = call("one", id=2**60)
 
-    async def main() -> None:
-        async with route(name, trust, tmp_path) as way:
-            state = (await asked(way, params))["requestState"]
-            other = call("one", id=2**60 + 1)
-            assert (await way.ask("tools/call", again(other, state)))["error"] == REFUSED
-            assert "resultType" not in await asked(way, again(params, state))
-
-    run(main())
+    async with route(name, trust, tmp_path) as way:
+        state = (await asked(way, params))["requestState"]
+        other = call("one", id=2**60 + 1)
+        assert (await way.ask("tools/call", again(other, state)))["error"] == REFUSED
+        assert "resultType" not in await asked(way, again(params, state))
 
 
 @everywhere
-def test_answers_without_a_state_begin_a_new_flow(name: str, trust: Trust, tmp_path: Path) -> None:
+async def test_answers_without_a_state_begin_a_new_flow(name: str, trust: Trust, tmp_path: Path) -> None:
     """They are the client's word either way; the server that gave a state misses it."""
 
-    async def main() -> None:
-        async with route(name, trust, tmp_path) as way:
-            params = call("one", "two")
-            first = (await asked(way, params))["requestState"]
-            leg = again(params, first)
-            del leg["requestState"]
-            second = (await asked(way, leg))["requestState"]
-            opened = [SealedCall("tools/call", params).open(state, KeyRing([KEY])) for state in (first, second)]
-            assert [state.round for state in opened] == [1, 1]
-            assert opened[0].flow != opened[1].flow
-            came = way.received("tools/call")[-1]["params"]
-            assert "requestState" not in came
-            assert came["inputResponses"] == leg["inputResponses"]
-
-    run(main())
+    async with route(name, trust, tmp_path) as way:
+        params = call("one", "two")
+        first = (await asked(way, params))["requestState"]
+        leg = again(params, first)
+        del leg["requestState"]
+        second = (await asked(way, leg))["requestState"]
+        opened = [SealedCall("tools/call", params).open(state, KeyRing([KEY])) for state in (first, second)]
+        assert [state.round for state in opened] == [1, 1]
+        assert opened[0].flow != opened[1].flow
+        came = way.received("tools/call")[-1]["params"]
+        assert "requestState" not in came
+        assert came["inputResponses"] == leg["inputResponses"]
 
 
 # --- what is not ------------------------------------------------------------------------------------
@@ -192,7 +173,7 @@ def test_answers_without_a_state_begin_a_new_flow(name: str, trust: Trust, tmp_p
 
 @pytest.mark.holds("gateway/admission/gate", "state")
 @everywhere
-def test_what_was_not_sealed_for_this_call_never_reaches_the_server(
+async def test_what_was_not_sealed_for_this_call_never_reaches_the_server(
     name: str, trust: Trust, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     params = call("approved")
@@ -215,20 +196,17 @@ def test_what_was_not_sealed_for_this_call_never_reaches_the_server(
     ]
     caplog.set_level(logging.DEBUG)
 
-    async def main() -> None:
-        async with route(name, trust, tmp_path) as way:
-            for leg in bad:
-                answer = await way.ask("tools/call", leg)
-                assert answer["error"] == REFUSED, leg
-                assert set(answer) == {"jsonrpc", "id", "error"}
-            refused = await way.ask("prompts/get", {**params, "requestState": good})
-            assert refused["error"] == REFUSED
-            assert way.received("tools/call", "prompts/get") == []
-            assert "result" in await way.ask("tools/call", again(params, good))
-            (came,) = way.received("tools/call")
-            assert came["params"]["requestState"] == "approved"
-
-    run(main())
+    async with route(name, trust, tmp_path) as way:
+        for leg in bad:
+            answer = await way.ask("tools/call", leg)
+            assert answer["error"] == REFUSED, leg
+            assert set(answer) == {"jsonrpc", "id", "error"}
+        refused = await way.ask("prompts/get", {**params, "requestState": good})
+        assert refused["error"] == REFUSED
+        assert way.received("tools/call", "prompts/get") == []
+        assert "result" in await way.ask("tools/call", again(params, good))
+        (came,) = way.received("tools/call")
+        assert came["params"]["requestState"] == "approved"
     told = [record for record in caplog.records if record.message == "state_refused"]
     assert len(told) == len(bad) + 1
     logged = " ".join(str(vars(record)) for record in caplog.records)
@@ -238,7 +216,7 @@ def test_what_was_not_sealed_for_this_call_never_reaches_the_server(
 
 
 @everywhere
-def test_the_state_of_another_agent_opens_for_nobody_else(name: str, trust: Trust, tmp_path: Path) -> None:
+async def test_the_state_of_another_agent_opens_for_nobody_else(name: str, trust: Trust, tmp_path: Path) -> None:
     """Each leg has its own proof, over the params with the sealed state and the answers in them."""
     other = copy.copy(trust)
     other.agent = make_key("agent", "Other", unix_seconds() - DAY)
@@ -248,88 +226,73 @@ def test_the_state_of_another_agent_opens_for_nobody_else(name: str, trust: Trus
         proof = who.proof(who.chain(), "tools/call", leg, Signed(session=session))
         return {**leg, "_meta": {"ratify_proof": proof}}
 
-    async def main() -> None:
-        async with route(name, trust, tmp_path, required=True) as way:
-            first = (await asked(way, proven(trust, params)))["requestState"]
-            leg = again(params, first)
-            answer = await way.ask("tools/call", proven(other, leg))
-            assert answer["error"] == REFUSED
-            unproven = await way.ask("tools/call", leg)
-            assert unproven["error"]["code"] == -31001
-            swapped = proven(trust, leg) | {"inputResponses": {"leg": {"action": "decline"}}}
-            answer = await way.ask("tools/call", swapped)
-            assert answer["error"]["data"]["reason"].startswith("session_context_mismatch")
-            assert len(way.received("tools/call")) == 1
-            second = (await asked(way, proven(trust, leg)))["requestState"]
-            assert "resultType" not in await asked(way, proven(trust, again(params, second, 2)))
-            came = way.received("tools/call")
-            assert [one["params"].get("requestState") for one in came] == [None, "approved", "again"]
-            assert all(one["params"]["_meta"][AUTHORIZATION]["agent_id"] == trust.agent.id for one in came)
-
-    run(main())
+    async with route(name, trust, tmp_path, required=True) as way:
+        first = (await asked(way, proven(trust, params)))["requestState"]
+        leg = again(params, first)
+        answer = await way.ask("tools/call", proven(other, leg))
+        assert answer["error"] == REFUSED
+        unproven = await way.ask("tools/call", leg)
+        assert unproven["error"]["code"] == -31001
+        swapped = proven(trust, leg) | {"inputResponses": {"leg": {"action": "decline"}}}
+        answer = await way.ask("tools/call", swapped)
+        assert answer["error"]["data"]["reason"].startswith("session_context_mismatch")
+        assert len(way.received("tools/call")) == 1
+        second = (await asked(way, proven(trust, leg)))["requestState"]
+        assert "resultType" not in await asked(way, proven(trust, again(params, second, 2)))
+        came = way.received("tools/call")
+        assert [one["params"].get("requestState") for one in came] == [None, "approved", "again"]
+        assert all(one["params"]["_meta"][AUTHORIZATION]["agent_id"] == trust.agent.id for one in came)
 
 
 @everywhere
-def test_a_state_is_no_way_around_a_proof(name: str, trust: Trust, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with route(name, trust, tmp_path, required=True) as way:
-            leg = sealed_with(call("approved"), principal=("proof", trust.owner.id, trust.agent.id))
-            assert (await way.ask("tools/call", leg))["error"]["code"] == -31001
-            unknown = await way.ask("tools/call", again({"name": "secret_tool"}, "forged"))
-            assert unknown["error"]["data"]["error"] == "unknown_tool"
-            assert way.received("tools/call") == []
-
-    run(main())
+async def test_a_state_is_no_way_around_a_proof(name: str, trust: Trust, tmp_path: Path) -> None:
+    async with route(name, trust, tmp_path, required=True) as way:
+        leg = sealed_with(call("approved"), principal=("proof", trust.owner.id, trust.agent.id))
+        assert (await way.ask("tools/call", leg))["error"]["code"] == -31001
+        unknown = await way.ask("tools/call", again({"name": "secret_tool"}, "forged"))
+        assert unknown["error"]["data"]["error"] == "unknown_tool"
+        assert way.received("tools/call") == []
 
 
 @pytest.mark.parametrize("name", ["http-legacy", "sse-legacy", "stdio-legacy"])
-def test_a_legacy_call_is_as_it_was__but_for_a_state_that_a_careless_server_would_read(
+async def test_a_legacy_call_is_as_it_was__but_for_a_state_that_a_careless_server_would_read(
     name: str, trust: Trust, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        async with route(name, trust, tmp_path) as way:
-            result = await asked(way, call("mine"))
-            assert result["requestState"] == "mine"
-            for state in ("mine", sealed_with(call("mine"))["requestState"]):
-                leg = again(call("other"), state)
-                assert (await way.ask("tools/call", leg))["error"] == REFUSED
-            assert len(way.received("tools/call")) == 1
-
-    run(main())
+    async with route(name, trust, tmp_path) as way:
+        result = await asked(way, call("mine"))
+        assert result["requestState"] == "mine"
+        for state in ("mine", sealed_with(call("mine"))["requestState"]):
+            leg = again(call("other"), state)
+            assert (await way.ask("tools/call", leg))["error"] == REFUSED
+        assert len(way.received("tools/call")) == 1
 
 
 @pytest.mark.parametrize("name", ["http-legacy", "stdio-legacy"])
-def test_the_members_of_a_batch_are_judged_one_by_one(name: str, trust: Trust, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with route(name, trust, tmp_path) as way:
-            way.session = ""
-            begun = await way.send(initialize("2025-03-26"))
-            way.session = begun.header("mcp-session-id") or ""
-            forged = {"jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": again(call(), "forged")}
-            plain = {"jsonrpc": "2.0", "id": "b", "method": "tools/call", "params": call()}
-            answers = {answer["id"]: answer for answer in await way.batch(forged, plain)}
-            assert answers["a"]["error"] == REFUSED
-            assert "result" in answers["b"]
-            assert [one["id"] for one in way.received("tools/call")] == ["b"]
-
-    run(main())
+async def test_the_members_of_a_batch_are_judged_one_by_one(name: str, trust: Trust, tmp_path: Path) -> None:
+    async with route(name, trust, tmp_path) as way:
+        way.session = ""
+        begun = await way.send(initialize("2025-03-26"))
+        way.session = begun.header("mcp-session-id") or ""
+        forged = {"jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": again(call(), "forged")}
+        plain = {"jsonrpc": "2.0", "id": "b", "method": "tools/call", "params": call()}
+        answers = {answer["id"]: answer for answer in await way.batch(forged, plain)}
+        assert answers["a"]["error"] == REFUSED
+        assert "result" in answers["b"]
+        assert [one["id"] for one in way.received("tools/call")] == ["b"]
 
 
 @everywhere
-def test_a_call_without_an_id_or_by_another_spelling_of_its_name_brings_no_state_either(
+async def test_a_call_without_an_id_or_by_another_spelling_of_its_name_brings_no_state_either(
     name: str, trust: Trust, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        async with route(name, trust, tmp_path) as way:
-            told = notification(Era.MODERN, "tools/call").and_header("Mcp-Name", "list_inbox")
-            sent = {"jsonrpc": "2.0", "method": "tools/call", "params": again(call(), "forged")}
-            answer = await way.send(Posted(told.headers, compact(sent)))
-            assert (answer.status, json.loads(answer.body)["error"]["code"]) == (400, -32600)
-            answer = await way.ask("Tools/call", again(call(), "forged"))
-            assert answer["error"] == REFUSED
-            assert way.received("tools/call", "Tools/call") == []
-
-    run(main())
+    async with route(name, trust, tmp_path) as way:
+        told = notification(Era.MODERN, "tools/call").and_header("Mcp-Name", "list_inbox")
+        sent = {"jsonrpc": "2.0", "method": "tools/call", "params": again(call(), "forged")}
+        answer = await way.send(Posted(told.headers, compact(sent)))
+        assert (answer.status, json.loads(answer.body)["error"]["code"]) == (400, -32600)
+        answer = await way.ask("Tools/call", again(call(), "forged"))
+        assert answer["error"] == REFUSED
+        assert way.received("tools/call", "Tools/call") == []
 
 
 # --- what the upstream may ask ----------------------------------------------------------------------
@@ -344,38 +307,29 @@ async def refused(way: Route, params: dict[str, Any], capabilities: dict[str, An
 
 
 @everywhere
-def test_what_the_client_did_not_declare_it_is_not_asked(name: str, trust: Trust, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with route(name, trust, tmp_path) as way:
-            undeclared: list[dict[str, Any]] = [{}, {"elicitation": {"url": {}}}, {"sampling": {}, "roots": {}}]
-            for capabilities in undeclared:
-                assert "did not declare" in await refused(way, call("mine"), capabilities)
-            assert "requestState" in await asked(way, call("mine"))
-
-    run(main())
+async def test_what_the_client_did_not_declare_it_is_not_asked(name: str, trust: Trust, tmp_path: Path) -> None:
+    async with route(name, trust, tmp_path) as way:
+        undeclared: list[dict[str, Any]] = [{}, {"elicitation": {"url": {}}}, {"sampling": {}, "roots": {}}]
+        for capabilities in undeclared:
+            assert "did not declare" in await refused(way, call("mine"), capabilities)
+        assert "requestState" in await asked(way, call("mine"))
 
 
 @everywhere
 @pytest.mark.parametrize("enforce", [True, False])
-def test_a_state_that_is_too_long_to_be_sealed_is_no_valid_answer(
+async def test_a_state_that_is_too_long_to_be_sealed_is_no_valid_answer(
     name: str, enforce: bool, trust: Trust, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        async with route(name, trust, tmp_path, enforce=enforce) as way:
-            for state in ("x" * (MAX_STATE_BYTES + 1), "\u00e9" * (MAX_STATE_BYTES // 2 + 1)):
-                told = await refused(way, call(state), FORMS)
-                assert told == f"requestState: the state has more than {MAX_STATE_BYTES} bytes"
-
-    run(main())
+    async with route(name, trust, tmp_path, enforce=enforce) as way:
+        for state in ("x" * (MAX_STATE_BYTES + 1), "\u00e9" * (MAX_STATE_BYTES // 2 + 1)):
+            told = await refused(way, call(state), FORMS)
+            assert told == f"requestState: the state has more than {MAX_STATE_BYTES} bytes"
 
 
 @everywhere
-def test_observe_mode_seals_as_well(name: str, trust: Trust, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with route(name, trust, tmp_path, enforce=False) as way:
-            state = (await asked(way, call("mine")))["requestState"]
-            assert state.startswith("s1.")
-            assert (await way.ask("tools/call", again(call("mine"), "mine")))["error"] == REFUSED
-            assert "resultType" not in await asked(way, again(call("mine"), state))
-
-    run(main())
+async def test_observe_mode_seals_as_well(name: str, trust: Trust, tmp_path: Path) -> None:
+    async with route(name, trust, tmp_path, enforce=False) as way:
+        state = (await asked(way, call("mine")))["requestState"]
+        assert state.startswith("s1.")
+        assert (await way.ask("tools/call", again(call("mine"), "mine")))["error"] == REFUSED
+        assert "resultType" not in await asked(way, again(call("mine"), state))

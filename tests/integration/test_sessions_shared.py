@@ -104,60 +104,54 @@ async def status(port: int, session: str, token: str | None = None) -> int:
 @pytest.mark.slow
 @pytest.mark.holds("gateway/front/session_binding", "owner", "stable-id")
 @pytest.mark.parametrize("tokens", [False, True], ids=["nobody", "tokens"])
-def test_a_session_begins_at_one_gateway_and_is_used_streamed_and_ended_at_others__also_while_keys_change(
+async def test_a_session_begins_at_one_gateway_and_is_used_streamed_and_ended_at_others__also_while_keys_change(
     tokens: bool, sdk_server: SdkServer
 ) -> None:
     mine, theirs = (TOKENED.token(sub=name) if tokens else None for name in ("alice", "bob"))
 
-    async def main() -> None:
-        rings = (OLD,), (OLD, NEW), (NEW, OLD), (NEW, OLD), (OTHER,), (NEW,)
-        async with gateways(HttpUpstream(sdk_server.url), *rings, tokens=tokens) as ports:
-            first, second, third, fourth, foreign, changed = ports
-            session = await begin(first, mine)
-            assert ANYWHERE.fullmatch(session)
-            told = Posted(LIST.headers, b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
-            assert (await ask(second, within(told, session, mine))).status == 202
-            for port in ports[:4]:
-                answer = await ask(port, within(LIST, session, mine))
-                assert answer.status == 200
-                assert answer.header("mcp-session-id") in (session, None)
-            async with RawClient(third) as stream:
-                await stream.ask("GET", "/mcp", within(EMPTY, session, mine).headers)
-                assert (await stream.head())[0] == 200
-                assert await status(fourth, session, mine) == 200
-            for port in (foreign, changed):
-                for method in ("POST", "GET", "DELETE"):
-                    answer = await ask(port, within(LIST if method == "POST" else EMPTY, session, mine), method)
-                    assert answer.status == 404
-            if tokens:
-                assert await status(second, session, theirs) == 404
-                assert await status(second, await begin(first, theirs), mine) == 404
-            assert (await ask(fourth, within(EMPTY, session, mine), "DELETE")).status in (200, 204)
-            assert await status(first, session, mine) == 404
-
-    run(main())
+    rings = (OLD,), (OLD, NEW), (NEW, OLD), (NEW, OLD), (OTHER,), (NEW,)
+    async with gateways(HttpUpstream(sdk_server.url), *rings, tokens=tokens) as ports:
+        first, second, third, fourth, foreign, changed = ports
+        session = await begin(first, mine)
+        assert ANYWHERE.fullmatch(session)
+        told = Posted(LIST.headers, b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+        assert (await ask(second, within(told, session, mine))).status == 202
+        for port in ports[:4]:
+            answer = await ask(port, within(LIST, session, mine))
+            assert answer.status == 200
+            assert answer.header("mcp-session-id") in (session, None)
+        async with RawClient(third) as stream:
+            await stream.ask("GET", "/mcp", within(EMPTY, session, mine).headers)
+            assert (await stream.head())[0] == 200
+            assert await status(fourth, session, mine) == 200
+        for port in (foreign, changed):
+            for method in ("POST", "GET", "DELETE"):
+                answer = await ask(port, within(LIST if method == "POST" else EMPTY, session, mine), method)
+                assert answer.status == 404
+        if tokens:
+            assert await status(second, session, theirs) == 404
+            assert await status(second, await begin(first, theirs), mine) == 404
+        assert (await ask(fourth, within(EMPTY, session, mine), "DELETE")).status in (200, 204)
+        assert await status(first, session, mine) == 404
 
 
 @pytest.mark.holds("gateway/front/session_binding", "unknown-session")
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
-def test_an_id_that_is_none_is_the_same_404_whatever_the_cause_and_reaches_no_server(method: str) -> None:
-    async def main() -> None:
-        async with honest((OLD,), (OTHER,)) as (server, (near, foreign)):
-            own, other = await begin(near), await begin(foreign)
-            before = len(server.requests)
-            flipped = own[:-1] + ("A" if own[-1] != "A" else "B")
-            spelled = [own + "=", own.upper(), own[3:], f"a1.{'0' * 16}.{own[3:]}", own + own]
-            named = [other, flipped, *spelled, server_id(server), "a1.", "a1.x.y", "a1." + "A" * 5_000, "-"]
-            posted = LIST if method == "POST" else EMPTY
-            said = [await ask(near, within(posted, each), method) for each in named]
-            assert {(answer.status, answer.body, tuple(answer.headers)) for answer in said} == {
-                (404, NOT_FOUND.replace(b"null", b"7" if method == "POST" else b"null"), tuple(said[0].headers))
-            }
-            long = within(posted, "a1." + "A" * MAX_SEALED_SESSION_ID_BYTES)
-            assert (await ask(near, long, method)).status == 400
-            assert len(server.requests) == before
-
-    run(main())
+async def test_an_id_that_is_none_is_the_same_404_whatever_the_cause_and_reaches_no_server(method: str) -> None:
+    async with honest((OLD,), (OTHER,)) as (server, (near, foreign)):
+        own, other = await begin(near), await begin(foreign)
+        before = len(server.requests)
+        flipped = own[:-1] + ("A" if own[-1] != "A" else "B")
+        spelled = [own + "=", own.upper(), own[3:], f"a1.{'0' * 16}.{own[3:]}", own + own]
+        named = [other, flipped, *spelled, server_id(server), "a1.", "a1.x.y", "a1." + "A" * 5_000, "-"]
+        posted = LIST if method == "POST" else EMPTY
+        said = [await ask(near, within(posted, each), method) for each in named]
+        assert {(answer.status, answer.body, tuple(answer.headers)) for answer in said} == {
+            (404, NOT_FOUND.replace(b"null", b"7" if method == "POST" else b"null"), tuple(said[0].headers))
+        }
+        long = within(posted, "a1." + "A" * MAX_SEALED_SESSION_ID_BYTES)
+        assert (await ask(near, long, method)).status == 400
+        assert len(server.requests) == before
 
 
 def server_id(server: RawServer) -> str:
@@ -168,7 +162,7 @@ def server_id(server: RawServer) -> str:
 
 
 @pytest.mark.parametrize("tokens", [False, True], ids=["nobody", "tokens"])
-def test_a_connection_that_brings_an_id_again_has_it_opened_for_its_head__not_for_each_call(
+async def test_a_connection_that_brings_an_id_again_has_it_opened_for_its_head__not_for_each_call(
     tokens: bool, road: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[bytes] = []
@@ -181,47 +175,41 @@ def test_a_connection_that_brings_an_id_again_has_it_opened_for_its_head__not_fo
     monkeypatch.setattr(SessionIds, "open", counting)
     token = TOKENED.token() if tokens else None
 
-    async def main() -> None:
-        async with honest((OLD,), tokens=tokens) as (_, (port,)), RawClient(port) as client:
-            posted = within(LIST, await begin(port, token), token)
-            for _ in range(10):
-                await client.ask("POST", "/mcp", posted.headers, posted.body)
-                assert (await client.answer()).status == 200
-
-    run(main())
+    async with honest((OLD,), tokens=tokens) as (_, (port,)), RawClient(port) as client:
+        posted = within(LIST, await begin(port, token), token)
+        for _ in range(10):
+            await client.ask("POST", "/mcp", posted.headers, posted.body)
+            assert (await client.answer()).status == 200
     assert len(opened) == (2 if road == FAST else 10)  # a head is remembered from its first request on
 
 
 @pytest.mark.holds("gateway/front/session_ids", "prefix")
-def test_a_session_of_a_child_is_found_at_its_own_gateway_alone__and_its_id_says_where() -> None:
-    async def main() -> None:
-        async with gateways(StdioUpstream(raw_command()), (OLD,), (OLD,)) as (owner, other):
-            session, second = await begin(owner), await begin(other)
-            assert HERE.fullmatch(session)
-            assert await status(owner, session) == 200
-            node, there = session.split(".")[1], second.split(".")[1]
-            assert node != there
-            assert (await begin(owner)).split(".")[1] == node
-            for port, id in (
-                (other, session),
-                (other, session.replace(node, there)),
-                (other, f"a1.{session.rpartition('.')[2]}"),
-                (owner, second),
-                (owner, second.replace(there, node)),
-            ):
-                for method in ("POST", "GET", "DELETE"):
-                    asked = within(LIST if method == "POST" else EMPTY, id)
-                    assert (await ask(port, asked, method)).status == 404
-            assert (await ask(owner, within(EMPTY, session), "DELETE")).status == 204
-            # One that has ended is none as well, to the byte.
-            ended, forged = [await ask(owner, within(LIST, id)) for id in (session, session[:-4] + "AAAA")]
-            assert (ended.status, ended.body) == (forged.status, forged.body) == (404, NOT_FOUND.replace(b"null", b"7"))
-
-    run(main())
+async def test_a_session_of_a_child_is_found_at_its_own_gateway_alone__and_its_id_says_where() -> None:
+    async with gateways(StdioUpstream(raw_command()), (OLD,), (OLD,)) as (owner, other):
+        session, second = await begin(owner), await begin(other)
+        assert HERE.fullmatch(session)
+        assert await status(owner, session) == 200
+        node, there = session.split(".")[1], second.split(".")[1]
+        assert node != there
+        assert (await begin(owner)).split(".")[1] == node
+        for port, id in (
+            (other, session),
+            (other, session.replace(node, there)),
+            (other, f"a1.{session.rpartition('.')[2]}"),
+            (owner, second),
+            (owner, second.replace(there, node)),
+        ):
+            for method in ("POST", "GET", "DELETE"):
+                asked = within(LIST if method == "POST" else EMPTY, id)
+                assert (await ask(port, asked, method)).status == 404
+        assert (await ask(owner, within(EMPTY, session), "DELETE")).status == 204
+        # One that has ended is none as well, to the byte.
+        ended, forged = [await ask(owner, within(LIST, id)) for id in (session, session[:-4] + "AAAA")]
+        assert (ended.status, ended.body) == (forged.status, forged.body) == (404, NOT_FOUND.replace(b"null", b"7"))
 
 
 @pytest.mark.parametrize("streamed", [None, b"", b"id: 1\ndata:\n\n"], ids=["json", "events", "primed"])
-def test_a_servers_long_id_works_or_is_refused_clearly__and_ended_at_the_server(streamed: bytes | None) -> None:
+async def test_a_servers_long_id_works_or_is_refused_clearly__and_ended_at_the_server(streamed: bytes | None) -> None:
     async def begun(size: int) -> tuple[RawAnswer, list[str | None], int]:
         head = (("Mcp-Session-Id", "x" * size),)
         body = streamed + event(initialized()) if streamed is not None else initialized()
@@ -231,49 +219,40 @@ def test_a_servers_long_id_works_or_is_refused_clearly__and_ended_at_the_server(
             used = await world.ask(within(LIST, answer.header("mcp-session-id") or ""), hostile=False)
             return answer, world.ended_sessions(), used.status
 
-    async def main() -> None:
-        answer, ended, used = await begun(MAX_SESSION_ID_BYTES)
-        assert (answer.status, ended, used) == (200, [], 200)
-        answer, ended, _ = await begun(MAX_SESSION_ID_BYTES + 1)
-        assert (answer.status, ended) == (502, ["x" * (MAX_SESSION_ID_BYTES + 1)])
-        assert answer.header("mcp-session-id") is None
-        assert "4096 bytes" in json.loads(answer.body)["error"]["data"]
-
-    run(main())
+    answer, ended, used = await begun(MAX_SESSION_ID_BYTES)
+    assert (answer.status, ended, used) == (200, [], 200)
+    answer, ended, _ = await begun(MAX_SESSION_ID_BYTES + 1)
+    assert (answer.status, ended) == (502, ["x" * (MAX_SESSION_ID_BYTES + 1)])
+    assert answer.header("mcp-session-id") is None
+    assert "4096 bytes" in json.loads(answer.body)["error"]["data"]
 
 
 @pytest.mark.parametrize(("revision", "allowed"), [("2025-03-26", 200), ("2025-06-18", 400)])
-def test_any_gateway_knows_a_sessions_revision__which_says_whether_a_batch_is_allowed(
+async def test_any_gateway_knows_a_sessions_revision__which_says_whether_a_batch_is_allowed(
     revision: str, allowed: int
 ) -> None:
-    async def main() -> None:
-        async with honest((OLD,), (OLD,)) as (_, (first, second)):
-            answer = await ask(first, within(initialize(revision), ""))
-            session = answer.header("mcp-session-id") or ""
-            batch = Posted([("Content-Type", "application/json")], b"[" + LIST.body + b"]")
-            for port in (first, second):
-                assert (await ask(port, within(batch, session))).status == allowed
-
-    run(main())
+    async with honest((OLD,), (OLD,)) as (_, (first, second)):
+        answer = await ask(first, within(initialize(revision), ""))
+        session = answer.header("mcp-session-id") or ""
+        batch = Posted([("Content-Type", "application/json")], b"[" + LIST.body + b"]")
+        for port in (first, second):
+            assert (await ask(port, within(batch, session))).status == allowed
 
 
-def test_a_proof_that_is_bound_to_a_session_is_good_at_any_gateway_of_it() -> None:
+async def test_a_proof_that_is_bound_to_a_session_is_good_at_any_gateway_of_it() -> None:
     trust = Trust()
     settings: GatewaySettings = trust.settings(HttpUpstream("http://127.0.0.1:9/mcp"))
     params: dict[str, Any] = {"name": "list_inbox", "arguments": {}}
 
-    async def main() -> None:
-        async with RawServer(HonestServer()) as server, AsyncExitStack() as running:
-            told = replace(settings, upstream=HttpUpstream(server.url), rounds=shared(OLD))
-            apps = [create_app(told, store=MemoryStore(), revocations=RevocationLists((), {})) for _ in range(2)]
-            first, second = [(await running.enter_async_context(RunningGateway(app))).port for app in apps]
-            session, other = await begin(first), await begin(first)
-            proof = trust.proof(trust.chain(), "tools/call", params, Signed(session=session))
-            signed = post(Era.LEGACY, "tools/call", {**params, "_meta": {"ratify_proof": proof}})
-            assert "error" in json.loads((await ask(second, within(signed, other))).body)
-            assert "result" in json.loads((await ask(second, within(signed, session))).body)
-
-    run(main())
+    async with RawServer(HonestServer()) as server, AsyncExitStack() as running:
+        told = replace(settings, upstream=HttpUpstream(server.url), rounds=shared(OLD))
+        apps = [create_app(told, store=MemoryStore(), revocations=RevocationLists((), {})) for _ in range(2)]
+        first, second = [(await running.enter_async_context(RunningGateway(app))).port for app in apps]
+        session, other = await begin(first), await begin(first)
+        proof = trust.proof(trust.chain(), "tools/call", params, Signed(session=session))
+        signed = post(Era.LEGACY, "tools/call", {**params, "_meta": {"ratify_proof": proof}})
+        assert "error" in json.loads((await ask(second, within(signed, other))).body)
+        assert "result" in json.loads((await ask(second, within(signed, session))).body)
 
 
 def test_a_sealed_id_is_in_no_record_and_no_log__it_opens_the_session_for_whoever_has_it(

@@ -15,7 +15,6 @@ from tests.world.calls import http
 from tests.world.command import Serving
 from tests.world.connected import Connected
 from tests.world.raw_server import Connection, RawServer, until
-from tests.world.running import run
 from tests.world.stdio_processes import raw_command
 
 pytestmark = pytest.mark.slow
@@ -78,52 +77,43 @@ def test_serve_gives_up_a_stdio_server_that_is_silent_for_the_time_that_is_named
         assert "notifications/cancelled" in json.dumps(host.ask("tools/call", READ, id=8))
 
 
-def test_serve_gives_up_a_server_behind_http_after_the_time_that_is_named(tmp_path: Path) -> None:
-    async def main() -> None:
-        server = Silent()
-        async with RawServer(server) as raw:
-            with (
-                Serving("--timeout", "0.5", raw.url, folder=tmp_path) as gateway,
-                Connected(tmp_path, gateway.url) as host,
-            ):
-                await asyncio.to_thread(host.initialize)
-                told = await asyncio.to_thread(host.ask, "tools/call", MUTE)
-                assert told["error"]["message"] == "Upstream unavailable"
-
-    run(main())
+async def test_serve_gives_up_a_server_behind_http_after_the_time_that_is_named(tmp_path: Path) -> None:
+    server = Silent()
+    async with RawServer(server) as raw:
+        with (
+            Serving("--timeout", "0.5", raw.url, folder=tmp_path) as gateway,
+            Connected(tmp_path, gateway.url) as host,
+        ):
+            await asyncio.to_thread(host.initialize)
+            told = await asyncio.to_thread(host.ask, "tools/call", MUTE)
+            assert told["error"]["message"] == "Upstream unavailable"
 
 
 @pytest.mark.parametrize("comments", [True, False])
-def test_connect_gives_up_a_call_after_the_time_that_is_named__comments_are_no_word(
+async def test_connect_gives_up_a_call_after_the_time_that_is_named__comments_are_no_word(
     comments: bool, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        server = Silent(comments=comments)
-        async with RawServer(server) as raw:
-            with Connected(tmp_path, raw.url, "--timeout", "0.5", "--header", "X-Team=mail") as host:
-                await asyncio.to_thread(host.initialize)
-                told = await asyncio.to_thread(host.ask, "tools/call", MUTE)
-                assert told["error"]["message"] == "Upstream unavailable"
-                assert "did not answer in time" in told["error"]["data"]
-                if comments:
-                    await until(lambda: server.taken_back() == [7])
-            assert {each.header("x-team") for each in raw.requests} == {"mail"}
-
-    run(main())
-
-
-def test_a_call_that_the_host_takes_back_is_taken_back_at_a_server_behind_http(tmp_path: Path) -> None:
-    async def main() -> None:
-        server = Silent()
-        async with RawServer(server) as raw:
-            with Serving(raw.url, folder=tmp_path) as gateway, Connected(tmp_path, gateway.url) as host:
-                await asyncio.to_thread(host.initialize)
-                host.say(id=7, method="tools/call", params=MUTE)
-                await until(lambda: server.messages[-1].get("method") == "tools/call")
-                host.say(method="notifications/cancelled", params={"requestId": 7})
+    server = Silent(comments=comments)
+    async with RawServer(server) as raw:
+        with Connected(tmp_path, raw.url, "--timeout", "0.5", "--header", "X-Team=mail") as host:
+            await asyncio.to_thread(host.initialize)
+            told = await asyncio.to_thread(host.ask, "tools/call", MUTE)
+            assert told["error"]["message"] == "Upstream unavailable"
+            assert "did not answer in time" in told["error"]["data"]
+            if comments:
                 await until(lambda: server.taken_back() == [7])
+        assert {each.header("x-team") for each in raw.requests} == {"mail"}
 
-    run(main())
+
+async def test_a_call_that_the_host_takes_back_is_taken_back_at_a_server_behind_http(tmp_path: Path) -> None:
+    server = Silent()
+    async with RawServer(server) as raw:
+        with Serving(raw.url, folder=tmp_path) as gateway, Connected(tmp_path, gateway.url) as host:
+            await asyncio.to_thread(host.initialize)
+            host.say(id=7, method="tools/call", params=MUTE)
+            await until(lambda: server.messages[-1].get("method") == "tools/call")
+            host.say(method="notifications/cancelled", params={"requestId": 7})
+            await until(lambda: server.taken_back() == [7])
 
 
 def test_a_call_that_the_host_takes_back_is_taken_back_at_a_stdio_server_under_the_id_that_it_has_there(

@@ -8,7 +8,6 @@ from tests.world.calls import initialize
 from tests.world.memory import MemoryWatch
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import PATIENCE, until
-from tests.world.running import run
 from tests.world.stdio_bridge import (
     Bridge,
     error_of,
@@ -25,170 +24,134 @@ INVALID = "Invalid upstream JSON-RPC response"
 UNAVAILABLE = "Upstream unavailable"
 
 
-def test_ending_a_session_ends_grandchildren_too() -> None:
-    async def main() -> None:
-        async with Bridge() as bridge:
-            session = await bridge.session()
-            _, message = await session.call("forks")
-            pids = text_of(message)
-            assert all(map(alive, pids))
-            await session.delete()
-            await until(lambda: not any(map(alive, pids)))
-
-    run(main())
+async def test_ending_a_session_ends_grandchildren_too() -> None:
+    async with Bridge() as bridge:
+        session = await bridge.session()
+        _, message = await session.call("forks")
+        pids = text_of(message)
+        assert all(map(alive, pids))
+        await session.delete()
+        await until(lambda: not any(map(alive, pids)))
 
 
-def test_the_gateway_ends_all_children_at_once_when_it_stops() -> None:
-    async def main() -> None:
-        async with Bridge() as bridge:
-            for session in [await bridge.session() for _ in range(3)]:
-                async with RawClient(bridge.port) as client:
-                    await client.ask("POST", "/mcp", session.headers, session.posted("stubborn").body)
-                    await client.head()
-
-    run(main())
-
-
-def test_a_line_of_120_mib_is_refused_and_costs_no_more_than_its_bound() -> None:
-    async def main() -> None:
-        async with Bridge() as bridge:
-            session = await bridge.session()
-            with MemoryWatch() as watch:
-                answer = await session.call("endless", mib=120)
-            assert error_of(answer) == (502, None, INVALID, "a line longer than 16777216 bytes")
-            assert watch.peak_mib < 16 + 32
-            assert watch.kept_mib < 24  # what the allocator keeps for later
-            assert (await session.call("echo", id=8))[0] == 200
-
-    run(main())
-
-
-def test_a_line_without_an_end_is_refused_as_soon_as_it_is_too_long() -> None:
-    async def main() -> None:
-        async with Bridge(max_event_bytes=100_000) as bridge:
-            session = await bridge.session()
-            answer = await session.call("endless", mib=2, end="", answer=False)
-            assert error_of(answer)[3] == "a line longer than 100000 bytes"
-
-    run(main())
-
-
-def test_a_flood_of_news_waits_for_its_client__memory_stays_bounded() -> None:
-    async def main() -> None:
-        async with Bridge() as bridge, RawClient(bridge.port, buffer=65_536) as client:
-            session = await bridge.session()
-            with MemoryWatch() as watch:
-                await open_stream(client, session.posted("notes", count=20_000, bytes=5_000))
-                await asyncio.sleep(0.5)  # the child could write all of its 100 MB meanwhile
-            assert watch.peak_mib < 16
-            events = 0
-            while (event := await next_event(client)) is not None:
-                events += 1
-            assert events == 20_002
-            assert event is None
-
-    run(main())
-
-
-def test_a_flood_on_stderr_harms_nobody() -> None:
-    async def main() -> None:
-        async with Bridge() as bridge:
-            session = await bridge.session()
-            assert (await session.call("floods_stderr", lines=20_000))[0] == 200
-
-    run(main())
-
-
-def test_a_child_that_never_reads_does_not_fill_our_memory() -> None:
-    async def main() -> None:
-        async with Bridge(upstream_timeout_seconds=3) as bridge:  # the child has to start within it, on any machine
-            session = await bridge.session()
+async def test_the_gateway_ends_all_children_at_once_when_it_stops() -> None:
+    async with Bridge() as bridge:
+        for session in [await bridge.session() for _ in range(3)]:
             async with RawClient(bridge.port) as client:
-                posted = session.posted("hang", id="hang")
-                await client.ask("POST", "/mcp", posted.headers, posted.body)
-                big = "x" * 1_000_000
-                answers = await asyncio.gather(*(session.call("echo", id=id, text=big) for id in range(8)))
-                assert {error_of(answer)[0] for answer in answers} == {504}
-                details = {error_of(answer)[3] for answer in answers}
-                assert "the upstream does not read its input" in details
-
-    run(main())
+                await client.ask("POST", "/mcp", session.headers, session.posted("stubborn").body)
+                await client.head()
 
 
-def test_idle_sessions_end_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accredit.gateway.upstream.stdio.backend.SESSION_IDLE_SECONDS", 2.0)
-
-    async def main() -> None:
-        async with Bridge() as bridge, RawClient(bridge.port) as client:
-            used = await bridge.session()
-            assert await used.get(client) == 200
-            unused = await bridge.session()
-            await until(lambda: len(bridge.children) == 1)
-            assert (await unused.call("echo"))[0] == 404
-            assert (await used.call("echo"))[0] == 200
-
-    run(main())
+async def test_a_line_of_120_mib_is_refused_and_costs_no_more_than_its_bound() -> None:
+    async with Bridge() as bridge:
+        session = await bridge.session()
+        with MemoryWatch() as watch:
+            answer = await session.call("endless", mib=120)
+        assert error_of(answer) == (502, None, INVALID, "a line longer than 16777216 bytes")
+        assert watch.peak_mib < 16 + 32
+        assert watch.kept_mib < 24  # what the allocator keeps for later
+        assert (await session.call("echo", id=8))[0] == 200
 
 
-def test_a_client_that_has_left_without_a_word_keeps_no_child__and_one_that_listens_keeps_its_own(
+async def test_a_line_without_an_end_is_refused_as_soon_as_it_is_too_long() -> None:
+    async with Bridge(max_event_bytes=100_000) as bridge:
+        session = await bridge.session()
+        answer = await session.call("endless", mib=2, end="", answer=False)
+        assert error_of(answer)[3] == "a line longer than 100000 bytes"
+
+
+async def test_a_flood_of_news_waits_for_its_client__memory_stays_bounded() -> None:
+    async with Bridge() as bridge, RawClient(bridge.port, buffer=65_536) as client:
+        session = await bridge.session()
+        with MemoryWatch() as watch:
+            await open_stream(client, session.posted("notes", count=20_000, bytes=5_000))
+            await asyncio.sleep(0.5)  # the child could write all of its 100 MB meanwhile
+        assert watch.peak_mib < 16
+        events = 0
+        while (event := await next_event(client)) is not None:
+            events += 1
+        assert events == 20_002
+        assert event is None
+
+
+async def test_a_flood_on_stderr_harms_nobody() -> None:
+    async with Bridge() as bridge:
+        session = await bridge.session()
+        assert (await session.call("floods_stderr", lines=20_000))[0] == 200
+
+
+async def test_a_child_that_never_reads_does_not_fill_our_memory() -> None:
+    async with Bridge(upstream_timeout_seconds=3) as bridge:  # the child has to start within it, on any machine
+        session = await bridge.session()
+        async with RawClient(bridge.port) as client:
+            posted = session.posted("hang", id="hang")
+            await client.ask("POST", "/mcp", posted.headers, posted.body)
+            big = "x" * 1_000_000
+            answers = await asyncio.gather(*(session.call("echo", id=id, text=big) for id in range(8)))
+            assert {error_of(answer)[0] for answer in answers} == {504}
+            details = {error_of(answer)[3] for answer in answers}
+            assert "the upstream does not read its input" in details
+
+
+async def test_idle_sessions_end_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accredit.gateway.upstream.stdio.sessions.SESSION_IDLE_SECONDS", 2.0)
+
+    async with Bridge() as bridge, RawClient(bridge.port) as client:
+        used = await bridge.session()
+        assert await used.get(client) == 200
+        unused = await bridge.session()
+        await until(lambda: len(bridge.children) == 1)
+        assert (await unused.call("echo"))[0] == 404
+        assert (await used.call("echo"))[0] == 200
+
+
+async def test_a_client_that_has_left_without_a_word_keeps_no_child__and_one_that_listens_keeps_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("accredit.gateway.upstream.stdio.backend.SESSION_LEFT_SECONDS", 0.5)
 
-    async def main() -> None:
-        async with Bridge() as bridge, RawClient(bridge.port) as stays:
-            listens, quiet, left = [await bridge.session() for _ in range(3)]
-            assert await listens.get(stays) == 200
-            async with RawClient(bridge.port) as leaves:
-                assert await left.get(leaves) == 200
-            await until(lambda: len(bridge.children) == 2)
-            assert (await left.call("echo"))[0] == 404  # so it initializes anew, should it come back
-            assert (await listens.call("echo"))[0] == 200
-            assert (await quiet.call("echo"))[0] == 200
-
-    run(main())
+    async with Bridge() as bridge, RawClient(bridge.port) as stays:
+        listens, quiet, left = [await bridge.session() for _ in range(3)]
+        assert await listens.get(stays) == 200
+        async with RawClient(bridge.port) as leaves:
+            assert await left.get(leaves) == 200
+        await until(lambda: len(bridge.children) == 2)
+        assert (await left.call("echo"))[0] == 404  # so it initializes anew, should it come back
+        assert (await listens.call("echo"))[0] == 200
+        assert (await quiet.call("echo"))[0] == 200
 
 
-def test_there_is_an_end_to_the_number_of_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accredit.gateway.upstream.stdio.backend.MAX_SESSIONS", 1)
+async def test_there_is_an_end_to_the_number_of_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accredit.gateway.upstream.stdio.sessions.MAX_SESSIONS", 1)
 
-    async def main() -> None:
-        async with Bridge() as bridge, RawClient(bridge.port) as client:
+    async with Bridge() as bridge, RawClient(bridge.port) as client:
+        session = await bridge.session()
+        assert await session.get(client) == 200  # it is in use
+        status, message = parsed(await bridge.send(initialize()))
+        assert (status, message["id"]) == (503, 7)
+        await session.delete()
+        async with asyncio.timeout(PATIENCE):
+            while (await bridge.send(initialize())).status == 503:
+                pass
+
+
+async def test_nothing_is_left_after_many_sessions() -> None:
+    async with Bridge() as bridge:
+        for _ in range(20):
             session = await bridge.session()
-            assert await session.get(client) == 200  # it is in use
-            status, message = parsed(await bridge.send(initialize()))
-            assert (status, message["id"]) == (503, 7)
+            assert (await session.call("echo"))[0] == 200
             await session.delete()
-            async with asyncio.timeout(PATIENCE):
-                while (await bridge.send(initialize())).status == 503:
-                    pass
-
-    run(main())
+        await until(lambda: not bridge.children)
 
 
-def test_nothing_is_left_after_many_sessions() -> None:
-    async def main() -> None:
+async def test_children_get_no_file_of_the_gateways() -> None:
+    ours, theirs = os.pipe()
+    os.set_inheritable(theirs, True)
+    try:
         async with Bridge() as bridge:
-            for _ in range(20):
-                session = await bridge.session()
-                assert (await session.call("echo"))[0] == 200
-                await session.delete()
-            await until(lambda: not bridge.children)
-
-    run(main())
-
-
-def test_children_get_no_file_of_the_gateways() -> None:
-    async def main() -> None:
-        ours, theirs = os.pipe()
-        os.set_inheritable(theirs, True)
-        try:
-            async with Bridge() as bridge:
-                await bridge.session()
-                (child,) = bridge.children
-                assert sorted(int(name) for name in os.listdir(f"/proc/{child}/fd")) == [0, 1, 2]
-        finally:
-            os.close(ours)
-            os.close(theirs)
-
-    run(main())
+            await bridge.session()
+            (child,) = bridge.children
+            assert sorted(int(name) for name in os.listdir(f"/proc/{child}/fd")) == [0, 1, 2]
+    finally:
+        os.close(ours)
+        os.close(theirs)

@@ -14,7 +14,6 @@ from tests.world.command import wait_until
 from tests.world.logs import disconnecting
 from tests.world.postgres import Cluster, faketime, need_postgres
 from tests.world.raw_server import RawServer
-from tests.world.running import run
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +40,7 @@ def server(clock: Path) -> Generator[Cluster]:
 
 
 @pytest.mark.holds("stores/postgres/session", "clocks")
-def test_a_database_with_another_time_is_told_of_before_calls_are_refused_for_it__and_while_they_are(
+async def test_a_database_with_another_time_is_told_of_before_calls_are_refused_for_it__and_while_they_are(
     server: Cluster, clock: Path, tmp_path: Path
 ) -> None:
     database = server.fresh()
@@ -56,33 +55,30 @@ def test_a_database_with_another_time_is_told_of_before_calls_are_refused_for_it
         clock.write_text(f"{off}\n")
         server.run(*disconnecting(database))  # the clock is looked at when a connection is made, not only in a while
 
-    async def main() -> None:
-        async with RawServer(Reading()) as upstream:
-            fleet = Fleet(tmp_path, url_of(database), upstream.url)
-            with (tmp_path / "accredit.toml").open("a") as file:
-                file.write("[admin]\nport = 0\n")
-            with fleet.serving() as gateway:
-                admin = admin_port(gateway)
-                assert "result" in await said(gateway.port, fleet.call("mail://1"))
-                assert ready(admin)
+    async with RawServer(Reading()) as upstream:
+        fleet = Fleet(tmp_path, url_of(database), upstream.url)
+        with (tmp_path / "accredit.toml").open("a") as file:
+            file.write("[admin]\nport = 0\n")
+        with fleet.serving() as gateway:
+            admin = admin_port(gateway)
+            assert "result" in await said(gateway.port, fleet.call("mail://1"))
+            assert ready(admin)
 
-                set_to("-3.5")  # tolerated, and told
-                wait_until(lambda: ready(admin) and shown(admin) > 2)
-                assert 3 < shown(admin) <= 3.6
-                assert "the database's clock and this machine's differ" in gateway.stderr
-                assert "result" in await said(gateway.port, fleet.call("mail://2"))
+            set_to("-3.5")  # tolerated, and told
+            wait_until(lambda: ready(admin) and shown(admin) > 2)
+            assert 3 < shown(admin) <= 3.6
+            assert "the database's clock and this machine's differ" in gateway.stderr
+            assert "result" in await said(gateway.port, fleet.call("mail://2"))
 
-                set_to("+60")
-                wait_until(lambda: not ready(admin))
-                refused = (await said(gateway.port, fleet.call("mail://3")))["error"]
-                assert refused["code"] == -31003
-                assert refused["data"]["reason"].startswith("store_unavailable")
-                wait_until(lambda: shown(admin) > 5)  # or the alert would be silent while all calls are refused
-                assert 59 < shown(admin) < 61
+            set_to("+60")
+            wait_until(lambda: not ready(admin))
+            refused = (await said(gateway.port, fleet.call("mail://3")))["error"]
+            assert refused["code"] == -31003
+            assert refused["data"]["reason"].startswith("store_unavailable")
+            wait_until(lambda: shown(admin) > 5)  # or the alert would be silent while all calls are refused
+            assert 59 < shown(admin) < 61
 
-                set_to("+0")
-                wait_until(lambda: ready(admin))
-                assert "result" in await said(gateway.port, fleet.call("mail://4"))
-                gateway.stop()
-
-    run(main())
+            set_to("+0")
+            wait_until(lambda: ready(admin))
+            assert "result" in await said(gateway.port, fleet.call("mail://4"))
+            gateway.stop()

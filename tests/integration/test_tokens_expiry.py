@@ -1,6 +1,5 @@
 """Tokens whose time is over: between check and call, while a stream stands, and in a process's environment."""
 
-import asyncio
 import json
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ from tests.world.issuer import IssuerKey, claims, key_set_text
 from tests.world.patient_stores import IMPORTS
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import Connection, RawServer, until
-from tests.world.running import RunningGateway, run
+from tests.world.running import RunningGateway
 from tests.world.tokened import ISSUER, Tokened
 
 from accredit.base.clock import unix_seconds
@@ -36,7 +35,7 @@ def over(exp: int) -> bool:
 
 
 @pytest.mark.slow
-def test_a_call_goes_on_when_its_token_was_good_as_it_came__and_the_next_one_does_not() -> None:
+async def test_a_call_goes_on_when_its_token_was_good_as_it_came__and_the_next_one_does_not() -> None:
     world = Tokened()
     exp = 0
 
@@ -46,38 +45,31 @@ def test_a_call_goes_on_when_its_token_was_good_as_it_came__and_the_next_one_doe
             await until(lambda: over(exp))
             await connection.send(http(response()))
 
-    async def main() -> None:
-        nonlocal exp
-        async with RawServer(slow) as server:
-            settings = GatewaySettings(HttpUpstream(server.url), tokens=world.settings())
-            app = create_app(settings, key_sets=world.key_sets)
-            async with RunningGateway(app) as running, RawClient(running.port) as client:
-                exp = ends(4)  # from now on: it is good until the call has come, however busy the machine is
-                sent = CALL.and_header("Authorization", f"Bearer {world.token(exp=exp)}")
-                await client.ask("POST", "/mcp", sent.headers, sent.body)
-                assert (await client.answer()).status == 200
-                await client.ask("POST", "/mcp", sent.headers, sent.body)
-                late = await client.answer()
-                assert late.status == 401
-                assert 'error="invalid_token"' in (late.header("www-authenticate") or "")
-                assert len(server.requests) == 1
-
-    run(main())
+    async with RawServer(slow) as server:
+        settings = GatewaySettings(HttpUpstream(server.url), tokens=world.settings())
+        app = create_app(settings, key_sets=world.key_sets)
+        async with RunningGateway(app) as running, RawClient(running.port) as client:
+            exp = ends(4)  # from now on: it is good until the call has come, however busy the machine is
+            sent = CALL.and_header("Authorization", f"Bearer {world.token(exp=exp)}")
+            await client.ask("POST", "/mcp", sent.headers, sent.body)
+            assert (await client.answer()).status == 200
+            await client.ask("POST", "/mcp", sent.headers, sent.body)
+            late = await client.answer()
+            assert late.status == 401
+            assert 'error="invalid_token"' in (late.header("www-authenticate") or "")
+            assert len(server.requests) == 1
 
 
 @pytest.mark.slow
-def test_the_token_of_an_environment_expires_while_the_process_runs() -> None:
+async def test_the_token_of_an_environment_expires_while_the_process_runs() -> None:
     world = Tokened()
 
-    async def main() -> None:
-        settings, key_sets, exp = world.settings(), world.key_sets, ends(3)
-        bearer = Bearer(settings, key_sets, ToolDirectory(), world.token(exp=exp))
-        assert await bearer.of_environment() is not None
-        await until(lambda: over(exp))
-        with pytest.raises(InvalidToken, match="expired"):
-            await bearer.of_environment()
-
-    asyncio.run(main())
+    settings, key_sets, exp = world.settings(), world.key_sets, ends(3)
+    bearer = Bearer(settings, key_sets, ToolDirectory(), world.token(exp=exp))
+    assert await bearer.of_environment() is not None
+    await until(lambda: over(exp))
+    with pytest.raises(InvalidToken, match="expired"):
+        await bearer.of_environment()
 
 
 def test_wrap_refuses_calls_when_the_token_of_its_environment_has_expired(tmp_path: Path) -> None:
@@ -113,27 +105,24 @@ def test_wrap_refuses_calls_when_the_token_of_its_environment_has_expired(tmp_pa
         ("Proxy-Authorization: Bearer {good}\r\n", 401),
     ],
 )
-def test_no_other_spelling_of_the_header_lets_anybody_in(fields: str, status: int) -> None:
+async def test_no_other_spelling_of_the_header_lets_anybody_in(fields: str, status: int) -> None:
     world = Tokened()
 
     async def answering(connection: Connection) -> None:
         while await connection.request():
             await connection.send(http(response()))
 
-    async def main() -> None:
-        async with RawServer(answering) as server:
-            settings = GatewaySettings(HttpUpstream(server.url), tokens=world.settings())
-            app = create_app(settings, key_sets=world.key_sets)
-            async with RunningGateway(app) as running, RawClient(running.port) as client:
-                given = "".join(f"{name}: {value}\r\n" for name, value in CALL.headers)
-                given += fields.format(good=world.token(), bad=world.token(exp=7))
-                head = f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n{given}Content-Length: {len(CALL.body)}\r\n\r\n"
-                await client.send(head.encode(), CALL.body)
-                answer = await client.answer()
-                assert answer.status == status, answer
-                assert len(server.requests) == (status == 200)
-                for request in server.requests:
-                    assert world.mark(world.token()) not in str(request.headers).encode()
-                    assert "authorization" not in json.dumps(str(request.headers))
-
-    run(main())
+    async with RawServer(answering) as server:
+        settings = GatewaySettings(HttpUpstream(server.url), tokens=world.settings())
+        app = create_app(settings, key_sets=world.key_sets)
+        async with RunningGateway(app) as running, RawClient(running.port) as client:
+            given = "".join(f"{name}: {value}\r\n" for name, value in CALL.headers)
+            given += fields.format(good=world.token(), bad=world.token(exp=7))
+            head = f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n{given}Content-Length: {len(CALL.body)}\r\n\r\n"
+            await client.send(head.encode(), CALL.body)
+            answer = await client.answer()
+            assert answer.status == status, answer
+            assert len(server.requests) == (status == 200)
+            for request in server.requests:
+                assert world.mark(world.token()) not in str(request.headers).encode()
+                assert "authorization" not in json.dumps(str(request.headers))

@@ -3,7 +3,6 @@
 import base64
 import json
 import logging
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from tests.world.calls import Posted, compact, initialize, post
 from tests.world.issuer import IssuerKey
 from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.routes import ROUTES, Route, messages_of
-from tests.world.running import run
 from tests.world.tokened import Tokened
 
 METADATA = "http://127.0.0.1:8484/.well-known/oauth-protected-resource/mcp"
@@ -48,27 +46,17 @@ def placed(route: Route, place: str, token: str, tool: str = "list_inbox") -> tu
             return calling(route, name=tool, _meta={"token": token, "kept": 1}), None
 
 
-def on(
-    name: str, world: Tokened, trust: Trust, folder: Path, steps: Callable[[Route], Awaitable[None]], **more: Any
-) -> None:
-    async def main() -> None:
-        async with route(name, world, trust, folder, **more) as way:
-            await steps(way)
-
-    run(main())
-
-
 @pytest.mark.holds("gateway/admission/bearer", "removal")
 @pytest.mark.parametrize("place", ["header", "argument", "meta"])
 @pytest.mark.parametrize("name", ROUTES)
-def test_a_token_reaches_neither_the_upstream_nor_a_log(
+async def test_a_token_reaches_neither_the_upstream_nor_a_log(
     name: str, place: str, trust: Trust, world: Tokened, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     token, bad = world.token(sub="agent-7"), world.token(aud="https://other.example", sub="agent-7")
     caplog.set_level(logging.DEBUG)
     answers: list[RawAnswer] = []
 
-    async def steps(way: Route) -> None:
+    async with route(name, world, trust, tmp_path, token=world.token(sub="agent-7")) as way:
         for text in (token, bad):
             posted, header = placed(way, place, text)
             answers.append(await way.send(posted, token=header))
@@ -83,8 +71,6 @@ def test_a_token_reaches_neither_the_upstream_nor_a_log(
         for text in (token, bad):
             assert world.mark(text) not in way.bytes_received()
             assert b"authorization:" not in way.bytes_received().lower().replace(b"', '", b": ")
-
-    on(name, world, trust, tmp_path, steps, token=world.token(sub="agent-7"))
     assert [answer.status for answer in answers] == [200, 401]
     said = caplog.text + str([(record.__dict__, record.exc_info) for record in caplog.records])
     for text in (token, bad):
@@ -104,10 +90,10 @@ def test_a_token_reaches_neither_the_upstream_nor_a_log(
     ],
 )
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
-def test_who_has_no_good_token_gets_a_challenge(
+async def test_who_has_no_good_token_gets_a_challenge(
     headers: list[str], status: int, challenge: str, method: str, trust: Trust, world: Tokened, tmp_path: Path
 ) -> None:
-    async def steps(way: Route) -> None:
+    async with route("http-modern", world, trust, tmp_path) as way:
         asked = calling(way)
         async with RawClient(way.port) as client:
             given = [*asked.headers, *(("Authorization", value) for value in headers)]
@@ -120,29 +106,23 @@ def test_who_has_no_good_token_gets_a_challenge(
         assert told["id"] == (7 if method == "POST" and status == 401 and "error=" not in challenge else None)
         assert not way.received("tools/call")
 
-    on("http-modern", world, trust, tmp_path, steps)
-
 
 @pytest.mark.holds("gateway/front/authenticator", "header-first")
 @pytest.mark.holds("gateway/admission/bearer", "header")
 @pytest.mark.parametrize(("token", "sources"), [("bad", ("header", "meta")), (None, ("header",))])
-def test_a_body_that_nobody_may_send_is_not_waited_for(
+async def test_a_body_that_nobody_may_send_is_not_waited_for(
     token: str | None, sources: tuple[Any, ...], trust: Trust, world: Tokened, tmp_path: Path
 ) -> None:
-    async def steps(way: Route) -> None:
+    async with route("http-modern", world, trust, tmp_path, tokens=world.settings(sources=sources)) as way:
         given = [("Content-Type", "application/json"), ("Content-Length", "1000")]
         async with RawClient(way.port) as client:
             await client.ask("POST", "/mcp", [*given, *([("Authorization", f"Bearer {token}")] if token else [])])
             assert (await client.answer()).status == 401
 
-    on("http-modern", world, trust, tmp_path, steps, tokens=world.settings(sources=sources))
 
-
-def test_a_header_of_100_kib_is_refused(trust: Trust, world: Tokened, tmp_path: Path) -> None:
-    async def steps(way: Route) -> None:
+async def test_a_header_of_100_kib_is_refused(trust: Trust, world: Tokened, tmp_path: Path) -> None:
+    async with route("http-modern", world, trust, tmp_path) as way:
         assert (await way.send(calling(way), token="a" * 102_400)).status in (400, 401, 431)
-
-    on("http-modern", world, trust, tmp_path, steps)
 
 
 @pytest.mark.holds("gateway/admission/bearer", "verification")
@@ -157,35 +137,31 @@ def test_a_header_of_100_kib_is_refused(trust: Trust, world: Tokened, tmp_path: 
     ],
 )
 @pytest.mark.parametrize("name", ["http-modern", "stdio-legacy"])
-def test_a_token_that_is_not_good_here_is_a_401(
+async def test_a_token_that_is_not_good_here_is_a_401(
     name: str, changes: dict[str, Any], trust: Trust, world: Tokened, tmp_path: Path
 ) -> None:
-    async def steps(way: Route) -> None:
+    async with route(name, world, trust, tmp_path) as way:
         answer = await way.send(calling(way), token=world.token(**changes))
         assert answer.status == 401
         assert 'error="invalid_token"' in (answer.header("www-authenticate") or "")
 
-    on(name, world, trust, tmp_path, steps)
 
-
-def test_another_algorithm_or_key_is_a_401(trust: Trust, world: Tokened, tmp_path: Path) -> None:
-    async def steps(way: Route) -> None:
+async def test_another_algorithm_or_key_is_a_401(trust: Trust, world: Tokened, tmp_path: Path) -> None:
+    async with route("http-modern", world, trust, tmp_path) as way:
         for key in (IssuerKey("key-1", "EdDSA"), IssuerKey("key-1")):
             assert (await way.send(calling(way), token=world.token(key))).status == 401
         head = base64.urlsafe_b64encode(b'{"alg":"none","kid":"key-1"}').rstrip(b"=").decode()
         assert (await way.send(calling(way), token=f"{head}.{world.token().split('.')[1]}.")).status == 401
 
-    on("http-modern", world, trust, tmp_path, steps)
-
 
 @pytest.mark.holds("gateway/admission/bearer", "header")
 @pytest.mark.parametrize("name", ROUTES)
-def test_the_header_decides_and_a_bad_one_is_not_rescued(
+async def test_the_header_decides_and_a_bad_one_is_not_rescued(
     name: str, trust: Trust, world: Tokened, tmp_path: Path
 ) -> None:
     good, other, bad = world.token(), world.token(sub="agent-7", jti="2"), world.token(exp=7)
 
-    async def steps(way: Route) -> None:
+    async with route(name, world, trust, tmp_path) as way:
         posted, _ = placed(way, "argument", other)
         assert (await way.send(posted, token=bad)).status == 401
         assert not way.received("tools/call")
@@ -193,16 +169,14 @@ def test_the_header_decides_and_a_bad_one_is_not_rescued(
         assert (await way.send(posted, token=good)).status == 200
         assert "_token" not in way.received("tools/call")[0]["params"]["arguments"]
 
-    on(name, world, trust, tmp_path, steps)
-
 
 @pytest.mark.holds("gateway/admission/tool_directory", "token-argument")
 @pytest.mark.parametrize("listed", [True, False])
 @pytest.mark.parametrize("name", ROUTES)
-def test_a_tools_own_token_argument_arrives_untouched(
+async def test_a_tools_own_token_argument_arrives_untouched(
     name: str, listed: bool, trust: Trust, world: Tokened, tmp_path: Path
 ) -> None:
-    async def steps(way: Route) -> None:
+    async with route(name, world, trust, tmp_path) as way:
         token = world.token()
         if listed:
             for params in ({}, {"cursor": "2"}):
@@ -213,15 +187,15 @@ def test_a_tools_own_token_argument_arrives_untouched(
         # It is the tool's, so it is no token of the caller's.
         assert (await way.send(post(way.era, "tools/call", own))).status == 401
 
-    on(name, world, trust, tmp_path, steps)
-
 
 @pytest.mark.holds("gateway/admission/bearer", "rights")
 @pytest.mark.parametrize("name", ROUTES)
-def test_lists_and_calls_agree_on_the_tools_of_a_token(name: str, trust: Trust, world: Tokened, tmp_path: Path) -> None:
+async def test_lists_and_calls_agree_on_the_tools_of_a_token(
+    name: str, trust: Trust, world: Tokened, tmp_path: Path
+) -> None:
     token = world.token(allowed_tools=["list_inbox", "pay", "send_email"], denied_tools=["pay"])
 
-    async def steps(way: Route) -> None:
+    async with route(name, world, trust, tmp_path) as way:
         pages = [await way.send(post(way.era, "tools/list", each), token=token) for each in ({}, {"cursor": "2"})]
         results = [messages_of(page)[-1]["result"] for page in pages]
         assert [tool["name"] for result in results for tool in result["tools"]] == ["list_inbox", "send_email"]
@@ -232,14 +206,12 @@ def test_lists_and_calls_agree_on_the_tools_of_a_token(name: str, trust: Trust, 
             if status == 403:
                 assert 'error="insufficient_scope"' in (answer.header("www-authenticate") or "")
 
-    on(name, world, trust, tmp_path, steps)
-
 
 @pytest.mark.holds("gateway/admission/bearer", "rights")
-def test_a_tool_asks_for_its_scope(trust: Trust, world: Tokened, tmp_path: Path) -> None:
+async def test_a_tool_asks_for_its_scope(trust: Trust, world: Tokened, tmp_path: Path) -> None:
     settings = world.settings(required=False, tool_scopes={"list_inbox": "mail:read"})
 
-    async def steps(way: Route) -> None:
+    async with route("http-modern", world, trust, tmp_path, tokens=settings) as way:
         answer = await way.send(calling(way), token=world.token(scope="other"))
         assert answer.status == 403
         assert 'scope="mail:read"' in (answer.header("www-authenticate") or "")
@@ -247,14 +219,12 @@ def test_a_tool_asks_for_its_scope(trust: Trust, world: Tokened, tmp_path: Path)
         assert (await way.send(calling(way), token=world.token(scope="a mail:read"))).status == 200
         assert (await way.send(calling(way, name="pay"))).status == 200  # optional, and it asks for nothing
 
-    on("http-modern", world, trust, tmp_path, steps, tokens=settings)
-
 
 @pytest.mark.parametrize("method", ["Tools/Call", "tools/call "])
-def test_a_method_that_another_reader_takes_for_a_call_does_not_lead_around_the_tools(
+async def test_a_method_that_another_reader_takes_for_a_call_does_not_lead_around_the_tools(
     method: str, trust: Trust, world: Tokened, tmp_path: Path
 ) -> None:
-    async def steps(way: Route) -> None:
+    async with route("http-legacy", world, trust, tmp_path) as way:
         body = compact({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"name": "pay", "arguments": {}}})
         answer = await way.send(Posted(calling(way).headers, body), token=world.token(allowed_tools=[]))
         assert answer.status == 404
@@ -263,16 +233,14 @@ def test_a_method_that_another_reader_takes_for_a_call_does_not_lead_around_the_
         assert answer.status in (400, 404)
         assert [each["method"] for each in way.received()] == ["initialize"]
 
-    on("http-legacy", world, trust, tmp_path, steps)
-
 
 @pytest.mark.holds("gateway/front/authenticator", "session-owner")
 @pytest.mark.holds("gateway/front/intake", "token")
 @pytest.mark.parametrize("name", ["http-legacy", "sse-legacy", "stdio-legacy"])
-def test_a_session_is_its_subjects_whatever_token_comes(
+async def test_a_session_is_its_subjects_whatever_token_comes(
     name: str, trust: Trust, world: Tokened, tmp_path: Path
 ) -> None:
-    async def steps(way: Route) -> None:
+    async with route(name, world, trust, tmp_path) as way:
         mine = way.session
         assert (await way.send(calling(way), token=world.token(jti="refreshed"))).status == 200
         assert (await way.send(calling(way), token=world.token(sub="thief"))).status == 404
@@ -282,23 +250,23 @@ def test_a_session_is_its_subjects_whatever_token_comes(
         assert len(way.received("tools/call")) == 1
         assert mine.encode() not in way.bytes_received()
 
-    on(name, world, trust, tmp_path, steps)
 
-
-def test_a_modern_request_can_not_use_anothers_session_either(trust: Trust, world: Tokened, tmp_path: Path) -> None:
-    async def steps(way: Route) -> None:
+async def test_a_modern_request_can_not_use_anothers_session_either(
+    trust: Trust, world: Tokened, tmp_path: Path
+) -> None:
+    async with route("http-modern", world, trust, tmp_path) as way:
         way.session = "5e551017"
         assert (await way.send(calling(way), token=world.token())).status == 404
         assert not way.received("tools/call")
 
-    on("http-modern", world, trust, tmp_path, steps)
-
 
 @pytest.mark.holds("gateway/front/authenticator", "session-owner")
-def test_nor_does_it_run_in_one_s_own__which_no_record_would_name(trust: Trust, world: Tokened, tmp_path: Path) -> None:
+async def test_nor_does_it_run_in_one_s_own__which_no_record_would_name(
+    trust: Trust, world: Tokened, tmp_path: Path
+) -> None:
     """Nor does the list of tools that the gateway asks for, to know whose a `_token` is."""
 
-    async def steps(way: Route) -> None:
+    async with route("http-modern", world, trust, tmp_path) as way:
         mine = world.token()
         session = (await way.send(initialize(), token=mine)).header("mcp-session-id")
         assert session
@@ -309,15 +277,14 @@ def test_nor_does_it_run_in_one_s_own__which_no_record_would_name(trust: Trust, 
         assert way.received("tools/list")
         assert way.headers_received("mcp-session-id") == []
 
-    on("http-modern", world, trust, tmp_path, steps)
-
 
 @pytest.mark.holds("gateway/front/authenticator", "one-subject")
-def test_a_batch_is_of_one_subject_and_fails_as_a_whole(trust: Trust, world: Tokened, tmp_path: Path) -> None:
+async def test_a_batch_is_of_one_subject_and_fails_as_a_whole(trust: Trust, world: Tokened, tmp_path: Path) -> None:
     def member(id: int, **meta: str) -> dict[str, Any]:
         return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {**CALL, "_meta": meta}}
 
-    async def steps(way: Route) -> None:
+    async with route("http-legacy", world, trust, tmp_path) as way:
+
         async def batch(*members: dict[str, Any]) -> int:
             asked = post(way.era)
             headers = [(name, "2025-03-26" if name == "MCP-Protocol-Version" else text) for name, text in asked.headers]
@@ -332,15 +299,16 @@ def test_a_batch_is_of_one_subject_and_fails_as_a_whole(trust: Trust, world: Tok
         assert [call["id"] for call in way.received("tools/call")] == [1, 2]
         assert world.mark(good) not in way.bytes_received()
 
-    on("http-legacy", world, trust, tmp_path, steps)
-
 
 @pytest.mark.holds("policy/decide", "token-subject")
 @pytest.mark.parametrize("name", ROUTES)
-def test_with_proofs_required_as_well_both_must_pass(name: str, trust: Trust, world: Tokened, tmp_path: Path) -> None:
+async def test_with_proofs_required_as_well_both_must_pass(
+    name: str, trust: Trust, world: Tokened, tmp_path: Path
+) -> None:
     chain = trust.chain()
 
-    async def steps(way: Route) -> None:
+    both: dict[str, Any] = {"proofs": True, "policy": {"bind_agent": True}, "token": world.token(sub=trust.agent.id)}
+    async with route(name, world, trust, tmp_path, **both) as way:
         mine, others = world.token(sub=trust.agent.id), world.token(sub="agent-7")
         proof = {"ratify_proof": trust.proof(chain, "tools/call", CALL, _signed(way))}
         assert (await way.send(calling(way, _meta=proof))).status == 401
@@ -359,24 +327,19 @@ def test_with_proofs_required_as_well_both_must_pass(name: str, trust: Trust, wo
         kept = await way.send(calling(way, _meta=again), token=mine)  # the challenge was not spent
         assert "result" in messages_of(kept)[-1]
 
-    on(
-        name, world, trust, tmp_path, steps, proofs=True, policy={"bind_agent": True},
-        token=world.token(sub=trust.agent.id),
-    )  # fmt: skip
-
 
 def _signed(way: Route) -> Signed:
     return Signed(session=way.session)
 
 
 @pytest.mark.holds("gateway/admission/gate", "tokens-removed")
-def test_a_proof_is_bound_to_the_call_without_the_token_argument(trust: Trust, world: Tokened, tmp_path: Path) -> None:
-    async def steps(way: Route) -> None:
+async def test_a_proof_is_bound_to_the_call_without_the_token_argument(
+    trust: Trust, world: Tokened, tmp_path: Path
+) -> None:
+    async with route("http-modern", world, trust, tmp_path, proofs=True) as way:
         proof = {"ratify_proof": trust.proof(trust.chain(), "tools/call", CALL, _signed(way))}
         sent = calling(way, arguments={"_token": world.token()}, _meta=proof)
         assert "result" in messages_of(await way.send(sent))[-1]
-
-    on("http-modern", world, trust, tmp_path, steps, proofs=True)
 
 
 METADATA_PATHS = [
@@ -387,36 +350,34 @@ METADATA_PATHS = [
 
 
 @pytest.mark.parametrize("path", METADATA_PATHS)
-def test_the_metadata_is_for_everybody(path: str, trust: Trust, world: Tokened, tmp_path: Path) -> None:
-    async def steps(way: Route) -> None:
-        async with RawClient(way.port) as client:
-            for asked, status in ((path, 200), ("/healthz", 200), ("/readyz", 200)):
-                await client.ask("GET", asked)
-                answer = await client.answer()
-                assert answer.status == status
-                if asked == path:
-                    document = json.loads(answer.body)
-                    assert document["resource"] == "http://127.0.0.1:8484/mcp"
-                    assert document["authorization_servers"] == ["https://issuer.example"]
-
-    on("http-modern", world, trust, tmp_path, steps, passthrough=("/.well-known/*",))
+async def test_the_metadata_is_for_everybody(path: str, trust: Trust, world: Tokened, tmp_path: Path) -> None:
+    well_known: dict[str, Any] = {"passthrough": ("/.well-known/*",)}
+    async with route("http-modern", world, trust, tmp_path, **well_known) as way, RawClient(way.port) as client:
+        for asked, status in ((path, 200), ("/healthz", 200), ("/readyz", 200)):
+            await client.ask("GET", asked)
+            answer = await client.answer()
+            assert answer.status == status
+            if asked == path:
+                document = json.loads(answer.body)
+                assert document["resource"] == "http://127.0.0.1:8484/mcp"
+                assert document["authorization_servers"] == ["https://issuer.example"]
 
 
-def test_a_passthrough_path_gets_no_authorization(trust: Trust, world: Tokened, tmp_path: Path) -> None:
+async def test_a_passthrough_path_gets_no_authorization(trust: Trust, world: Tokened, tmp_path: Path) -> None:
     token = world.token()
 
-    async def steps(way: Route) -> None:
+    async with route("http-modern", world, trust, tmp_path, passthrough=("/other",)) as way:
         async with RawClient(way.port) as client:
             await client.ask("GET", "/other", [("Authorization", f"Bearer {token}")])
             assert (await client.answer()).status == 405
         assert b"/other" in way.bytes_received()
         assert world.mark(token) not in way.bytes_received()
 
-    on("http-modern", world, trust, tmp_path, steps, passthrough=("/other",))
 
-
-def test_an_anonymous_session_and_a_subjects_are_not_the_same(trust: Trust, world: Tokened, tmp_path: Path) -> None:
-    async def steps(way: Route) -> None:
+async def test_an_anonymous_session_and_a_subjects_are_not_the_same(
+    trust: Trust, world: Tokened, tmp_path: Path
+) -> None:
+    async with route("http-legacy", world, trust, tmp_path, tokens=world.settings(required=False), token=None) as way:
         assert (await way.send(calling(way))).status == 200
         assert (await way.send(calling(way), token=world.token())).status == 404
         way.session = ""
@@ -425,18 +386,16 @@ def test_an_anonymous_session_and_a_subjects_are_not_the_same(trust: Trust, worl
         assert (await way.send(calling(way))).status == 404
         assert (await way.send(calling(way), token=world.token())).status == 200
 
-    on("http-legacy", world, trust, tmp_path, steps, tokens=world.settings(required=False), token=None)
-
 
 @pytest.mark.holds("policy/passing", "authorization")
 @pytest.mark.parametrize("name", ROUTES)
 @pytest.mark.parametrize("tells", [True, False])
-def test_the_server_learns_whose_token_it_is_and_what_it_allows__or_nothing_where_it_is_not_to(
+async def test_the_server_learns_whose_token_it_is_and_what_it_allows__or_nothing_where_it_is_not_to(
     tells: bool, name: str, trust: Trust, world: Tokened, tmp_path: Path
 ) -> None:
     token = world.token(sub="agent-7", scope="mail:send mail:read")
 
-    async def steps(way: Route) -> None:
+    async with route(name, world, trust, tmp_path, tells_identity=tells) as way:
         posed = {"dev.accredit/authorization": {"token_subject": "the boss"}}
         assert "result" in messages_of(await way.send(calling(way, _meta=posed), token=token))[-1]
         (call,) = way.received("tools/call")
@@ -445,5 +404,3 @@ def test_the_server_learns_whose_token_it_is_and_what_it_allows__or_nothing_wher
         if tells:
             assert told["token_issuer"] == "https://issuer.example"
             assert (told["token_subject"], told["token_scopes"]) == ("agent-7", ["mail:read", "mail:send"])
-
-    on(name, world, trust, tmp_path, steps, tells_identity=tells)

@@ -12,7 +12,7 @@ from tests.world.issuer import RunningIssuer, answer
 from tests.world.oauth_client import AgreeableUser
 from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.raw_server import RawServer
-from tests.world.running import RunningGateway, run
+from tests.world.running import RunningGateway
 
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.gateway.settings import TokenSettings
@@ -96,76 +96,64 @@ class Front:
         self.app.end_streams()
 
 
-def test_the_official_client_finds_the_issuer_and_calls_a_tool() -> None:
-    async def main() -> None:
-        async with World(scopes=("mail",)) as world:
-            user = AgreeableUser(world.url)
-            async with httpx2.AsyncClient(auth=user.auth, trust_env=False) as http:
-                transport = streamable_http_client(world.url, http_client=http)
-                async with Client(transport, mode="legacy") as client:
-                    result = await client.call_tool("list_inbox", {})
-            assert "called list_inbox" in str(result)
-            assert user.asked[0]["resource"] == world.url
-            assert user.asked[0]["scope"] == "mail"
-            told = [each for each in world.server.messages if each.get("method") == "tools/call"]
-            assert told[0]["params"]["_meta"]["dev.accredit/authorization"]["token_subject"] == "agent-7"
-            assert all(token.access_token not in str(world.server.messages) for token in user.tokens.history)
-
-    run(main())
-
-
-def test_the_official_client_steps_up_for_a_tools_scope() -> None:
-    async def main() -> None:
-        async with World(tool_scopes={"list_inbox": "mail:read"}) as world:
-            user = AgreeableUser(world.url)
-            async with (
-                httpx2.AsyncClient(auth=user.auth, trust_env=False) as http,
-                Client(streamable_http_client(world.url, http_client=http), mode="legacy") as client,
-            ):
+async def test_the_official_client_finds_the_issuer_and_calls_a_tool() -> None:
+    async with World(scopes=("mail",)) as world:
+        user = AgreeableUser(world.url)
+        async with httpx2.AsyncClient(auth=user.auth, trust_env=False) as http:
+            transport = streamable_http_client(world.url, http_client=http)
+            async with Client(transport, mode="legacy") as client:
                 result = await client.call_tool("list_inbox", {})
-            assert "called list_inbox" in str(result)
-            assert "mail:read" in user.asked[-1]["scope"].split()
-
-    run(main())
-
-
-def test_a_rotated_key_is_fetched_and_old_tokens_stay_good() -> None:
-    async def main() -> None:
-        async with World() as world:
-            old = world.token()
-            assert (await world.send(old)).status == 200
-            world.issuer.rotate()
-            world.clock.now += 100
-            assert (await world.send(world.token())).status == 200
-            assert (await world.send(old)).status == 200
-
-    run(main())
+        assert "called list_inbox" in str(result)
+        assert user.asked[0]["resource"] == world.url
+        assert user.asked[0]["scope"] == "mail"
+        told = [each for each in world.server.messages if each.get("method") == "tools/call"]
+        assert told[0]["params"]["_meta"]["dev.accredit/authorization"]["token_subject"] == "agent-7"
+        assert all(token.access_token not in str(world.server.messages) for token in user.tokens.history)
 
 
-def test_an_issuer_that_is_down_at_the_start_is_a_503_and_then_it_is_there() -> None:
-    async def main() -> None:
-        async with World() as world:
-            token = world.token()
-            world.issuer.jwks = answer(b"", "500 Down")
-            refused = await world.send(token)
-            assert refused.status == 503
-            assert int(refused.header("retry-after") or "") >= 1
-            async with RawClient(world.port) as client:
-                await client.ask("GET", "/readyz", [("Authorization", f"Bearer {token}")])
+async def test_the_official_client_steps_up_for_a_tools_scope() -> None:
+    async with World(tool_scopes={"list_inbox": "mail:read"}) as world:
+        user = AgreeableUser(world.url)
+        async with (
+            httpx2.AsyncClient(auth=user.auth, trust_env=False) as http,
+            Client(streamable_http_client(world.url, http_client=http), mode="legacy") as client,
+        ):
+            result = await client.call_tool("list_inbox", {})
+        assert "called list_inbox" in str(result)
+        assert "mail:read" in user.asked[-1]["scope"].split()
+
+
+async def test_a_rotated_key_is_fetched_and_old_tokens_stay_good() -> None:
+    async with World() as world:
+        old = world.token()
+        assert (await world.send(old)).status == 200
+        world.issuer.rotate()
+        world.clock.now += 100
+        assert (await world.send(world.token())).status == 200
+        assert (await world.send(old)).status == 200
+
+
+async def test_an_issuer_that_is_down_at_the_start_is_a_503_and_then_it_is_there() -> None:
+    async with World() as world:
+        token = world.token()
+        world.issuer.jwks = answer(b"", "500 Down")
+        refused = await world.send(token)
+        assert refused.status == 503
+        assert int(refused.header("retry-after") or "") >= 1
+        async with RawClient(world.port) as client:
+            await client.ask("GET", "/readyz", [("Authorization", f"Bearer {token}")])
+            ready = await client.answer()
+            assert json.loads(ready.body) == {"status": "ok", "upstream": True, "key_sets": False}
+        world.issuer.jwks = None
+        world.clock.now += 100
+        assert (await world.send(token)).status == 200
+        world.issuer.jwks = answer(b"", "500 Down")
+        world.clock.now += 7_200
+        assert (await world.send(token)).status == 200
+        async with RawClient(world.port) as client:
+            for headers, told in (([], False), ([("Authorization", f"Bearer {token}")], True)):
+                await client.ask("GET", "/readyz", headers)
                 ready = await client.answer()
-                assert json.loads(ready.body) == {"status": "ok", "upstream": True, "key_sets": False}
-            world.issuer.jwks = None
-            world.clock.now += 100
-            assert (await world.send(token)).status == 200
-            world.issuer.jwks = answer(b"", "500 Down")
-            world.clock.now += 7_200
-            assert (await world.send(token)).status == 200
-            async with RawClient(world.port) as client:
-                for headers, told in (([], False), ([("Authorization", f"Bearer {token}")], True)):
-                    await client.ask("GET", "/readyz", headers)
-                    ready = await client.answer()
-                    assert (ready.status, json.loads(ready.body)["key_sets"]) == (200, False)
-                    assert (world.issuer.url.encode() in ready.body) is told
-            assert [each["method"] for each in world.server.messages] == ["tools/call"] * 2
-
-    run(main())
+                assert (ready.status, json.loads(ready.body)["key_sets"]) == (200, False)
+                assert (world.issuer.url.encode() in ready.body) is told
+        assert [each["method"] for each in world.server.messages] == ["tools/call"] * 2

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.test_tokens_gateway import CALL, calling, on
+from tests.integration.test_tokens_gateway import CALL, calling, route
 from tests.integration.test_tokens_sse import JSON, Upstream
 from tests.integration.test_tokens_wrap import key as key
 from tests.integration.test_tokens_wrap import token as wrap_token
@@ -15,7 +15,7 @@ from tests.world.calls import Posted, compact, initialize, post
 from tests.world.issuer import IssuerKey
 from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.routes import Route
-from tests.world.running import RunningGateway, run
+from tests.world.running import RunningGateway
 from tests.world.tokened import Tokened
 
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
@@ -42,10 +42,10 @@ def in_place(way: Route, place: str, token: str) -> tuple[Posted, str | None]:
 @pytest.mark.holds("gateway/admission/bearer", "verification")
 @pytest.mark.parametrize("place", ["header", "meta", "argument"])
 @pytest.mark.parametrize("name", ["http-legacy", "sse-legacy", "stdio-legacy"])
-def test_a_session_s_token_is_good_in_no_other_session__and_opens_none(
+async def test_a_session_s_token_is_good_in_no_other_session__and_opens_none(
     name: str, place: str, trust: Trust, world: Tokened, tmp_path: Path
 ) -> None:
-    async def steps(way: Route) -> None:
+    async with route(name, world, trust, tmp_path) as way:
         mine = way.session
         token = world.token(session=mine)
         posted, header = in_place(way, place, token)
@@ -72,36 +72,32 @@ def test_a_session_s_token_is_good_in_no_other_session__and_opens_none(
             assert refused(await way.send(first, token=header and token))
         assert len(way.received("initialize")) == 2
 
-    on(name, world, trust, tmp_path, steps)
 
-
-def test_a_session_s_token_is_good_in_the_session_of_its_own_subject_alone(
+async def test_a_session_s_token_is_good_in_the_session_of_its_own_subject_alone(
     trust: Trust, world: Tokened, tmp_path: Path
 ) -> None:
-    async def steps(way: Route) -> None:
+    async with route("http-legacy", world, trust, tmp_path) as way:
         token = world.token(session=way.session, sub="thief")
         assert (await way.send(calling(way), token=token)).status == 404
         assert not way.received("tools/call")
 
-    on("http-legacy", world, trust, tmp_path, steps)
-
 
 @pytest.mark.parametrize("claim", ["", 7, ["a"], {"id": "a"}])
-def test_a_session_that_is_no_id_makes_no_token_good(claim: Any, trust: Trust, world: Tokened, tmp_path: Path) -> None:
-    async def steps(way: Route) -> None:
+async def test_a_session_that_is_no_id_makes_no_token_good(
+    claim: Any, trust: Trust, world: Tokened, tmp_path: Path
+) -> None:
+    async with route("http-legacy", world, trust, tmp_path) as way:
         for session in (way.session, ""):
             way.session = session
             assert (await way.send(calling(way), token=world.token(session=claim))).status == 401
 
-    on("http-legacy", world, trust, tmp_path, steps)
-
 
 @pytest.mark.holds("gateway/front/authenticator", "session-token")
 @pytest.mark.parametrize("name", ["http-modern", "sse-modern", "stdio-modern"])
-def test_a_session_s_token_is_good_on_no_way_that_has_no_session(
+async def test_a_session_s_token_is_good_on_no_way_that_has_no_session(
     name: str, trust: Trust, world: Tokened, tmp_path: Path
 ) -> None:
-    async def steps(way: Route) -> None:
+    async with route(name, world, trust, tmp_path) as way:
         opened = await way.send(initialize(), token=world.token())
         for session in (opened.header("mcp-session-id") or "", ""):
             way.session = session
@@ -110,13 +106,11 @@ def test_a_session_s_token_is_good_on_no_way_that_has_no_session(
                 assert refused(await way.send(posted, token=header)), (session, place)
         assert not way.received("tools/call")
 
-    on(name, world, trust, tmp_path, steps)
 
-
-def test_a_member_of_a_batch_with_another_session_s_token_has_the_batch_refused(
+async def test_a_member_of_a_batch_with_another_session_s_token_has_the_batch_refused(
     trust: Trust, world: Tokened, tmp_path: Path
 ) -> None:
-    async def steps(way: Route) -> None:
+    async with route("http-legacy", world, trust, tmp_path) as way:
         good, other = world.token(session=way.session), world.token(session="another")
         asked = post(way.era)
         headers = [(name, "2025-03-26" if name == "MCP-Protocol-Version" else text) for name, text in asked.headers]
@@ -128,13 +122,11 @@ def test_a_member_of_a_batch_with_another_session_s_token_has_the_batch_refused(
             assert (await way.send(Posted(headers, compact(members)))).status == status
         assert len(way.received("tools/call")) == 2
 
-    on("http-legacy", world, trust, tmp_path, steps)
 
-
-def test_streams_and_ends_of_a_session_take_its_own_token_and_no_other_s(
+async def test_streams_and_ends_of_a_session_take_its_own_token_and_no_other_s(
     trust: Trust, world: Tokened, tmp_path: Path
 ) -> None:
-    async def steps(way: Route) -> None:
+    async with route("http-legacy", world, trust, tmp_path) as way:
         for claim, status in (("another", 401), (way.session, 200)):
             fields = [("Mcp-Session-Id", way.session), ("Authorization", f"Bearer {world.token(session=claim)}")]
             for method in ("GET", "DELETE"):
@@ -142,31 +134,26 @@ def test_streams_and_ends_of_a_session_take_its_own_token_and_no_other_s(
                     await client.ask(method, "/mcp", [("Accept", "text/event-stream"), *fields])
                     assert ((await client.head())[0] == 401) is (status == 401)
 
-    on("http-legacy", world, trust, tmp_path, steps)
 
-
-def test_a_session_s_token_neither_opens_a_stream_of_http_sse_nor_sends_into_it() -> None:
+async def test_a_session_s_token_neither_opens_a_stream_of_http_sse_nor_sends_into_it() -> None:
     world, upstream = Tokened(), Upstream()
 
-    async def main() -> None:
-        async with upstream.server as server:
-            settings = GatewaySettings(HttpUpstream(server.url.replace("/mcp", "/sse")), tokens=world.settings())
-            async with RunningGateway(create_app(settings, key_sets=world.key_sets)) as gateway:
-                async with RawClient(gateway.port) as client:
-                    await client.ask("GET", "/sse", [("Authorization", f"Bearer {world.token()}")])
-                    assert (await client.head())[0] == 200
-                    named = await client.event()
-                    target = ((named and named.data) or b"").decode()
-                    id = target.partition("session_id=")[2]
-                    fields = [("Authorization", f"Bearer {world.token(session=id)}"), ("Mcp-Session-Id", id)]
-                    body = compact({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": CALL})
-                    for method, path, text in (("GET", "/sse", b""), ("POST", target, body)):
-                        async with RawClient(gateway.port) as other:
-                            await other.ask(method, path, [JSON, *fields] if text else fields, text)
-                            assert refused(await other.answer())
-                assert len(server.requests) == 1
-
-    run(main())
+    async with upstream.server as server:
+        settings = GatewaySettings(HttpUpstream(server.url.replace("/mcp", "/sse")), tokens=world.settings())
+        async with RunningGateway(create_app(settings, key_sets=world.key_sets)) as gateway:
+            async with RawClient(gateway.port) as client:
+                await client.ask("GET", "/sse", [("Authorization", f"Bearer {world.token()}")])
+                assert (await client.head())[0] == 200
+                named = await client.event()
+                target = ((named and named.data) or b"").decode()
+                id = target.partition("session_id=")[2]
+                fields = [("Authorization", f"Bearer {world.token(session=id)}"), ("Mcp-Session-Id", id)]
+                body = compact({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": CALL})
+                for method, path, text in (("GET", "/sse", b""), ("POST", target, body)):
+                    async with RawClient(gateway.port) as other:
+                        await other.ask(method, path, [JSON, *fields] if text else fields, text)
+                        assert refused(await other.answer())
+            assert len(server.requests) == 1
 
 
 @pytest.mark.slow

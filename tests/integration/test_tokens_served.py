@@ -15,7 +15,6 @@ from tests.world.command import Serving, accredit
 from tests.world.honest_server import HonestServer
 from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.raw_server import RawServer
-from tests.world.running import run
 
 from accredit.errors import RequestError
 from accredit.gateway.front.bootstrap import MAX_BOOTSTRAP_AGENT_CHARS, MAX_BOOTSTRAP_ATTEMPTS, Bootstrap
@@ -61,33 +60,30 @@ async def called(port: int, token: str) -> int:
 @pytest.mark.slow
 @pytest.mark.holds("gateway/front/bootstrap", "attempts")
 @pytest.mark.holds("gateway/admission/bearer", "verification")
-def test_a_local_agent_gets_one_token_for_the_secret_in_the_file(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with RawServer(HonestServer()) as upstream:
-            assert accredit("token", "keygen", "tokens.key", folder=tmp_path).returncode == 0
-            write(tmp_path, upstream.url, TOKENS + BOOTSTRAP)
-            with await asyncio.to_thread(Serving(folder=tmp_path).__enter__) as gateway:
-                file = tmp_path / "first.secret"
-                assert stat.S_IMODE(file.stat().st_mode) == 0o600
-                secret = file.read_text("ascii").strip()
-                wrong = await send(gateway.port, "/token", [], compact({"secret": "x", "agent": "agent-7"}))
-                assert wrong.status == 403
-                nameless = await send(gateway.port, "/token", [], compact({"secret": secret, "agent": ""}))
-                assert nameless.status == 400
-                asked = compact({"secret": secret, "agent": "agent-7"})
-                given = await send(gateway.port, "/token", [], asked)
-                assert (given.status, given.header("cache-control")) == (200, "no-store")
-                token = json.loads(given.body)["access_token"]
-                assert await called(gateway.port, token) == 200
-                assert (await send(gateway.port, "/token", [], asked)).status == 410
-                assert not file.exists()
-                assert secret not in gateway.stderr
-                assert token not in gateway.stderr
-            write(tmp_path, upstream.url, TOKENS + BOOTSTRAP + "# changed\n")
-            with await asyncio.to_thread(Serving(folder=tmp_path).__enter__) as gateway:
-                assert await called(gateway.port, token) == 401
-
-    run(main())
+async def test_a_local_agent_gets_one_token_for_the_secret_in_the_file(tmp_path: Path) -> None:
+    async with RawServer(HonestServer()) as upstream:
+        assert accredit("token", "keygen", "tokens.key", folder=tmp_path).returncode == 0
+        write(tmp_path, upstream.url, TOKENS + BOOTSTRAP)
+        with await asyncio.to_thread(Serving(folder=tmp_path).__enter__) as gateway:
+            file = tmp_path / "first.secret"
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600
+            secret = file.read_text("ascii").strip()
+            wrong = await send(gateway.port, "/token", [], compact({"secret": "x", "agent": "agent-7"}))
+            assert wrong.status == 403
+            nameless = await send(gateway.port, "/token", [], compact({"secret": secret, "agent": ""}))
+            assert nameless.status == 400
+            asked = compact({"secret": secret, "agent": "agent-7"})
+            given = await send(gateway.port, "/token", [], asked)
+            assert (given.status, given.header("cache-control")) == (200, "no-store")
+            token = json.loads(given.body)["access_token"]
+            assert await called(gateway.port, token) == 200
+            assert (await send(gateway.port, "/token", [], asked)).status == 410
+            assert not file.exists()
+            assert secret not in gateway.stderr
+            assert token not in gateway.stderr
+        write(tmp_path, upstream.url, TOKENS + BOOTSTRAP + "# changed\n")
+        with await asyncio.to_thread(Serving(folder=tmp_path).__enter__) as gateway:
+            assert await called(gateway.port, token) == 401
 
 
 def test_two_workers_would_give_two_tokens(tmp_path: Path) -> None:

@@ -80,11 +80,11 @@ DISAGREEMENTS = {
 
 
 @pytest.mark.parametrize("name", DISAGREEMENTS)
-def test_headers_that_say_something_else_than_the_body_are_refused__who_routes_by_them_would_be_deceived(
+async def test_headers_that_say_something_else_than_the_body_are_refused__who_routes_by_them_would_be_deceived(
     name: str,
 ) -> None:
     posted, code, message = DISAGREEMENTS[name]
-    is_refused(posted, 400, told(code, message, 7))
+    await is_refused(posted, 400, told(code, message, 7))
 
 
 AGREEMENTS = {
@@ -103,11 +103,11 @@ AGREEMENTS = {
 
 
 @pytest.mark.parametrize("name", AGREEMENTS)
-def test_headers_that_agree_with_the_body_pass(name: str) -> None:
-    assert passes(AGREEMENTS[name]).status == 200
+async def test_headers_that_agree_with_the_body_pass(name: str) -> None:
+    assert (await passes(AGREEMENTS[name])).status == 200
 
 
 @pytest.mark.parametrize("changed", ["tools/call", "NOTIFICATIONS/CANCELLED"])
-def test_a_modern_notification_agrees_with_its_header_too(changed: str) -> None:
+async def test_a_modern_notification_agrees_with_its_header_too(changed: str) -> None:
     asked = notification(Era.MODERN).without_header("Mcp-Method").and_header("Mcp-Method", changed)
-    is_refused(asked, 400, told(MISMATCH, differs("Mcp-Method")))
+    await is_refused(asked, 400, told(MISMATCH, differs("Mcp-Method")))

@@ -7,7 +7,7 @@ from tests.world.calls import ERAS, SESSION, Posted, http, initialize, initializ
 from tests.world.hostile import World, sends, sound_answer
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import Connection, RawServer
-from tests.world.running import RunningGateway, run
+from tests.world.running import RunningGateway
 
 from accredit.gateway import GatewaySettings, HttpUpstream
 from accredit.jsonrpc.methods import Era
@@ -45,27 +45,24 @@ ADDRESSES = (
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_client_s_end_to_end_headers_reach_the_upstream_and_its_hop_by_hop_ones_do_not(era: Era) -> None:
-    async def case() -> None:
-        async with World(sends(http(response()))) as world:
-            asked = post(era)
-            more = [*END_TO_END, *HOP_BY_HOP, *ADDRESSES]
-            await world.ask(Posted([*asked.headers, *more], asked.body))
-            seen = world.upstream.requests[-1]
-            sent = [pair for pair in (*asked.headers, *END_TO_END) if era is Era.LEGACY or pair[0] != "Last-Event-ID"]
-            expected = [(name.lower(), value) for name, value in sent]
-            own = [("host", f"127.0.0.1:{world.upstream.port}"), ("accept-encoding", "identity")]
-            own += [("content-length", str(len(asked.body))), ("x-behaviour", "hostile")]
-            assert sorted(seen.headers) == sorted([*expected, *own])
-            assert [value for name, value in seen.headers if name == "x-custom"] == ["one", "two"]
-            assert (seen.method, seen.target, seen.body) == ("POST", "/mcp", asked.body)
-            await world.recovered(era)
-
-    run(case())
+async def test_a_client_s_end_to_end_headers_reach_the_upstream_and_its_hop_by_hop_ones_do_not(era: Era) -> None:
+    async with World(sends(http(response()))) as world:
+        asked = post(era)
+        more = [*END_TO_END, *HOP_BY_HOP, *ADDRESSES]
+        await world.ask(Posted([*asked.headers, *more], asked.body))
+        seen = world.upstream.requests[-1]
+        sent = [pair for pair in (*asked.headers, *END_TO_END) if era is Era.LEGACY or pair[0] != "Last-Event-ID"]
+        expected = [(name.lower(), value) for name, value in sent]
+        own = [("host", f"127.0.0.1:{world.upstream.port}"), ("accept-encoding", "identity")]
+        own += [("content-length", str(len(asked.body))), ("x-behaviour", "hostile")]
+        assert sorted(seen.headers) == sorted([*expected, *own])
+        assert [value for name, value in seen.headers if name == "x-custom"] == ["one", "two"]
+        assert (seen.method, seen.target, seen.body) == ("POST", "/mcp", asked.body)
+        await world.recovered(era)
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_an_upstream_s_end_to_end_headers_reach_the_client_and_its_hop_by_hop_ones_do_not(era: Era) -> None:
+async def test_an_upstream_s_end_to_end_headers_reach_the_client_and_its_hop_by_hop_ones_do_not(era: Era) -> None:
     passed = (
         *((("Mcp-Session-Id", SESSION),) if era is Era.LEGACY else ()),
         ("WWW-Authenticate", "Bearer"),
@@ -86,43 +83,34 @@ def test_an_upstream_s_end_to_end_headers_reach_the_client_and_its_hop_by_hop_on
         ("Trailer", "X-T"),
     )
 
-    async def case() -> None:
-        async with World(sends(http(response(), headers=(*passed, *dropped)))) as world:
-            answer = await world.ask(post(era))
-            own = [("content-type", "application/json"), ("content-length", str(len(response())))]
-            assert sorted(answer.headers) == sorted([(name.lower(), value) for name, value in passed] + own)
-            await world.recovered(era)
-
-    run(case())
+    async with World(sends(http(response(), headers=(*passed, *dropped)))) as world:
+        answer = await world.ask(post(era))
+        own = [("content-type", "application/json"), ("content-length", str(len(response())))]
+        assert sorted(answer.headers) == sorted([(name.lower(), value) for name, value in passed] + own)
+        await world.recovered(era)
 
 
 READ_BY_THEM = ("content-type", "mcp-session-id", "mcp-protocol-version", "authorization", "accept", "origin", "cookie")
 
 
-def test_a_client_can_not_hide_from_the_upstream_what_the_gateway_judged_by() -> None:
-    async def case() -> None:
-        async with World(sends(http(response()))) as world:
-            sent = post(Era.LEGACY).and_header("Authorization", "Bearer x").and_header("Cookie", "a=b")
-            await world.ask(sent.and_header("Connection", ", ".join(READ_BY_THEM)))
-            seen = world.upstream.requests[-1]
-            kept = [name for name in READ_BY_THEM if name != "origin"]
-            assert [name for name in kept if seen.header(name) is None] == []
-
-    run(case())
+async def test_a_client_can_not_hide_from_the_upstream_what_the_gateway_judged_by() -> None:
+    async with World(sends(http(response()))) as world:
+        sent = post(Era.LEGACY).and_header("Authorization", "Bearer x").and_header("Cookie", "a=b")
+        await world.ask(sent.and_header("Connection", ", ".join(READ_BY_THEM)))
+        seen = world.upstream.requests[-1]
+        kept = [name for name in READ_BY_THEM if name != "origin"]
+        assert [name for name in kept if seen.header(name) is None] == []
 
 
-def test_an_upstream_can_not_hide_from_the_client_how_its_answer_is_read() -> None:
+async def test_an_upstream_can_not_hide_from_the_client_how_its_answer_is_read() -> None:
     packed = gzip.compress(response())
     hidden = ("Content-Encoding", "gzip"), ("Connection", "content-encoding, content-type, mcp-session-id")
 
-    async def case() -> None:
-        async with World(sends(http(packed, headers=(*hidden, ("Mcp-Session-Id", SESSION))))) as world:
-            answer = await world.ask(post(Era.LEGACY))
-            assert answer.body == packed
-            read_by = [answer.header(name) for name in ("content-encoding", "content-type", "mcp-session-id")]
-            assert read_by == ["gzip", "application/json", SESSION]
-
-    run(case())
+    async with World(sends(http(packed, headers=(*hidden, ("Mcp-Session-Id", SESSION))))) as world:
+        answer = await world.ask(post(Era.LEGACY))
+        assert answer.body == packed
+        read_by = [answer.header(name) for name in ("content-encoding", "content-type", "mcp-session-id")]
+        assert read_by == ["gzip", "application/json", SESSION]
 
 
 BODIES = [
@@ -133,60 +121,48 @@ BODIES = [
 
 
 @pytest.mark.parametrize("body", BODIES)
-def test_a_request_s_bytes_are_not_changed(body: bytes) -> None:
-    async def case() -> None:
-        async with World(sends(http(response()))) as world:
-            asked = post(Era.LEGACY)
-            assert (await world.ask(Posted(asked.headers, body))).body == response()
-            assert world.upstream.requests[-1].body == body
-
-    run(case())
+async def test_a_request_s_bytes_are_not_changed(body: bytes) -> None:
+    async with World(sends(http(response()))) as world:
+        asked = post(Era.LEGACY)
+        assert (await world.ask(Posted(asked.headers, body))).body == response()
+        assert world.upstream.requests[-1].body == body
 
 
-def test_a_query_reaches_the_upstream() -> None:
-    async def case() -> None:
-        async with World(sends(http(response()))) as world, world.client() as client:
-            asked = post(Era.LEGACY)
-            for method in ("POST", "GET", "DELETE"):
-                await client.ask(method, "/mcp?a=1&b=%2F&a=2", asked.headers, asked.body if method == "POST" else b"")
-                await client.answer()
-                assert (world.upstream.requests[-1].method, world.upstream.requests[-1].target) == (
-                    method,
-                    "/mcp?a=1&b=%2F&a=2",
-                )
-
-    run(case())
+async def test_a_query_reaches_the_upstream() -> None:
+    async with World(sends(http(response()))) as world, world.client() as client:
+        asked = post(Era.LEGACY)
+        for method in ("POST", "GET", "DELETE"):
+            await client.ask(method, "/mcp?a=1&b=%2F&a=2", asked.headers, asked.body if method == "POST" else b"")
+            await client.answer()
+            assert (world.upstream.requests[-1].method, world.upstream.requests[-1].target) == (
+                method,
+                "/mcp?a=1&b=%2F&a=2",
+            )
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_body_sent_in_chunks_arrives_whole(era: Era) -> None:
-    async def case() -> None:
-        async with World(sends(http(response()))) as world, world.client() as client:
-            asked = post(era)
-            chunks = b"".join(b"%x\r\n%s\r\n" % (1, asked.body[at : at + 1]) for at in range(len(asked.body)))
-            headers = [*asked.headers, ("Transfer-Encoding", "chunked")]
-            await client.ask("POST", "/mcp", headers, chunks + b"0\r\n\r\n")
-            assert (await client.answer()).body == response()
-            seen = world.upstream.requests[-1]
-            assert (seen.body, seen.header("content-length")) == (asked.body, str(len(asked.body)))
-            assert seen.header("transfer-encoding") is None
-
-    run(case())
+async def test_a_body_sent_in_chunks_arrives_whole(era: Era) -> None:
+    async with World(sends(http(response()))) as world, world.client() as client:
+        asked = post(era)
+        chunks = b"".join(b"%x\r\n%s\r\n" % (1, asked.body[at : at + 1]) for at in range(len(asked.body)))
+        headers = [*asked.headers, ("Transfer-Encoding", "chunked")]
+        await client.ask("POST", "/mcp", headers, chunks + b"0\r\n\r\n")
+        assert (await client.answer()).body == response()
+        seen = world.upstream.requests[-1]
+        assert (seen.body, seen.header("content-length")) == (asked.body, str(len(asked.body)))
+        assert seen.header("transfer-encoding") is None
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_client_that_waits_for_100_continue_gets_it_from_the_gateway(era: Era) -> None:
-    async def case() -> None:
-        async with World(sends(http(response()))) as world, world.client() as client:
-            asked = post(era)
-            headers = [*asked.headers, ("Expect", "100-continue"), ("Content-Length", str(len(asked.body)))]
-            await client.ask("POST", "/mcp", headers)
-            assert await client.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
-            await client.send(asked.body)
-            assert (await client.answer()).body == response()
-            assert world.upstream.requests[-1].header("expect") is None
-
-    run(case())
+async def test_a_client_that_waits_for_100_continue_gets_it_from_the_gateway(era: Era) -> None:
+    async with World(sends(http(response()))) as world, world.client() as client:
+        asked = post(era)
+        headers = [*asked.headers, ("Expect", "100-continue"), ("Content-Length", str(len(asked.body)))]
+        await client.ask("POST", "/mcp", headers)
+        assert await client.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        await client.send(asked.body)
+        assert (await client.answer()).body == response()
+        assert world.upstream.requests[-1].header("expect") is None
 
 
 @pytest.mark.parametrize(
@@ -200,62 +176,50 @@ def test_a_client_that_waits_for_100_continue_gets_it_from_the_gateway(era: Era)
         ("*", "gzip, deflate, br"),
     ],
 )
-def test_only_codings_that_the_client_accepts_and_the_gateway_decodes_are_asked_for(
+async def test_only_codings_that_the_client_accepts_and_the_gateway_decodes_are_asked_for(
     accepted: str | None, sent: str
 ) -> None:
-    async def case() -> None:
-        async with World(sends(http(response()))) as world:
-            asked = post(Era.LEGACY)
-            await world.ask(asked if accepted is None else asked.and_header("Accept-Encoding", accepted))
-            assert world.upstream.requests[-1].header("accept-encoding") == sent
-
-    run(case())
+    async with World(sends(http(response()))) as world:
+        asked = post(Era.LEGACY)
+        await world.ask(asked if accepted is None else asked.and_header("Accept-Encoding", accepted))
+        assert world.upstream.requests[-1].header("accept-encoding") == sent
 
 
-def test_the_configured_headers_go_with_each_request_and_win() -> None:
+async def test_the_configured_headers_go_with_each_request_and_win() -> None:
     async def serve(connection: Connection) -> None:
         while request := await connection.request():
             await connection.send(sound_answer(request))
 
-    async def case() -> None:
-        async with RawServer(serve) as upstream:
-            upstream_settings = HttpUpstream(upstream.url + "?fixed=1", {"X-Api-Key": "s3cret", "Authorization": "Own"})
-            async with RunningGateway(GatewaySettings(upstream_settings)) as gateway:
-                asked = post(Era.LEGACY).and_header("x-api-key", "guess").and_header("Authorization", "Bearer x")
-                async with RawClient(gateway.port) as client:
-                    # The configured query holds: a client can't put another value beside it.
-                    await client.ask("POST", "/mcp?fixed=2", asked.headers, asked.body)
-                    assert (await client.answer()).status == 200
-            seen = upstream.requests[-1]
-            assert (seen.header("x-api-key"), seen.header("authorization")) == ("s3cret", "Own")
-            assert seen.target == "/mcp?fixed=1"
-
-    run(case())
-
-
-def test_one_client_connection_serves_many_calls_over_one_upstream_connection() -> None:
-    async def case() -> None:
-        async with World(sends(http(response()))) as world, world.client() as client:
-            for number in range(30):
-                await world.send(client, post(Era.LEGACY, id=number), hostile=False)
-                assert (await client.answer()).body == response(number)
-            assert world.upstream.accepted == 1
-
-    run(case())
-
-
-def test_a_session_passes_both_ways_and_its_end_reaches_the_upstream() -> None:
-    async def case() -> None:
-        async with World(sends(http(initialized(), headers=(("Mcp-Session-Id", SESSION),)))) as world:
-            begun = await world.ask(initialize())
-            assert (begun.status, begun.header("mcp-session-id")) == (200, SESSION)
-            assert (await world.ask(notification(Era.LEGACY), hostile=False)).status == 202
-            async with world.client() as client:
-                await client.ask("DELETE", "/mcp", [("Mcp-Session-Id", SESSION)])
+    async with RawServer(serve) as upstream:
+        upstream_settings = HttpUpstream(upstream.url + "?fixed=1", {"X-Api-Key": "s3cret", "Authorization": "Own"})
+        async with RunningGateway(GatewaySettings(upstream_settings)) as gateway:
+            asked = post(Era.LEGACY).and_header("x-api-key", "guess").and_header("Authorization", "Bearer x")
+            async with RawClient(gateway.port) as client:
+                # The configured query holds: a client can't put another value beside it.
+                await client.ask("POST", "/mcp?fixed=2", asked.headers, asked.body)
                 assert (await client.answer()).status == 200
-            assert world.ended_sessions() == [SESSION]
+        seen = upstream.requests[-1]
+        assert (seen.header("x-api-key"), seen.header("authorization")) == ("s3cret", "Own")
+        assert seen.target == "/mcp?fixed=1"
 
-    run(case())
+
+async def test_one_client_connection_serves_many_calls_over_one_upstream_connection() -> None:
+    async with World(sends(http(response()))) as world, world.client() as client:
+        for number in range(30):
+            await world.send(client, post(Era.LEGACY, id=number), hostile=False)
+            assert (await client.answer()).body == response(number)
+        assert world.upstream.accepted == 1
+
+
+async def test_a_session_passes_both_ways_and_its_end_reaches_the_upstream() -> None:
+    async with World(sends(http(initialized(), headers=(("Mcp-Session-Id", SESSION),)))) as world:
+        begun = await world.ask(initialize())
+        assert (begun.status, begun.header("mcp-session-id")) == (200, SESSION)
+        assert (await world.ask(notification(Era.LEGACY), hostile=False)).status == 202
+        async with world.client() as client:
+            await client.ask("DELETE", "/mcp", [("Mcp-Session-Id", SESSION)])
+            assert (await client.answer()).status == 200
+        assert world.ended_sessions() == [SESSION]
 
 
 @pytest.mark.parametrize(
@@ -269,18 +233,15 @@ def test_a_session_passes_both_ways_and_its_end_reaches_the_upstream() -> None:
         (http(b'{"ended":true}', status="200 OK"), 200),
     ],
 )
-def test_the_answer_to_the_end_of_a_session_passes(sent: bytes, status: int) -> None:
+async def test_the_answer_to_the_end_of_a_session_passes(sent: bytes, status: int) -> None:
     async def serve(connection: Connection) -> None:
         while await connection.request():
             await connection.send(sent)
 
-    async def case() -> None:
-        async with (
-            RawServer(serve) as upstream,
-            RunningGateway(GatewaySettings(HttpUpstream(upstream.url))) as gateway,
-            RawClient(gateway.port) as client,
-        ):
-            await client.ask("DELETE", "/mcp", [("Mcp-Session-Id", SESSION)])
-            assert (await client.answer()).status == status
-
-    run(case())
+    async with (
+        RawServer(serve) as upstream,
+        RunningGateway(GatewaySettings(HttpUpstream(upstream.url))) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        await client.ask("DELETE", "/mcp", [("Mcp-Session-Id", SESSION)])
+        assert (await client.answer()).status == status

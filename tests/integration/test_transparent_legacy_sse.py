@@ -1,15 +1,17 @@
 """HTTP+SSE of revision 2024-11-05: `GET /sse` and `POST /messages`, with a raw server that does what a test likes."""
 
+import contextlib
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
 
 import pytest
 from tests.world.calls import LAST_CHUNK, STREAM_HEAD, chunk, compact, error, event, http, log_message, response
 from tests.world.hostile import UNAVAILABLE, check_refused, error_event, refused
 from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.raw_server import Connection, RawRequest, RawServer
-from tests.world.running import RunningGateway, run
+from tests.world.running import RunningGateway
 
 from accredit.gateway import GatewaySettings, HttpUpstream
 from accredit.gateway.settings import RoundsSettings
@@ -68,32 +70,27 @@ class Session:
             return await client.answer()
 
 
-def with_session(
-    case: Callable[[Session, Upstream], Awaitable[None]], upstream: Upstream | None = None, **settings: object
-) -> None:
-    """Runs a case in an open session; afterwards nothing may be left of it."""
+@contextlib.asynccontextmanager
+async def open_session(upstream: Upstream | None = None, **settings: Any) -> AsyncGenerator[tuple[Session, Upstream]]:
+    """An open session; afterwards nothing may be left of it."""
     beyond = upstream or Upstream()
-
-    async def main() -> None:
-        async with beyond.server as server:
-            told = GatewaySettings(HttpUpstream(server.url.replace("/mcp", "/sse")), **settings)  # type: ignore[arg-type]
-            async with RunningGateway(told) as gateway:
-                async with RawClient(gateway.port) as client:
-                    session = Session(gateway.port, client)
-                    await session.open()
-                    await case(session, beyond)
-                await server.until(lambda found: found.open <= 1)
-            await server.until(lambda found: found.open == 0)
-
-    run(main())
+    async with beyond.server as server:
+        told = GatewaySettings(HttpUpstream(server.url.replace("/mcp", "/sse")), **settings)
+        async with RunningGateway(told) as gateway:
+            async with RawClient(gateway.port) as client:
+                session = Session(gateway.port, client)
+                await session.open()
+                yield session, beyond
+            await server.until(lambda found: found.open <= 1)
+        await server.until(lambda found: found.open == 0)
 
 
 def call(id: int | str = 7, method: str = "tools/list") -> bytes:
     return compact({"jsonrpc": "2.0", "id": id, "method": method, "params": {}})
 
 
-def test_the_endpoint_is_the_gateway_s_own_and_calls_go_through_it() -> None:
-    async def case(session: Session, upstream: Upstream) -> None:
+async def test_the_endpoint_is_the_gateway_s_own_and_calls_go_through_it() -> None:
+    async with open_session() as (session, upstream):
         assert session.target.startswith("/messages?session_id=")
         assert len(session.target) == len("/messages?session_id=") + 32
         for id in (1, "two", 3):
@@ -107,13 +104,11 @@ def test_the_endpoint_is_the_gateway_s_own_and_calls_go_through_it() -> None:
         assert {(seen.target, seen.header("x-custom")) for seen in posted} == {("/messages?sid=abc", "v")}
         assert [seen.body for seen in posted] == [call(1), call("two"), call(3)]
 
-    with_session(case)
 
-
-def test_notifications_and_requests_of_the_upstream_pass_and_so_do_the_client_s_answers() -> None:
+async def test_notifications_and_requests_of_the_upstream_pass_and_so_do_the_client_s_answers() -> None:
     asked = compact({"jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage", "params": {}})
 
-    async def case(session: Session, upstream: Upstream) -> None:
+    async with open_session() as (session, upstream):
         assert upstream.stream is not None
         await upstream.stream.send(chunk(b": ping\n\n" + event(log_message()) + event(asked)))
         for expected in (b": ping\n\n", event(log_message()), event(asked)):
@@ -123,8 +118,6 @@ def test_notifications_and_requests_of_the_upstream_pass_and_so_do_the_client_s_
         assert (await session.post(response(1))).status == 202
         assert upstream.server.requests[-1].body == response(1)
         assert (await session.post(compact({"jsonrpc": "2.0", "method": "notifications/initialized"}))).status == 202
-
-    with_session(case)
 
 
 BAD = {
@@ -137,10 +130,10 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_event_is_an_error_for_each_open_request_and_ends_the_session(name: str) -> None:
+async def test_a_bad_event_is_an_error_for_each_open_request_and_ends_the_session(name: str) -> None:
     bad, detail = BAD[name]
 
-    async def case(session: Session, upstream: Upstream) -> None:
+    async with open_session() as (session, upstream):
         upstream.answers = lambda request: [] if b'"last"' not in request.body else [chunk(bad)]
         assert (await session.post(call(7))).status == 202
         assert (await session.post(call("last"))).status == 202
@@ -151,12 +144,10 @@ def test_a_bad_event_is_an_error_for_each_open_request_and_ends_the_session(name
         gone = await session.post(call(9))
         assert (gone.status, json.loads(gone.body)["error"]["message"]) == (404, "Session not found")
 
-    with_session(case)
-
 
 @pytest.mark.parametrize("cut", [False, True])
-def test_a_stream_that_ends_is_an_error_for_each_open_request(cut: bool) -> None:
-    async def case(session: Session, upstream: Upstream) -> None:
+async def test_a_stream_that_ends_is_an_error_for_each_open_request(cut: bool) -> None:
+    async with open_session() as (session, upstream):
         upstream.answers = lambda request: []
         assert (await session.post(call(7))).status == 202
         assert upstream.stream is not None
@@ -166,8 +157,6 @@ def test_a_stream_that_ends_is_an_error_for_each_open_request(cut: bool) -> None
         told = "the upstream's answer was cut off" if cut else "the stream ended without a response"
         expected = error_event(7, told, message=UNAVAILABLE) if cut else error_event(7, told)
         assert await session.stream.rest() == expected
-
-    with_session(case)
 
 
 @pytest.mark.parametrize(
@@ -186,22 +175,21 @@ def test_a_stream_that_ends_is_an_error_for_each_open_request(cut: bool) -> None
         b"http://127.0.0.1:x/",
     ],
 )
-def test_an_endpoint_of_another_origin_ends_the_stream__the_client_s_token_would_go_there(endpoint: bytes) -> None:
-    async def main() -> None:
-        upstream = Upstream(STREAM_HEAD + chunk(b"event: endpoint\ndata: " + endpoint + b"\n\n"))
-        async with upstream.server as server:
-            async with (
-                RunningGateway(GatewaySettings(HttpUpstream(server.url.replace("/mcp", "/sse")))) as gateway,
-                RawClient(gateway.port) as client,
-            ):
-                await client.ask("GET", "/sse")
-                answer = await client.answer()
-                assert answer.status == 502
-                assert b"Invalid upstream JSON-RPC response" in answer.body
-                assert b"an endpoint " in answer.body
-            await server.until(lambda found: found.open == 0)
-
-    run(main())
+async def test_an_endpoint_of_another_origin_ends_the_stream__the_client_s_token_would_go_there(
+    endpoint: bytes,
+) -> None:
+    upstream = Upstream(STREAM_HEAD + chunk(b"event: endpoint\ndata: " + endpoint + b"\n\n"))
+    async with upstream.server as server:
+        async with (
+            RunningGateway(GatewaySettings(HttpUpstream(server.url.replace("/mcp", "/sse")))) as gateway,
+            RawClient(gateway.port) as client,
+        ):
+            await client.ask("GET", "/sse")
+            answer = await client.answer()
+            assert answer.status == 502
+            assert b"Invalid upstream JSON-RPC response" in answer.body
+            assert b"an endpoint " in answer.body
+        await server.until(lambda found: found.open == 0)
 
 
 @pytest.mark.parametrize(
@@ -214,22 +202,19 @@ def test_an_endpoint_of_another_origin_ends_the_stream__the_client_s_token_would
         (b"/%20?a=%2F", "/%20?a=%2F"),
     ],
 )
-def test_an_endpoint_may_be_written_in_all_ways_of_a_url(endpoint: bytes, target: str) -> None:
-    async def main() -> None:
-        upstream = Upstream()
-        async with upstream.server as server:
-            told = endpoint.replace(b"PORT", str(server.port).encode())
-            upstream._begins = STREAM_HEAD + chunk(b"event: endpoint\ndata: " + told + b"\n\n")
-            async with (
-                RunningGateway(GatewaySettings(HttpUpstream(server.url.replace("/mcp", "/sse")))) as gateway,
-                RawClient(gateway.port) as client,
-            ):
-                session = Session(gateway.port, client)
-                await session.open()
-                assert (await session.post(call())).status == 202
-                assert server.requests[-1].target == target
-
-    run(main())
+async def test_an_endpoint_may_be_written_in_all_ways_of_a_url(endpoint: bytes, target: str) -> None:
+    upstream = Upstream()
+    async with upstream.server as server:
+        told = endpoint.replace(b"PORT", str(server.port).encode())
+        upstream._begins = STREAM_HEAD + chunk(b"event: endpoint\ndata: " + told + b"\n\n")
+        async with (
+            RunningGateway(GatewaySettings(HttpUpstream(server.url.replace("/mcp", "/sse")))) as gateway,
+            RawClient(gateway.port) as client,
+        ):
+            session = Session(gateway.port, client)
+            await session.open()
+            assert (await session.post(call())).status == 202
+            assert server.requests[-1].target == target
 
 
 MOVED = "status 302 to /* (upstream.url has to name it): a redirect to another path of the server"
@@ -246,41 +231,35 @@ NO_STREAM = "no event stream in answer to GET"
         (http(b"{}", status="500 No"), 500, refused('"jsonrpc" is not "2.0"')),
     ],
 )
-def test_what_is_no_stream_opens_no_session(begins: bytes, status: int, body: bytes) -> None:
-    async def main() -> None:
-        upstream = Upstream(begins)
-        async with upstream.server as server:
-            async with (
-                RunningGateway(GatewaySettings(HttpUpstream(server.url))) as gateway,
-                RawClient(gateway.port) as client,
-            ):
-                await client.ask("GET", "/sse")
-                answer = await client.answer()
-                assert (answer.status, answer.body) == (status, body)
-                if status == 502:
-                    check_refused(answer, status, body)
-            await server.until(lambda found: found.open == 0)
-            assert server.requests[0].target == "/sse"  # beside the configured endpoint
-
-    run(main())
+async def test_what_is_no_stream_opens_no_session(begins: bytes, status: int, body: bytes) -> None:
+    upstream = Upstream(begins)
+    async with upstream.server as server:
+        async with (
+            RunningGateway(GatewaySettings(HttpUpstream(server.url))) as gateway,
+            RawClient(gateway.port) as client,
+        ):
+            await client.ask("GET", "/sse")
+            answer = await client.answer()
+            assert (answer.status, answer.body) == (status, body)
+            if status == 502:
+                check_refused(answer, status, body)
+        await server.until(lambda found: found.open == 0)
+        assert server.requests[0].target == "/sse"  # beside the configured endpoint
 
 
-def test_a_challenge_passes__a_client_could_not_log_in_otherwise() -> None:
+async def test_a_challenge_passes__a_client_could_not_log_in_otherwise() -> None:
     challenge = ("WWW-Authenticate", "Bearer")
 
-    async def main() -> None:
-        upstream = Upstream(http(b"token?", "text/plain", status="401 Unauthorized", headers=(challenge,)))
-        async with upstream.server as server:
-            async with (
-                RunningGateway(GatewaySettings(HttpUpstream(server.url))) as gateway,
-                RawClient(gateway.port) as client,
-            ):
-                await client.ask("GET", "/sse")
-                answer = await client.answer()
-                assert (answer.status, answer.header("www-authenticate")) == (401, "Bearer")
-            await server.until(lambda found: found.open == 0)
-
-    run(main())
+    upstream = Upstream(http(b"token?", "text/plain", status="401 Unauthorized", headers=(challenge,)))
+    async with upstream.server as server:
+        async with (
+            RunningGateway(GatewaySettings(HttpUpstream(server.url))) as gateway,
+            RawClient(gateway.port) as client,
+        ):
+            await client.ask("GET", "/sse")
+            answer = await client.answer()
+            assert (answer.status, answer.header("www-authenticate")) == (401, "Bearer")
+        await server.until(lambda found: found.open == 0)
 
 
 @pytest.mark.parametrize(
@@ -295,21 +274,17 @@ def test_a_challenge_passes__a_client_could_not_log_in_otherwise() -> None:
         (http(b"", None, status="307 Temporary Redirect", headers=(("Location", "/x"),)), 502),
     ],
 )
-def test_a_post_is_accepted_if_the_upstream_has_taken_it__whatever_it_says(receipt: bytes, status: int) -> None:
-    async def case(session: Session, upstream: Upstream) -> None:
+async def test_a_post_is_accepted_if_the_upstream_has_taken_it__whatever_it_says(receipt: bytes, status: int) -> None:
+    async with open_session(Upstream(receipt=receipt)) as (session, _):
         assert (await session.post(compact({"jsonrpc": "2.0", "method": "notifications/initialized"}))).status == status
 
-    with_session(case, Upstream(receipt=receipt))
 
-
-def test_a_request_that_the_upstream_refused_is_not_open_any_more() -> None:
-    async def case(session: Session, upstream: Upstream) -> None:
+async def test_a_request_that_the_upstream_refused_is_not_open_any_more() -> None:
+    async with open_session(Upstream(receipt=http(error(7), status="400 Bad Request"))) as (session, upstream):
         upstream.answers = lambda request: []
         assert (await session.post(call(7))).status == 400
         assert (await session.post(call(7))).status == 400  # not "still open"
         assert len(upstream.server.requests) == 3
-
-    with_session(case, Upstream(receipt=http(error(7), status="400 Bad Request")))
 
 
 @pytest.mark.parametrize(
@@ -324,36 +299,30 @@ def test_a_request_that_the_upstream_refused_is_not_open_any_more() -> None:
         (call() + b" " * 1000, [JSON], 413),
     ],
 )
-def test_a_bad_post_does_not_reach_the_upstream(body: bytes, headers: list[tuple[str, str]], status: int) -> None:
-    async def case(session: Session, upstream: Upstream) -> None:
+async def test_a_bad_post_does_not_reach_the_upstream(body: bytes, headers: list[tuple[str, str]], status: int) -> None:
+    async with open_session(max_request_bytes=1000) as (session, upstream):
         assert (await session.post(body, *headers)).status == status
         assert len(upstream.server.requests) == 1
 
-    with_session(case, max_request_bytes=1000)
 
-
-def test_the_same_id_twice_at_once_is_refused() -> None:
-    async def case(session: Session, upstream: Upstream) -> None:
+async def test_the_same_id_twice_at_once_is_refused() -> None:
+    async with open_session() as (session, upstream):
         upstream.answers = lambda request: []
         assert (await session.post(call(7))).status == 202
         again = await session.post(call(7))
         assert (again.status, json.loads(again.body)["id"]) == (400, 7)
         assert (await session.post(call("7"))).status == 202
 
-    with_session(case)
-
 
 @pytest.mark.parametrize("query", ["", "?session_id=", "?session_id=0123", "?sid=abc", "?session_id=%00"])
-def test_a_session_that_nobody_knows_is_not_found(query: str) -> None:
-    async def case(session: Session, upstream: Upstream) -> None:
+async def test_a_session_that_nobody_knows_is_not_found(query: str) -> None:
+    async with open_session() as (session, _):
         answer = await session.post(call(), target="/messages" + query)
         assert (answer.status, json.loads(answer.body)["error"]["message"]) == (404, "Session not found")
 
-    with_session(case)
 
-
-def test_sessions_do_not_see_each_other_s_answers() -> None:
-    async def case(session: Session, upstream: Upstream) -> None:
+async def test_sessions_do_not_see_each_other_s_answers() -> None:
+    async with open_session() as (session, upstream):
         upstream.answers = lambda request: []
         assert (await session.post(call(7))).status == 202
         first = upstream.stream
@@ -371,46 +340,38 @@ def test_sessions_do_not_see_each_other_s_answers() -> None:
                 assert got is not None
                 assert got.raw == event(response(7, text))
 
-    with_session(case)
+
+async def test_with_several_workers_it_is_refused__a_post_could_reach_another_one() -> None:
+    async with (
+        RunningGateway(GatewaySettings(HttpUpstream("http://127.0.0.1:1/sse"), workers=2)) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        await client.ask("GET", "/sse")
+        assert (await client.answer()).status == 501
 
 
-def test_with_several_workers_it_is_refused__a_post_could_reach_another_one() -> None:
-    async def main() -> None:
+async def test_a_gateway_that_stops_ends_the_sessions() -> None:
+    upstream = Upstream()
+    async with upstream.server as server:
         async with (
-            RunningGateway(GatewaySettings(HttpUpstream("http://127.0.0.1:1/sse"), workers=2)) as gateway,
+            RunningGateway(GatewaySettings(HttpUpstream(server.url.replace("/mcp", "/sse")))) as gateway,
             RawClient(gateway.port) as client,
         ):
-            await client.ask("GET", "/sse")
-            assert (await client.answer()).status == 501
-
-    run(main())
-
-
-def test_a_gateway_that_stops_ends_the_sessions() -> None:
-    async def main() -> None:
-        upstream = Upstream()
-        async with upstream.server as server:
-            async with (
-                RunningGateway(GatewaySettings(HttpUpstream(server.url.replace("/mcp", "/sse")))) as gateway,
-                RawClient(gateway.port) as client,
-            ):
-                session = Session(gateway.port, client)
-                await session.open()
-                upstream.answers = lambda request: []
-                await session.post(call(7))
-                gateway.app.end_streams()
-                stopping = error_event(7, "the gateway is stopping", message=UNAVAILABLE)
-                assert await client.rest() == stopping
-            await server.until(lambda found: found.open == 0)
-
-    run(main())
+            session = Session(gateway.port, client)
+            await session.open()
+            upstream.answers = lambda request: []
+            await session.post(call(7))
+            gateway.app.end_streams()
+            stopping = error_event(7, "the gateway is stopping", message=UNAVAILABLE)
+            assert await client.rest() == stopping
+        await server.until(lambda found: found.open == 0)
 
 
 @pytest.mark.holds("gateway/front/session_ids", "prefix")
-def test_with_a_clusters_keys_a_session_is_named_by_its_process_and_found_in_no_other() -> None:
+async def test_with_a_clusters_keys_a_session_is_named_by_its_process_and_found_in_no_other() -> None:
     rounds = RoundsSettings(KeyRing([b"k" * 32]), shared=True)
 
-    async def case(session: Session, upstream: Upstream) -> None:
+    async with open_session(rounds=rounds) as (session, upstream):
         assert re.fullmatch(r"/messages\?session_id=a1\.[0-9a-f]{16}\.[\w-]{100,200}", session.target)
         assert (await session.post(call())).status == 202
         got = await session.stream.event()
@@ -427,5 +388,3 @@ def test_with_a_clusters_keys_a_session_is_named_by_its_process_and_found_in_no_
             (404, "Session not found")
         }
         assert len(upstream.server.requests) == 2
-
-    with_session(case, rounds=rounds)

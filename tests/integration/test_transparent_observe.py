@@ -154,39 +154,30 @@ def test_the_bounds_hold(era: Era, sent: bytes, detail: str) -> None:
         (event(b"[" * 500), "nested more than 128 deep"),
     ],
 )
-def test_the_bounds_hold_in_a_stream(era: Era, bad: bytes, detail: str) -> None:
-    async def case() -> None:
-        script = sends_and_hangs(stream(event(log_message()), bad).removesuffix(b"0\r\n\r\n"))
-        async with World(script, enforce=False, max_event_bytes=1_000) as world:
-            answer = await world.ask(post(era))
-            assert answer.body == event(log_message()) + error_event(7, detail)
-            await world.recovered(era)
-
-    run(case())
+async def test_the_bounds_hold_in_a_stream(era: Era, bad: bytes, detail: str) -> None:
+    script = sends_and_hangs(stream(event(log_message()), bad).removesuffix(b"0\r\n\r\n"))
+    async with World(script, enforce=False, max_event_bytes=1_000) as world:
+        answer = await world.ask(post(era))
+        assert answer.body == event(log_message()) + error_event(7, detail)
+        await world.recovered(era)
 
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("sent", [b"nonsense\r\n\r\n", _SOUND_HEAD + b"Content-Length: 9\r\n\r\n", b""])
-def test_there_is_nothing_to_forward_of_what_is_no_http_or_cut_off(era: Era, sent: bytes) -> None:
-    async def case() -> None:
-        async with World(sends_and_closes(sent), enforce=False) as world:
-            answer = await world.ask(post(era))
-            check_refused(answer, 502, answer.body)
-            await world.recovered(era)
-
-    run(case())
+async def test_there_is_nothing_to_forward_of_what_is_no_http_or_cut_off(era: Era, sent: bytes) -> None:
+    async with World(sends_and_closes(sent), enforce=False) as world:
+        answer = await world.ask(post(era))
+        check_refused(answer, 502, answer.body)
+        await world.recovered(era)
 
 
-def test_requests_are_judged_as_ever() -> None:
-    async def case() -> None:
-        async with World(sends(http(response())), enforce=False) as world:
-            asked = post(Era.LEGACY)
-            twice = asked.body.replace(b'"name"', b'"name":"x","name"', 1)
-            assert (await world.ask(Posted(asked.headers, twice))).status == 400
-            assert (await world.ask(post(Era.MODERN).without_header("Mcp-Method"))).status == 400
-            assert world.upstream.requests == []
-
-    run(case())
+async def test_requests_are_judged_as_ever() -> None:
+    async with World(sends(http(response())), enforce=False) as world:
+        asked = post(Era.LEGACY)
+        twice = asked.body.replace(b'"name"', b'"name":"x","name"', 1)
+        assert (await world.ask(Posted(asked.headers, twice))).status == 400
+        assert (await world.ask(post(Era.MODERN).without_header("Mcp-Method"))).status == 400
+        assert world.upstream.requests == []
 
 
 def test_chunks_pass_as_ever() -> None:

@@ -7,7 +7,6 @@ from tests.world.calls import Posted, compact, event, http, log_message, post, r
 from tests.world.hostile import Script, World, sends, sends_and_closes, sends_and_hangs
 from tests.world.raw_server import Connection, RawRequest
 from tests.world.refusals import MISMATCH
-from tests.world.running import run
 
 from accredit.jsonrpc.methods import Era
 
@@ -79,56 +78,44 @@ async def check_refused(world: World, posted: Posted) -> None:
 
 
 @pytest.mark.parametrize("posted", AGREE)
-def test_headers_that_agree_with_the_arguments_pass(posted: Posted) -> None:
-    async def case() -> None:
-        async with World(upstream()) as world:
-            for _ in range(2):
-                answer = await world.ask(posted)
-                assert (answer.status, answer.body) == (200, response())
-            await world.recovered(Era.MODERN)
-
-    run(case())
+async def test_headers_that_agree_with_the_arguments_pass(posted: Posted) -> None:
+    async with World(upstream()) as world:
+        for _ in range(2):
+            answer = await world.ask(posted)
+            assert (answer.status, answer.body) == (200, response())
+        await world.recovered(Era.MODERN)
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["unknown_tool", "known_tool"])
 @pytest.mark.parametrize("posted", DISAGREE)
-def test_headers_that_disagree_with_the_arguments_are_refused(posted: Posted, known: bool) -> None:
-    async def case() -> None:
-        async with World(upstream()) as world:
-            if known:
-                assert (await world.ask(post(Era.MODERN, "tools/list"))).body == listed(7)
-            await check_refused(world, posted)
-            assert not any(b"tools/call" in seen.body for seen in world.upstream.requests)
+async def test_headers_that_disagree_with_the_arguments_are_refused(posted: Posted, known: bool) -> None:
+    async with World(upstream()) as world:
+        if known:
+            assert (await world.ask(post(Era.MODERN, "tools/list"))).body == listed(7)
+        await check_refused(world, posted)
+        assert not any(b"tools/call" in seen.body for seen in world.upstream.requests)
+        await world.recovered(Era.MODERN)
+
+
+async def test_a_header_that_is_missing_is_missed_once_the_tool_is_known() -> None:
+    for sent in (http(listed(7)), stream(event(log_message()), event(listed(7)))):
+        async with World(upstream(sends(sent))) as world:
+            await world.ask(post(Era.MODERN, "tools/list"))
+            await check_refused(world, call({"region": "eu"}))
             await world.recovered(Era.MODERN)
 
-    run(case())
 
-
-def test_a_header_that_is_missing_is_missed_once_the_tool_is_known() -> None:
-    async def case() -> None:
-        for sent in (http(listed(7)), stream(event(log_message()), event(listed(7)))):
-            async with World(upstream(sends(sent))) as world:
-                await world.ask(post(Era.MODERN, "tools/list"))
-                await check_refused(world, call({"region": "eu"}))
-                await world.recovered(Era.MODERN)
-
-    run(case())
-
-
-def test_the_gateway_asks_for_the_list_as_the_caller_would() -> None:
-    async def case() -> None:
-        async with World(upstream()) as world:
-            posted = call({"region": "eu"}, Region="eu").and_header("Authorization", "Bearer mine")
-            assert (await world.ask(posted)).status == 200
-            asked, called = world.upstream.requests
-            assert json.loads(asked.body)["method"] == "tools/list"
-            assert (asked.header("mcp-method"), called.header("mcp-method")) == ("tools/list", "tools/call")
-            assert (asked.header("mcp-name"), called.header("mcp-name")) == (None, "deploy")
-            assert (asked.header("mcp-param-region"), called.header("mcp-param-region")) == (None, "eu")
-            assert asked.header("authorization") == "Bearer mine"
-            assert called.body == posted.body
-
-    run(case())
+async def test_the_gateway_asks_for_the_list_as_the_caller_would() -> None:
+    async with World(upstream()) as world:
+        posted = call({"region": "eu"}, Region="eu").and_header("Authorization", "Bearer mine")
+        assert (await world.ask(posted)).status == 200
+        asked, called = world.upstream.requests
+        assert json.loads(asked.body)["method"] == "tools/list"
+        assert (asked.header("mcp-method"), called.header("mcp-method")) == ("tools/list", "tools/call")
+        assert (asked.header("mcp-name"), called.header("mcp-name")) == (None, "deploy")
+        assert (asked.header("mcp-param-region"), called.header("mcp-param-region")) == (None, "eu")
+        assert asked.header("authorization") == "Bearer mine"
+        assert called.body == posted.body
 
 
 BAD_LISTS = {
@@ -152,25 +139,19 @@ BAD_LISTS = {
 @pytest.mark.slow
 @pytest.mark.holds("gateway/admission/tool_directory", "headers")
 @pytest.mark.parametrize("name", BAD_LISTS)
-def test_a_list_that_can_not_be_had_checks_nothing__the_upstream_would_do_it_itself(name: str) -> None:
-    async def case() -> None:
-        script = upstream(BAD_LISTS[name])
-        # Soon over where the list does not come, and long enough for the call, which is answered.
-        async with World(script, upstream_timeout_seconds=2, max_response_bytes=200_000) as world:
-            answer = await world.ask(call({"region": "eu"}, Region="us"))
-            assert (answer.status, answer.body) == (200, response())
-            await world.recovered(Era.MODERN)
-
-    run(case())
+async def test_a_list_that_can_not_be_had_checks_nothing__the_upstream_would_do_it_itself(name: str) -> None:
+    script = upstream(BAD_LISTS[name])
+    # Soon over where the list does not come, and long enough for the call, which is answered.
+    async with World(script, upstream_timeout_seconds=2, max_response_bytes=200_000) as world:
+        answer = await world.ask(call({"region": "eu"}, Region="us"))
+        assert (answer.status, answer.body) == (200, response())
+        await world.recovered(Era.MODERN)
 
 
-def test_a_client_that_goes_away_while_the_list_is_asked_for_cancels_that_too() -> None:
-    async def case() -> None:
-        async with World(upstream(sends_and_hangs(b""))) as world:
-            async with world.client() as client:
-                await world.send(client, call({"region": "eu"}, Region="eu"))
-                await world.upstream.until(lambda server: len(server.requests) == 1)
-            await world.upstream.until(lambda server: server.open == 0)
-            await world.recovered(Era.MODERN)
-
-    run(case())
+async def test_a_client_that_goes_away_while_the_list_is_asked_for_cancels_that_too() -> None:
+    async with World(upstream(sends_and_hangs(b""))) as world:
+        async with world.client() as client:
+            await world.send(client, call({"region": "eu"}, Region="eu"))
+            await world.upstream.until(lambda server: len(server.requests) == 1)
+        await world.upstream.until(lambda server: server.open == 0)
+        await world.recovered(Era.MODERN)

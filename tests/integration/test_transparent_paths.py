@@ -9,7 +9,7 @@ from tests.world.calls import http, post, response
 from tests.world.hostile import HOSTILE, World, sends, sends_and_hangs, sound_answer
 from tests.world.raw_client import CutOff, RawAnswer, RawClient
 from tests.world.raw_server import Connection, RawRequest, RawServer
-from tests.world.running import ASGIApplication, RunningGateway, run
+from tests.world.running import ASGIApplication, RunningGateway
 
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.jsonrpc.methods import Era
@@ -30,42 +30,36 @@ async def fetch(world: World, method: str, target: str, *headers: tuple[str, str
 
 
 @pytest.mark.holds("gateway/front/health", "names")
-def test_health_is_told_to_anybody_and_readiness_depends_on_the_upstream() -> None:
-    async def case() -> None:
-        async with World(sends(http(response()))) as world:
-            alive = await fetch(world, "GET", "/healthz")
-            assert (alive.status, alive.body) == (200, b'{"status":"ok"}')
-            await fetch(world, "POST", "/mcp", ("Content-Type", "text/plain"), body=b"x")
-            ready = await fetch(world, "GET", "/readyz")
-            assert ready.status == 200
-            assert json.loads(ready.body) == {"status": "ok", "upstream": True}
-            assert world.upstream.requests == []
-            assert world.refused == {"request_refused": 1}
-            await world.upstream.__aexit__(None, None, None)
-            down = await fetch(world, "GET", "/readyz")
-            assert (down.status, json.loads(down.body)) == (503, {"status": "not ready", "upstream": False})
-
-    run(case())
+async def test_health_is_told_to_anybody_and_readiness_depends_on_the_upstream() -> None:
+    async with World(sends(http(response()))) as world:
+        alive = await fetch(world, "GET", "/healthz")
+        assert (alive.status, alive.body) == (200, b'{"status":"ok"}')
+        await fetch(world, "POST", "/mcp", ("Content-Type", "text/plain"), body=b"x")
+        ready = await fetch(world, "GET", "/readyz")
+        assert ready.status == 200
+        assert json.loads(ready.body) == {"status": "ok", "upstream": True}
+        assert world.upstream.requests == []
+        assert world.refused == {"request_refused": 1}
+        await world.upstream.__aexit__(None, None, None)
+        down = await fetch(world, "GET", "/readyz")
+        assert (down.status, json.loads(down.body)) == (503, {"status": "not ready", "upstream": False})
 
 
 @pytest.mark.holds("gateway/front/health", "source", "method")
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
-def test_health_is_told_to_no_page_of_another_name_and_by_no_other_method(path: str) -> None:
-    async def case() -> None:
-        async with World(sends(http(response())), allowed_hosts=("gw.example",)) as world:
-            for header in (("Host", "evil.example"), ("Host", "10.0.0.1:8484"), ("Host", "")):
-                assert (await fetch(world, "GET", path, header)).status == 403
-            host = ("Host", "gw.example")
-            assert (await fetch(world, "GET", path, host, ("Origin", "https://evil.example"))).status == 403
-            assert (await fetch(world, "GET", path, host)).status == 200
-            for method in ("POST", "PUT", "DELETE", "OPTIONS"):
-                assert (await fetch(world, method, path, host)).status == 405
-            async with world.client() as client:
-                await client.send(f"HEAD {path} HTTP/1.1\r\nHost: gw.example\r\nConnection: close\r\n\r\n".encode())
-                assert (await client.head())[0] == 200
-                assert await client.peer_closed()  # no body
-
-    run(case())
+async def test_health_is_told_to_no_page_of_another_name_and_by_no_other_method(path: str) -> None:
+    async with World(sends(http(response())), allowed_hosts=("gw.example",)) as world:
+        for header in (("Host", "evil.example"), ("Host", "10.0.0.1:8484"), ("Host", "")):
+            assert (await fetch(world, "GET", path, header)).status == 403
+        host = ("Host", "gw.example")
+        assert (await fetch(world, "GET", path, host, ("Origin", "https://evil.example"))).status == 403
+        assert (await fetch(world, "GET", path, host)).status == 200
+        for method in ("POST", "PUT", "DELETE", "OPTIONS"):
+            assert (await fetch(world, method, path, host)).status == 405
+        async with world.client() as client:
+            await client.send(f"HEAD {path} HTTP/1.1\r\nHost: gw.example\r\nConnection: close\r\n\r\n".encode())
+            assert (await client.head())[0] == 200
+            assert await client.peer_closed()  # no body
 
 
 # --- passthrough ------------------------------------------------------------------------------------
@@ -83,27 +77,22 @@ def test_health_is_told_to_no_page_of_another_name_and_by_no_other_method(path: 
         ("OPTIONS", "/.well-known/x", b""),
     ],
 )
-def test_a_configured_path_is_forwarded_untouched(method: str, target: str, body: bytes) -> None:
+async def test_a_configured_path_is_forwarded_untouched(method: str, target: str, body: bytes) -> None:
     html = http(b"<html>\xff", "text/html", headers=(("Set-Cookie", "a=b"), ("Content-Encoding", "x-odd")))
 
-    async def case() -> None:
-        async with World(sends(html), passthrough=PASSTHROUGH) as world:
-            answer = await fetch(
-                world, method, target, ("Accept-Encoding", "zstd"), ("X-Forwarded-For", "1"), body=body
-            )
-            assert (answer.status, answer.body) == (200, b"<html>\xff")
-            assert (answer.header("set-cookie"), answer.header("content-encoding")) == ("a=b", "x-odd")
-            seen = world.upstream.requests[-1]
-            assert (seen.method, seen.target, seen.body) == (method, target, body)
-            assert (seen.header("accept-encoding"), seen.header("x-forwarded-for")) == ("zstd", None)
-            await world.recovered(Era.LEGACY)
-
-    run(case())
+    async with World(sends(html), passthrough=PASSTHROUGH) as world:
+        answer = await fetch(world, method, target, ("Accept-Encoding", "zstd"), ("X-Forwarded-For", "1"), body=body)
+        assert (answer.status, answer.body) == (200, b"<html>\xff")
+        assert (answer.header("set-cookie"), answer.header("content-encoding")) == ("a=b", "x-odd")
+        seen = world.upstream.requests[-1]
+        assert (seen.method, seen.target, seen.body) == (method, target, body)
+        assert (seen.header("accept-encoding"), seen.header("x-forwarded-for")) == ("zstd", None)
+        await world.recovered(Era.LEGACY)
 
 
 @pytest.mark.parametrize("method", ["TRACE", "CONNECT", "PROPFIND", "SEARCH"])
 @pytest.mark.parametrize("required", [False, True])
-def test_no_method_that_shows_a_stranger_the_gateways_own_key_passes_anywhere(
+async def test_no_method_that_shows_a_stranger_the_gateways_own_key_passes_anywhere(
     method: str, required: bool, trust: Trust
 ) -> None:
     """A server answers TRACE with the request that it was sent, as RFC 9110 has it."""
@@ -112,21 +101,18 @@ def test_no_method_that_shows_a_stranger_the_gateways_own_key_passes_anywhere(
         while (request := await connection.request()) is not None:
             await connection.send(http(request.head, "message/http"))
 
-    async def case() -> None:
-        async with RawServer(echoes) as server:
-            upstream = HttpUpstream(server.url, {"X-Api-Key": "SECRET"})
-            settings = trust.settings(upstream, required=required, passthrough=PASSTHROUGH)
-            app = create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}), tasks=MemoryTasks())
-            async with RunningGateway(app) as gateway:
-                for target in ("/.well-known/x", "/robots.txt", "/mcp", "/other"):
-                    async with RawClient(gateway.port) as client:
-                        await client.ask(method, target)
-                        answer = await client.answer()
-                        assert answer.status in (400, 404, 405)
-                        assert b"SECRET" not in answer.body
-            assert server.requests == []
-
-    run(case())
+    async with RawServer(echoes) as server:
+        upstream = HttpUpstream(server.url, {"X-Api-Key": "SECRET"})
+        settings = trust.settings(upstream, required=required, passthrough=PASSTHROUGH)
+        app = create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}), tasks=MemoryTasks())
+        async with RunningGateway(app) as gateway:
+            for target in ("/.well-known/x", "/robots.txt", "/mcp", "/other"):
+                async with RawClient(gateway.port) as client:
+                    await client.ask(method, target)
+                    answer = await client.answer()
+                    assert answer.status in (400, 404, 405)
+                    assert b"SECRET" not in answer.body
+        assert server.requests == []
 
 
 @pytest.mark.parametrize(
@@ -139,29 +125,23 @@ def test_no_method_that_shows_a_stranger_the_gateways_own_key_passes_anywhere(
         http(b"", "text/plain", status="599 Odd"),
     ],
 )
-def test_whatever_its_status_it_passes(sent: bytes) -> None:
+async def test_whatever_its_status_it_passes(sent: bytes) -> None:
     head, _, body = sent.partition(b"\r\n\r\n")
 
-    async def case() -> None:
-        async with World(sends(sent), passthrough=PASSTHROUGH) as world:
-            answer = await fetch(world, "GET", "/robots.txt")
-            assert (answer.status, answer.body) == (int(head.split(b" ")[1]), body)
-            await world.recovered(Era.LEGACY)
-
-    run(case())
+    async with World(sends(sent), passthrough=PASSTHROUGH) as world:
+        answer = await fetch(world, "GET", "/robots.txt")
+        assert (answer.status, answer.body) == (int(head.split(b" ")[1]), body)
+        await world.recovered(Era.LEGACY)
 
 
-def test_head_passes_without_a_body() -> None:
-    async def case() -> None:
-        async with World(sends_and_hangs(http(b"", "text/plain", length=500)), passthrough=PASSTHROUGH) as world:
-            async with world.client() as client:
-                await client.ask("HEAD", "/robots.txt", [HOSTILE])
-                status, headers = await client.head()
-                assert status == 200
-                assert ("content-type", "text/plain") in headers
-            await world.recovered(Era.LEGACY)
-
-    run(case())
+async def test_head_passes_without_a_body() -> None:
+    async with World(sends_and_hangs(http(b"", "text/plain", length=500)), passthrough=PASSTHROUGH) as world:
+        async with world.client() as client:
+            await client.ask("HEAD", "/robots.txt", [HOSTILE])
+            status, headers = await client.head()
+            assert status == 200
+            assert ("content-type", "text/plain") in headers
+        await world.recovered(Era.LEGACY)
 
 
 @pytest.mark.parametrize(
@@ -185,41 +165,32 @@ def test_head_passes_without_a_body() -> None:
         "/admin",
     ],
 )
-def test_no_other_path_passes__not_by_dots_either(target: str) -> None:
-    async def case() -> None:
-        async with World(sends(http(response())), passthrough=PASSTHROUGH) as world:
-            assert (await fetch(world, "GET", target)).status == 404
-            assert world.upstream.requests == []
-
-    run(case())
+async def test_no_other_path_passes__not_by_dots_either(target: str) -> None:
+    async with World(sends(http(response())), passthrough=PASSTHROUGH) as world:
+        assert (await fetch(world, "GET", target)).status == 404
+        assert world.upstream.requests == []
 
 
-def test_a_configured_path_asks_where_a_request_comes_from() -> None:
-    async def case() -> None:
-        async with World(sends(http(response())), passthrough=PASSTHROUGH) as world:
-            assert (await fetch(world, "GET", "/robots.txt", ("Host", "evil.example"))).status == 403
-            assert (await fetch(world, "GET", "/robots.txt", ("Origin", "http://evil.example"))).status == 403
-            assert world.upstream.requests == []
-
-    run(case())
+async def test_a_configured_path_asks_where_a_request_comes_from() -> None:
+    async with World(sends(http(response())), passthrough=PASSTHROUGH) as world:
+        assert (await fetch(world, "GET", "/robots.txt", ("Host", "evil.example"))).status == 403
+        assert (await fetch(world, "GET", "/robots.txt", ("Origin", "http://evil.example"))).status == 403
+        assert world.upstream.requests == []
 
 
-def test_the_bounds_hold_for_a_configured_path_too() -> None:
-    async def case() -> None:
-        sent = http(b"a" * 5_000, "text/plain")
-        async with World(
-            sends(sent), passthrough=PASSTHROUGH, max_response_bytes=4_999, max_request_bytes=10, reports_errors=True
-        ) as world:
-            assert (await fetch(world, "POST", "/.well-known/x", body=b"a" * 11)).status == 413
-            with pytest.raises(CutOff):  # the head has gone out already
-                await fetch(world, "GET", "/robots.txt")
-            await world.upstream.until(lambda server: server.open <= 1)
-
-    run(case())
+async def test_the_bounds_hold_for_a_configured_path_too() -> None:
+    sent = http(b"a" * 5_000, "text/plain")
+    async with World(
+        sends(sent), passthrough=PASSTHROUGH, max_response_bytes=4_999, max_request_bytes=10, reports_errors=True
+    ) as world:
+        assert (await fetch(world, "POST", "/.well-known/x", body=b"a" * 11)).status == 413
+        with pytest.raises(CutOff):  # the head has gone out already
+            await fetch(world, "GET", "/robots.txt")
+        await world.upstream.until(lambda server: server.open <= 1)
 
 
 @pytest.mark.parametrize("length", [None, 100])
-def test_an_answer_that_is_cut_off_is_cut_off_for_the_client_as_well(length: int | None) -> None:
+async def test_an_answer_that_is_cut_off_is_cut_off_for_the_client_as_well(length: int | None) -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
     framing = (
         b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n" if length is None else b"Content-Length: 100\r\n\r\nhello"
@@ -229,13 +200,10 @@ def test_an_answer_that_is_cut_off_is_cut_off_for_the_client_as_well(length: int
         await connection.send(head + framing)
         raise ConnectionAbortedError
 
-    async def case() -> None:
-        async with World(script, passthrough=PASSTHROUGH, reports_errors=True) as world:
-            with pytest.raises(CutOff):
-                await fetch(world, "GET", "/robots.txt")
-            await world.upstream.until(lambda server: server.open == 0)
-
-    run(case())
+    async with World(script, passthrough=PASSTHROUGH, reports_errors=True) as world:
+        with pytest.raises(CutOff):
+            await fetch(world, "GET", "/robots.txt")
+        await world.upstream.until(lambda server: server.open == 0)
 
 
 # --- mounted ----------------------------------------------------------------------------------------
@@ -256,76 +224,67 @@ def mounted(app: ASGIApplication, prefix: str) -> ASGIApplication:
     return serve
 
 
-def test_it_may_be_mounted_under_a_prefix() -> None:
+async def test_it_may_be_mounted_under_a_prefix() -> None:
     async def serve(connection: Connection) -> None:
         while request := await connection.request():
             await connection.send(sound_answer(request) if request.target == "/mcp" else http(b"hi", "text/plain"))
 
-    async def case() -> None:
-        async with RawServer(serve) as upstream:
-            settings = GatewaySettings(HttpUpstream(upstream.url), passthrough=("/robots.txt",))
-            async with (
-                RunningGateway(mounted(create_app(settings), "/gate")) as gateway,
-                RawClient(gateway.port) as client,
+    async with RawServer(serve) as upstream:
+        settings = GatewaySettings(HttpUpstream(upstream.url), passthrough=("/robots.txt",))
+        async with (
+            RunningGateway(mounted(create_app(settings), "/gate")) as gateway,
+            RawClient(gateway.port) as client,
+        ):
+            asked = post(Era.MODERN)
+            for path, status in (
+                ("/gate/mcp", 200),
+                ("/gate/healthz", 200),
+                ("/gate/other", 404),
+                ("/mcp", 418),
             ):
-                asked = post(Era.MODERN)
-                for path, status in (
-                    ("/gate/mcp", 200),
-                    ("/gate/healthz", 200),
-                    ("/gate/other", 404),
-                    ("/mcp", 418),
-                ):
-                    method = "GET" if "health" in path else "POST"
-                    await client.ask(method, path, asked.headers, asked.body if method == "POST" else b"")
-                    assert (await client.answer()).status == status
-                await client.ask("GET", "/gate/robots.txt?q=1")
-                assert (await client.answer()).body == b"hi"
-            assert [seen.target for seen in upstream.requests] == ["/mcp", "/robots.txt?q=1"]
-
-    run(case())
+                method = "GET" if "health" in path else "POST"
+                await client.ask(method, path, asked.headers, asked.body if method == "POST" else b"")
+                assert (await client.answer()).status == status
+            await client.ask("GET", "/gate/robots.txt?q=1")
+            assert (await client.answer()).body == b"hi"
+        assert [seen.target for seen in upstream.requests] == ["/mcp", "/robots.txt?q=1"]
 
 
-def test_it_answers_without_a_lifespan__many_hosts_give_none_to_what_they_mount() -> None:
+async def test_it_answers_without_a_lifespan__many_hosts_give_none_to_what_they_mount() -> None:
     async def serve(connection: Connection) -> None:
         while request := await connection.request():
             await connection.send(sound_answer(request))
 
-    async def case() -> None:
-        async with RawServer(serve) as upstream:
-            app = create_app(upstream.url)
+    async with RawServer(serve) as upstream:
+        app = create_app(upstream.url)
 
-            async def only_http(scope: Any, receive: Any, send: Any) -> None:
-                if scope["type"] == "http":
-                    await app(scope, receive, send)
-                    return
-                while (message := await receive())["type"] != "lifespan.shutdown":
-                    await send({"type": message["type"] + ".complete"})
-                await send({"type": "lifespan.shutdown.complete"})
+        async def only_http(scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] == "http":
+                await app(scope, receive, send)
+                return
+            while (message := await receive())["type"] != "lifespan.shutdown":
+                await send({"type": message["type"] + ".complete"})
+            await send({"type": "lifespan.shutdown.complete"})
 
-            async with RunningGateway(only_http) as gateway, RawClient(gateway.port) as client:
-                asked = post(Era.LEGACY)
-                await client.ask("POST", "/mcp", asked.headers, asked.body)
-                assert (await client.answer()).body == response()
-            await app.aclose()
-            await upstream.until(lambda server: server.open == 0)
-
-    run(case())
+        async with RunningGateway(only_http) as gateway, RawClient(gateway.port) as client:
+            asked = post(Era.LEGACY)
+            await client.ask("POST", "/mcp", asked.headers, asked.body)
+            assert (await client.answer()).body == response()
+        await app.aclose()
+        await upstream.until(lambda server: server.open == 0)
 
 
-def test_a_websocket_is_closed() -> None:
+async def test_a_websocket_is_closed() -> None:
     sent: list[dict[str, Any]] = []
 
-    async def case() -> None:
-        app = create_app("http://127.0.0.1:1/mcp")
+    app = create_app("http://127.0.0.1:1/mcp")
 
-        async def receive() -> dict[str, Any]:
-            return {"type": "websocket.connect"}
+    async def receive() -> dict[str, Any]:
+        return {"type": "websocket.connect"}
 
-        async def send(message: Any) -> None:
-            sent.append(message)
+    async def send(message: Any) -> None:
+        sent.append(message)
 
-        await app({"type": "websocket", "path": "/mcp", "headers": []}, receive, send)
-        await app.aclose()
-
-    run(case())
+    await app({"type": "websocket", "path": "/mcp", "headers": []}, receive, send)
+    await app.aclose()
     assert [message["type"] for message in sent] == ["websocket.close"]

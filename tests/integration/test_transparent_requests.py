@@ -7,7 +7,6 @@ from tests.world.calls import ERAS, Posted, http, initialize, initialized, notif
 from tests.world.hostile import World, sends
 from tests.world.raw_server import until
 from tests.world.refusals import INVALID, PARSE, is_refused, passes, told
-from tests.world.running import run
 
 from accredit.app import connection
 from accredit.gateway.front import exchange as gateway_http
@@ -45,24 +44,26 @@ def add_origin(name: str) -> bytes:
         ("127.0.0.2", "127.0.0.2"),
     ],
 )
-def test_a_host_that_is_not_ours_is_refused__a_rebound_name_would_reach_a_private_server(host: str, name: str) -> None:
-    is_refused(from_host(host), 403, add_host(name))
+async def test_a_host_that_is_not_ours_is_refused__a_rebound_name_would_reach_a_private_server(
+    host: str, name: str
+) -> None:
+    await is_refused(from_host(host), 403, add_host(name))
 
 
 @pytest.mark.parametrize("host", ["", "a b", 'a"b', "a/b", "-", "a:b", "[::2", "a" * 101, "\xe4", "a@b"])
-def test_what_is_no_host_is_not_quoted__it_would_be_copied_into_a_configuration(host: str) -> None:
-    is_refused(from_host(host), 403, told(INVALID, NO_HOST))
+async def test_what_is_no_host_is_not_quoted__it_would_be_copied_into_a_configuration(host: str) -> None:
+    await is_refused(from_host(host), 403, told(INVALID, NO_HOST))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:1", "localhost", "LOCALHOST:8484", "[::1]", "[::1]:99"])
-def test_a_loopback_host_may_ask(host: str) -> None:
-    assert passes(from_host(host)).status == 200
+async def test_a_loopback_host_may_ask(host: str) -> None:
+    assert (await passes(from_host(host))).status == 200
 
 
-def test_a_configured_host_may_ask() -> None:
-    assert passes(from_host("mcp.example:443"), allowed_hosts=("mcp.example",)).status == 200
+async def test_a_configured_host_may_ask() -> None:
+    assert (await passes(from_host("mcp.example:443"), allowed_hosts=("mcp.example",))).status == 200
     allowed = ("mcp.example", "127.0.0.1")
-    is_refused(from_host("localhost"), 403, add_host("localhost"), allowed_hosts=allowed)
+    await is_refused(from_host("localhost"), 403, add_host("localhost"), allowed_hosts=allowed)
 
 
 @pytest.mark.parametrize(
@@ -77,9 +78,9 @@ def test_a_configured_host_may_ask() -> None:
         "vscode-webview://1a2b3c",
     ],
 )
-def test_an_origin_that_is_not_ours_is_refused__any_page_could_use_a_local_server(origin: str) -> None:
-    is_refused(from_host("127.0.0.1:2", origin), 403, add_origin(origin))
-    assert passes(from_host("127.0.0.1:2", origin), allowed_origins=(origin,)).status == 200
+async def test_an_origin_that_is_not_ours_is_refused__any_page_could_use_a_local_server(origin: str) -> None:
+    await is_refused(from_host("127.0.0.1:2", origin), 403, add_origin(origin))
+    assert (await passes(from_host("127.0.0.1:2", origin), allowed_origins=(origin,))).status == 200
 
 
 @pytest.mark.parametrize(
@@ -97,91 +98,79 @@ def test_an_origin_that_is_not_ours_is_refused__any_page_could_use_a_local_serve
         "http://ä",
     ],
 )
-def test_what_is_no_origin_is_not_quoted(origin: str) -> None:
-    is_refused(from_host("127.0.0.1:2", origin), 403, told(INVALID, NO_ORIGIN))
+async def test_what_is_no_origin_is_not_quoted(origin: str) -> None:
+    await is_refused(from_host("127.0.0.1:2", origin), 403, told(INVALID, NO_ORIGIN))
 
 
-def test_two_origins_are_none() -> None:
+async def test_two_origins_are_none() -> None:
     body = told(INVALID, NO_ORIGIN)
-    is_refused(from_host("127.0.0.1:2", "http://127.0.0.1:2", "http://evil.example"), 403, body)
+    await is_refused(from_host("127.0.0.1:2", "http://127.0.0.1:2", "http://evil.example"), 403, body)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:2", "localhost:2", "[::1]:2"])
-def test_a_page_of_the_same_loopback_origin_may_ask(host: str) -> None:
-    assert passes(from_host(host, f"http://{host}")).status == 200
+async def test_a_page_of_the_same_loopback_origin_may_ask(host: str) -> None:
+    assert (await passes(from_host(host, f"http://{host}"))).status == 200
 
 
-def test_a_configured_origin_may_ask() -> None:
+async def test_a_configured_origin_may_ask() -> None:
     allowed = ("https://app.example/",)
-    assert passes(from_host("127.0.0.1", "https://app.example"), allowed_origins=allowed).status == 200
-    is_refused(
+    assert (await passes(from_host("127.0.0.1", "https://app.example"), allowed_origins=allowed)).status == 200
+    await is_refused(
         from_host("127.0.0.1", "http://app.example"), 403, add_origin("http://app.example"), allowed_origins=allowed
     )
 
 
-def test_the_log_says_it_too__who_runs_the_gateway_sees_no_answer(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_log_says_it_too__who_runs_the_gateway_sees_no_answer(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("WARNING", "accredit.gateway")
-    is_refused(from_host("127.0.0.1:2", "http://localhost:6274"), 403, add_origin("http://localhost:6274"))
+    await is_refused(from_host("127.0.0.1:2", "http://localhost:6274"), 403, add_origin("http://localhost:6274"))
     assert (
         'add "http://localhost:6274" to gateway.allowed_origins' in vars(caplog.records[0])["accredit_fields"]["detail"]
     )
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "OPTIONS", "PUT"])
-def test_every_method_is_asked_where_it_comes_from(method: str) -> None:
-    async def case() -> None:
-        async with World(sends(http(response()))) as world, world.client() as client:
-            await client.ask(method, "/mcp", [("Host", "evil.example")])
-            assert (await client.answer()).status == 403
-            assert world.upstream.requests == []
-
-    run(case())
+async def test_every_method_is_asked_where_it_comes_from(method: str) -> None:
+    async with World(sends(http(response()))) as world, world.client() as client:
+        await client.ask(method, "/mcp", [("Host", "evil.example")])
+        assert (await client.answer()).status == 403
+        assert world.upstream.requests == []
 
 
 # --- method, path, type, size -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "OPTIONS", "HEAD", "TRACE", "PROPFIND"])
-def test_a_method_that_mcp_does_not_use_is_refused(method: str) -> None:
-    async def case() -> None:
-        async with World(sends(http(response()))) as world, world.client() as client:
-            await client.ask(method, "/mcp")
-            status, headers = await client.head()
-            assert status == 405
-            assert ("allow", "GET, POST, DELETE") in headers
-            if method != "HEAD":
-                assert await client.rest() == told(INVALID, "Method not allowed")
-            assert world.upstream.requests == []
-
-    run(case())
+async def test_a_method_that_mcp_does_not_use_is_refused(method: str) -> None:
+    async with World(sends(http(response()))) as world, world.client() as client:
+        await client.ask(method, "/mcp")
+        status, headers = await client.head()
+        assert status == 405
+        assert ("allow", "GET, POST, DELETE") in headers
+        if method != "HEAD":
+            assert await client.rest() == told(INVALID, "Method not allowed")
+        assert world.upstream.requests == []
 
 
 NEAR = ["/mcp//", "//mcp/", "/mcp%2f", "/mcp/%2f", "/mcp/x/", "/mcp/x", "/MCP", "//mcp", "/%2fmcp", "/mcp%00"]
 
 
 @pytest.mark.parametrize("path", ["/", "/admin", "/.well-known/x", *NEAR])
-def test_another_path_is_nobody_s(path: str) -> None:
-    async def case() -> None:
-        async with World(sends(http(response()))) as world, world.client() as client:
-            for method in ("GET", "POST"):
-                await client.ask(method, path, [("Content-Type", "application/json")], b"{}")
-                answer = await client.answer()
-                assert answer.status == 404
-                assert json.loads(answer.body)["error"]["code"] == INVALID
-            assert world.upstream.requests == []
-
-    run(case())
+async def test_another_path_is_nobody_s(path: str) -> None:
+    async with World(sends(http(response()))) as world, world.client() as client:
+        for method in ("GET", "POST"):
+            await client.ask(method, path, [("Content-Type", "application/json")], b"{}")
+            answer = await client.answer()
+            assert answer.status == 404
+            assert json.loads(answer.body)["error"]["code"] == INVALID
+        assert world.upstream.requests == []
 
 
-def test_the_endpoint_s_path_may_be_spelled_with_escapes() -> None:
-    async def case() -> None:
-        async with World(sends(http(response()))) as world, world.client() as client:
-            asked = post(Era.LEGACY, id=1)
-            await client.ask("POST", "/%6dcp", asked.headers, asked.body)
-            assert (await client.answer()).body == response(1)
-            assert world.upstream.requests[-1].target == "/mcp"
-
-    run(case())
+async def test_the_endpoint_s_path_may_be_spelled_with_escapes() -> None:
+    async with World(sends(http(response()))) as world, world.client() as client:
+        asked = post(Era.LEGACY, id=1)
+        await client.ask("POST", "/%6dcp", asked.headers, asked.body)
+        assert (await client.answer()).body == response(1)
+        assert world.upstream.requests[-1].target == "/mcp"
 
 
 _TYPE = told(INVALID, "Content-Type must be application/json")
@@ -192,78 +181,66 @@ _TYPE = told(INVALID, "Content-Type must be application/json")
     "content_type",
     ["text/plain", "application/jsonx", "application/x-www-form-urlencoded", "", "application/json, text/plain", None],
 )
-def test_a_post_that_is_not_json_is_refused__a_form_could_be_sent_by_any_page(
+async def test_a_post_that_is_not_json_is_refused__a_form_could_be_sent_by_any_page(
     era: Era, content_type: str | None
 ) -> None:
     asked = post(era).without_header("Content-Type")
-    is_refused(asked if content_type is None else asked.and_header("Content-Type", content_type), 415, _TYPE)
+    await is_refused(asked if content_type is None else asked.and_header("Content-Type", content_type), 415, _TYPE)
 
 
-def test_two_content_types_are_none() -> None:
-    is_refused(post(Era.LEGACY).and_header("Content-Type", "text/plain"), 415, _TYPE)
+async def test_two_content_types_are_none() -> None:
+    await is_refused(post(Era.LEGACY).and_header("Content-Type", "text/plain"), 415, _TYPE)
 
 
-def test_json_with_parameters_is_json() -> None:
+async def test_json_with_parameters_is_json() -> None:
     asked = post(Era.LEGACY).without_header("Content-Type")
-    assert passes(asked.and_header("Content-Type", "Application/JSON; charset=UTF-8")).status == 200
+    assert (await passes(asked.and_header("Content-Type", "Application/JSON; charset=UTF-8"))).status == 200
 
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("declared", [True, False])
-def test_a_request_over_the_bound_is_refused(era: Era, declared: bool) -> None:
+async def test_a_request_over_the_bound_is_refused(era: Era, declared: bool) -> None:
     asked = post(era)
     limit = len(asked.body) - 1
     body = told(INVALID, f"Invalid Request: the body is larger than {limit} bytes")
 
-    async def case() -> None:
-        async with World(sends(http(response())), max_request_bytes=limit) as world, world.client() as client:
-            if declared:
-                await client.ask("POST", "/mcp", asked.headers, asked.body)
-            else:
-                chunks = b"%x\r\n%s\r\n0\r\n\r\n" % (len(asked.body), asked.body)
-                await client.ask("POST", "/mcp", [*asked.headers, ("Transfer-Encoding", "chunked")], chunks)
-            answer = await client.answer()
-            assert (answer.status, answer.body) == (413, body)
-            assert world.upstream.requests == []
-
-    run(case())
-    assert passes(asked, max_request_bytes=limit + 1).status == 200
+    async with World(sends(http(response())), max_request_bytes=limit) as world, world.client() as client:
+        if declared:
+            await client.ask("POST", "/mcp", asked.headers, asked.body)
+        else:
+            chunks = b"%x\r\n%s\r\n0\r\n\r\n" % (len(asked.body), asked.body)
+            await client.ask("POST", "/mcp", [*asked.headers, ("Transfer-Encoding", "chunked")], chunks)
+        answer = await client.answer()
+        assert (answer.status, answer.body) == (413, body)
+        assert world.upstream.requests == []
+    assert (await passes(asked, max_request_bytes=limit + 1)).status == 200
 
 
-def test_a_declared_length_over_the_bound_is_refused_before_the_body_comes() -> None:
-    async def case() -> None:
-        async with World(sends(http(response()))) as world, world.client() as client:
-            await client.ask("POST", "/mcp", [*post(Era.LEGACY).headers, ("Content-Length", "4194305")])
-            assert (await client.answer()).status == 413
-
-    run(case())
+async def test_a_declared_length_over_the_bound_is_refused_before_the_body_comes() -> None:
+    async with World(sends(http(response()))) as world, world.client() as client:
+        await client.ask("POST", "/mcp", [*post(Era.LEGACY).headers, ("Content-Length", "4194305")])
+        assert (await client.answer()).status == 413
 
 
-def test_a_request_whose_body_stops_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_whose_body_stops_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway_http, "BODY_GRACE_SECONDS", 0.2)
 
-    async def case() -> None:
-        async with World(sends(http(response()))) as world, world.client() as client:
-            asked = post(Era.LEGACY)
-            await client.ask("POST", "/mcp", [*asked.headers, ("Content-Length", "1000")], asked.body)
-            answer = await client.answer()
-            assert (answer.status, answer.body) == (408, told(INVALID, "The request did not come in time"))
-            assert world.upstream.requests == []
-
-    run(case())
+    async with World(sends(http(response()))) as world, world.client() as client:
+        asked = post(Era.LEGACY)
+        await client.ask("POST", "/mcp", [*asked.headers, ("Content-Length", "1000")], asked.body)
+        answer = await client.answer()
+        assert (answer.status, answer.body) == (408, told(INVALID, "The request did not come in time"))
+        assert world.upstream.requests == []
 
 
-def test_a_request_whose_body_never_begins_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_whose_body_never_begins_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "REQUEST_HEAD_SECONDS", 0.2)
 
-    async def case() -> None:
-        async with World(sends(http(response()))) as world, world.client() as client:
-            await client.ask("POST", "/mcp", [*post(Era.LEGACY).headers, ("Content-Length", "1000")])
-            assert await client.peer_closed()
-            await until(lambda: not world.gateway.state.tasks)
-            assert world.upstream.requests == []
-
-    run(case())
+    async with World(sends(http(response()))) as world, world.client() as client:
+        await client.ask("POST", "/mcp", [*post(Era.LEGACY).headers, ("Content-Length", "1000")])
+        assert await client.peer_closed()
+        await until(lambda: not world.gateway.state.tasks)
+        assert world.upstream.requests == []
 
 
 # --- the message ------------------------------------------------------------------------------------
@@ -365,9 +342,9 @@ BAD_MESSAGES = {
 
 
 @pytest.mark.parametrize("name", BAD_MESSAGES)
-def test_a_message_that_two_readers_could_read_differently_is_refused(name: str) -> None:
+async def test_a_message_that_two_readers_could_read_differently_is_refused(name: str) -> None:
     posted, code, message, id = BAD_MESSAGES[name]
-    is_refused(posted, 400, told(code, message, id))
+    await is_refused(posted, 400, told(code, message, id))
 
 
 @pytest.mark.parametrize(
@@ -378,13 +355,13 @@ def test_a_message_that_two_readers_could_read_differently_is_refused(name: str)
         '"name":"x","_meta":{"vendor/Key":1}',
     ],
 )
-def test_names_that_are_the_tool_s_own_pass(text: str) -> None:
-    assert passes(call(text)).status == 200
+async def test_names_that_are_the_tool_s_own_pass(text: str) -> None:
+    assert (await passes(call(text))).status == 200
 
 
-def test_a_message_with_two_sessions_is_refused() -> None:
+async def test_a_message_with_two_sessions_is_refused() -> None:
     body = told(INVALID, "Invalid Request: Mcp-Session-Id occurs twice")
-    is_refused(post(Era.LEGACY).and_header("Mcp-Session-Id", "other"), 400, body)
+    await is_refused(post(Era.LEGACY).and_header("Mcp-Session-Id", "other"), 400, body)
 
 
 # --- batches ----------------------------------------------------------------------------------------
@@ -400,9 +377,9 @@ def version(text: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-06-18", "2025-11-25", "2026-07-28", "2099-01-01"])
-def test_a_batch_is_refused_where_the_revision_does_not_know_it(revision: str) -> None:
+async def test_a_batch_is_refused_where_the_revision_does_not_know_it(revision: str) -> None:
     body = told(INVALID, "Invalid Request: a batch is valid in revision 2025-03-26 only")
-    is_refused(batched(version(revision)), 400, body)
+    await is_refused(batched(version(revision)), 400, body)
 
 
 @pytest.mark.parametrize(
@@ -415,21 +392,18 @@ def test_a_batch_is_refused_where_the_revision_does_not_know_it(revision: str) -
         (b"[" + b",".join([notification(Era.LEGACY).body] * 101) + b"]", "a batch has 1 to 100 messages"),
     ],
 )
-def test_a_bad_batch_is_refused_where_batches_are_allowed(text: bytes, message: str) -> None:
-    is_refused(batched(version("2025-03-26"), body=text), 400, told(INVALID, "Invalid Request: " + message))
+async def test_a_bad_batch_is_refused_where_batches_are_allowed(text: bytes, message: str) -> None:
+    await is_refused(batched(version("2025-03-26"), body=text), 400, told(INVALID, "Invalid Request: " + message))
 
 
 @pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18"])
-def test_whether_a_session_may_send_batches_is_known_from_its_initialize(revision: str) -> None:
+async def test_whether_a_session_may_send_batches_is_known_from_its_initialize(revision: str) -> None:
     """Revisions before 2025-06-18 have no `MCP-Protocol-Version` header: the session decides."""
 
-    async def case() -> None:
-        began = http(initialized(revision=revision), headers=(("Mcp-Session-Id", "s-1"),))
-        async with World(sends(began)) as world:
-            await world.ask(initialize(revision))
-            single = post(Era.LEGACY).without_header("MCP-Protocol-Version").without_header("Mcp-Session-Id")
-            asked = Posted([*single.headers, ("Mcp-Session-Id", "s-1")], b"[" + notification(Era.LEGACY).body + b"]")
-            answer = await world.ask(asked)
-            assert answer.status == (202 if revision == "2025-03-26" else 400)
-
-    run(case())
+    began = http(initialized(revision=revision), headers=(("Mcp-Session-Id", "s-1"),))
+    async with World(sends(began)) as world:
+        await world.ask(initialize(revision))
+        single = post(Era.LEGACY).without_header("MCP-Protocol-Version").without_header("Mcp-Session-Id")
+        asked = Posted([*single.headers, ("Mcp-Session-Id", "s-1")], b"[" + notification(Era.LEGACY).body + b"]")
+        answer = await world.ask(asked)
+        assert answer.status == (202 if revision == "2025-03-26" else 400)

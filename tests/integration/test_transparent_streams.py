@@ -28,7 +28,6 @@ from tests.world.hostile import (
 from tests.world.memory import MemoryWatch
 from tests.world.raw_client import CutOff
 from tests.world.raw_server import PATIENCE, Connection, RawRequest, until
-from tests.world.running import run
 
 from accredit.app import connection, http_request
 from accredit.gateway.front import asgi as gateway_http
@@ -56,7 +55,7 @@ UNFINISHED = {
 @pytest.mark.parametrize("how", ["close", "half_close", "reset"])
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("name", UNFINISHED)
-def test_a_client_that_goes_away_cancels_the_upstream(era: Era, name: str, how: str) -> None:
+async def test_a_client_that_goes_away_cancels_the_upstream(era: Era, name: str, how: str) -> None:
     cancelled = asyncio.Event()
 
     async def script(connection: Connection, request: RawRequest) -> None:
@@ -65,59 +64,48 @@ def test_a_client_that_goes_away_cancels_the_upstream(era: Era, name: str, how: 
         cancelled.set()
         raise ConnectionAbortedError
 
-    async def case() -> None:
-        async with World(script) as world:
-            async with world.client() as client:
-                await world.send(client, post(era))
-                await world.upstream.until(lambda server: len(server.requests) == 1)
-                if "stream" in name or "event" in name:
-                    await client.head()
-                if how == "half_close":
-                    client.half_close()
-                elif how == "reset":
-                    client.writer.transport.abort()
-                else:
-                    await client.close()
-                await asyncio.wait_for(cancelled.wait(), PATIENCE)
-            await world.recovered(era)
-
-    run(case())
+    async with World(script) as world:
+        async with world.client() as client:
+            await world.send(client, post(era))
+            await world.upstream.until(lambda server: len(server.requests) == 1)
+            if "stream" in name or "event" in name:
+                await client.head()
+            if how == "half_close":
+                client.half_close()
+            elif how == "reset":
+                client.writer.transport.abort()
+            else:
+                await client.close()
+            await asyncio.wait_for(cancelled.wait(), PATIENCE)
+        await world.recovered(era)
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_client_that_goes_away_from_a_standing_stream_closes_it_upstream(era: Era) -> None:
-    async def case() -> None:
-        async with World(sends_and_hangs(STREAM_HEAD, chunk(NEWS))) as world:
-            async with world.client() as client:
-                if era is Era.LEGACY:
-                    await client.ask(
-                        "GET", "/mcp", [("Accept", "text/event-stream"), ("Mcp-Session-Id", SESSION), HOSTILE]
-                    )
-                else:
-                    await world.send(client, post(era, "subscriptions/listen", {"notifications": {}}))
-                await client.head()
-                assert await client.event() is not None
-                assert world.upstream.open == 1
-            await world.upstream.until(lambda server: server.open == 0)
-            await world.recovered(era)
-
-    run(case())
+async def test_a_client_that_goes_away_from_a_standing_stream_closes_it_upstream(era: Era) -> None:
+    async with World(sends_and_hangs(STREAM_HEAD, chunk(NEWS))) as world:
+        async with world.client() as client:
+            if era is Era.LEGACY:
+                await client.ask("GET", "/mcp", [("Accept", "text/event-stream"), ("Mcp-Session-Id", SESSION), HOSTILE])
+            else:
+                await world.send(client, post(era, "subscriptions/listen", {"notifications": {}}))
+            await client.head()
+            assert await client.event() is not None
+            assert world.upstream.open == 1
+        await world.upstream.until(lambda server: server.open == 0)
+        await world.recovered(era)
 
 
-def test_a_client_that_goes_away_before_its_request_is_whole_is_never_heard() -> None:
-    async def case() -> None:
-        async with World(sends(http(response()))) as world:
-            asked = post(Era.LEGACY)
-            async with world.client() as client:
-                await client.ask("POST", "/mcp", [*asked.headers, ("Content-Length", "1000")], asked.body)
-            await until(lambda: not world.gateway.state.connections)
-            assert world.upstream.requests == []
-            await world.recovered(Era.LEGACY)
-
-    run(case())
+async def test_a_client_that_goes_away_before_its_request_is_whole_is_never_heard() -> None:
+    async with World(sends(http(response()))) as world:
+        asked = post(Era.LEGACY)
+        async with world.client() as client:
+            await client.ask("POST", "/mcp", [*asked.headers, ("Content-Length", "1000")], asked.body)
+        await until(lambda: not world.gateway.state.connections)
+        assert world.upstream.requests == []
+        await world.recovered(Era.LEGACY)
 
 
-def test_one_client_that_goes_away_cancels_nobody_else() -> None:
+async def test_one_client_that_goes_away_cancels_nobody_else() -> None:
     released = asyncio.Event()
 
     async def script(connection: Connection, request: RawRequest) -> None:
@@ -129,16 +117,13 @@ def test_one_client_that_goes_away_cancels_nobody_else() -> None:
         released.set()
         raise ConnectionAbortedError
 
-    async def case() -> None:
-        async with World(script) as world:
-            waiting = asyncio.create_task(world.ask(post(Era.LEGACY).and_header("X-Waits", "1")))
-            async with world.client() as client:
-                await world.send(client, post(Era.LEGACY))
-                await world.upstream.until(lambda server: len(server.requests) == 2)
-            assert (await waiting).body == response()
-            await world.recovered(Era.LEGACY)
-
-    run(case())
+    async with World(script) as world:
+        waiting = asyncio.create_task(world.ask(post(Era.LEGACY).and_header("X-Waits", "1")))
+        async with world.client() as client:
+            await world.send(client, post(Era.LEGACY))
+            await world.upstream.until(lambda server: len(server.requests) == 2)
+        assert (await waiting).body == response()
+        await world.recovered(Era.LEGACY)
 
 
 # --- a client that is slow --------------------------------------------------------------------------
@@ -146,7 +131,7 @@ def test_one_client_that_goes_away_cancels_nobody_else() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("era", ERAS)
-def test_a_client_that_does_not_read_stops_the_upstream__the_gateway_keeps_little(era: Era) -> None:
+async def test_a_client_that_does_not_read_stops_the_upstream__the_gateway_keeps_little(era: Era) -> None:
     """64 MiB of events for a client that reads nothing at first; all of it arrives in the end."""
     piece = chunk(event(log_message("a" * 60 * KIB)))
     pieces = 1024
@@ -168,30 +153,27 @@ def test_a_client_that_does_not_read_stops_the_upstream__the_gateway_keeps_littl
             await asyncio.sleep(0.2)
         return sent
 
-    async def case() -> None:
-        async with World(script) as world:
-            await world.recovered(era)
-            with MemoryWatch() as watch:
-                async with world.client(buffer=64 * KIB) as client:
-                    await world.send(client, post(era))
-                    assert await stalled() < pieces // 2  # the rest is what three sockets hold
-                    await client.head()
-                    seen = 0
-                    last: bytes | None = None
-                    while (got := await client.event()) is not None:
-                        seen += 1
-                        last = got.data
-                    assert (seen, last) == (pieces + 1, response())
-            assert watch.peak_mib < 32
-            await world.recovered(era)
-
-    run(case())
+    async with World(script) as world:
+        await world.recovered(era)
+        with MemoryWatch() as watch:
+            async with world.client(buffer=64 * KIB) as client:
+                await world.send(client, post(era))
+                assert await stalled() < pieces // 2  # the rest is what three sockets hold
+                await client.head()
+                seen = 0
+                last: bytes | None = None
+                while (got := await client.event()) is not None:
+                    seen += 1
+                    last = got.data
+                assert (seen, last) == (pieces + 1, response())
+        assert watch.peak_mib < 32
+        await world.recovered(era)
 
 
 @pytest.mark.slow
 @pytest.mark.holds("gateway/upstream/reply", "slow-client")
 @pytest.mark.parametrize("answer", ["stream", "json"])
-def test_a_client_that_never_reads_is_given_up__it_would_hold_its_answer_in_memory(
+async def test_a_client_that_never_reads_is_given_up__it_would_hold_its_answer_in_memory(
     answer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gateway_http, "CLIENT_STALL_SECONDS", 0.3)
@@ -206,34 +188,28 @@ def test_a_client_that_never_reads_is_given_up__it_would_hold_its_answer_in_memo
         while True:
             await connection.send(chunk(event(log_message("a" * 60 * KIB))))
 
-    async def case() -> None:
-        async with World(script, reports_errors=True) as world:
-            async with world.client(buffer=64 * KIB) as client:
-                await world.send(client, post(Era.LEGACY))
-                await world.upstream.until(lambda server: len(server.requests) == 1)
-                await until(lambda: not world.gateway.state.tasks)
-                await until(lambda: not world.gateway.state.connections)
-            await world.recovered(Era.LEGACY)
-
-    run(case())
+    async with World(script, reports_errors=True) as world:
+        async with world.client(buffer=64 * KIB) as client:
+            await world.send(client, post(Era.LEGACY))
+            await world.upstream.until(lambda server: len(server.requests) == 1)
+            await until(lambda: not world.gateway.state.tasks)
+            await until(lambda: not world.gateway.state.connections)
+        await world.recovered(Era.LEGACY)
 
 
-def test_a_client_that_stops_reading_and_goes_away_leaves_nothing_behind() -> None:
+async def test_a_client_that_stops_reading_and_goes_away_leaves_nothing_behind() -> None:
     async def script(connection: Connection, request: RawRequest) -> None:
         await connection.send(STREAM_HEAD)
         while True:
             await connection.send(chunk(event(log_message("a" * 60 * KIB))))
 
-    async def case() -> None:
-        async with World(script) as world:
-            async with world.client(buffer=64 * KIB) as client:
-                await world.send(client, post(Era.LEGACY))
-                await asyncio.sleep(0.3)  # the buffers fill up
-                client.writer.transport.abort()
-            await world.upstream.until(lambda server: server.open == 0)
-            await world.recovered(Era.LEGACY)
-
-    run(case())
+    async with World(script) as world:
+        async with world.client(buffer=64 * KIB) as client:
+            await world.send(client, post(Era.LEGACY))
+            await asyncio.sleep(0.3)  # the buffers fill up
+            client.writer.transport.abort()
+        await world.upstream.until(lambda server: server.open == 0)
+        await world.recovered(Era.LEGACY)
 
 
 # --- silence ----------------------------------------------------------------------------------------
@@ -241,7 +217,7 @@ def test_a_client_that_stops_reading_and_goes_away_leaves_nothing_behind() -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("era", ERAS)
-def test_comments_keep_an_idle_call_open(era: Era, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_comments_keep_an_idle_call_open(era: Era, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse_relay, "KEEP_ALIVE_SECONDS", 0.05)
     go_on = asyncio.Event()
 
@@ -250,44 +226,38 @@ def test_comments_keep_an_idle_call_open(era: Era, monkeypatch: pytest.MonkeyPat
         await go_on.wait()
         await connection.send(chunk(response() + b"\n\n"), LAST_CHUNK)
 
-    async def case() -> None:
-        async with World(script) as world:
-            async with world.client() as client:
-                await world.send(client, post(era))
-                await client.head()
-                for _ in range(3):
-                    silent = await client.event()
-                    assert silent is not None
-                    assert silent.raw == KEEP_ALIVE  # never in the middle of an event
-                go_on.set()
-                rest = await client.rest()
-            assert rest.replace(KEEP_ALIVE, b"") == b"data: " + response() + b"\n\n"
-            await world.recovered(era)
-
-    run(case())
+    async with World(script) as world:
+        async with world.client() as client:
+            await world.send(client, post(era))
+            await client.head()
+            for _ in range(3):
+                silent = await client.event()
+                assert silent is not None
+                assert silent.raw == KEEP_ALIVE  # never in the middle of an event
+            go_on.set()
+            rest = await client.rest()
+        assert rest.replace(KEEP_ALIVE, b"") == b"data: " + response() + b"\n\n"
+        await world.recovered(era)
 
 
 @pytest.mark.slow
-def test_comments_keep_a_standing_stream_open(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_comments_keep_a_standing_stream_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse_relay, "KEEP_ALIVE_SECONDS", 0.5)
 
-    async def case() -> None:
-        # Longer than the upstream's timeout, which does not hold for a stream that stands.
-        async with World(sends_and_hangs(STREAM_HEAD), upstream_timeout_seconds=2) as world:
-            async with world.client() as client:
-                await client.ask("GET", "/mcp", [("Accept", "text/event-stream"), HOSTILE])
-                await client.head()
-                for _ in range(5):
-                    silent = await client.event()
-                    assert silent is not None
-                    assert silent.raw == KEEP_ALIVE
-            await world.recovered(Era.LEGACY)
-
-    run(case())
+    # Longer than the upstream's timeout, which does not hold for a stream that stands.
+    async with World(sends_and_hangs(STREAM_HEAD), upstream_timeout_seconds=2) as world:
+        async with world.client() as client:
+            await client.ask("GET", "/mcp", [("Accept", "text/event-stream"), HOSTILE])
+            await client.head()
+            for _ in range(5):
+                silent = await client.event()
+                assert silent is not None
+                assert silent.raw == KEEP_ALIVE
+        await world.recovered(Era.LEGACY)
 
 
 @pytest.mark.slow
-def test_events_arrive_one_by_one_as_they_come() -> None:
+async def test_events_arrive_one_by_one_as_they_come() -> None:
     asked = asyncio.Queue[None]()
 
     async def script(connection: Connection, request: RawRequest) -> None:
@@ -297,27 +267,24 @@ def test_events_arrive_one_by_one_as_they_come() -> None:
             await connection.send(chunk(event(log_message(str(number)))))
         await connection.send(chunk(event(response())), LAST_CHUNK)
 
-    async def case() -> None:
-        async with World(script) as world, world.client() as client:
-            await world.send(client, post(Era.MODERN))
-            assert (await client.head())[0] == 200  # the head does not wait for an event
-            for number in range(5):
-                asked.put_nowait(None)
-                got = await client.event()
-                assert got is not None
-                assert got.data == log_message(str(number))
-            last = await client.event()
-            assert last is not None
-            assert last.raw == event(response())
-            assert await client.event() is None
-
-    run(case())
+    async with World(script) as world, world.client() as client:
+        await world.send(client, post(Era.MODERN))
+        assert (await client.head())[0] == 200  # the head does not wait for an event
+        for number in range(5):
+            asked.put_nowait(None)
+            got = await client.event()
+            assert got is not None
+            assert got.data == log_message(str(number))
+        last = await client.event()
+        assert last is not None
+        assert last.raw == event(response())
+        assert await client.event() is None
 
 
 # --- a gateway that stops ---------------------------------------------------------------------------
 
 
-def test_a_gateway_that_stops_ends_standing_streams_and_finishes_calls() -> None:
+async def test_a_gateway_that_stops_ends_standing_streams_and_finishes_calls() -> None:
     finish = asyncio.Event()
 
     async def script(connection: Connection, request: RawRequest) -> None:
@@ -327,45 +294,39 @@ def test_a_gateway_that_stops_ends_standing_streams_and_finishes_calls() -> None
         await finish.wait()
         await connection.send(http(response()))
 
-    async def case() -> None:
-        async with World(script) as world, world.client() as get, world.client() as listen, world.client() as call:
-            await get.ask("GET", "/mcp", [("Accept", "text/event-stream"), HOSTILE])
-            await world.send(listen, post(Era.MODERN, "subscriptions/listen", {"notifications": {}}))
-            await world.send(call, post(Era.MODERN))
-            await get.head()
-            await listen.head()
-            await get.event()
-            await listen.event()
-            await world.upstream.until(lambda server: len(server.requests) == 3)
-            world.gateway.app.end_streams()
-            assert await get.rest() == b""
-            assert await listen.rest() == error_event(7, "the gateway is stopping", message=UNAVAILABLE)
-            async with world.client() as late:
-                await late.ask("GET", "/mcp", [("Accept", "text/event-stream"), HOSTILE])
-                answer = await late.answer()
-                assert (answer.status, answer.body) == (
-                    502,
-                    refused("the gateway is stopping", message=UNAVAILABLE),
-                )
-            finish.set()
-            assert (await call.answer()).body == response()
-
-    run(case())
+    async with World(script) as world, world.client() as get, world.client() as listen, world.client() as call:
+        await get.ask("GET", "/mcp", [("Accept", "text/event-stream"), HOSTILE])
+        await world.send(listen, post(Era.MODERN, "subscriptions/listen", {"notifications": {}}))
+        await world.send(call, post(Era.MODERN))
+        await get.head()
+        await listen.head()
+        await get.event()
+        await listen.event()
+        await world.upstream.until(lambda server: len(server.requests) == 3)
+        world.gateway.app.end_streams()
+        assert await get.rest() == b""
+        assert await listen.rest() == error_event(7, "the gateway is stopping", message=UNAVAILABLE)
+        async with world.client() as late:
+            await late.ask("GET", "/mcp", [("Accept", "text/event-stream"), HOSTILE])
+            answer = await late.answer()
+            assert (answer.status, answer.body) == (
+                502,
+                refused("the gateway is stopping", message=UNAVAILABLE),
+            )
+        finish.set()
+        assert (await call.answer()).body == response()
 
 
-def test_an_application_that_is_cancelled_cuts_the_answer_off() -> None:
+async def test_an_application_that_is_cancelled_cuts_the_answer_off() -> None:
     """What a server does with what is still open when its patience is over."""
 
-    async def case() -> None:
-        async with World(sends_and_hangs(STREAM_HEAD, chunk(NEWS)), reports_errors=True) as world:
-            async with world.client() as client:
-                await world.send(client, post(Era.MODERN))
-                await client.head()
-                await client.event()
-                for task in world.gateway.state.tasks:
-                    task.cancel()
-                with pytest.raises(CutOff):
-                    await client.rest()
-            await world.upstream.until(lambda server: server.open == 0)
-
-    run(case())
+    async with World(sends_and_hangs(STREAM_HEAD, chunk(NEWS)), reports_errors=True) as world:
+        async with world.client() as client:
+            await world.send(client, post(Era.MODERN))
+            await client.head()
+            await client.event()
+            for task in world.gateway.state.tasks:
+                task.cancel()
+            with pytest.raises(CutOff):
+                await client.rest()
+        await world.upstream.until(lambda server: server.open == 0)

@@ -17,7 +17,7 @@ from tests.world.hostile import World, sends_and_hangs
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import PATIENCE, Connection, RawServer, until
 from tests.world.roads import ROADS, plain, several
-from tests.world.running import RunningGateway, run
+from tests.world.running import RunningGateway
 
 from accredit.client import AccreditedClient
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
@@ -98,48 +98,39 @@ async def client_of(url: str) -> AsyncGenerator[Client]:
 
 @pytest.mark.parametrize("road", EACH_ROAD)
 @pytest.mark.parametrize("receipt", RECEIPTS)
-def test_a_session_begins_whatever_a_server_says_to_initialized(receipt: str, road: str) -> None:
+async def test_a_session_begins_whatever_a_server_says_to_initialized(receipt: str, road: str) -> None:
     make, path = EACH_ROAD[road]
 
-    async def main() -> None:
-        server = Chatty(*RECEIPTS[receipt])
-        async with RawServer(server) as raw, RunningGateway(make(raw.url)) as gateway:
-            root = f"http://127.0.0.1:{gateway.port}"
-            async with client_of(root + path) as client:
-                name = (await client.list_tools()).tools[0].name
-                assert name.endswith("hello")
-                assert "hello" in str((await client.call_tool(name)).content)
-            assert "notifications/initialized" in server.heard
-            await until(lambda: not gateway.state.tasks)
-
-    run(main())
+    server = Chatty(*RECEIPTS[receipt])
+    async with RawServer(server) as raw, RunningGateway(make(raw.url)) as gateway:
+        root = f"http://127.0.0.1:{gateway.port}"
+        async with client_of(root + path) as client:
+            name = (await client.list_tools()).tools[0].name
+            assert name.endswith("hello")
+            assert "hello" in str((await client.call_tool(name)).content)
+        assert "notifications/initialized" in server.heard
+        await until(lambda: not gateway.state.tasks)
 
 
 @pytest.mark.parametrize("receipt", RECEIPTS)
-def test_our_own_client_goes_on_too(receipt: str) -> None:
-    async def main() -> None:
-        async with RawServer(Chatty(*RECEIPTS[receipt])) as raw, AccreditedClient(raw.url, mode="legacy") as client:
-            assert "hello" in str((await client.call_tool("hello")).content)
-
-    run(main())
+async def test_our_own_client_goes_on_too(receipt: str) -> None:
+    async with RawServer(Chatty(*RECEIPTS[receipt])) as raw, AccreditedClient(raw.url, mode="legacy") as client:
+        assert "hello" in str((await client.call_tool("hello")).content)
 
 
 @pytest.mark.parametrize("way", ["/mcp", "/sse"])
-def test_a_body_that_never_ends_keeps_nothing_from_a_host_that_connects_to_the_server_itself(
+async def test_a_body_that_never_ends_keeps_nothing_from_a_host_that_connects_to_the_server_itself(
     way: str, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        async with RawServer(Chatty(UNENDING, hangs=True)) as raw:
+    async with RawServer(Chatty(UNENDING, hangs=True)) as raw:
 
-            def talk() -> None:
-                with Connected(tmp_path, raw.url.removesuffix("/mcp") + way) as host:
-                    host.initialize()
-                    host.say(method="notifications/roots/list_changed")
-                    assert host.ask("tools/call", {"name": "hello"})["result"]["content"]
+        def talk() -> None:
+            with Connected(tmp_path, raw.url.removesuffix("/mcp") + way) as host:
+                host.initialize()
+                host.say(method="notifications/roots/list_changed")
+                assert host.ask("tools/call", {"name": "hello"})["result"]["content"]
 
-            await asyncio.to_thread(talk)
-
-    run(main())
+        await asyncio.to_thread(talk)
 
 
 TOO_LONG = {
@@ -151,56 +142,44 @@ TOO_LONG = {
 
 
 @pytest.mark.parametrize("name", TOO_LONG)
-def test_of_a_body_that_is_too_long_the_connection_is_closed__and_the_client_has_its_answer(name: str) -> None:
-    async def main() -> None:
-        async with World(sends_and_hangs(TOO_LONG[name])) as world:
-            answer = await world.ask(notification(Era.LEGACY))
+async def test_of_a_body_that_is_too_long_the_connection_is_closed__and_the_client_has_its_answer(name: str) -> None:
+    async with World(sends_and_hangs(TOO_LONG[name])) as world:
+        answer = await world.ask(notification(Era.LEGACY))
+        assert (answer.status, answer.body) == (202, b"")
+        await world.recovered(Era.LEGACY)
+        assert world.refused == {"answer_dropped": 1}
+
+
+async def test_who_notifies_does_not_wait_for_the_body__and_the_next_message_of_its_connection_neither() -> None:
+    async with World(sends_and_hangs(UNENDING)) as world, world.client() as client:
+        for _ in range(3):
+            await world.send(client, notification(Era.LEGACY))
+        for _ in range(3):
+            answer = await client.answer()
             assert (answer.status, answer.body) == (202, b"")
-            await world.recovered(Era.LEGACY)
-            assert world.refused == {"answer_dropped": 1}
-
-    run(main())
-
-
-def test_who_notifies_does_not_wait_for_the_body__and_the_next_message_of_its_connection_neither() -> None:
-    async def main() -> None:
-        async with World(sends_and_hangs(UNENDING)) as world, world.client() as client:
-            for _ in range(3):
-                await world.send(client, notification(Era.LEGACY))
-            for _ in range(3):
-                answer = await client.answer()
-                assert (answer.status, answer.body) == (202, b"")
-            assert world.upstream.open == 3
-
-    run(main())
+        assert world.upstream.open == 3
 
 
 @pytest.mark.parametrize("receipt", ["an_empty_object", "chunks_that_come_late", "a_stream"])
-def test_after_a_body_that_was_dropped_the_connection_serves_on(receipt: str) -> None:
-    async def main() -> None:
-        server = Chatty(*RECEIPTS[receipt])
-        async with RawServer(server) as raw, RunningGateway(create_app(raw.url)) as gateway:
-            for known in range(1, 4):
-                async with RawClient(gateway.port) as client:
-                    told = notification(Era.LEGACY)
-                    await client.ask("POST", "/mcp", told.headers, told.body)
-                    assert (await client.answer()).status == 202
-                await until(lambda known=known: gateway.app.refused == {"answer_dropped": known})
-            assert raw.accepted == 1
-
-    run(main())
+async def test_after_a_body_that_was_dropped_the_connection_serves_on(receipt: str) -> None:
+    server = Chatty(*RECEIPTS[receipt])
+    async with RawServer(server) as raw, RunningGateway(create_app(raw.url)) as gateway:
+        for known in range(1, 4):
+            async with RawClient(gateway.port) as client:
+                told = notification(Era.LEGACY)
+                await client.ask("POST", "/mcp", told.headers, told.body)
+                assert (await client.answer()).status == 202
+            await until(lambda known=known: gateway.app.refused == {"answer_dropped": known})
+        assert raw.accepted == 1
 
 
-def test_replicas_are_as_free_as_before() -> None:
+async def test_replicas_are_as_free_as_before() -> None:
     """What hangs after the head is no request under way: it takes no place of `max_in_flight`."""
 
-    async def main() -> None:
-        async with RawServer(Chatty(UNENDING, hangs=True)) as raw:
-            upstream = HttpUpstream(raw.url, max_in_flight=1)
-            async with RunningGateway(GatewaySettings(upstream)) as gateway, RawClient(gateway.port) as client:
-                for _ in range(3):
-                    told = notification(Era.LEGACY)
-                    await client.ask("POST", "/mcp", told.headers, told.body)
-                    assert (await client.answer()).status == 202
-
-    run(main())
+    async with RawServer(Chatty(UNENDING, hangs=True)) as raw:
+        upstream = HttpUpstream(raw.url, max_in_flight=1)
+        async with RunningGateway(GatewaySettings(upstream)) as gateway, RawClient(gateway.port) as client:
+            for _ in range(3):
+                told = notification(Era.LEGACY)
+                await client.ask("POST", "/mcp", told.headers, told.body)
+                assert (await client.answer()).status == 202

@@ -16,7 +16,6 @@ from tests.world.command import Serving, accredit
 from tests.world.postgres import cluster
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import RawServer
-from tests.world.running import run
 
 from accredit.keys import make_key, write_key
 from accredit.stores.postgres.schema import VERSION
@@ -43,53 +42,50 @@ async def ready(port: int) -> dict[str, Any]:
         return json.loads((await client.answer()).body)
 
 
-def test_gateways_run_on_the_tables_of_the_version_before__and_lose_no_call_while_these_are_changed(
+async def test_gateways_run_on_the_tables_of_the_version_before__and_lose_no_call_while_these_are_changed(
     gateways: Fleet,
 ) -> None:
     folder = gateways.folder
     store = ("--config", "accredit.toml")
 
-    async def main() -> None:
-        reading = Reading()
-        async with RawServer(reading) as server:
-            file = folder / "accredit.toml"
-            file.write_text(file.read_text().replace("http://127.0.0.1:9/mcp", server.url))
-            with contextlib.ExitStack() as stack:
-                both = [stack.enter_context(await asyncio.to_thread(gateways.serving().__enter__)) for _ in "12"]
-                answered, over = 0, asyncio.Event()
+    reading = Reading()
+    async with RawServer(reading) as server:
+        file = folder / "accredit.toml"
+        file.write_text(file.read_text().replace("http://127.0.0.1:9/mcp", server.url))
+        with contextlib.ExitStack() as stack:
+            both = [stack.enter_context(await asyncio.to_thread(gateways.serving().__enter__)) for _ in "12"]
+            answered, over = 0, asyncio.Event()
 
-                async def calls(gateway: Serving, name: str) -> None:
-                    nonlocal answered
-                    number = 0
-                    while not over.is_set():
-                        told = await said(gateway.port, gateways.call(f"mail://{name}/{number}"))
-                        assert "result" in told, told
-                        answered, number = answered + 1, number + 1
+            async def calls(gateway: Serving, name: str) -> None:
+                nonlocal answered
+                number = 0
+                while not over.is_set():
+                    told = await said(gateway.port, gateways.call(f"mail://{name}/{number}"))
+                    assert "result" in told, told
+                    answered, number = answered + 1, number + 1
 
-                async with asyncio.timeout(120), asyncio.TaskGroup() as group:
-                    for number in range(AT_ONCE):
-                        group.create_task(calls(both[number % 2], str(number)))
-                    while answered < BEFORE:
-                        await asyncio.sleep(0.01)
-                    assert [(await ready(each.port))["schema"] for each in both] == [False, False]
-                    status = await asyncio.to_thread(accredit, "store", "status", *store, folder=folder)
-                    assert (status.returncode, "gateways of this version run on it" in status.stdout) == (1, True)
-                    migrated = await asyncio.to_thread(accredit, "store", "migrate", *store, folder=folder)
-                    assert migrated.returncode == 0, migrated.stderr
-                    then = answered
-                    while answered < then + BEFORE or "schema" in await ready(both[0].port):
-                        await asyncio.sleep(0.05)
-                    over.set()
-                assert len(reading.called) == answered
-                for each in both:
-                    each.stop()
-                    assert await asyncio.to_thread(each.wait) == 0
-                    for line in each.stderr.splitlines():
-                        json.loads(line)  # no line of another form, also from the processes that write the log
-        verified = await asyncio.to_thread(accredit, "log", "verify", *store, "--key", "gateway.key.pub", folder=folder)
-        assert verified.returncode == 0, verified.stdout + verified.stderr
-
-    run(main())
+            async with asyncio.timeout(120), asyncio.TaskGroup() as group:
+                for number in range(AT_ONCE):
+                    group.create_task(calls(both[number % 2], str(number)))
+                while answered < BEFORE:
+                    await asyncio.sleep(0.01)
+                assert [(await ready(each.port))["schema"] for each in both] == [False, False]
+                status = await asyncio.to_thread(accredit, "store", "status", *store, folder=folder)
+                assert (status.returncode, "gateways of this version run on it" in status.stdout) == (1, True)
+                migrated = await asyncio.to_thread(accredit, "store", "migrate", *store, folder=folder)
+                assert migrated.returncode == 0, migrated.stderr
+                then = answered
+                while answered < then + BEFORE or "schema" in await ready(both[0].port):
+                    await asyncio.sleep(0.05)
+                over.set()
+            assert len(reading.called) == answered
+            for each in both:
+                each.stop()
+                assert await asyncio.to_thread(each.wait) == 0
+                for line in each.stderr.splitlines():
+                    json.loads(line)  # no line of another form, also from the processes that write the log
+    verified = await asyncio.to_thread(accredit, "log", "verify", *store, "--key", "gateway.key.pub", folder=folder)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
 
 
 def test_what_is_newer_or_older_than_that_is_refused_at_the_start__with_what_to_do(gateways: Fleet) -> None:

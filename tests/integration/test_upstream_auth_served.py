@@ -11,7 +11,6 @@ from tests.world.honest_server import HonestServer
 from tests.world.issuer import AUDIENCE, key_set_text
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import RawServer
-from tests.world.running import run
 from tests.world.token_server import CLIENT, MAIL, SECRET, Guarded, TokenServer
 from tests.world.tokened import ISSUER, Tokened
 
@@ -51,80 +50,71 @@ async def called(port: int, token: str, path: str = "/mcp") -> int:
 
 
 @pytest.mark.parametrize("exchanged", [False, True])
-def test_the_how_to_works__and_no_log_or_process_list_shows_a_secret(exchanged: bool, tmp_path: Path) -> None:
+async def test_the_how_to_works__and_no_log_or_process_list_shows_a_secret(exchanged: bool, tmp_path: Path) -> None:
     world = Tokened()
 
-    async def main() -> None:
-        async with TokenServer(world.key) as idp:
-            guard = Guarded(idp, HonestServer())
-            async with RawServer(guard) as server:
-                configured(tmp_path, EXCHANGED if exchanged else OWN, world, idp, server.url)
-                env = {"GW_SECRET": SECRET}
-                command = ("--workers", "2", "--log-level", "debug")
-                gateway = Serving(*command, folder=tmp_path, env=env)
-                await asyncio.to_thread(gateway.__enter__)
-                try:
-                    tokens = [world.token(sub=sub) for sub in ("alice", "bob")]
-                    assert [await called(gateway.port, token) for token in tokens] == [200, 200]
-                    guard.refuses_all = True
-                    idp.lifetime = -1
-                    assert await called(gateway.port, tokens[0]) in (502, 503)
-                    shown = gateway.stderr + Path(f"/proc/{gateway.process.pid}/cmdline").read_text()
-                finally:
-                    gateway.__exit__(None, None, None)
-                assert guard.subjects[:2] == (["alice", "bob"] if exchanged else [CLIENT, CLIENT])
-                for secret in (SECRET, *idp.given, *tokens):
-                    assert secret.rpartition(".")[2] not in shown
-
-    run(main())
+    async with TokenServer(world.key) as idp:
+        guard = Guarded(idp, HonestServer())
+        async with RawServer(guard) as server:
+            configured(tmp_path, EXCHANGED if exchanged else OWN, world, idp, server.url)
+            env = {"GW_SECRET": SECRET}
+            command = ("--workers", "2", "--log-level", "debug")
+            gateway = Serving(*command, folder=tmp_path, env=env)
+            await asyncio.to_thread(gateway.__enter__)
+            try:
+                tokens = [world.token(sub=sub) for sub in ("alice", "bob")]
+                assert [await called(gateway.port, token) for token in tokens] == [200, 200]
+                guard.refuses_all = True
+                idp.lifetime = -1
+                assert await called(gateway.port, tokens[0]) in (502, 503)
+                shown = gateway.stderr + Path(f"/proc/{gateway.process.pid}/cmdline").read_text()
+            finally:
+                gateway.__exit__(None, None, None)
+            assert guard.subjects[:2] == (["alice", "bob"] if exchanged else [CLIENT, CLIENT])
+            for secret in (SECRET, *idp.given, *tokens):
+                assert secret.rpartition(".")[2] not in shown
 
 
-def test_of_several_servers_each_gets_its_own_token_and_no_other_s(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with TokenServer() as mail, TokenServer() as files:
-            guards = [Guarded(mail, HonestServer()), Guarded(files, HonestServer())]
-            async with RawServer(guards[0]) as one, RawServer(guards[1]) as two, RawServer(HonestServer()) as plain:
-                text = f'[servers.plain]\nurl = "{plain.url}"\n'
-                for name, idp, server in (("mail", mail, one), ("files", files, two)):
-                    own = OWN.replace("[upstream", f"[servers.{name}")
-                    configured(tmp_path, own, Tokened(), idp, server.url)
-                    text += (tmp_path / "accredit.toml").read_text("utf-8")
-                (tmp_path / "accredit.toml").write_text(text, "utf-8")
-                gateway = Serving(folder=tmp_path)
-                await asyncio.to_thread(gateway.__enter__)
-                try:
-                    called_at = [await called(gateway.port, "t", f"/mcp/{name}") for name in ("mail", "files")]
-                    assert called_at == [200, 200]
-                    asked = post(Era.MODERN, "tools/call", CALL)
-                    async with RawClient(gateway.port) as client:
-                        await client.ask("POST", "/mcp/plain", asked.headers, asked.body)
-                        assert (await client.answer()).status == 200
-                finally:
-                    gateway.__exit__(None, None, None)
-                assert [(guard.subjects, guard.refused) for guard in guards] == [([CLIENT], []), ([CLIENT], [])]
-                assert plain.requests[0].header("authorization") is None
-
-    run(main())
+async def test_of_several_servers_each_gets_its_own_token_and_no_other_s(tmp_path: Path) -> None:
+    async with TokenServer() as mail, TokenServer() as files:
+        guards = [Guarded(mail, HonestServer()), Guarded(files, HonestServer())]
+        async with RawServer(guards[0]) as one, RawServer(guards[1]) as two, RawServer(HonestServer()) as plain:
+            text = f'[servers.plain]\nurl = "{plain.url}"\n'
+            for name, idp, server in (("mail", mail, one), ("files", files, two)):
+                own = OWN.replace("[upstream", f"[servers.{name}")
+                configured(tmp_path, own, Tokened(), idp, server.url)
+                text += (tmp_path / "accredit.toml").read_text("utf-8")
+            (tmp_path / "accredit.toml").write_text(text, "utf-8")
+            gateway = Serving(folder=tmp_path)
+            await asyncio.to_thread(gateway.__enter__)
+            try:
+                called_at = [await called(gateway.port, "t", f"/mcp/{name}") for name in ("mail", "files")]
+                assert called_at == [200, 200]
+                asked = post(Era.MODERN, "tools/call", CALL)
+                async with RawClient(gateway.port) as client:
+                    await client.ask("POST", "/mcp/plain", asked.headers, asked.body)
+                    assert (await client.answer()).status == 200
+            finally:
+                gateway.__exit__(None, None, None)
+            assert [(guard.subjects, guard.refused) for guard in guards] == [([CLIENT], []), ([CLIENT], [])]
+            assert plain.requests[0].header("authorization") is None
 
 
-def test_a_check_brings_a_token_of_the_gateways__and_says_what_is_wrong_with_it(tmp_path: Path) -> None:
+async def test_a_check_brings_a_token_of_the_gateways__and_says_what_is_wrong_with_it(tmp_path: Path) -> None:
     world = Tokened()
 
-    async def main() -> None:
-        async with TokenServer(world.key) as idp, RawServer(guard := Guarded(idp, HonestServer())) as server:
-            configured(tmp_path, OWN, world, idp, server.url)
-            await asyncio.to_thread(accredit, "check", folder=tmp_path)
-            assert (set(guard.subjects), guard.refused) == ({CLIENT}, [])
-            (tmp_path / "gateway.secret").write_text("another marked")
-            checked = await asyncio.to_thread(accredit, "check", folder=tmp_path)
-            assert checked.returncode != 0
-            assert "status 401: invalid_client" in checked.stderr
-            assert "marked" not in checked.stderr + checked.stdout
-            configured(tmp_path, EXCHANGED, world, idp, server.url)
-            checked = await asyncio.to_thread(accredit, "check", folder=tmp_path, env={"GW_SECRET": SECRET})
-            assert "--token-env" in checked.stderr
-
-    run(main())
+    async with TokenServer(world.key) as idp, RawServer(guard := Guarded(idp, HonestServer())) as server:
+        configured(tmp_path, OWN, world, idp, server.url)
+        await asyncio.to_thread(accredit, "check", folder=tmp_path)
+        assert (set(guard.subjects), guard.refused) == ({CLIENT}, [])
+        (tmp_path / "gateway.secret").write_text("another marked")
+        checked = await asyncio.to_thread(accredit, "check", folder=tmp_path)
+        assert checked.returncode != 0
+        assert "status 401: invalid_client" in checked.stderr
+        assert "marked" not in checked.stderr + checked.stdout
+        configured(tmp_path, EXCHANGED, world, idp, server.url)
+        checked = await asyncio.to_thread(accredit, "check", folder=tmp_path, env={"GW_SECRET": SECRET})
+        assert "--token-env" in checked.stderr
 
 
 def test_the_first_way_of_the_page_is_a_good_configuration(tmp_path: Path) -> None:

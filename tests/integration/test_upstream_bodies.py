@@ -2,26 +2,19 @@
 
 import asyncio
 import tracemalloc
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 import pytest
-import uvloop
 from tests.world.raw_server import Connection, RawServer
-from tests.world.running import run as run_in
 
 from accredit.errors import AnswerError, UpstreamTimeout, UpstreamUnavailable
 from accredit.gateway.upstream.http.client import UpstreamClient
 from accredit.gateway.upstream.http.connection import HIGH_WATER_BYTES
 
-Run = Callable[[Coroutine[Any, Any, None]], None]
+pytestmark = pytest.mark.usefixtures("loop_factory")
+
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 MIB = 1 << 20
-
-
-@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Run:
-    return lambda main: run_in(main, request.param)
 
 
 async def gone(server: RawServer, client: UpstreamClient) -> None:
@@ -53,148 +46,127 @@ def endless(counter: list[int], head: bytes = b"HTTP/1.1 200 OK\r\n\r\n") -> Cal
     return handler
 
 
-def test_a_declared_length_past_the_bound_is_refused_before_anything_is_read(run: Run) -> None:
-    async def main() -> None:
-        async with RawServer(answers(b"HTTP/1.1 200 OK\r\nContent-Length: 101\r\n\r\n")) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            answer = await client.send("GET", [])
-            with pytest.raises(AnswerError, match="larger than 100 bytes") as caught:
-                await answer.read(100, timeout=10)
-            assert caught.value.bound
-            await gone(server, client)
-            await client.close()
-
-    run(main())
+async def test_a_declared_length_past_the_bound_is_refused_before_anything_is_read() -> None:
+    async with RawServer(answers(b"HTTP/1.1 200 OK\r\nContent-Length: 101\r\n\r\n")) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        answer = await client.send("GET", [])
+        with pytest.raises(AnswerError, match="larger than 100 bytes") as caught:
+            await answer.read(100, timeout=10)
+        assert caught.value.bound
+        await gone(server, client)
+        await client.close()
 
 
-def test_a_body_past_the_bound_is_refused_when_it_passes_it(run: Run) -> None:
-    async def main() -> None:
-        async with RawServer(endless(counter := [0])) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            answer = await client.send("GET", [])
-            with pytest.raises(AnswerError, match=f"larger than {MIB} bytes"):
-                await answer.read(MIB, timeout=10)
-            await gone(server, client)
-            assert counter[0] < 64 * MIB
-            await client.close()
-
-    run(main())
+async def test_a_body_past_the_bound_is_refused_when_it_passes_it() -> None:
+    async with RawServer(endless(counter := [0])) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        answer = await client.send("GET", [])
+        with pytest.raises(AnswerError, match=f"larger than {MIB} bytes"):
+            await answer.read(MIB, timeout=10)
+        await gone(server, client)
+        assert counter[0] < 64 * MIB
+        await client.close()
 
 
 @pytest.mark.parametrize("size", [100, 101])
-def test_a_small_body_is_held_to_the_bound_as_well(run: Run, size: int) -> None:
-    async def main() -> None:
-        small = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (size, bytes(size))
-        async with RawServer(answers(small)) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            answer = await client.send("GET", [])
-            if size <= 100:
-                assert await answer.read(100, timeout=10) == bytes(size)
-            else:
-                with pytest.raises(AnswerError):
-                    await answer.read(100, timeout=10)
-            await client.close()
-
-    run(main())
+async def test_a_small_body_is_held_to_the_bound_as_well(size: int) -> None:
+    small = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (size, bytes(size))
+    async with RawServer(answers(small)) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        answer = await client.send("GET", [])
+        if size <= 100:
+            assert await answer.read(100, timeout=10) == bytes(size)
+        else:
+            with pytest.raises(AnswerError):
+                await answer.read(100, timeout=10)
+        await client.close()
 
 
 @pytest.mark.parametrize("declared", [True, False])
-def test_a_large_body_costs_its_size_and_not_twice_that(run: Run, declared: bool) -> None:
+async def test_a_large_body_costs_its_size_and_not_twice_that(declared: bool) -> None:
     size = 32 * MIB
 
-    async def main() -> None:
-        async def handler(connection: Connection) -> None:
-            await connection.request()
-            await connection.send(
-                b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size if declared else b"HTTP/1.1 200 OK\r\n\r\n"
-            )
-            for _ in range(0, size, 65_536):
-                await connection.send(bytes(65_536))
+    async def handler(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(
+            b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size if declared else b"HTTP/1.1 200 OK\r\n\r\n"
+        )
+        for _ in range(0, size, 65_536):
+            await connection.send(bytes(65_536))
 
-        async with RawServer(handler) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            answer = await client.send("GET", [])
-            tracemalloc.start()
-            try:
-                body = await answer.read(size, timeout=30)
-                _, peak = tracemalloc.get_traced_memory()
-            finally:
-                tracemalloc.stop()
-            assert len(body) == size
-            assert peak < 1.25 * size
-            await client.close()
-
-    run(main())
+    async with RawServer(handler) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        answer = await client.send("GET", [])
+        tracemalloc.start()
+        try:
+            body = await answer.read(size, timeout=30)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert len(body) == size
+        assert peak < 1.25 * size
+        await client.close()
 
 
-def test_a_slow_reader_slows_the_upstream__what_nobody_reads_must_not_fill_the_memory(run: Run) -> None:
-    async def main() -> None:
-        async with RawServer(endless(counter := [0])) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            answer = await client.send("GET", [])
-            still = 0
-            while still < 50:  # the upstream has come to a stop when it sends no more for a while
-                before = counter[0]
-                await asyncio.sleep(0.002)
-                still = still + 1 if counter[0] == before else 0
-            assert answer._response.unread <= 4 * HIGH_WATER_BYTES
-            stopped = counter[0]
-            taken = 0
-            while counter[0] < stopped + 8 * MIB:
-                piece = await answer.chunk(timeout=10)
-                assert 0 < len(piece) <= 4 * HIGH_WATER_BYTES
-                taken += len(piece)
-            assert taken > 0
-            answer.close()
-            await gone(server, client)
-            await client.close()
-
-    run(main())
+async def test_a_slow_reader_slows_the_upstream__what_nobody_reads_must_not_fill_the_memory() -> None:
+    async with RawServer(endless(counter := [0])) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        answer = await client.send("GET", [])
+        still = 0
+        while still < 50:  # the upstream has come to a stop when it sends no more for a while
+            before = counter[0]
+            await asyncio.sleep(0.002)
+            still = still + 1 if counter[0] == before else 0
+        assert answer._response.unread <= 4 * HIGH_WATER_BYTES
+        stopped = counter[0]
+        taken = 0
+        while counter[0] < stopped + 8 * MIB:
+            piece = await answer.chunk(timeout=10)
+            assert 0 < len(piece) <= 4 * HIGH_WATER_BYTES
+            taken += len(piece)
+        assert taken > 0
+        answer.close()
+        await gone(server, client)
+        await client.close()
 
 
-def test_pieces_come_as_they_are_sent_and_a_silence_does_not_end_them(run: Run) -> None:
-    async def main() -> None:
-        go = asyncio.Event()
+async def test_pieces_come_as_they_are_sent_and_a_silence_does_not_end_them() -> None:
+    go = asyncio.Event()
 
-        async def handler(connection: Connection) -> None:
-            await connection.request()
-            await connection.send(CHUNKED + b"1\r\na\r\n")
-            await go.wait()
-            await connection.send(b"1\r\nb\r\n0\r\n\r\n")
-            await connection.peer_closed()
+    async def handler(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(CHUNKED + b"1\r\na\r\n")
+        await go.wait()
+        await connection.send(b"1\r\nb\r\n0\r\n\r\n")
+        await connection.peer_closed()
 
-        async with RawServer(handler) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            answer = await client.send("GET", [])
-            assert await answer.chunk(timeout=None) == b"a"
-            for timeout in (0.02, 0.0):
-                with pytest.raises(UpstreamTimeout):
-                    await answer.chunk(timeout=timeout)
-            waiting = asyncio.create_task(answer.chunk(timeout=None))
-            await asyncio.sleep(0)
-            waiting.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await waiting
-            go.set()
-            assert await answer.chunk(timeout=10) == b"b"
-            assert await answer.chunk(timeout=10) == b""
-            assert await answer.chunk(timeout=10) == b""
-            assert client._pool._idle
-            await client.close()
-
-    run(main())
+    async with RawServer(handler) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        answer = await client.send("GET", [])
+        assert await answer.chunk(timeout=None) == b"a"
+        for timeout in (0.02, 0.0):
+            with pytest.raises(UpstreamTimeout):
+                await answer.chunk(timeout=timeout)
+        waiting = asyncio.create_task(answer.chunk(timeout=None))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        go.set()
+        assert await answer.chunk(timeout=10) == b"b"
+        assert await answer.chunk(timeout=10) == b""
+        assert await answer.chunk(timeout=10) == b""
+        assert client._pool._idle
+        await client.close()
 
 
-def test_an_unfinished_answer_that_is_closed_takes_its_connection_with_it(run: Run) -> None:
-    async def main() -> None:
-        async with RawServer(endless([0])) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            answer = await client.send("GET", [])
-            answer.close()
-            answer.close()
-            await gone(server, client)
-            with pytest.raises(UpstreamUnavailable):
-                await answer.chunk(timeout=10)
-            await client.close()
-
-    run(main())
+async def test_an_unfinished_answer_that_is_closed_takes_its_connection_with_it() -> None:
+    async with RawServer(endless([0])) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        answer = await client.send("GET", [])
+        answer.close()
+        answer.close()
+        await gone(server, client)
+        with pytest.raises(UpstreamUnavailable):
+            await answer.chunk(timeout=10)
+        await client.close()

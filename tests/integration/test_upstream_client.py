@@ -4,13 +4,10 @@ import asyncio
 import os
 import select
 import socket
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 import pytest
-import uvloop
 from tests.world.raw_server import PATIENCE, Connection, RawServer, until
-from tests.world.running import run as run_in
 
 from accredit.errors import RequestError, UpstreamLeftOut, UpstreamUnavailable
 from accredit.gateway.upstream.http import parsing, pool
@@ -19,20 +16,15 @@ from accredit.gateway.upstream.http.pool import attach, open_socket, parse_origi
 from accredit.gateway.upstream.http.replicas import BREAKER_FAILURES, ReplicatedClient
 
 pytestmark = [
+    pytest.mark.usefixtures("loop_factory"),
     pytest.mark.holds("gateway/upstream/http/client"),
     pytest.mark.holds("gateway/upstream/http/connection"),
     pytest.mark.holds("gateway/upstream/http/pool"),
 ]
 
-Run = Callable[[Coroutine[Any, Any, None]], None]
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 MIB = 1 << 20
-
-
-@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Run:
-    return lambda main: run_in(main, request.param)
 
 
 @pytest.fixture(autouse=True)
@@ -76,43 +68,35 @@ class Made(asyncio.Protocol):
 # --- one exchange -------------------------------------------------------------------------------------
 
 
-def test_a_request_goes_out_as_it_was_meant_and_its_answer_comes_back(run: Run) -> None:
-    async def main() -> None:
-        async with RawServer(answers(HELLO)) as server:
-            client = UpstreamClient(
-                f"http://127.0.0.1:{server.port}/mcp?x=1", headers={"X-Api-Key": "ours"}, timeout=10
-            )
-            headers = [
-                (b"accept", b"text/plain"), (b"X-api-key", b"theirs"), (b"host", b"elsewhere"), (b"x", b""),
-                (b"content-length", b"99"), (b"transfer-encoding", b"chunked"), (b"connection", b"close"),
-            ]  # fmt: skip
-            answer = await client.send("POST", headers, b'{"a":1}')
-            assert answer.status == 200
-            assert answer.header(b"content-type") == b"text/plain"
-            assert answer.header(b"x-none") is None
-            assert await answer.read(MIB, timeout=10) == b"hello"
-            await client.close()
-            assert server.requests[0].body == b'{"a":1}'
-            assert server.requests[0].head == (
-                b"POST /mcp?x=1 HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nX-Api-Key: ours\r\naccept: text/plain\r\nx: \r\n"
-                b"Content-Length: 7\r\n\r\n" % server.port
-            )
-
-    run(main())
+async def test_a_request_goes_out_as_it_was_meant_and_its_answer_comes_back() -> None:
+    async with RawServer(answers(HELLO)) as server:
+        client = UpstreamClient(f"http://127.0.0.1:{server.port}/mcp?x=1", headers={"X-Api-Key": "ours"}, timeout=10)
+        headers = [
+            (b"accept", b"text/plain"), (b"X-api-key", b"theirs"), (b"host", b"elsewhere"), (b"x", b""),
+            (b"content-length", b"99"), (b"transfer-encoding", b"chunked"), (b"connection", b"close"),
+        ]  # fmt: skip
+        answer = await client.send("POST", headers, b'{"a":1}')
+        assert answer.status == 200
+        assert answer.header(b"content-type") == b"text/plain"
+        assert answer.header(b"x-none") is None
+        assert await answer.read(MIB, timeout=10) == b"hello"
+        await client.close()
+        assert server.requests[0].body == b'{"a":1}'
+        assert server.requests[0].head == (
+            b"POST /mcp?x=1 HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nX-Api-Key: ours\r\naccept: text/plain\r\nx: \r\n"
+            b"Content-Length: 7\r\n\r\n" % server.port
+        )
 
 
 @pytest.mark.parametrize(("method", "framing"), [("GET", b""), ("DELETE", b""), ("POST", b"Content-Length: 0\r\n")])
-def test_a_request_without_a_body_says_so_where_a_body_is_usual(run: Run, method: str, framing: bytes) -> None:
-    async def main() -> None:
-        async with RawServer(answers(HELLO)) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            answer = await client.send(method, [], target=b"/other?y")
-            answer.close()
-            await client.close()
-            line = b"%s /other?y HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n" % (method.encode(), server.port)
-            assert server.requests[0].head == line + framing + b"\r\n"
-
-    run(main())
+async def test_a_request_without_a_body_says_so_where_a_body_is_usual(method: str, framing: bytes) -> None:
+    async with RawServer(answers(HELLO)) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        answer = await client.send(method, [], target=b"/other?y")
+        answer.close()
+        await client.close()
+        line = b"%s /other?y HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n" % (method.encode(), server.port)
+        assert server.requests[0].head == line + framing + b"\r\n"
 
 
 @pytest.mark.parametrize(
@@ -126,119 +110,98 @@ def test_a_request_without_a_body_says_so_where_a_body_is_usual(run: Run, method
         ("GET /other HTTP/1.1\r\nX:", [], b"/"), ("", [], b"/"), ("G\u20ac", [], b"/"),
     ],
 )  # fmt: skip
-def test_a_request_that_would_become_another_one_is_not_sent(
-    run: Run, method: str, headers: list[tuple[bytes, bytes]], target: bytes
+async def test_a_request_that_would_become_another_one_is_not_sent(
+    method: str, headers: list[tuple[bytes, bytes]], target: bytes
 ) -> None:
-    async def main() -> None:
-        async with RawServer(answers(HELLO)) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            with pytest.raises(RequestError):
-                await client.send(method, headers, target=target)
-            assert not server.accepted
-            await client.close()
-
-    run(main())
+    async with RawServer(answers(HELLO)) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        with pytest.raises(RequestError):
+            await client.send(method, headers, target=target)
+        assert not server.accepted
+        await client.close()
 
 
-def test_a_repeated_header_is_told_from_a_single_one(run: Run) -> None:
-    async def main() -> None:
-        head = b"HTTP/1.1 200 OK\r\nContent-Type: a\r\ncontent-type: b\r\nContent-Length: 0\r\n\r\n"
-        async with RawServer(answers(head)) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            answer = await client.send("GET", [])
-            assert answer.header(b"content-type") == b"a\0b"
-            assert answer.headers[:2] == [(b"content-type", b"a"), (b"content-type", b"b")]
-            await client.close()
-
-    run(main())
+async def test_a_repeated_header_is_told_from_a_single_one() -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: a\r\ncontent-type: b\r\nContent-Length: 0\r\n\r\n"
+    async with RawServer(answers(head)) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        answer = await client.send("GET", [])
+        assert answer.header(b"content-type") == b"a\0b"
+        assert answer.headers[:2] == [(b"content-type", b"a"), (b"content-type", b"b")]
+        await client.close()
 
 
-def test_an_answer_to_head_has_no_body_and_gives_up_its_connection(run: Run) -> None:
-    async def main() -> None:
-        async with RawServer(answers(b"HTTP/1.1 200 OK\r\nContent-Length: 5000000\r\n\r\n")) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            answer = await client.send("HEAD", [])
-            assert answer.header(b"content-length") == b"5000000"
-            assert await answer.read(10, timeout=10) == b""
-            await gone(server, client)
-            await client.close()
-
-    run(main())
+async def test_an_answer_to_head_has_no_body_and_gives_up_its_connection() -> None:
+    async with RawServer(answers(b"HTTP/1.1 200 OK\r\nContent-Length: 5000000\r\n\r\n")) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        answer = await client.send("HEAD", [])
+        assert answer.header(b"content-length") == b"5000000"
+        assert await answer.read(10, timeout=10) == b""
+        await gone(server, client)
+        await client.close()
 
 
-def test_an_answer_without_a_length_ends_with_its_connection(run: Run) -> None:
-    async def main() -> None:
-        async def handler(connection: Connection) -> None:
-            await connection.request()
-            await connection.send(b"HTTP/1.1 200 OK\r\n\r\nhel", b"lo")
+async def test_an_answer_without_a_length_ends_with_its_connection() -> None:
+    async def handler(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(b"HTTP/1.1 200 OK\r\n\r\nhel", b"lo")
 
-        async with RawServer(handler) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            assert await ask(client) == b"hello"
-            await gone(server, client)
-            await client.close()
-
-    run(main())
+    async with RawServer(handler) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        assert await ask(client) == b"hello"
+        await gone(server, client)
+        await client.close()
 
 
 # --- connections that are kept ------------------------------------------------------------------------
 
 
-def test_connections_are_used_again_the_last_one_first(run: Run) -> None:
-    async def main() -> None:
-        async with RawServer(answers(HELLO)) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            for _ in range(3):
-                assert await ask(client) == b"hello"
-            assert server.accepted == 1
-            await asyncio.gather(*(ask(client) for _ in range(4)))
-            assert server.accepted == 4
-            last = client._pool._idle[-1]
-            await ask(client)
-            assert client._pool._idle[-1] is last
-            assert (server.accepted, len(server.requests)) == (4, 8)
-            await client.close()
-            await gone(server, client)
-
-    run(main())
-
-
-def test_a_connection_serves_the_next_request_before_the_last_answer_is_read(run: Run) -> None:
-    async def main() -> None:
-        async with RawServer(answers(HELLO)) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            first = await client.send("GET", [])
-            second = await client.send("GET", [])
-            assert server.accepted == 1
-            first.close()
-            assert await second.read(10, timeout=10) == b"hello"
+async def test_connections_are_used_again_the_last_one_first() -> None:
+    async with RawServer(answers(HELLO)) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        for _ in range(3):
             assert await ask(client) == b"hello"
-            assert server.accepted == 1
-            await client.close()
+        assert server.accepted == 1
+        await asyncio.gather(*(ask(client) for _ in range(4)))
+        assert server.accepted == 4
+        last = client._pool._idle[-1]
+        await ask(client)
+        assert client._pool._idle[-1] is last
+        assert (server.accepted, len(server.requests)) == (4, 8)
+        await client.close()
+        await gone(server, client)
 
-    run(main())
+
+async def test_a_connection_serves_the_next_request_before_the_last_answer_is_read() -> None:
+    async with RawServer(answers(HELLO)) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        first = await client.send("GET", [])
+        second = await client.send("GET", [])
+        assert server.accepted == 1
+        first.close()
+        assert await second.read(10, timeout=10) == b"hello"
+        assert await ask(client) == b"hello"
+        assert server.accepted == 1
+        await client.close()
 
 
-def test_many_callers_share_connections_and_none_waits_for_ever(run: Run) -> None:
-    async def main() -> None:
-        async def handler(connection: Connection) -> None:
-            while request := await connection.request():
-                body = request.body
-                await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body), body)
+async def test_many_callers_share_connections_and_none_waits_for_ever() -> None:
+    async def handler(connection: Connection) -> None:
+        while request := await connection.request():
+            body = request.body
+            await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body), body)
 
-        async with RawServer(handler) as server:
-            client = UpstreamClient(server.url, timeout=10)
+    async with RawServer(handler) as server:
+        client = UpstreamClient(server.url, timeout=10)
 
-            async def caller(name: int) -> None:
-                for number in range(40):
-                    body = b"%d/%d" % (name, number)
-                    assert await ask(client, body) == body
+        async def caller(name: int) -> None:
+            for number in range(40):
+                body = b"%d/%d" % (name, number)
+                assert await ask(client, body) == body
 
-            await asyncio.gather(*(caller(name) for name in range(12)))
-            assert server.accepted <= 12
-            await client.close()
-
-    run(main())
+        await asyncio.gather(*(caller(name) for name in range(12)))
+        assert server.accepted <= 12
+        await client.close()
 
 
 async def accept(listener: socket.socket) -> socket.socket:
@@ -252,282 +215,238 @@ def has_arrived(client: UpstreamClient) -> None:
 
 
 @pytest.mark.parametrize("farewell", [b"", b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 5\r\n\r\nstale", b"\r\n"])
-def test_a_connection_that_the_upstream_left_is_not_used_even_if_the_loop_has_not_seen_it(
-    run: Run, farewell: bytes
+async def test_a_connection_that_the_upstream_left_is_not_used_even_if_the_loop_has_not_seen_it(
+    farewell: bytes,
 ) -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            listener.setblocking(False)
-            client = UpstreamClient(f"http://127.0.0.1:{listener.getsockname()[1]}/", timeout=10)
-            asked = asyncio.create_task(ask(client))
-            with await accept(listener) as first:
-                await loop.sock_recv(first, 1000)
-                await loop.sock_sendall(first, HELLO)
-                assert await asked == b"hello"
-                first.send(farewell)
-            # From here to its look at the kept connection, the client never gives way to the loop.
-            has_arrived(client)
-            async with asyncio.TaskGroup() as group:
-                group.create_task(serve_one(listener))
-                assert await ask(client) == b"again"
-            await client.close()
-
     async def serve_one(listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         with await accept(listener) as second:
             assert b"POST" in await loop.sock_recv(second, 1000)
             await loop.sock_sendall(second, b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nagain")
 
-    run(main())
+    loop = asyncio.get_running_loop()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        client = UpstreamClient(f"http://127.0.0.1:{listener.getsockname()[1]}/", timeout=10)
+        asked = asyncio.create_task(ask(client))
+        with await accept(listener) as first:
+            await loop.sock_recv(first, 1000)
+            await loop.sock_sendall(first, HELLO)
+            assert await asked == b"hello"
+            first.send(farewell)
+        # From here to its look at the kept connection, the client never gives way to the loop.
+        has_arrived(client)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(serve_one(listener))
+            assert await ask(client) == b"again"
+        await client.close()
 
 
 @pytest.mark.parametrize("surplus", [HELLO, b"H", b"\r\n"])
-def test_bytes_that_nobody_asked_for_end_a_kept_connection__they_would_answer_the_next_request(
-    run: Run, surplus: bytes
+async def test_bytes_that_nobody_asked_for_end_a_kept_connection__they_would_answer_the_next_request(
+    surplus: bytes,
 ) -> None:
-    async def main() -> None:
-        answered = asyncio.Event()
+    answered = asyncio.Event()
 
-        async def handler(connection: Connection) -> None:
-            await connection.request()
-            await connection.send(HELLO)
-            await answered.wait()
-            await connection.send(surplus)
-            await connection.peer_closed()
+    async def handler(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(HELLO)
+        await answered.wait()
+        await connection.send(surplus)
+        await connection.peer_closed()
 
-        async with RawServer(handler) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            await ask(client)
-            answered.set()
-            await gone(server, client)
-            assert not client._pool._idle
-            await client.close()
-
-    run(main())
+    async with RawServer(handler) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        await ask(client)
+        answered.set()
+        await gone(server, client)
+        assert not client._pool._idle
+        await client.close()
 
 
-def test_an_answer_that_comes_before_its_request_is_sent_is_not_its_answer(run: Run) -> None:
-    async def main() -> None:
-        async with RawServer(answers(HELLO)) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            await ask(client)
-            connection = client._pool.rested()
-            assert connection is not None
-            response = connection.start(b"GET / HTTP/1.1\r\n\r\n", b"", bodiless=False)
-            connection.data_received(HELLO)
-            assert not response.status
-            with pytest.raises(UpstreamUnavailable):
-                await connection.more(None)
-            await gone(server, client)
-            assert len(server.requests) == 1
-            await client.close()
-
-    run(main())
+async def test_an_answer_that_comes_before_its_request_is_sent_is_not_its_answer() -> None:
+    async with RawServer(answers(HELLO)) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        await ask(client)
+        connection = client._pool.rested()
+        assert connection is not None
+        response = connection.start(b"GET / HTTP/1.1\r\n\r\n", b"", bodiless=False)
+        connection.data_received(HELLO)
+        assert not response.status
+        with pytest.raises(UpstreamUnavailable):
+            await connection.more(None)
+        await gone(server, client)
+        assert len(server.requests) == 1
+        await client.close()
 
 
-def test_a_second_answer_behind_the_first_is_not_the_answer_to_the_next_request(run: Run) -> None:
-    async def main() -> None:
-        bodies = iter((b"1", b"2"))
+async def test_a_second_answer_behind_the_first_is_not_the_answer_to_the_next_request() -> None:
+    bodies = iter((b"1", b"2"))
 
-        async def handler(connection: Connection) -> None:
-            while await connection.request():
-                own = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n" + next(bodies)
-                await connection.send(own + HELLO)
+    async def handler(connection: Connection) -> None:
+        while await connection.request():
+            own = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n" + next(bodies)
+            await connection.send(own + HELLO)
 
-        async with RawServer(handler) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            assert [await ask(client), await ask(client)] == [b"1", b"2"]
-            assert server.accepted == 2
-            await gone(server, client)
-            await client.close()
-
-    run(main())
+    async with RawServer(handler) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        assert [await ask(client), await ask(client)] == [b"1", b"2"]
+        assert server.accepted == 2
+        await gone(server, client)
+        await client.close()
 
 
 @pytest.mark.parametrize("head", [b"Connection: close\r\n", b"Keep-Alive: timeout=1\r\n"])
-def test_a_connection_is_given_up_when_the_upstream_says_so(run: Run, head: bytes) -> None:
-    async def main() -> None:
-        async def handler(connection: Connection) -> None:
-            await connection.request()
-            await connection.send(b"HTTP/1.1 200 OK\r\n" + head + b"Content-Length: 5\r\n\r\nhello")
-            await connection.peer_closed()
+async def test_a_connection_is_given_up_when_the_upstream_says_so(head: bytes) -> None:
+    async def handler(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(b"HTTP/1.1 200 OK\r\n" + head + b"Content-Length: 5\r\n\r\nhello")
+        await connection.peer_closed()
 
-        async with RawServer(handler) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            assert await ask(client) == b"hello"
-            await gone(server, client)
-            await client.close()
-
-    run(main())
+    async with RawServer(handler) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        assert await ask(client) == b"hello"
+        await gone(server, client)
+        await client.close()
 
 
-def test_a_kept_connection_is_closed_before_the_upstream_would_do_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_kept_connection_is_closed_before_the_upstream_would_do_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parsing, "IDLE_SECONDS", 0.02)
 
-    async def main() -> None:
-        async with RawServer(answers(HELLO)) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            await ask(client)
-            await gone(server, client)
-            assert await ask(client) == b"hello"
-            assert server.accepted == 2
-            await client.close()
-
-    run(main())
+    async with RawServer(answers(HELLO)) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        await ask(client)
+        await gone(server, client)
+        assert await ask(client) == b"hello"
+        assert server.accepted == 2
+        await client.close()
 
 
 @pytest.mark.slow
-def test_a_connection_that_serves_again_no_longer_rests__its_time_must_not_end_the_call(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+async def test_a_connection_that_serves_again_no_longer_rests__its_time_must_not_end_the_call(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(parsing, "IDLE_SECONDS", 0.5)
 
-    async def main() -> None:
-        async def handler(connection: Connection) -> None:
-            while request := await connection.request():
-                if request.body == b"slow":
-                    await asyncio.sleep(1.0)
-                await connection.send(HELLO)
+    async def handler(connection: Connection) -> None:
+        while request := await connection.request():
+            if request.body == b"slow":
+                await asyncio.sleep(1.0)
+            await connection.send(HELLO)
 
-        async with RawServer(handler) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            await ask(client)
-            assert await ask(client, b"slow") == b"hello"
-            assert server.accepted == 1
-            await client.close()
-
-    run(main())
+    async with RawServer(handler) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        await ask(client)
+        assert await ask(client, b"slow") == b"hello"
+        assert server.accepted == 1
+        await client.close()
 
 
-def test_the_number_of_kept_connections_is_bounded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_kept_connections_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "MAX_IDLE_CONNECTIONS", 2)
 
-    async def main() -> None:
-        async with RawServer(answers(HELLO)) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            await asyncio.gather(*(ask(client) for _ in range(5)))
-            await server.until(lambda server: server.open == 2)
-            await client.close()
-
-    run(main())
+    async with RawServer(answers(HELLO)) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        await asyncio.gather(*(ask(client) for _ in range(5)))
+        await server.until(lambda server: server.open == 2)
+        await client.close()
 
 
-def test_the_number_of_connections_is_bounded__they_would_take_all_descriptors(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+async def test_the_number_of_connections_is_bounded__they_would_take_all_descriptors(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pool, "MAX_CONNECTIONS", 2)
 
-    async def main() -> None:
-        async with RawServer(answers(CHUNKED)) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            one, two = await asyncio.gather(client.send("GET", []), client.send("GET", []))
-            with pytest.raises(UpstreamUnavailable, match="too many connections"):
-                await client.send("GET", [])
-            one.close()
-            await server.until(lambda server: server.open == 1)
-            three = await client.send("GET", [])
-            two.close()
-            three.close()
-            await gone(server, client)
-            await client.close()
-
-    run(main())
+    async with RawServer(answers(CHUNKED)) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        one, two = await asyncio.gather(client.send("GET", []), client.send("GET", []))
+        with pytest.raises(UpstreamUnavailable, match="too many connections"):
+            await client.send("GET", [])
+        one.close()
+        await server.until(lambda server: server.open == 1)
+        three = await client.send("GET", [])
+        two.close()
+        three.close()
+        await gone(server, client)
+        await client.close()
 
 
 @pytest.mark.parametrize("steps", range(1, 6))
-def test_a_client_that_goes_away_while_its_connection_is_made_has_no_descriptor_closed_twice(
-    steps: int, run: Run
-) -> None:
-    async def main() -> None:
-        async with RawServer(answers(HELLO)) as server:
-            origin, loop = parse_origin(server.url), asyncio.get_running_loop()
-            sock = await open_socket(origin.host, origin.port, loop.time() + PATIENCE)
-            one = os.fstat(sock.fileno()).st_ino
-            made = Made()
-            attaching = asyncio.create_task(attach(sock, made, origin, loop.time() + PATIENCE))
-            for _ in range(steps):
-                await asyncio.sleep(0)
-            attaching.cancel()
-            await asyncio.wait([attaching])
-            # Closed by the loop, it is nobody's; else it is still the one that it was.
-            assert sock.fileno() == -1 or os.fstat(sock.fileno()).st_ino == one
-            for transport in made.transports:
-                transport.close()
-            await server.until(lambda server: server.accepted == 1 and not server.open)
-
-    run(main())
+async def test_a_client_that_goes_away_while_its_connection_is_made_has_no_descriptor_closed_twice(steps: int) -> None:
+    async with RawServer(answers(HELLO)) as server:
+        origin, loop = parse_origin(server.url), asyncio.get_running_loop()
+        sock = await open_socket(origin.host, origin.port, loop.time() + PATIENCE)
+        one = os.fstat(sock.fileno()).st_ino
+        made = Made()
+        attaching = asyncio.create_task(attach(sock, made, origin, loop.time() + PATIENCE))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        attaching.cancel()
+        await asyncio.wait([attaching])
+        # Closed by the loop, it is nobody's; else it is still the one that it was.
+        assert sock.fileno() == -1 or os.fstat(sock.fileno()).st_ino == one
+        for transport in made.transports:
+            transport.close()
+        await server.until(lambda server: server.accepted == 1 and not server.open)
 
 
-def test_a_gateway_that_is_out_of_connections_leaves_out_no_replica_for_it__the_replica_has_done_nothing(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+async def test_a_gateway_that_is_out_of_connections_leaves_out_no_replica_for_it__the_replica_has_done_nothing(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pool, "MAX_CONNECTIONS", 1)
 
-    async def main() -> None:
-        async with RawServer(answers(CHUNKED)) as server:
-            client = ReplicatedClient({"a": server.url}, headers={}, timeout=10)
-            first = await client.send("GET", [])
-            for _ in range(BREAKER_FAILURES + 1):
-                with pytest.raises(UpstreamLeftOut, match="too many connections"):
-                    await client.send("GET", [])
-            first.close()
-            await server.until(lambda server: server.open == 0)
-            (await client.send("GET", [])).close()
-            await client.close()
-
-    run(main())
+    async with RawServer(answers(CHUNKED)) as server:
+        client = ReplicatedClient({"a": server.url}, headers={}, timeout=10)
+        first = await client.send("GET", [])
+        for _ in range(BREAKER_FAILURES + 1):
+            with pytest.raises(UpstreamLeftOut, match="too many connections"):
+                await client.send("GET", [])
+        first.close()
+        await server.until(lambda server: server.open == 0)
+        (await client.send("GET", [])).close()
+        await client.close()
 
 
 # --- health and the end -------------------------------------------------------------------------------
 
 
-def test_an_upstream_is_reachable_when_it_takes_connections(run: Run) -> None:
-    async def main() -> None:
-        async with RawServer(answers(HELLO)) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            assert await client.reachable()
-            assert await client.reachable()
-            await ask(client)
-            assert await client.reachable()
-            assert (server.accepted, len(server.requests)) == (1, 1)
-        await until(lambda: not client._pool._open)
-        assert not await client.reachable()
+async def test_an_upstream_is_reachable_when_it_takes_connections() -> None:
+    async with RawServer(answers(HELLO)) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        assert await client.reachable()
+        assert await client.reachable()
+        await ask(client)
+        assert await client.reachable()
+        assert (server.accepted, len(server.requests)) == (1, 1)
+    await until(lambda: not client._pool._open)
+    assert not await client.reachable()
+    await client.close()
+    assert not await client.reachable()
+
+
+async def test_closing_the_client_ends_what_is_under_way_and_lets_nothing_begin() -> None:
+    async def handler(connection: Connection) -> None:
+        await connection.request()
+        await connection.peer_closed()
+
+    async with RawServer(handler) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        asked = asyncio.create_task(ask(client))
+        await server.until(lambda server: len(server.requests) == 1)
         await client.close()
-        assert not await client.reachable()
-
-    run(main())
-
-
-def test_closing_the_client_ends_what_is_under_way_and_lets_nothing_begin(run: Run) -> None:
-    async def main() -> None:
-        async def handler(connection: Connection) -> None:
-            await connection.request()
-            await connection.peer_closed()
-
-        async with RawServer(handler) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            asked = asyncio.create_task(ask(client))
-            await server.until(lambda server: len(server.requests) == 1)
-            await client.close()
-            with pytest.raises(UpstreamUnavailable):
-                await asked
-            with pytest.raises(UpstreamUnavailable):
-                await ask(client)
-            await gone(server, client)
-
-    run(main())
+        with pytest.raises(UpstreamUnavailable):
+            await asked
+        with pytest.raises(UpstreamUnavailable):
+            await ask(client)
+        await gone(server, client)
 
 
-def test_a_connection_that_is_made_while_the_client_closes_is_closed_too(run: Run) -> None:
-    async def main() -> None:
-        async with RawServer(answers(HELLO)) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            asked = asyncio.create_task(ask(client))
-            await asyncio.sleep(0)
-            await client.close()
-            with pytest.raises(UpstreamUnavailable, match="stopping"):
-                await asked
-            await gone(server, client)
-
-    run(main())
+async def test_a_connection_that_is_made_while_the_client_closes_is_closed_too() -> None:
+    async with RawServer(answers(HELLO)) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        asked = asyncio.create_task(ask(client))
+        await asyncio.sleep(0)
+        await client.close()
+        with pytest.raises(UpstreamUnavailable, match="stopping"):
+            await asked
+        await gone(server, client)

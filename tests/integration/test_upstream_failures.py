@@ -2,15 +2,13 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-import uvloop
 from tests.world.ports import reserved_port
 from tests.world.raw_server import Connection, RawServer, until
-from tests.world.running import run as run_in
 
 from accredit.errors import AnswerError, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from accredit.gateway.upstream.http import parsing
@@ -18,18 +16,12 @@ from accredit.gateway.upstream.http import pool as pool_module
 from accredit.gateway.upstream.http.client import Answer, UpstreamClient
 from accredit.gateway.upstream.http.connection import Connection as ClientConnection
 
-pytestmark = pytest.mark.holds("gateway/upstream/http/pool")
+pytestmark = [pytest.mark.usefixtures("loop_factory"), pytest.mark.holds("gateway/upstream/http/pool")]
 
-Run = Callable[[Coroutine[Any, Any, None]], None]
 Handler = Callable[[Connection], Awaitable[None]]
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 SOON = 0.1
-
-
-@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Run:
-    return lambda main: run_in(main, request.param)
 
 
 @pytest.fixture(autouse=True)
@@ -83,28 +75,25 @@ def timers() -> list[asyncio.TimerHandle]:
 @pytest.mark.parametrize("reset", [False, True])
 @pytest.mark.parametrize("before", [0, 1])
 @pytest.mark.parametrize("part", [b"", b"HTTP/1.1 20"])
-def test_a_request_without_an_answer_is_not_sent_again__the_upstream_may_have_acted_on_it(
-    run: Run, reset: bool, before: int, part: bytes
+async def test_a_request_without_an_answer_is_not_sent_again__the_upstream_may_have_acted_on_it(
+    reset: bool, before: int, part: bytes
 ) -> None:
-    async def main() -> None:
-        async def handler(connection: Connection) -> None:
-            for _ in range(before):
-                await connection.request()
-                await connection.send(HELLO)
+    async def handler(connection: Connection) -> None:
+        for _ in range(before):
             await connection.request()
-            await connection.send(part)
-            if reset:
-                connection.reset()
+            await connection.send(HELLO)
+        await connection.request()
+        await connection.send(part)
+        if reset:
+            connection.reset()
 
-        async with client_of(handler) as (client, server):
-            for _ in range(before):
-                await (await client.send("POST", [], b"first")).read(10, timeout=10)
-            with pytest.raises(UpstreamUnavailable, match="closed the connection before it answered"):
-                await client.send("POST", [], b"once")
-            assert [request.body for request in server.requests] == [b"first"] * before + [b"once"]
-            assert server.accepted == 1
-
-    run(main())
+    async with client_of(handler) as (client, server):
+        for _ in range(before):
+            await (await client.send("POST", [], b"first")).read(10, timeout=10)
+        with pytest.raises(UpstreamUnavailable, match="closed the connection before it answered"):
+            await client.send("POST", [], b"once")
+        assert [request.body for request in server.requests] == [b"first"] * before + [b"once"]
+        assert server.accepted == 1
 
 
 async def drain(answer: Answer) -> None:
@@ -127,46 +116,40 @@ CUT_OFF = {
 @pytest.mark.parametrize("reset", [False, True])
 @pytest.mark.parametrize("name", CUT_OFF)
 @pytest.mark.parametrize("whole", [False, True])
-def test_an_answer_that_is_cut_off_is_an_error__half_of_it_may_mean_something_else(
-    run: Run, name: str, reset: bool, whole: bool
+async def test_an_answer_that_is_cut_off_is_an_error__half_of_it_may_mean_something_else(
+    name: str, reset: bool, whole: bool
 ) -> None:
-    async def main() -> None:
-        head_read = asyncio.Event()
+    head_read = asyncio.Event()
 
-        async def handler(connection: Connection) -> None:
-            await connection.request()
-            await connection.send(CUT_OFF[name])
-            await head_read.wait()
-            if reset:
-                connection.reset()
-
-        async with client_of(handler) as (client, _):
-            answer = await client.send("GET", [])
-            head_read.set()
-            with pytest.raises(UpstreamUnavailable, match="cut off"):
-                await (answer.read(100, timeout=10) if whole else drain(answer))
-
-    run(main())
-
-
-def test_a_body_that_the_connection_ends_is_cut_off_when_that_is_reset(run: Run) -> None:
-    async def main() -> None:
-        read = asyncio.Event()
-
-        async def handler(connection: Connection) -> None:
-            await connection.request()
-            await connection.send(b"HTTP/1.1 200 OK\r\n\r\nhello")
-            await read.wait()
+    async def handler(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(CUT_OFF[name])
+        await head_read.wait()
+        if reset:
             connection.reset()
 
-        async with client_of(handler) as (client, _):
-            answer = await client.send("GET", [])
-            assert await answer.chunk(timeout=10) == b"hello"
-            read.set()
-            with pytest.raises(UpstreamUnavailable, match="cut off"):
-                await answer.chunk(timeout=10)
+    async with client_of(handler) as (client, _):
+        answer = await client.send("GET", [])
+        head_read.set()
+        with pytest.raises(UpstreamUnavailable, match="cut off"):
+            await (answer.read(100, timeout=10) if whole else drain(answer))
 
-    run(main())
+
+async def test_a_body_that_the_connection_ends_is_cut_off_when_that_is_reset() -> None:
+    read = asyncio.Event()
+
+    async def handler(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(b"HTTP/1.1 200 OK\r\n\r\nhello")
+        await read.wait()
+        connection.reset()
+
+    async with client_of(handler) as (client, _):
+        answer = await client.send("GET", [])
+        assert await answer.chunk(timeout=10) == b"hello"
+        read.set()
+        with pytest.raises(UpstreamUnavailable, match="cut off"):
+            await answer.chunk(timeout=10)
 
 
 @pytest.mark.parametrize(
@@ -181,14 +164,11 @@ def test_a_body_that_the_connection_ends_is_cut_off_when_that_is_reset(run: Run)
         ([b"HTTP/1.1 103 Early Hints\r\n\r\n" * 1000], "come to its point"),
     ],
 )
-def test_a_head_that_is_none_is_refused_and_the_connection_closed(run: Run, parts: list[bytes], detail: str) -> None:
-    async def main() -> None:
-        async with client_of(sends(*parts)) as (client, server):
-            with pytest.raises(AnswerError, match=detail):
-                await client.send("GET", [])
-            await server.until(lambda server: not server.open)
-
-    run(main())
+async def test_a_head_that_is_none_is_refused_and_the_connection_closed(parts: list[bytes], detail: str) -> None:
+    async with client_of(sends(*parts)) as (client, server):
+        with pytest.raises(AnswerError, match=detail):
+            await client.send("GET", [])
+        await server.until(lambda server: not server.open)
 
 
 @pytest.mark.parametrize(
@@ -200,91 +180,79 @@ def test_a_head_that_is_none_is_refused_and_the_connection_closed(run: Run, part
         (b"5;" + b"x" * 1_000_000, "goes on without a body"),
     ],
 )
-def test_a_body_that_is_none_is_refused_and_the_connection_closed(run: Run, part: bytes, detail: str) -> None:
-    async def main() -> None:
-        go = asyncio.Event()
+async def test_a_body_that_is_none_is_refused_and_the_connection_closed(part: bytes, detail: str) -> None:
+    go = asyncio.Event()
 
-        async def handler(connection: Connection) -> None:
-            await connection.request()
-            await connection.send(CHUNKED)
-            await go.wait()
-            await connection.send(part)
-            await connection.peer_closed()
+    async def handler(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(CHUNKED)
+        await go.wait()
+        await connection.send(part)
+        await connection.peer_closed()
 
-        async with client_of(handler) as (client, server):
-            answer = await client.send("GET", [])
-            go.set()
-            with pytest.raises(AnswerError, match=detail):
-                await answer.read(10_000_000, timeout=10)
-            await server.until(lambda server: not server.open)
-
-    run(main())
+    async with client_of(handler) as (client, server):
+        answer = await client.send("GET", [])
+        go.set()
+        with pytest.raises(AnswerError, match=detail):
+            await answer.read(10_000_000, timeout=10)
+        await server.until(lambda server: not server.open)
 
 
 @pytest.mark.parametrize("reset", [False, True])
-def test_a_kept_connection_that_the_upstream_ends_is_forgotten(run: Run, reset: bool) -> None:
-    async def main() -> None:
-        read = asyncio.Event()
+async def test_a_kept_connection_that_the_upstream_ends_is_forgotten(reset: bool) -> None:
+    read = asyncio.Event()
 
-        async def handler(connection: Connection) -> None:
-            await connection.request()
-            await connection.send(HELLO)
-            await read.wait()
-            if reset:
-                connection.reset()
+    async def handler(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(HELLO)
+        await read.wait()
+        if reset:
+            connection.reset()
 
-        async with client_of(handler) as (client, _):
-            await ask(client)
-            assert client._pool._idle
-            read.set()
-            await until(lambda: not client._pool._idle)
-            assert not client._pool._open
-            assert not timers()
-
-    run(main())
+    async with client_of(handler) as (client, _):
+        await ask(client)
+        assert client._pool._idle
+        read.set()
+        await until(lambda: not client._pool._idle)
+        assert not client._pool._open
+        assert not timers()
 
 
 # --- too early ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("closes", [False, True])
-def test_an_answer_that_comes_before_the_request_was_read_is_taken_and_the_connection_given_up(
-    run: Run, closes: bool
+async def test_an_answer_that_comes_before_the_request_was_read_is_taken_and_the_connection_given_up(
+    closes: bool,
 ) -> None:
-    async def main() -> None:
-        async def handler(connection: Connection) -> None:
-            await connection.head()
-            await connection.send(b"HTTP/1.1 413 Too Large\r\nContent-Length: 5\r\n\r\nhello")
-            if not closes:
-                await connection.peer_closed()
+    async def handler(connection: Connection) -> None:
+        await connection.head()
+        await connection.send(b"HTTP/1.1 413 Too Large\r\nContent-Length: 5\r\n\r\nhello")
+        if not closes:
+            await connection.peer_closed()
 
-        async with client_of(handler) as (client, server):
-            for accepted in (1, 2):
-                answer = await client.send("POST", [], bytes(32_000_000))
-                assert answer.status == 413
-                assert await answer.read(10, timeout=10) == b"hello"
-                await server.until(lambda server: not server.open)
-                assert server.accepted == accepted
-
-    run(main())
-
-
-def test_an_upstream_that_stops_in_the_middle_of_both_does_not_wait_for_the_rest_of_the_request(run: Run) -> None:
-    async def main() -> None:
-        async def handler(connection: Connection) -> None:
-            await connection.head()
-            await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe")
-            connection.writer.write_eof()
-            await asyncio.Event().wait()
-
-        async with client_of(handler) as (client, server):
+    async with client_of(handler) as (client, server):
+        for accepted in (1, 2):
             answer = await client.send("POST", [], bytes(32_000_000))
-            with pytest.raises(UpstreamUnavailable, match="cut off"):
-                await answer.read(10, timeout=10)
-            for task in server.tasks:
-                task.cancel()
+            assert answer.status == 413
+            assert await answer.read(10, timeout=10) == b"hello"
+            await server.until(lambda server: not server.open)
+            assert server.accepted == accepted
 
-    run(main())
+
+async def test_an_upstream_that_stops_in_the_middle_of_both_does_not_wait_for_the_rest_of_the_request() -> None:
+    async def handler(connection: Connection) -> None:
+        await connection.head()
+        await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe")
+        connection.writer.write_eof()
+        await asyncio.Event().wait()
+
+    async with client_of(handler) as (client, server):
+        answer = await client.send("POST", [], bytes(32_000_000))
+        with pytest.raises(UpstreamUnavailable, match="cut off"):
+            await answer.read(10, timeout=10)
+        for task in server.tasks:
+            task.cancel()
 
 
 # --- too slow -----------------------------------------------------------------------------------------
@@ -304,15 +272,12 @@ def drips(at_once: bytes, rest: bytes) -> Handler:
 
 
 @pytest.mark.parametrize("handler", [sends(), sends(b"HTTP/1.1 200 OK\r\n"), drips(b"", HELLO * 100)])
-def test_a_head_that_does_not_come_in_time_is_given_up(run: Run, handler: Handler) -> None:
-    async def main() -> None:
-        async with client_of(handler, timeout=SOON) as (client, server):
-            with pytest.raises(UpstreamTimeout):
-                await client.send("GET", [])
-            await server.until(lambda server: not server.open)
-            assert not timers()
-
-    run(main())
+async def test_a_head_that_does_not_come_in_time_is_given_up(handler: Handler) -> None:
+    async with client_of(handler, timeout=SOON) as (client, server):
+        with pytest.raises(UpstreamTimeout):
+            await client.send("GET", [])
+        await server.until(lambda server: not server.open)
+        assert not timers()
 
 
 @pytest.mark.parametrize(
@@ -324,62 +289,50 @@ def test_a_head_that_does_not_come_in_time_is_given_up(run: Run, handler: Handle
         drips(CHUNKED, b"1\r\na\r\n" * 200),
     ],
 )
-def test_a_body_that_does_not_end_in_time_is_given_up__a_byte_a_second_would_hold_it_for_ever(
-    run: Run, handler: Handler
+async def test_a_body_that_does_not_end_in_time_is_given_up__a_byte_a_second_would_hold_it_for_ever(
+    handler: Handler,
 ) -> None:
-    async def main() -> None:
-        async with client_of(handler) as (client, server):
-            answer = await client.send("GET", [])
-            with pytest.raises(UpstreamTimeout):
-                await answer.read(10_000, timeout=SOON)
-            await server.until(lambda server: not server.open)
-            assert not timers()
-
-    run(main())
+    async with client_of(handler) as (client, server):
+        answer = await client.send("GET", [])
+        with pytest.raises(UpstreamTimeout):
+            await answer.read(10_000, timeout=SOON)
+        await server.until(lambda server: not server.open)
+        assert not timers()
 
 
-def test_a_body_that_flows_without_a_pause_has_to_end_in_time_as_well(run: Run) -> None:
-    async def main() -> None:
-        async def endless(connection: Connection) -> None:
-            await connection.request()
-            await connection.send(b"HTTP/1.1 200 OK\r\n\r\n")
-            while True:
-                await connection.send(b"x")
-                await asyncio.sleep(0)
+async def test_a_body_that_flows_without_a_pause_has_to_end_in_time_as_well() -> None:
+    async def endless(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            await connection.send(b"x")
+            await asyncio.sleep(0)
 
-        async with client_of(endless) as (client, server):
-            answer = await client.send("GET", [])
-            with pytest.raises(UpstreamTimeout):
-                await answer.read(100_000_000, timeout=SOON)
-            await server.until(lambda server: not server.open)
-
-    run(main())
+    async with client_of(endless) as (client, server):
+        answer = await client.send("GET", [])
+        with pytest.raises(UpstreamTimeout):
+            await answer.read(100_000_000, timeout=SOON)
+        await server.until(lambda server: not server.open)
 
 
 # --- not there ----------------------------------------------------------------------------------------
 
 
-def test_an_upstream_that_refuses_connections_is_unavailable(run: Run) -> None:
-    async def main() -> None:
-        with reserved_port() as port:
-            client = UpstreamClient(f"http://127.0.0.1:{port}/", timeout=10)
-            with pytest.raises(UpstreamUnavailable, match="takes no connections"):
-                await client.send("GET", [])
-            assert not await client.reachable()
-            await client.close()
-
-    run(main())
+async def test_an_upstream_that_refuses_connections_is_unavailable() -> None:
+    with reserved_port() as port:
+        client = UpstreamClient(f"http://127.0.0.1:{port}/", timeout=10)
+        with pytest.raises(UpstreamUnavailable, match="takes no connections"):
+            await client.send("GET", [])
+        assert not await client.reachable()
+        await client.close()
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "a" * 64 + ".invalid", "x..invalid", "%00"])
-def test_a_name_that_nobody_knows_is_unavailable(run: Run, host: str) -> None:
-    async def main() -> None:
-        client = UpstreamClient(f"http://{host}/", timeout=10)
-        with pytest.raises(UpstreamError, match="name"):
-            await client.send("GET", [])
-        await client.close()
-
-    run(main())
+async def test_a_name_that_nobody_knows_is_unavailable(host: str) -> None:
+    client = UpstreamClient(f"http://{host}/", timeout=10)
+    with pytest.raises(UpstreamError, match="name"):
+        await client.send("GET", [])
+    await client.close()
 
 
 @asynccontextmanager
@@ -398,103 +351,85 @@ async def deaf_listener() -> AsyncGenerator[int]:
                 sock.close()
 
 
-def test_an_upstream_that_does_not_take_the_connection_is_given_up_in_time(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+async def test_an_upstream_that_does_not_take_the_connection_is_given_up_in_time(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def main() -> None:
-        async with deaf_listener() as port:
-            client = UpstreamClient(f"http://127.0.0.1:{port}/", timeout=SOON)
-            with pytest.raises(UpstreamTimeout, match="did not take a connection"):
-                await client.send("GET", [])
-            monkeypatch.setattr(pool_module, "CONNECT_SECONDS", SOON)
-            client = UpstreamClient(f"http://127.0.0.1:{port}/", timeout=1000)
-            with pytest.raises(UpstreamTimeout, match="did not take a connection"):
-                await client.send("GET", [])
-            await client.close()
-            assert not timers()
-
-    run(main())
+    async with deaf_listener() as port:
+        client = UpstreamClient(f"http://127.0.0.1:{port}/", timeout=SOON)
+        with pytest.raises(UpstreamTimeout, match="did not take a connection"):
+            await client.send("GET", [])
+        monkeypatch.setattr(pool_module, "CONNECT_SECONDS", SOON)
+        client = UpstreamClient(f"http://127.0.0.1:{port}/", timeout=1000)
+        with pytest.raises(UpstreamTimeout, match="did not take a connection"):
+            await client.send("GET", [])
+        await client.close()
+        assert not timers()
 
 
 @pytest.mark.slow
-def test_every_address_of_a_name_is_tried_and_each_has_its_share_of_the_time(run: Run) -> None:
-    async def main() -> None:
-        async with deaf_listener() as deaf, RawServer(sends(HELLO)) as server:
-            with reserved_port() as nobody:
-                ports = (nobody, deaf, server.port)
-                addresses = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", port)) for port in ports]
-                sock = await pool_module._first(addresses, asyncio.get_running_loop().time() + 40 * SOON)
-            assert sock.getpeername()[1] == server.port
-            sock.close()
-
-    run(main())
+async def test_every_address_of_a_name_is_tried_and_each_has_its_share_of_the_time() -> None:
+    async with deaf_listener() as deaf, RawServer(sends(HELLO)) as server:
+        with reserved_port() as nobody:
+            ports = (nobody, deaf, server.port)
+            addresses = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", port)) for port in ports]
+            sock = await pool_module._first(addresses, asyncio.get_running_loop().time() + 40 * SOON)
+        assert sock.getpeername()[1] == server.port
+        sock.close()
 
 
 # --- callers that go away -----------------------------------------------------------------------------
 
 
-def test_a_caller_that_goes_away_takes_the_request_with_it(run: Run) -> None:
-    async def main() -> None:
-        async with client_of(sends(b"HTTP/1.1 200 OK\r\n")) as (client, server):
-            asked = asyncio.create_task(client.send("GET", []))
-            await server.until(lambda server: len(server.requests) == 1)
-            asked.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await asked
-            await server.until(lambda server: not server.open)
-            assert not timers()
-
-    run(main())
+async def test_a_caller_that_goes_away_takes_the_request_with_it() -> None:
+    async with client_of(sends(b"HTTP/1.1 200 OK\r\n")) as (client, server):
+        asked = asyncio.create_task(client.send("GET", []))
+        await server.until(lambda server: len(server.requests) == 1)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        await server.until(lambda server: not server.open)
+        assert not timers()
 
 
-def test_a_caller_that_goes_away_while_it_reads_takes_the_answer_with_it(run: Run) -> None:
-    async def main() -> None:
-        async with client_of(sends(CHUNKED)) as (client, server):
-            answer = await client.send("GET", [])
-            reading = asyncio.create_task(answer.read(100, timeout=10))
-            await asyncio.sleep(0.01)
-            reading.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await reading
-            await server.until(lambda server: not server.open)
-            assert not timers()
-
-    run(main())
+async def test_a_caller_that_goes_away_while_it_reads_takes_the_answer_with_it() -> None:
+    async with client_of(sends(CHUNKED)) as (client, server):
+        answer = await client.send("GET", [])
+        reading = asyncio.create_task(answer.read(100, timeout=10))
+        await asyncio.sleep(0.01)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        await server.until(lambda server: not server.open)
+        assert not timers()
 
 
-def test_a_caller_that_goes_away_while_it_connects_leaves_no_socket(run: Run) -> None:
-    async def main() -> None:
-        async with deaf_listener() as port:
-            client = UpstreamClient(f"http://127.0.0.1:{port}/", timeout=10)
-            asked = asyncio.create_task(client.send("GET", []))
-            await asyncio.sleep(0.02)
-            asked.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await asked
-            assert not client._pool._dialing
-            await client.close()
-            assert not timers()
-
-    run(main())
+async def test_a_caller_that_goes_away_while_it_connects_leaves_no_socket() -> None:
+    async with deaf_listener() as port:
+        client = UpstreamClient(f"http://127.0.0.1:{port}/", timeout=10)
+        asked = asyncio.create_task(client.send("GET", []))
+        await asyncio.sleep(0.02)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        assert not client._pool._dialing
+        await client.close()
+        assert not timers()
 
 
 @pytest.mark.parametrize("rounds", range(6))
-def test_a_caller_may_go_away_at_any_moment_and_nothing_is_left(run: Run, rounds: int) -> None:
-    async def main() -> None:
-        async def handler(connection: Connection) -> None:
-            while await connection.request():
-                await connection.send(CHUNKED + b"1\r\na\r\n0\r\n\r\n")
+async def test_a_caller_may_go_away_at_any_moment_and_nothing_is_left(rounds: int) -> None:
+    async def handler(connection: Connection) -> None:
+        while await connection.request():
+            await connection.send(CHUNKED + b"1\r\na\r\n0\r\n\r\n")
 
-        async with client_of(handler) as (client, server):
-            asked = asyncio.create_task(ask(client))
-            for _ in range(rounds):
-                await asyncio.sleep(0)
-            asked.cancel()
-            await asyncio.gather(asked, return_exceptions=True)
-            assert await ask(client) == b"a"
-            await server.until(lambda server: server.open == len(client._pool._idle))
-
-    run(main())
+    async with client_of(handler) as (client, server):
+        asked = asyncio.create_task(ask(client))
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)
+        assert await ask(client) == b"a"
+        await server.until(lambda server: server.open == len(client._pool._idle))
 
 
 async def ask(client: UpstreamClient) -> bytes:
@@ -502,21 +437,18 @@ async def ask(client: UpstreamClient) -> bytes:
     return await answer.read(100, timeout=10)
 
 
-def test_a_caller_that_goes_away_when_its_answer_is_whole_leaves_the_connection_to_the_next(run: Run) -> None:
-    async def main() -> None:
-        async with client_of(sends(HELLO)) as (client, server):
-            asked = asyncio.create_task(client.send("GET", []))
-            freed = client._pool.free
+async def test_a_caller_that_goes_away_when_its_answer_is_whole_leaves_the_connection_to_the_next() -> None:
+    async with client_of(sends(HELLO)) as (client, server):
+        asked = asyncio.create_task(client.send("GET", []))
+        freed = client._pool.free
 
-            def free(connection: ClientConnection, seconds: float) -> None:
-                freed(connection, seconds)
-                asked.cancel()
+        def free(connection: ClientConnection, seconds: float) -> None:
+            freed(connection, seconds)
+            asked.cancel()
 
-            client._pool.free = free  # between the end of the answer and the caller's next step
-            with pytest.raises(asyncio.CancelledError):
-                await asked
-            assert len(client._pool._idle) == 1
-            assert client._pool._idle[0].usable()
-            assert server.open == 1
-
-    run(main())
+        client._pool.free = free  # between the end of the answer and the caller's next step
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        assert len(client._pool._idle) == 1
+        assert client._pool._idle[0].usable()
+        assert server.open == 1

@@ -2,26 +2,20 @@
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import uvloop
 from tests.world.certificates import write_certificate
 from tests.world.raw_server import Connection, RawServer
-from tests.world.running import run as run_in
 
 from accredit.errors import UpstreamTimeout, UpstreamUnavailable
 from accredit.gateway.upstream.http.client import UpstreamClient
 
-Run = Callable[[Coroutine[Any, Any, None]], None]
+pytestmark = pytest.mark.usefixtures("loop_factory")
+
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
-
-
-@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Run:
-    return lambda main: run_in(main, request.param)
 
 
 @pytest.fixture(params=[ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["1.2", "1.3"])
@@ -51,94 +45,79 @@ async def gone(server: RawServer, client: UpstreamClient) -> None:
     assert not client._pool._open
 
 
-def test_requests_share_a_connection_whose_certificate_was_checked(run: Run, tls: ssl.SSLContext) -> None:
-    async def main() -> None:
-        async with RawServer(hello, tls=tls) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            assert await client.reachable()
-            for _ in range(3):
-                assert await ask(client) == b"hello"
-            assert (server.accepted, len(server.requests)) == (1, 3)
-            await gone(server, client)
-
-    run(main())
+async def test_requests_share_a_connection_whose_certificate_was_checked(tls: ssl.SSLContext) -> None:
+    async with RawServer(hello, tls=tls) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        assert await client.reachable()
+        for _ in range(3):
+            assert await ask(client) == b"hello"
+        assert (server.accepted, len(server.requests)) == (1, 3)
+        await gone(server, client)
 
 
-def test_large_bodies_pass_both_ways(run: Run, tls: ssl.SSLContext) -> None:
-    async def main() -> None:
-        async def echo(connection: Connection) -> None:
-            while request := await connection.request():
-                body = request.body
-                await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body), body)
+async def test_large_bodies_pass_both_ways(tls: ssl.SSLContext) -> None:
+    async def echo(connection: Connection) -> None:
+        while request := await connection.request():
+            body = request.body
+            await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body), body)
 
-        async with RawServer(echo, tls=tls) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            body = bytes(range(256)) * 20_000
-            assert await ask(client, body) == body
-            assert await ask(client) == b"{}"
-            assert server.accepted == 1
-            await gone(server, client)
-
-    run(main())
+    async with RawServer(echo, tls=tls) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        body = bytes(range(256)) * 20_000
+        assert await ask(client, body) == body
+        assert await ask(client) == b"{}"
+        assert server.accepted == 1
+        await gone(server, client)
 
 
-def test_a_slow_reader_slows_the_upstream(run: Run, tls: ssl.SSLContext) -> None:
-    async def main() -> None:
-        sent = 0
+async def test_a_slow_reader_slows_the_upstream(tls: ssl.SSLContext) -> None:
+    sent = 0
 
-        async def endless(connection: Connection) -> None:
-            nonlocal sent
-            await connection.request()
-            await connection.send(b"HTTP/1.1 200 OK\r\n\r\n")
-            while True:
-                await connection.send(bytes(65_536))
-                sent += 65_536
+    async def endless(connection: Connection) -> None:
+        nonlocal sent
+        await connection.request()
+        await connection.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            await connection.send(bytes(65_536))
+            sent += 65_536
 
-        async with RawServer(endless, tls=tls) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            answer = await client.send("GET", [])
-            still = 0
-            while still < 50:
-                before = sent
-                await asyncio.sleep(0.002)
-                still = still + 1 if sent == before else 0
-            stopped = sent
-            assert answer._response.unread <= 2_000_000
-            while sent < stopped + 8_000_000:
-                assert await answer.chunk(timeout=10)
-            answer.close()
-            await gone(server, client)
-
-    run(main())
+    async with RawServer(endless, tls=tls) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        answer = await client.send("GET", [])
+        still = 0
+        while still < 50:
+            before = sent
+            await asyncio.sleep(0.002)
+            still = still + 1 if sent == before else 0
+        stopped = sent
+        assert answer._response.unread <= 2_000_000
+        while sent < stopped + 8_000_000:
+            assert await answer.chunk(timeout=10)
+        answer.close()
+        await gone(server, client)
 
 
-def test_a_certificate_that_nobody_vouches_for_is_not_trusted(
-    run: Run, tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+async def test_a_certificate_that_nobody_vouches_for_is_not_trusted(
+    tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SSL_CERT_FILE")
 
-    async def main() -> None:
-        async with RawServer(hello, tls=tls) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            with pytest.raises(UpstreamUnavailable, match="certificate is not trusted"):
-                await ask(client)
-            assert not await client.reachable()
-            await gone(server, client)
-            assert not server.requests
-
-    run(main())
+    async with RawServer(hello, tls=tls) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        with pytest.raises(UpstreamUnavailable, match="certificate is not trusted"):
+            await ask(client)
+        assert not await client.reachable()
+        await gone(server, client)
+        assert not server.requests
 
 
-def test_a_certificate_for_another_name_is_not_trusted(run: Run, tls: ssl.SSLContext) -> None:
-    async def main() -> None:
-        async with RawServer(hello, tls=tls) as server:
-            client = UpstreamClient(f"https://localhost:{server.port}/", timeout=10)
-            with pytest.raises(UpstreamUnavailable, match="certificate is not trusted"):
-                await ask(client)
-            await gone(server, client)
-            assert not server.requests
-
-    run(main())
+async def test_a_certificate_for_another_name_is_not_trusted(tls: ssl.SSLContext) -> None:
+    async with RawServer(hello, tls=tls) as server:
+        client = UpstreamClient(f"https://localhost:{server.port}/", timeout=10)
+        with pytest.raises(UpstreamUnavailable, match="certificate is not trusted"):
+            await ask(client)
+        await gone(server, client)
+        assert not server.requests
 
 
 async def says_hello_to_anything(connection: Connection) -> None:
@@ -157,51 +136,42 @@ async def resets(connection: Connection) -> None:
 
 @pytest.mark.parametrize("handler", [says_hello_to_anything, hangs_up, resets])
 @pytest.mark.usefixtures("tls")
-def test_a_server_without_tls_is_unavailable(run: Run, handler: Callable[[Connection], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async with RawServer(handler) as server:
-            client = UpstreamClient(f"https://127.0.0.1:{server.port}/", timeout=10)
-            with pytest.raises(UpstreamUnavailable, match="TLS handshake"):
-                await ask(client)
-            await gone(server, client)
-
-    run(main())
+async def test_a_server_without_tls_is_unavailable(handler: Callable[[Connection], Awaitable[None]]) -> None:
+    async with RawServer(handler) as server:
+        client = UpstreamClient(f"https://127.0.0.1:{server.port}/", timeout=10)
+        with pytest.raises(UpstreamUnavailable, match="TLS handshake"):
+            await ask(client)
+        await gone(server, client)
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
-def test_a_handshake_that_does_not_end_is_given_up(run: Run, cancelled: bool) -> None:
-    async def main() -> None:
-        async def silent(connection: Connection) -> None:
-            await connection.peer_closed()
+async def test_a_handshake_that_does_not_end_is_given_up(cancelled: bool) -> None:
+    async def silent(connection: Connection) -> None:
+        await connection.peer_closed()
 
-        async with RawServer(silent) as server:
-            client = UpstreamClient(f"https://127.0.0.1:{server.port}/", timeout=10 if cancelled else 0.1)
-            asked = asyncio.create_task(ask(client))
-            if cancelled:
-                await server.until(lambda server: server.open == 1)
-                await asyncio.sleep(0.01)
-                asked.cancel()
-            with pytest.raises(asyncio.CancelledError if cancelled else UpstreamTimeout):
-                await asked
-            await gone(server, client)
-
-    run(main())
+    async with RawServer(silent) as server:
+        client = UpstreamClient(f"https://127.0.0.1:{server.port}/", timeout=10 if cancelled else 0.1)
+        asked = asyncio.create_task(ask(client))
+        if cancelled:
+            await server.until(lambda server: server.open == 1)
+            await asyncio.sleep(0.01)
+            asked.cancel()
+        with pytest.raises(asyncio.CancelledError if cancelled else UpstreamTimeout):
+            await asked
+        await gone(server, client)
 
 
 @pytest.mark.parametrize("rounds", range(0, 24, 3))
-def test_a_caller_may_go_away_at_any_moment_and_nothing_is_left(run: Run, tls: ssl.SSLContext, rounds: int) -> None:
-    async def main() -> None:
-        async with RawServer(hello, tls=tls) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            asked = asyncio.create_task(ask(client))
-            for _ in range(rounds):
-                await asyncio.sleep(0)
-            asked.cancel()
-            await asyncio.gather(asked, return_exceptions=True)
-            assert await ask(client) == b"hello"
-            await gone(server, client)
-
-    run(main())
+async def test_a_caller_may_go_away_at_any_moment_and_nothing_is_left(tls: ssl.SSLContext, rounds: int) -> None:
+    async with RawServer(hello, tls=tls) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        asked = asyncio.create_task(ask(client))
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)
+        assert await ask(client) == b"hello"
+        await gone(server, client)
 
 
 async def until_close(connection: Connection, read: asyncio.Event, *, truncated: bool) -> None:
@@ -213,51 +183,43 @@ async def until_close(connection: Connection, read: asyncio.Event, *, truncated:
         connection.writer.transport.abort()
 
 
-def test_the_end_of_the_connection_ends_a_body_without_a_length(run: Run, tls: ssl.SSLContext) -> None:
-    async def main() -> None:
-        read = asyncio.Event()
-        async with RawServer(lambda connection: until_close(connection, read, truncated=False), tls=tls) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            answer = await client.send("GET", [])
-            assert await answer.chunk(timeout=10) == b"hello"
-            read.set()
-            assert await answer.chunk(timeout=10) == b""
-            await gone(server, client)
-
-    run(main())
+async def test_the_end_of_the_connection_ends_a_body_without_a_length(tls: ssl.SSLContext) -> None:
+    read = asyncio.Event()
+    async with RawServer(lambda connection: until_close(connection, read, truncated=False), tls=tls) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        answer = await client.send("GET", [])
+        assert await answer.chunk(timeout=10) == b"hello"
+        read.set()
+        assert await answer.chunk(timeout=10) == b""
+        await gone(server, client)
 
 
-def test_an_end_that_tls_does_not_vouch_for_ends_nothing(tls: ssl.SSLContext) -> None:
+@pytest.mark.parametrize("loop_factory", [uvloop.new_event_loop], ids=["uvloop"])
+async def test_an_end_that_tls_does_not_vouch_for_ends_nothing(tls: ssl.SSLContext) -> None:
     # asyncio's own loop does not tell the two ends apart; uvloop, which is what the gateway runs on, does.
-    async def main() -> None:
-        read = asyncio.Event()
-        async with RawServer(lambda connection: until_close(connection, read, truncated=True), tls=tls) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            answer = await client.send("GET", [])
-            assert await answer.chunk(timeout=10) == b"hello"
-            read.set()
-            with pytest.raises(UpstreamUnavailable, match="cut off"):
-                await answer.chunk(timeout=10)
-            await gone(server, client)
-
-    run_in(main())
+    read = asyncio.Event()
+    async with RawServer(lambda connection: until_close(connection, read, truncated=True), tls=tls) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        answer = await client.send("GET", [])
+        assert await answer.chunk(timeout=10) == b"hello"
+        read.set()
+        with pytest.raises(UpstreamUnavailable, match="cut off"):
+            await answer.chunk(timeout=10)
+        await gone(server, client)
 
 
 @pytest.mark.parametrize("abrupt", [False, True])
-def test_a_kept_connection_that_the_upstream_closed_is_not_used(run: Run, tls: ssl.SSLContext, abrupt: bool) -> None:
-    async def main() -> None:
-        async def once(connection: Connection) -> None:
-            await connection.request()
-            await connection.send(HELLO)
-            if abrupt:
-                connection.writer.transport.abort()
+async def test_a_kept_connection_that_the_upstream_closed_is_not_used(tls: ssl.SSLContext, abrupt: bool) -> None:
+    async def once(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(HELLO)
+        if abrupt:
+            connection.writer.transport.abort()
 
-        async with RawServer(once, tls=tls) as server:
-            client = UpstreamClient(server.url, timeout=10)
-            for accepted in (1, 2, 3):
-                assert await ask(client) == b"hello"
-                await server.until(lambda server: not server.open)
-                assert server.accepted == accepted
-            await gone(server, client)
-
-    run(main())
+    async with RawServer(once, tls=tls) as server:
+        client = UpstreamClient(server.url, timeout=10)
+        for accepted in (1, 2, 3):
+            assert await ask(client) == b"hello"
+            await server.until(lambda server: not server.open)
+            assert server.accepted == accepted
+        await gone(server, client)
