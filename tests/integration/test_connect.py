@@ -19,7 +19,7 @@ from tests.world.command import Serving, accredit, environment, wait_until
 from tests.world.connected import Connected
 from tests.world.ports import reserved_port
 from tests.world.raw_server import PATIENCE
-from tests.world.running import run
+from tests.world.sdk import text_of
 from tests.world.warm import python
 
 pytestmark = [
@@ -60,10 +60,6 @@ async def host(url: str, folder: Path, *options: str, mode: str = "auto", **env:
             yield client
 
 
-def text_of(result: types.CallToolResult) -> str:
-    return " ".join(block.text for block in result.content if isinstance(block, types.TextContent))
-
-
 def names(found: types.ListToolsResult) -> list[str]:
     return sorted(tool.name for tool in found.tools)
 
@@ -72,111 +68,96 @@ def names(found: types.ListToolsResult) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-def test_an_unmodified_host_calls_what_the_delegation_covers(mode: str, gateway: Serving, files: AgentFiles) -> None:
-    async def main() -> None:
-        async with host(gateway.url, files.folder, *files.options, mode=mode) as client:
-            assert names(await client.list_tools()) == ["list_inbox", "send_email"]
-            assert "ada@example.org" in text_of(await client.call_tool("list_inbox"))
-            sent = await client.call_tool("send_email", {"to": "ada", "subject": "proofs"})
-            assert text_of(sent) == "sent to ada: proofs"
-            (read,) = (await client.read_resource("mail://inbox/first")).contents
-            assert isinstance(read, types.TextResourceContents)
-            assert read.text.startswith("It might act")
-            told = await asyncio.gather(*[client.call_tool("list_inbox") for _ in range(8)])
-            assert not [result for result in told if result.is_error]
-        assert json.loads(files.known_gateways.read_text("utf-8")) == {gateway.url: GATEWAY}
-
-    run(main())
+async def test_an_unmodified_host_calls_what_the_delegation_covers(
+    mode: str, gateway: Serving, files: AgentFiles
+) -> None:
+    async with host(gateway.url, files.folder, *files.options, mode=mode) as client:
+        assert names(await client.list_tools()) == ["list_inbox", "send_email"]
+        assert "ada@example.org" in text_of(await client.call_tool("list_inbox"))
+        sent = await client.call_tool("send_email", {"to": "ada", "subject": "proofs"})
+        assert text_of(sent) == "sent to ada: proofs"
+        (read,) = (await client.read_resource("mail://inbox/first")).contents
+        assert isinstance(read, types.TextResourceContents)
+        assert read.text.startswith("It might act")
+        told = await asyncio.gather(*[client.call_tool("list_inbox") for _ in range(8)])
+        assert not [result for result in told if result.is_error]
+    assert json.loads(files.known_gateways.read_text("utf-8")) == {gateway.url: GATEWAY}
 
 
 @pytest.mark.parametrize("mode", ERAS)
-def test_a_call_before_any_list_is_proved_too(mode: str, gateway: Serving, files: AgentFiles) -> None:
-    async def main() -> None:
-        async with host(gateway.url, files.folder, *files.options, mode=mode) as client:
-            sent = await client.call_tool("send_email", {"to": "ada", "subject": "first"})
-            assert text_of(sent) == "sent to ada: first"
-
-    run(main())
+async def test_a_call_before_any_list_is_proved_too(mode: str, gateway: Serving, files: AgentFiles) -> None:
+    async with host(gateway.url, files.folder, *files.options, mode=mode) as client:
+        sent = await client.call_tool("send_email", {"to": "ada", "subject": "first"})
+        assert text_of(sent) == "sent to ada: first"
 
 
 @pytest.mark.holds("client/connect", "result-kinds")
 @pytest.mark.parametrize("mode", ERAS)
-def test_a_refusal_is_a_result_that_says_what_would_allow_it(mode: str, gateway: Serving, files: AgentFiles) -> None:
-    async def main() -> None:
-        async with host(gateway.url, files.folder, *files.options, mode=mode) as client:
-            result = await client.call_tool("search", {"word": "bug"})
-            assert result.is_error
-            assert "nobody has allowed this agent search" in text_of(result)
-            assert "covers email:read, email:send, mcp:resource." in text_of(result)
-            assert f"--agent {files.key}.pub --scope email:search" in text_of(result)
-            with pytest.raises(MCPError, match="mcp:prompt") as caught:
-                await client.get_prompt("any")
-            assert caught.value.error.data["error"] == "ratify_scope_denied"
-            assert "_meta" not in caught.value.error.data
-
-    run(main())
+async def test_a_refusal_is_a_result_that_says_what_would_allow_it(
+    mode: str, gateway: Serving, files: AgentFiles
+) -> None:
+    async with host(gateway.url, files.folder, *files.options, mode=mode) as client:
+        result = await client.call_tool("search", {"word": "bug"})
+        assert result.is_error
+        assert "nobody has allowed this agent search" in text_of(result)
+        assert "covers email:read, email:send, mcp:resource." in text_of(result)
+        assert f"--agent {files.key}.pub --scope email:search" in text_of(result)
+        with pytest.raises(MCPError, match="mcp:prompt") as caught:
+            await client.get_prompt("any")
+        assert caught.value.error.data["error"] == "ratify_scope_denied"
+        assert "_meta" not in caught.value.error.data
 
 
 @pytest.mark.parametrize("mode", ERAS)
-def test_what_no_delegation_covers_is_listed_with_a_note_on_demand(
+async def test_what_no_delegation_covers_is_listed_with_a_note_on_demand(
     mode: str, trust: Trust, gateway: Serving, files: AgentFiles
 ) -> None:
-    async def main() -> None:
-        more = save_delegation(files.folder / "search.json", trust.chain("custom:other"))
-        options = (*files.options, "--delegation", str(more), "--show-uncovered", "--gateway-id", GATEWAY)
-        async with host(gateway.url, files.folder, *options, mode=mode) as client:
-            tools = {tool.name: tool.description for tool in (await client.list_tools()).tools}
-            assert set(tools) == {"list_inbox", "send_email", "search"}
-            assert str(tools["search"]).startswith("[Not covered by this agent's delegation: needs email:search]")
-            assert not (await client.call_tool("list_inbox")).is_error
-        assert not files.known_gateways.exists()
-
-    run(main())
+    more = save_delegation(files.folder / "search.json", trust.chain("custom:other"))
+    options = (*files.options, "--delegation", str(more), "--show-uncovered", "--gateway-id", GATEWAY)
+    async with host(gateway.url, files.folder, *options, mode=mode) as client:
+        tools = {tool.name: tool.description for tool in (await client.list_tools()).tools}
+        assert set(tools) == {"list_inbox", "send_email", "search"}
+        assert str(tools["search"]).startswith("[Not covered by this agent's delegation: needs email:search]")
+        assert not (await client.call_tool("list_inbox")).is_error
+    assert not files.known_gateways.exists()
 
 
 @pytest.mark.parametrize("mode", ERAS)
-def test_without_a_key_it_is_a_mirror__and_says_how_to_get_one(mode: str, gateway: Serving, files: AgentFiles) -> None:
-    async def main() -> None:
-        async with host(gateway.url, files.folder, mode=mode) as client:
-            assert names(await client.list_tools()) == ["list_inbox", "search", "send_email"]
-            result = await client.call_tool("list_inbox")
-            assert result.is_error
-            assert "accredit keys new agent-2.key --kind agent" in text_of(result)  # there is an agent.key already
-
-    run(main())
+async def test_without_a_key_it_is_a_mirror__and_says_how_to_get_one(
+    mode: str, gateway: Serving, files: AgentFiles
+) -> None:
+    async with host(gateway.url, files.folder, mode=mode) as client:
+        assert names(await client.list_tools()) == ["list_inbox", "search", "send_email"]
+        result = await client.call_tool("list_inbox")
+        assert result.is_error
+        assert "accredit keys new agent-2.key --kind agent" in text_of(result)  # there is an agent.key already
 
 
 @pytest.mark.parametrize("mode", ERAS)
-def test_for_another_gateway_than_the_known_one_nothing_is_signed(
+async def test_for_another_gateway_than_the_known_one_nothing_is_signed(
     mode: str, gateway: Serving, files: AgentFiles
 ) -> None:
     files.known_gateways.write_text(json.dumps({gateway.url: "the-old-one"}), "utf-8")
 
-    async def main() -> None:
-        async with host(gateway.url, files.folder, *files.options, mode=mode) as client:
-            with pytest.raises(MCPError, match="was the-old-one, and now says that it is mail-gateway"):
-                await client.list_tools()
-            for tool in ("list_inbox", "send_email"):
-                result = await client.call_tool(tool, {})
-                assert result.is_error
-                assert "known_gateways.json" in text_of(result)
-
-    run(main())
+    async with host(gateway.url, files.folder, *files.options, mode=mode) as client:
+        with pytest.raises(MCPError, match="was the-old-one, and now says that it is mail-gateway"):
+            await client.list_tools()
+        for tool in ("list_inbox", "send_email"):
+            result = await client.call_tool(tool, {})
+            assert result.is_error
+            assert "known_gateways.json" in text_of(result)
 
 
-def test_a_delegation_from_nobody_that_the_gateway_trusts_is_explained(
+async def test_a_delegation_from_nobody_that_the_gateway_trusts_is_explained(
     trust: Trust, gateway: Serving, tmp_path: Path
 ) -> None:
     other = agent_files(tmp_path, Trust())
 
-    async def main() -> None:
-        async with host(gateway.url, tmp_path, *other.options, "--gateway-id", GATEWAY) as client:
-            assert names(await client.list_tools()) == ["list_inbox", "send_email"]
-            result = await client.call_tool("list_inbox")
-            assert result.is_error
-            assert "Only a delegation from a principal whose key this gateway has as a root" in text_of(result)
-
-    run(main())
+    async with host(gateway.url, tmp_path, *other.options, "--gateway-id", GATEWAY) as client:
+        assert names(await client.list_tools()) == ["list_inbox", "send_email"]
+        result = await client.call_tool("list_inbox")
+        assert result.is_error
+        assert "Only a delegation from a principal whose key this gateway has as a root" in text_of(result)
 
 
 # --- line by line -----------------------------------------------------------------------------------

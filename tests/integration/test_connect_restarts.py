@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.world.agents import agent_files
+from tests.world.agents import agent_files, guard_any_tool
 from tests.world.authorization import Trust
 from tests.world.calls import meta
 from tests.world.command import Serving
@@ -15,7 +15,6 @@ from tests.world.forgetful import Forgetful
 from tests.world.ports import reserved_port
 from tests.world.raw_server import PATIENCE, RawServer, until
 from tests.world.restarted import Restarted
-from tests.world.running import run
 
 from accredit.client import AccreditedClient
 
@@ -101,29 +100,12 @@ def test_a_guarded_stdio_server_whose_gateway_was_killed_gets_proofs_for_the_new
                 assert "sent to ada" in json.dumps(answer(host, 2))
 
 
-GUARDED_SSE = """
-[gateway]
-id = "gateway"
-[upstream]
-url = "URL"
-[proofs]
-mode = "required"
-binding = "required"
-default_tool_scope = "mcp:tool"
-[[proofs.roots]]
-name = "Owner"
-public_key_file = "owner.key.pub"
-[store]
-url = "memory:"
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.holds("client/renewing", "older-transport")
 def test_http_sse_is_spoken_where_there_is_nothing_else__with_proofs_and_after_a_restart(tmp_path: Path) -> None:
     files = agent_files(tmp_path, Trust(), "mcp:tool")
     with Restarted(tmp_path, "sse") as server:
-        (tmp_path / "accredit.toml").write_text(GUARDED_SSE.replace("URL", server.url), "utf-8")
+        guard_any_tool(tmp_path, server.url)
         with (
             Serving("--config", "accredit.toml", folder=tmp_path) as gateway,
             Connected(tmp_path, gateway.url, *files.options) as host,
@@ -146,180 +128,157 @@ async def _ask(host: Connected, method: str, params: dict[str, Any], id: int) ->
 
 @pytest.mark.holds("client/renewing", "lost-session")
 @pytest.mark.parametrize("status", [404, 400])
-def test_a_new_session_knows_what_the_last_one_did(status: int, tmp_path: Path) -> None:
-    async def main() -> None:
-        server = Forgetful(status)
-        async with RawServer(server) as raw:
-            with Connected(tmp_path, raw.url) as host:
-                await asyncio.to_thread(host.initialize)
-                await _ask(host, "logging/setLevel", {"level": "warning"}, 1)
-                await _ask(host, "resources/subscribe", {"uri": "note:a"}, 2)
-                await _ask(host, "resources/subscribe", {"uri": "note:b"}, 3)
-                await _ask(host, "resources/unsubscribe", {"uri": "note:a"}, 4)
-                host.say(method="notifications/roots/list_changed")
-                await until(lambda: server.methods[-1] == "notifications/roots/list_changed")
-                begun = server.messages[0]["params"]
-                server.forget()
-                assert (await _ask(host, "tools/list", {}, 5))["result"] == {"tools": []}
-                again = server.of_session()
-                assert again[0]["params"] == begun
-                assert [message["method"] for message in again[1:]] == [
-                    "notifications/initialized", "notifications/roots/list_changed",
-                    "logging/setLevel", "resources/subscribe", "tools/list",
-                ]  # fmt: skip
-                assert again[3]["params"] == {"level": "warning"}
-                assert again[4]["params"] == {"uri": "note:b"}
-
-    run(main())
+async def test_a_new_session_knows_what_the_last_one_did(status: int, tmp_path: Path) -> None:
+    server = Forgetful(status)
+    async with RawServer(server) as raw:
+        with Connected(tmp_path, raw.url) as host:
+            await asyncio.to_thread(host.initialize)
+            await _ask(host, "logging/setLevel", {"level": "warning"}, 1)
+            await _ask(host, "resources/subscribe", {"uri": "note:a"}, 2)
+            await _ask(host, "resources/subscribe", {"uri": "note:b"}, 3)
+            await _ask(host, "resources/unsubscribe", {"uri": "note:a"}, 4)
+            host.say(method="notifications/roots/list_changed")
+            await until(lambda: server.methods[-1] == "notifications/roots/list_changed")
+            begun = server.messages[0]["params"]
+            server.forget()
+            assert (await _ask(host, "tools/list", {}, 5))["result"] == {"tools": []}
+            again = server.of_session()
+            assert again[0]["params"] == begun
+            assert [message["method"] for message in again[1:]] == [
+                "notifications/initialized", "notifications/roots/list_changed",
+                "logging/setLevel", "resources/subscribe", "tools/list",
+            ]  # fmt: skip
+            assert again[3]["params"] == {"level": "warning"}
+            assert again[4]["params"] == {"uri": "note:b"}
 
 
-def test_a_host_that_only_listens_hears_of_its_subscriptions_after_a_restart(tmp_path: Path) -> None:
-    async def main() -> None:
-        server = Forgetful(404)
-        async with RawServer(server) as raw:
-            with Connected(tmp_path, raw.url) as host:
-                await asyncio.to_thread(host.initialize)
-                await _ask(host, "resources/subscribe", {"uri": "note:a"}, 1)
-                await until(lambda: server.standing is not None)
-                server.forget()
-                await server.cut_off()
-                async with asyncio.timeout(PATIENCE):
-                    await until(lambda: server.methods[-1] == "resources/subscribe" and server.standing is not None)
-                await server.says({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {}})
-                assert (await asyncio.to_thread(host.hear))["method"] == "notifications/resources/updated"
-
-    run(main())
+async def test_a_host_that_only_listens_hears_of_its_subscriptions_after_a_restart(tmp_path: Path) -> None:
+    server = Forgetful(404)
+    async with RawServer(server) as raw:
+        with Connected(tmp_path, raw.url) as host:
+            await asyncio.to_thread(host.initialize)
+            await _ask(host, "resources/subscribe", {"uri": "note:a"}, 1)
+            await until(lambda: server.standing is not None)
+            server.forget()
+            await server.cut_off()
+            async with asyncio.timeout(PATIENCE):
+                await until(lambda: server.methods[-1] == "resources/subscribe" and server.standing is not None)
+            await server.says({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {}})
+            assert (await asyncio.to_thread(host.hear))["method"] == "notifications/resources/updated"
 
 
 @pytest.mark.holds("client/renewing", "open-requests")
-def test_what_a_session_that_is_gone_has_asked_is_cancelled__and_its_late_answer_is_nobodys(tmp_path: Path) -> None:
-    """Ids of servers begin anew: an answer to the old session's first question would be one to the new one's."""
-
-    async def main() -> None:
-        server = Forgetful(404)
-        question = {"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": {"message": "delete all?"}}
-        async with RawServer(server) as raw:
-            with Connected(tmp_path, raw.url) as host:
-                await asyncio.to_thread(host.initialize)
-                await until(lambda: server.standing is not None)
-                await server.says(question)
-                assert (await asyncio.to_thread(host.hear))["id"] == 1
-                server.forget()
-                host.say(id=5, method="tools/list", params={})
-                cancelled = await asyncio.to_thread(host.hear)
-                assert (cancelled["method"], cancelled["params"]["requestId"]) == ("notifications/cancelled", 1)
-                assert (await asyncio.to_thread(host.hear))["id"] == 5
-                await until(lambda: server.standing is not None)
-                await server.says(question)
-                asked = await asyncio.to_thread(host.hear)
-                assert asked["id"] != 1
-                host.say(id=1, result={"action": "accept"})
-                host.say(id=asked["id"], result={"action": "decline"})
-                await until(lambda: "result" in server.messages[-1])
-                answers = [message for message in server.messages if "result" in message]
-                assert answers == [{"jsonrpc": "2.0", "id": 1, "result": {"action": "decline"}}]
-
-    run(main())
-
-
-def test_what_a_new_session_takes_back_is_taken_back_at_the_host__under_the_id_that_the_host_knows(
+async def test_what_a_session_that_is_gone_has_asked_is_cancelled__and_its_late_answer_is_nobodys(
     tmp_path: Path,
 ) -> None:
-    async def main() -> None:
-        server = Forgetful(404)
-        question = {"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": {"message": "delete all?"}}
-        back = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1, "reason": "late"}}
-        async with RawServer(server) as raw:
-            with Connected(tmp_path, raw.url) as host:
-                await asyncio.to_thread(host.initialize)
-                server.forget()
-                assert (await _ask(host, "tools/list", {}, 5))["result"] == {"tools": []}
-                await until(lambda: server.standing is not None)
-                await server.says(question)
-                asked = await asyncio.to_thread(host.hear)
-                await server.says(back)
-                told = await asyncio.to_thread(host.hear)
-                assert told["params"] == {"requestId": asked["id"], "reason": "late"}
-                host.say(id=asked["id"], result={"action": "accept"})
-                assert (await _ask(host, "tools/list", {}, 6))["result"] == {"tools": []}
-                assert [message for message in server.messages if "result" in message] == []
+    """Ids of servers begin anew: an answer to the old session's first question would be one to the new one's."""
 
-    run(main())
-
-
-def test_the_last_words_of_a_host_are_sent_before_its_session_is_ended(tmp_path: Path) -> None:
-    async def main() -> None:
-        server = Forgetful(404)
-        async with RawServer(server) as raw:
-            with Connected(tmp_path, raw.url) as host:
-                await asyncio.to_thread(host.initialize)
-                for _ in range(8):
-                    host.say(method="notifications/roots/list_changed")
-                host.say(id="unasked", result={})
-                host.close_input()
-                assert await asyncio.to_thread(host.wait) == 0
-            assert server.methods.count("notifications/roots/list_changed") == 8
-            last = raw.requests[-1]
-            assert (last.method, last.header("mcp-session-id")) == ("DELETE", "session-1")
-
-    run(main())
+    server = Forgetful(404)
+    question = {"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": {"message": "delete all?"}}
+    async with RawServer(server) as raw:
+        with Connected(tmp_path, raw.url) as host:
+            await asyncio.to_thread(host.initialize)
+            await until(lambda: server.standing is not None)
+            await server.says(question)
+            assert (await asyncio.to_thread(host.hear))["id"] == 1
+            server.forget()
+            host.say(id=5, method="tools/list", params={})
+            cancelled = await asyncio.to_thread(host.hear)
+            assert (cancelled["method"], cancelled["params"]["requestId"]) == ("notifications/cancelled", 1)
+            assert (await asyncio.to_thread(host.hear))["id"] == 5
+            await until(lambda: server.standing is not None)
+            await server.says(question)
+            asked = await asyncio.to_thread(host.hear)
+            assert asked["id"] != 1
+            host.say(id=1, result={"action": "accept"})
+            host.say(id=asked["id"], result={"action": "decline"})
+            await until(lambda: "result" in server.messages[-1])
+            answers = [message for message in server.messages if "result" in message]
+            assert answers == [{"jsonrpc": "2.0", "id": 1, "result": {"action": "decline"}}]
 
 
-def test_a_client_ends_its_session_when_it_leaves__else_a_server_keeps_a_child_for_nobody() -> None:
-    async def main() -> None:
-        async with RawServer(Forgetful(404)) as raw:
-            async with AccreditedClient(raw.url, mode="legacy") as client:
-                await client.list_tools()
-            assert raw.requests[-1].method == "DELETE"
-
-    run(main())
-
-
-def test_a_server_that_speaks_another_revision_after_its_restart_is_not_taken_for_the_same(tmp_path: Path) -> None:
-    async def main() -> None:
-        server = Forgetful(404)
-        async with RawServer(server) as raw:
-            with Connected(tmp_path, raw.url) as host:
-                await asyncio.to_thread(host.initialize)
-                server.forget(revision="2025-06-18")
-                told = await _ask(host, "tools/list", {}, 5)
-                assert "speaks 2025-06-18 now" in told["error"]["data"]
-                server.forget()
-                assert (await _ask(host, "tools/list", {}, 6))["result"] == {"tools": []}
-
-    run(main())
+async def test_what_a_new_session_takes_back_is_taken_back_at_the_host__under_the_id_that_the_host_knows(
+    tmp_path: Path,
+) -> None:
+    server = Forgetful(404)
+    question = {"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": {"message": "delete all?"}}
+    back = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1, "reason": "late"}}
+    async with RawServer(server) as raw:
+        with Connected(tmp_path, raw.url) as host:
+            await asyncio.to_thread(host.initialize)
+            server.forget()
+            assert (await _ask(host, "tools/list", {}, 5))["result"] == {"tools": []}
+            await until(lambda: server.standing is not None)
+            await server.says(question)
+            asked = await asyncio.to_thread(host.hear)
+            await server.says(back)
+            told = await asyncio.to_thread(host.hear)
+            assert told["params"] == {"requestId": asked["id"], "reason": "late"}
+            host.say(id=asked["id"], result={"action": "accept"})
+            assert (await _ask(host, "tools/list", {}, 6))["result"] == {"tools": []}
+            assert [message for message in server.messages if "result" in message] == []
 
 
-def test_a_session_that_is_lost_again_and_again_ends_the_call_and_not_the_connection(tmp_path: Path) -> None:
-    async def main() -> None:
-        server = Forgetful(404)
-        async with RawServer(server) as raw:
-            with Connected(tmp_path, raw.url) as host:
-                await asyncio.to_thread(host.initialize)
-                server.deaf_to = "tools/list"
-                told = await _ask(host, "tools/list", {}, 5)
-                assert "was not done" in told["error"]["data"]
-                server.deaf_to = ""
-                assert (await _ask(host, "tools/list", {}, 6))["result"] == {"tools": []}
+async def test_the_last_words_of_a_host_are_sent_before_its_session_is_ended(tmp_path: Path) -> None:
+    server = Forgetful(404)
+    async with RawServer(server) as raw:
+        with Connected(tmp_path, raw.url) as host:
+            await asyncio.to_thread(host.initialize)
+            for _ in range(8):
+                host.say(method="notifications/roots/list_changed")
+            host.say(id="unasked", result={})
+            host.close_input()
+            assert await asyncio.to_thread(host.wait) == 0
+        assert server.methods.count("notifications/roots/list_changed") == 8
+        last = raw.requests[-1]
+        assert (last.method, last.header("mcp-session-id")) == ("DELETE", "session-1")
 
-    run(main())
+
+async def test_a_client_ends_its_session_when_it_leaves__else_a_server_keeps_a_child_for_nobody() -> None:
+    async with RawServer(Forgetful(404)) as raw:
+        async with AccreditedClient(raw.url, mode="legacy") as client:
+            await client.list_tools()
+        assert raw.requests[-1].method == "DELETE"
+
+
+async def test_a_server_that_speaks_another_revision_after_its_restart_is_not_taken_for_the_same(
+    tmp_path: Path,
+) -> None:
+    server = Forgetful(404)
+    async with RawServer(server) as raw:
+        with Connected(tmp_path, raw.url) as host:
+            await asyncio.to_thread(host.initialize)
+            server.forget(revision="2025-06-18")
+            told = await _ask(host, "tools/list", {}, 5)
+            assert "speaks 2025-06-18 now" in told["error"]["data"]
+            server.forget()
+            assert (await _ask(host, "tools/list", {}, 6))["result"] == {"tools": []}
+
+
+async def test_a_session_that_is_lost_again_and_again_ends_the_call_and_not_the_connection(tmp_path: Path) -> None:
+    server = Forgetful(404)
+    async with RawServer(server) as raw:
+        with Connected(tmp_path, raw.url) as host:
+            await asyncio.to_thread(host.initialize)
+            server.deaf_to = "tools/list"
+            told = await _ask(host, "tools/list", {}, 5)
+            assert "was not done" in told["error"]["data"]
+            server.deaf_to = ""
+            assert (await _ask(host, "tools/list", {}, 6))["result"] == {"tools": []}
 
 
 @pytest.mark.holds("client/renewing", "streams")
-def test_a_modern_stream_that_breaks_is_asked_for_again__and_its_host_is_told_once(tmp_path: Path) -> None:
-    async def main() -> None:
-        server = Forgetful(404)
-        async with RawServer(server) as raw:
-            with Connected(tmp_path, raw.url) as host:
-                params = {"notifications": {"toolsListChanged": True}, "_meta": meta()}
-                host.say(id=9, method="subscriptions/listen", params=params)
-                assert (await asyncio.to_thread(host.hear))["method"] == "notifications/subscriptions/acknowledged"
-                await server.cut_off()
-                await until(lambda: server.standing is not None)
-                await server.says({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
-                assert (await asyncio.to_thread(host.hear))["method"] == "notifications/tools/list_changed"
-
-    run(main())
+async def test_a_modern_stream_that_breaks_is_asked_for_again__and_its_host_is_told_once(tmp_path: Path) -> None:
+    server = Forgetful(404)
+    async with RawServer(server) as raw:
+        with Connected(tmp_path, raw.url) as host:
+            params = {"notifications": {"toolsListChanged": True}, "_meta": meta()}
+            host.say(id=9, method="subscriptions/listen", params=params)
+            assert (await asyncio.to_thread(host.hear))["method"] == "notifications/subscriptions/acknowledged"
+            await server.cut_off()
+            await until(lambda: server.standing is not None)
+            await server.says({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+            assert (await asyncio.to_thread(host.hear))["method"] == "notifications/tools/list_changed"
 
 
 @pytest.mark.holds("client/connect", "session-first")

@@ -1,27 +1,27 @@
 """Rounds through `accredit connect`, for hosts that know them and for hosts that don't: real processes and sockets."""
 
 import asyncio
+import contextlib
 import json
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
 import mcp_types as types
 import pytest
-from mcp import Client, MCPError, StdioServerParameters
+from mcp import Client, MCPError
 from mcp.client import ClientRequestContext
 from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import ElicitResult, InputRequiredResult
-from tests.world.agents import agent_files
+from tests.world.agents import agent_files, guard_any_tool
 from tests.world.authorization import Trust
 from tests.world.calls import compact, http
-from tests.world.command import Serving, environment
+from tests.world.command import Serving
 from tests.world.connected import Connected
-from tests.world.raw_server import PATIENCE, Connection, RawServer, until
+from tests.world.raw_server import Connection, RawServer, until
 from tests.world.rounds_server import FINAL, NEVER, RoundsServer, asks
 from tests.world.running import RunningGateway, run
-from tests.world.warm import python
+from tests.world.sdk import EVERYTHING, host, on_roots, on_sample, text_of
 
 from accredit.rounds import (
     accepted_content,
@@ -37,36 +37,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.holds("client/bridge")]
 
 FORM = {"type": "object", "properties": {"sure": {"type": "boolean"}}}
 
-_GUARDED = """
-[gateway]
-id = "everything"
-[upstream]
-command = {command}
-[proofs]
-mode = "required"
-binding = "required"
-default_tool_scope = "mcp:tool"
-[[proofs.roots]]
-name = "Owner"
-public_key_file = "owner.key.pub"
-[store]
-url = "memory:"
-"""
-
 
 async def yes(context: ClientRequestContext, params: types.ElicitRequestParams) -> ElicitResult:
     return ElicitResult(action="accept", content={"sure": True})
-
-
-async def on_sample(
-    context: ClientRequestContext, params: types.CreateMessageRequestParams
-) -> types.CreateMessageResult:
-    text = types.TextContent(type="text", text="forty-two")
-    return types.CreateMessageResult(role="assistant", content=text, model="m")
-
-
-async def on_roots(context: ClientRequestContext) -> types.ListRootsResult:
-    return types.ListRootsResult(roots=[types.Root(uri="file:///srv")])  # pyright: ignore[reportArgumentType]
 
 
 def asking_server() -> MCPServer:
@@ -105,20 +78,7 @@ def asking_server() -> MCPServer:
     return server
 
 
-@asynccontextmanager
-async def host(url: str, *options: str, mode: str = "legacy", **callbacks: Any) -> AsyncGenerator[Client]:
-    """A host that starts `accredit connect`."""
-    arguments = ["-m", "accredit", "connect", url, "--log-level", "error", *options]
-    command = StdioServerParameters(command=python(), args=arguments, env=environment())
-    async with Client(command, mode=mode, read_timeout_seconds=PATIENCE, **callbacks) as client:
-        yield client
-
-
-def text_of(result: types.CallToolResult) -> str:
-    return " ".join(block.text for block in result.content if isinstance(block, types.TextContent))
-
-
-EVERYTHING: dict[str, Any] = {
+ANSWERS: dict[str, Any] = {
     "elicitation_callback": yes,
     "sampling_callback": on_sample,
     "list_roots_callback": on_roots,
@@ -127,7 +87,7 @@ EVERYTHING: dict[str, Any] = {
 
 @pytest.mark.holds("client/bridge", "input-requests")
 @pytest.mark.parametrize(("mode", "option"), [("legacy", "--modern"), ("2026-07-28", "--log-format=json")])
-def test_a_host_of_either_era_is_asked_for_everything_that_a_server_needs(mode: str, option: str) -> None:
+async def test_a_host_of_either_era_is_asked_for_everything_that_a_server_needs(mode: str, option: str) -> None:
     seen: list[float] = []
     pages: list[types.ElicitRequestParams] = []
 
@@ -138,22 +98,19 @@ def test_a_host_of_either_era_is_asked_for_everything_that_a_server_needs(mode: 
         pages.append(params)
         return ElicitResult(action="accept", content={"sure": True} if params.mode == "form" else None)
 
-    async def main() -> None:
-        async with RunningGateway(asking_server().streamable_http_app()) as running:
-            callbacks = {**EVERYTHING, "elicitation_callback": on_elicit}
-            async with host(running.url, option, mode=mode, **callbacks) as client:
-                assert client.protocol_version == ("2025-11-25" if mode == "legacy" else mode)
-                assert {tool.name for tool in (await client.list_tools()).tools} == {"deploy", "visit"}
-                told = await client.call_tool("deploy", progress_callback=on_progress)
-                assert text_of(told) == "forty-two in file:///srv"
-                assert seen == [1]
-                assert text_of(await client.call_tool("visit")) == "accept"
-                assert isinstance(pages[-1], types.ElicitRequestURLParams)
-                (read,) = (await client.read_resource("plan://a")).contents
-                assert isinstance(read, types.TextResourceContents)
-                assert read.text == "the plan a"
-
-    run(main())
+    async with RunningGateway(asking_server().streamable_http_app()) as running:
+        callbacks = {**ANSWERS, "elicitation_callback": on_elicit}
+        async with host(running.url, option, mode=mode, **callbacks) as client:
+            assert client.protocol_version == ("2025-11-25" if mode == "legacy" else mode)
+            assert {tool.name for tool in (await client.list_tools()).tools} == {"deploy", "visit"}
+            told = await client.call_tool("deploy", progress_callback=on_progress)
+            assert text_of(told) == "forty-two in file:///srv"
+            assert seen == [1]
+            assert text_of(await client.call_tool("visit")) == "accept"
+            assert isinstance(pages[-1], types.ElicitRequestURLParams)
+            (read,) = (await client.read_resource("plan://a")).contents
+            assert isinstance(read, types.TextResourceContents)
+            assert read.text == "the plan a"
 
 
 def asked(*answers: dict[str, Any]) -> RoundsServer:
@@ -161,24 +118,20 @@ def asked(*answers: dict[str, Any]) -> RoundsServer:
     return RoundsServer([*answers, FINAL])
 
 
-def play(server: RoundsServer, calls: Callable[[Client], Any], **callbacks: Any) -> None:
-    async def main() -> None:
-        async with RunningGateway(server) as running, host(running.url, **callbacks) as client:
-            await calls(client)
-
-    run(main())
+@contextlib.asynccontextmanager
+async def client_of(server: RoundsServer, **callbacks: Any) -> AsyncGenerator[Client]:
+    async with RunningGateway(server) as running, host(running.url, **callbacks) as client:
+        yield client
 
 
 @pytest.mark.holds("client/bridge", "request-meta")
 @pytest.mark.holds("client/bridge", "initialize")
-def test_a_legacy_host_in_front_of_a_modern_server_is_bridged_without_being_told_to() -> None:
+async def test_a_legacy_host_in_front_of_a_modern_server_is_bridged_without_being_told_to() -> None:
     server = asked(asks("a", "b", requestState="one"), asks("c"))
 
-    async def calls(client: Client) -> None:
+    async with client_of(server, elicitation_callback=yes) as client:
         assert client.protocol_version == "2025-11-25"
         assert text_of(await client.call_tool("deploy", {"env": "prod"})) == "done"
-
-    play(server, calls, elicitation_callback=yes)
     assert server.state_and_keys == [(None, []), ("one", ["a", "b"]), (None, ["c"])]
     assert len(set(server.ids)) == 3
     for call in server.calls:
@@ -187,66 +140,54 @@ def test_a_legacy_host_in_front_of_a_modern_server_is_bridged_without_being_told
 
 
 @pytest.mark.holds("client/bridge", "request-meta", "input-requests")
-def test_a_host_is_not_asked_for_what_it_did_not_declare() -> None:
-    async def calls(client: Client) -> None:
+async def test_a_host_is_not_asked_for_what_it_did_not_declare() -> None:
+    server = asked(asks("a"))
+    async with client_of(server, sampling_callback=on_sample) as client:
         with pytest.raises(MCPError, match="has no handler here"):
             await client.call_tool("deploy")
-
-    server = asked(asks("a"))
-    play(server, calls, sampling_callback=on_sample)
     assert len(server.calls) == 1
 
 
-def test_what_a_host_refuses_ends_its_call_and_no_other() -> None:
+async def test_what_a_host_refuses_ends_its_call_and_no_other() -> None:
     async def no(context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ErrorData:
         return types.ErrorData(code=-1, message="no")
 
-    async def calls(client: Client) -> None:
+    async with client_of(asked(asks("a")), elicitation_callback=no) as client:
         with pytest.raises(MCPError, match="was not fulfilled"):
             await client.call_tool("deploy")
         assert text_of(await client.call_tool("deploy")) == "done"
 
-    play(asked(asks("a")), calls, elicitation_callback=no)
 
-
-def test_what_no_protocol_allows_is_an_error_for_the_host() -> None:
-    async def calls(client: Client) -> None:
+async def test_what_no_protocol_allows_is_an_error_for_the_host() -> None:
+    unknown = {"resultType": "input_required", "inputRequests": {"k": {"method": "tools/list"}}}
+    async with client_of(asked({"resultType": "input_required"}, unknown), elicitation_callback=yes) as client:
         for text in ("neither inputRequests nor requestState", "a kind that does not exist"):
             with pytest.raises(MCPError, match=text):
                 await client.call_tool("deploy")
-
-    unknown = {"resultType": "input_required", "inputRequests": {"k": {"method": "tools/list"}}}
-    play(asked({"resultType": "input_required"}, unknown), calls, elicitation_callback=yes)
 
 
 @pytest.mark.holds("client/connect", "result-kinds")
 @pytest.mark.parametrize("kind", ["task", "vendor/other", 7, None])
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
-def test_a_result_of_a_kind_that_the_host_can_not_know_is_an_error_for_it(mode: str, kind: object) -> None:
-    async def main() -> None:
-        server = RoundsServer([{**FINAL, "resultType": kind, "taskId": "1"}])
-        async with RunningGateway(server) as running, host(running.url, mode=mode, elicitation_callback=yes) as client:
-            with pytest.raises(MCPError, match=r"resultType|Invalid upstream") as caught:
-                await client.call_tool("deploy")
-            assert caught.value.error.code == -32000
-
-    run(main())
+async def test_a_result_of_a_kind_that_the_host_can_not_know_is_an_error_for_it(mode: str, kind: object) -> None:
+    server = RoundsServer([{**FINAL, "resultType": kind, "taskId": "1"}])
+    async with RunningGateway(server) as running, host(running.url, mode=mode, elicitation_callback=yes) as client:
+        with pytest.raises(MCPError, match=r"resultType|Invalid upstream") as caught:
+            await client.call_tool("deploy")
+        assert caught.value.error.code == -32000
 
 
-def test_a_server_that_asks_for_ever_is_left_after_the_bound() -> None:
-    async def calls(client: Client) -> None:
+async def test_a_server_that_asks_for_ever_is_left_after_the_bound() -> None:
+    server = RoundsServer([asks("a")])
+    async with client_of(server, elicitation_callback=yes) as client:
         with pytest.raises(MCPError, match="keeps asking"):
             await client.call_tool("deploy")
-
-    server = RoundsServer([asks("a")])
-    play(server, calls, elicitation_callback=yes)
     assert len(server.calls) == 11
 
 
 def test_each_round_that_is_answered_for_a_host_has_a_proof_of_its_own(tmp_path: Path) -> None:
     files = agent_files(tmp_path, Trust(), "mcp:tool")
-    server = Path(__file__).parents[1] / "conformance" / "everything_server.py"
-    (tmp_path / "accredit.toml").write_text(_GUARDED.format(command=json.dumps([python(), str(server), "--stdio"])))
+    guard_any_tool(tmp_path, EVERYTHING)
 
     async def on_elicit(context: ClientRequestContext, params: types.ElicitRequestParams) -> ElicitResult:
         return ElicitResult(action="accept", content={"name": "Ada"})
@@ -270,7 +211,7 @@ def begin(connected: Connected, **capabilities: Any) -> None:
 
 @pytest.mark.holds("client/bridge", "input-requests")
 @pytest.mark.parametrize("prompted", [True, False], ids=["while a person is asked", "while the server works"])
-def test_a_call_that_the_host_cancels_leaves_nothing_open(prompted: bool, tmp_path: Path) -> None:
+async def test_a_call_that_the_host_cancels_leaves_nothing_open(prompted: bool, tmp_path: Path) -> None:
     def call(connected: Connected) -> Any:
         begin(connected, elicitation={})
         connected.say(id=7, method="tools/call", params={"name": "deploy"})
@@ -287,22 +228,19 @@ def test_a_call_that_the_host_cancels_leaves_nothing_open(prompted: bool, tmp_pa
         connected.say(id=7, method="ping")
         assert connected.hear() == {"jsonrpc": "2.0", "id": 7, "result": {}}
 
-    async def main() -> None:
-        server = asked(asks("a")) if prompted else RoundsServer([FINAL], [NEVER])
-        async with RunningGateway(server) as running:
-            with Connected(tmp_path, running.url) as connected:
-                asking = await asyncio.to_thread(call, connected)
-                await until(lambda: bool(server.calls))
-                await asyncio.to_thread(cancel, connected, asking)
-                await until(lambda: not running.state.tasks)
-                connected.close_input()
-                assert await asyncio.to_thread(connected.wait) == 0
-
-    run(main())
+    server = asked(asks("a")) if prompted else RoundsServer([FINAL], [NEVER])
+    async with RunningGateway(server) as running:
+        with Connected(tmp_path, running.url) as connected:
+            asking = await asyncio.to_thread(call, connected)
+            await until(lambda: bool(server.calls))
+            await asyncio.to_thread(cancel, connected, asking)
+            await until(lambda: not running.state.tasks)
+            connected.close_input()
+            assert await asyncio.to_thread(connected.wait) == 0
 
 
 @pytest.mark.holds("client/bridge", "local-answers")
-def test_what_has_no_counterpart_is_answered_or_refused_here(tmp_path: Path) -> None:
+async def test_what_has_no_counterpart_is_answered_or_refused_here(tmp_path: Path) -> None:
     def play(connected: Connected) -> None:
         begin(connected)
         assert connected.ask("ping")["result"] == {}
@@ -313,41 +251,35 @@ def test_what_has_no_counterpart_is_answered_or_refused_here(tmp_path: Path) -> 
         told = connected.ask("tools/call", {"name": "deploy", "_meta": {"progressToken": 3}})
         assert told["result"] == {"content": FINAL["content"]}
 
-    async def main() -> None:
-        server = asked()
-        async with RunningGateway(server) as running:
-            with Connected(tmp_path, running.url) as connected:
-                await asyncio.to_thread(play, connected)
-                connected.close_input()
-                assert await asyncio.to_thread(connected.wait) == 0
-        (call,) = server.calls
-        assert call["_meta"]["io.modelcontextprotocol/logLevel"] == "debug"
-        assert call["_meta"]["progressToken"] == 3
-        assert call["_meta"]["io.modelcontextprotocol/clientInfo"] == {"name": "host", "version": "1"}
-
-    run(main())
+    server = asked()
+    async with RunningGateway(server) as running:
+        with Connected(tmp_path, running.url) as connected:
+            await asyncio.to_thread(play, connected)
+            connected.close_input()
+            assert await asyncio.to_thread(connected.wait) == 0
+    (call,) = server.calls
+    assert call["_meta"]["io.modelcontextprotocol/logLevel"] == "debug"
+    assert call["_meta"]["progressToken"] == 3
+    assert call["_meta"]["io.modelcontextprotocol/clientInfo"] == {"name": "host", "version": "1"}
 
 
-def test_a_host_that_knows_no_pages_is_not_shown_one(tmp_path: Path) -> None:
+async def test_a_host_that_knows_no_pages_is_not_shown_one(tmp_path: Path) -> None:
     def play(connected: Connected) -> None:
         begin(connected, elicitation={})
         told = connected.ask("tools/call", {"name": "deploy"})
         assert "was not fulfilled" in told["error"]["message"]
 
-    async def main() -> None:
-        params = {"mode": "url", "message": "Pay", "url": "https://a.example/", "elicitationId": "1"}
-        server = asked(asks(inputRequests={"k": {"method": "elicitation/create", "params": params}}))
-        async with RunningGateway(server) as running:
-            with Connected(tmp_path, running.url) as connected:
-                await asyncio.to_thread(play, connected)
-                connected.close_input()
-                assert await asyncio.to_thread(connected.wait) == 0
-
-    run(main())
+    params = {"mode": "url", "message": "Pay", "url": "https://a.example/", "elicitationId": "1"}
+    server = asked(asks(inputRequests={"k": {"method": "elicitation/create", "params": params}}))
+    async with RunningGateway(server) as running:
+        with Connected(tmp_path, running.url) as connected:
+            await asyncio.to_thread(play, connected)
+            connected.close_input()
+            assert await asyncio.to_thread(connected.wait) == 0
 
 
 @pytest.mark.parametrize("option", ["--modern", "--log-format=json"])
-def test_a_server_that_speaks_neither_era_is_an_error_in_its_own_words(option: str, tmp_path: Path) -> None:
+async def test_a_server_that_speaks_neither_era_is_an_error_in_its_own_words(option: str, tmp_path: Path) -> None:
     async def serve(connection: Connection) -> None:
         while (request := await connection.request()) is not None:
             error = {"code": -32601, "message": f"no {json.loads(request.body)['method']}"}
@@ -358,11 +290,8 @@ def test_a_server_that_speaks_neither_era_is_an_error_in_its_own_words(option: s
         params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "h", "version": "1"}}
         assert connected.ask("initialize", params)["error"]["message"] == "no initialize"
 
-    async def main() -> None:
-        async with RawServer(serve) as raw:
-            with Connected(tmp_path, raw.url, option) as connected:
-                await asyncio.to_thread(play, connected)
-                connected.close_input()
-                assert await asyncio.to_thread(connected.wait) == 0
-
-    run(main())
+    async with RawServer(serve) as raw:
+        with Connected(tmp_path, raw.url, option) as connected:
+            await asyncio.to_thread(play, connected)
+            connected.close_input()
+            assert await asyncio.to_thread(connected.wait) == 0

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from mcp import MCPError
-from tests.world.agents import AgentFiles, agent_files
+from tests.world.agents import AgentFiles, agent_files, guard_any_tool
 from tests.world.authorization import Trust
 from tests.world.calls import meta
 from tests.world.command import Serving
@@ -29,22 +29,6 @@ CLEAR = ("Upstream unavailable", "Invalid upstream JSON-RPC response")
 LOOPS = 2
 ENOUGH = 3
 """Calls of each loop that have to succeed, each time that all is well again."""
-GUARDED = """
-[gateway]
-id = "gateway"
-[upstream]
-url = "URL"
-[proofs]
-mode = "required"
-binding = "required"
-default_tool_scope = "mcp:tool"
-[[proofs.roots]]
-name = "Owner"
-public_key_file = "owner.key.pub"
-[store]
-url = "memory:"
-"""
-
 Add = Callable[[int, int], Awaitable[int | str]]
 """Gives the sum, or the words of the error that came instead."""
 
@@ -155,7 +139,7 @@ def test_clients_that_call_on_outlive_restarts_of_server_gateway_and_network__wi
         async with AsyncExitStack() as stack:
             behind = await stack.enter_async_context(Wire(urlsplit(server.url).port or 0))
             before = await stack.enter_async_context(Wire(port))
-            (tmp_path / "accredit.toml").write_text(GUARDED.replace("URL", behind.url), "utf-8")
+            guard_any_tool(tmp_path, behind.url)
             running: list[Serving] = []
 
             async def start_gateway() -> None:

@@ -15,9 +15,9 @@ from tests.world.merged import HTTP, STDIO, Merged
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import PATIENCE, Connection, RawServer, until
 from tests.world.running import run
+from tests.world.sdk import EVERYTHING
 from tests.world.stdio_bridge import SessionClient, next_event, text_of
 from tests.world.stdio_processes import descendants, raw_command
-from tests.world.warm import python
 
 pytestmark = [
     pytest.mark.slow,
@@ -25,7 +25,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
 ]
 
-EVERYTHING = (python(), str(Path(__file__).parents[1] / "conformance" / "everything_server.py"), "--stdio")
 TWO = {"mail": STDIO, "files": STDIO}
 SECONDS = "accredit.gateway.upstream.merged.sessions.MERGED_ASK_SECONDS"
 UNAVAILABLE = "dev.accredit/unavailable"
@@ -67,7 +66,7 @@ def _line(pid: int) -> str:
 
 
 @pytest.mark.holds("gateway/upstream/merged/sessions", "wait", "late-command")
-def test_a_slow_server_is_there_for_the_sdks_client_once_it_has_started(
+async def test_a_slow_server_is_there_for_the_sdks_client_once_it_has_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lists = "accredit.gateway.upstream.merged.answers.MERGED_ASK_SECONDS"
@@ -77,75 +76,66 @@ def test_a_slow_server_is_there_for_the_sdks_client_once_it_has_started(
         if isinstance(message, types.ToolListChangedNotification):
             changed.set()
 
-    async def main() -> None:
-        commands = {"mail": EVERYTHING, "files": once_there(tmp_path / "there", EVERYTHING)}
-        async with Merged(TWO, commands=commands) as merged:
-            made = Client(merged.gateway.url, mode="legacy", read_timeout_seconds=PATIENCE, message_handler=on_message)
-            async with made as client:
-                monkeypatch.setattr(lists, 0.5)
-                names = {tool.name.partition("__")[0] for tool in (await client.list_tools()).tools}
-                assert names == {"mail"}
-                monkeypatch.setattr(lists, PATIENCE)
-                call = asyncio.create_task(client.call_tool("files__test_simple_text"))  # it waits
-                assert not (await client.call_tool("mail__test_simple_text")).is_error
-                assert not call.done()
-                (tmp_path / "there").touch()
-                async with asyncio.timeout(PATIENCE):
-                    await changed.wait()
-                assert not (await call).is_error
-                names = {tool.name.partition("__")[0] for tool in (await client.list_tools()).tools}
-                assert names == set(TWO)
-
-    run(main())
+    commands = {"mail": EVERYTHING, "files": once_there(tmp_path / "there", EVERYTHING)}
+    async with Merged(TWO, commands=commands) as merged:
+        made = Client(merged.gateway.url, mode="legacy", read_timeout_seconds=PATIENCE, message_handler=on_message)
+        async with made as client:
+            monkeypatch.setattr(lists, 0.5)
+            names = {tool.name.partition("__")[0] for tool in (await client.list_tools()).tools}
+            assert names == {"mail"}
+            monkeypatch.setattr(lists, PATIENCE)
+            call = asyncio.create_task(client.call_tool("files__test_simple_text"))  # it waits
+            assert not (await client.call_tool("mail__test_simple_text")).is_error
+            assert not call.done()
+            (tmp_path / "there").touch()
+            async with asyncio.timeout(PATIENCE):
+                await changed.wait()
+            assert not (await call).is_error
+            names = {tool.name.partition("__")[0] for tool in (await client.list_tools()).tools}
+            assert names == set(TWO)
 
 
 @pytest.mark.holds("gateway/upstream/merged/answers", "starting")
 @pytest.mark.holds("gateway/upstream/merged/streams")
-def test_a_slow_server_is_named__initialized_first__and_announced(tmp_path: Path) -> None:
-    async def main() -> None:
-        commands = {"files": once_there(tmp_path / "there", raw_command())}
-        async with Merged(TWO, commands=commands) as merged:
-            session, result = await begun(merged)
-            assert result["_meta"] == {UNAVAILABLE: ["files"]}
-            assert all(result["capabilities"][each]["listChanged"] for each in ("tools", "prompts", "resources"))
-            assert (await session.send({"jsonrpc": "2.0", "method": "notifications/initialized"})).status == 202
-            call = asyncio.create_task(session.call("files__read", id="lines"))
-            async with RawClient(merged.port) as client:
-                opening = asyncio.create_task(session.get(client))
-                (tmp_path / "there").touch()
-                assert await opening == 200
-                told: set[str] = set()
-                while len(told) < 3:
-                    event = await next_event(client)
-                    assert event is not None
-                    if event.message is not None:
-                        told.add(event.message["method"])
-                assert told == {f"notifications/{each}/list_changed" for each in ("tools", "prompts", "resources")}
-            _, message = await call
-            methods = [json.loads(line)["method"] for line in text_of(message)]
-            assert methods[:2] == ["initialize", "notifications/initialized"]
-            assert methods.count("notifications/initialized") == 1
-            listed = json.loads((await session.send(listing())).body)["result"]
-            assert "_meta" not in listed
-            assert await session.delete() == 204
-
-    run(main())
+async def test_a_slow_server_is_named__initialized_first__and_announced(tmp_path: Path) -> None:
+    commands = {"files": once_there(tmp_path / "there", raw_command())}
+    async with Merged(TWO, commands=commands) as merged:
+        session, result = await begun(merged)
+        assert result["_meta"] == {UNAVAILABLE: ["files"]}
+        assert all(result["capabilities"][each]["listChanged"] for each in ("tools", "prompts", "resources"))
+        assert (await session.send({"jsonrpc": "2.0", "method": "notifications/initialized"})).status == 202
+        call = asyncio.create_task(session.call("files__read", id="lines"))
+        async with RawClient(merged.port) as client:
+            opening = asyncio.create_task(session.get(client))
+            (tmp_path / "there").touch()
+            assert await opening == 200
+            told: set[str] = set()
+            while len(told) < 3:
+                event = await next_event(client)
+                assert event is not None
+                if event.message is not None:
+                    told.add(event.message["method"])
+            assert told == {f"notifications/{each}/list_changed" for each in ("tools", "prompts", "resources")}
+        _, message = await call
+        methods = [json.loads(line)["method"] for line in text_of(message)]
+        assert methods[:2] == ["initialize", "notifications/initialized"]
+        assert methods.count("notifications/initialized") == 1
+        listed = json.loads((await session.send(listing())).body)["result"]
+        assert "_meta" not in listed
+        assert await session.delete() == 204
 
 
 @pytest.mark.holds("gateway/upstream/merged/sessions", "wait")
-def test_where_all_are_slow_the_client_waits_for_the_first(tmp_path: Path) -> None:
-    async def main() -> None:
-        commands = {name: once_there(tmp_path / name, raw_command()) for name in TWO}
-        async with Merged(TWO, commands=commands) as merged:
-            beginning = asyncio.create_task(begun(merged))
-            await until(lambda: children() >= 2)
-            assert not beginning.done()
-            (tmp_path / "mail").touch()
-            session, result = await beginning
-            assert result["_meta"] == {UNAVAILABLE: ["files"]}
-            assert (await session.call("mail__echo"))[0] == 200
-
-    run(main())
+async def test_where_all_are_slow_the_client_waits_for_the_first(tmp_path: Path) -> None:
+    commands = {name: once_there(tmp_path / name, raw_command()) for name in TWO}
+    async with Merged(TWO, commands=commands) as merged:
+        beginning = asyncio.create_task(begun(merged))
+        await until(lambda: children() >= 2)
+        assert not beginning.done()
+        (tmp_path / "mail").touch()
+        session, result = await beginning
+        assert result["_meta"] == {UNAVAILABLE: ["files"]}
+        assert (await session.call("mail__echo"))[0] == 200
 
 
 @pytest.mark.holds("gateway/upstream/merged/sessions", "late-command")
@@ -177,45 +167,39 @@ def test_a_slow_server_that_does_not_come_leaves_nothing__and_the_session_is_the
 
 
 @pytest.mark.holds("gateway/upstream/stdio/backend", "fairness")
-def test_starts_that_nobody_waits_for_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accredit.gateway.upstream.stdio.backend.MAX_SESSIONS", 2)
-    monkeypatch.setattr("accredit.gateway.upstream.stdio.backend.MIN_SESSIONS", 2)
+async def test_starts_that_nobody_waits_for_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accredit.gateway.upstream.stdio.sessions.MAX_SESSIONS", 2)
+    monkeypatch.setattr("accredit.gateway.upstream.stdio.sessions.MIN_SESSIONS", 2)
 
-    async def main() -> None:
-        commands = {"files": once_there(tmp_path / "there", raw_command())}
-        async with Merged({"mail": HTTP, "files": STDIO}, commands=commands) as merged:
-            for _ in range(4):
-                await begun(merged)
-            await until(lambda: len([pid for pid in descendants(os.getpid()) if "late" in _line(pid)]) == 2)
-            monkeypatch.setattr(SECONDS, PATIENCE)
-            (tmp_path / "there").touch()
-            session, result = await begun(merged)
-            assert "_meta" not in result
-            assert (await session.call("files__echo"))[0] == 200
-
-    run(main())
+    commands = {"files": once_there(tmp_path / "there", raw_command())}
+    async with Merged({"mail": HTTP, "files": STDIO}, commands=commands) as merged:
+        for _ in range(4):
+            await begun(merged)
+        await until(lambda: len([pid for pid in descendants(os.getpid()) if "late" in _line(pid)]) == 2)
+        monkeypatch.setattr(SECONDS, PATIENCE)
+        (tmp_path / "there").touch()
+        session, result = await begun(merged)
+        assert "_meta" not in result
+        assert (await session.call("files__echo"))[0] == 200
 
 
 @pytest.mark.holds("gateway/upstream/merged/sessions", "others")
-def test_a_server_behind_a_url_that_does_not_answer_is_not_in_the_session__and_keeps_no_connection(
+async def test_a_server_behind_a_url_that_does_not_answer_is_not_in_the_session__and_keeps_no_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def silent(connection: Connection) -> None:
         while await connection.request() is not None:
             pass
 
-    async def main() -> None:
-        async with RawServer(silent) as server, Merged({"mail": STDIO, "files": server.url}) as merged:
-            session, result = await begun(merged)
-            assert result["_meta"] == {UNAVAILABLE: ["files"]}
-            status, message = await session.call("files__echo")
-            assert (status, message["error"]["message"]) == (502, "Upstream unavailable")
-            await until(lambda: server.open == 0)
-            failed = [vars(each)["accredit_fields"] for each in caplog.records if each.message == "upstream_failed"]
-            assert {each["server"] for each in failed} == {"files"}
-            listed = json.loads((await session.send(listing())).body)["result"]
-            assert listed["_meta"] == {UNAVAILABLE: ["files"]}
-            (left_out,) = [vars(each)["accredit_fields"] for each in caplog.records if each.message == "left_out"]
-            assert left_out["server"] == "files"
-
-    run(main())
+    async with RawServer(silent) as server, Merged({"mail": STDIO, "files": server.url}) as merged:
+        session, result = await begun(merged)
+        assert result["_meta"] == {UNAVAILABLE: ["files"]}
+        status, message = await session.call("files__echo")
+        assert (status, message["error"]["message"]) == (502, "Upstream unavailable")
+        await until(lambda: server.open == 0)
+        failed = [vars(each)["accredit_fields"] for each in caplog.records if each.message == "upstream_failed"]
+        assert {each["server"] for each in failed} == {"files"}
+        listed = json.loads((await session.send(listing())).body)["result"]
+        assert listed["_meta"] == {UNAVAILABLE: ["files"]}
+        (left_out,) = [vars(each)["accredit_fields"] for each in caplog.records if each.message == "left_out"]
+        assert left_out["server"] == "files"

@@ -1,7 +1,8 @@
 """Calls with rounds through `AccreditedClient`, over real connections: what is sent, what is asked, and when."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from tests.world.authorization import Trust
 from tests.world.budgets import BUDGETS, NEVER_REACHED
 from tests.world.raw_server import PATIENCE, until
 from tests.world.rounds_server import FINAL, NEVER, VERSION, RoundsServer, asks
-from tests.world.running import RunningGateway, run
-from tests.world.warm import python
+from tests.world.running import RunningGateway
+from tests.world.sdk import EVERYTHING, text_of
 
 from accredit.client import AccreditedClient, ProofPresenter
 from accredit.errors import (
@@ -54,42 +55,32 @@ class Person:
         return ElicitResult(action="accept", content={"sure": True})
 
 
-def play(server: RoundsServer, calls: Callable[[AccreditedClient], Awaitable[None]], **options: Any) -> None:
-    """Runs `calls` with a client of `server`; what they raise leaves the client's block as it is."""
-
-    async def main() -> None:
-        async with RunningGateway(server) as running:
-            async with AccreditedClient(running.url, mode=VERSION, **options) as client:
-                await calls(client)
-            # What was given up is cancelled at the server, too.
-            await until(lambda: not running.state.tasks)
-
-    run(main())
-
-
-def text_of(result: CallToolResult) -> str:
-    return " ".join(block.text for block in result.content if isinstance(block, types.TextContent))
+@contextlib.asynccontextmanager
+async def client_of(server: RoundsServer, **options: Any) -> AsyncGenerator[AccreditedClient]:
+    """A client of `server`; what is raised within leaves its block as it is."""
+    async with RunningGateway(server) as running:
+        async with AccreditedClient(running.url, mode=VERSION, **options) as client:
+            yield client
+        # What was given up is cancelled at the server, too.
+        await until(lambda: not running.state.tasks)
 
 
 # --- the three known defects, and the fourth --------------------------------------------------------
 
 
-def overrun(server: RoundsServer, budget: float, **options: Any) -> None:
-    """Plays a call that does not end within its budget."""
-
-    async def calls(client: AccreditedClient) -> None:
+async def overrun(server: RoundsServer, budget: float, **options: Any) -> None:
+    """Makes a call that does not end within its budget."""
+    async with client_of(server, **options) as client:
         with pytest.raises(RoundsTimeout) as caught:
             await client.call_tool("deploy", timeout=NEVER, max_total_timeout=budget)
         assert caught.value.max_total_timeout == budget
         assert caught.value.elapsed > budget - 1e-6  # (start + budget) - start may be less by a rounding
 
-    play(server, calls, **options)
 
-
-def test_nobody_is_asked_when_the_first_leg_alone_overran_the_budget() -> None:
+async def test_nobody_is_asked_when_the_first_leg_alone_overran_the_budget() -> None:
     for budget in BUDGETS:
         person, server = Person(), RoundsServer([asks("a"), FINAL], [NEVER])
-        overrun(server, budget, elicitation=person)
+        await overrun(server, budget, elicitation=person)
         assert person.contexts == []
         if server.calls:
             break
@@ -98,10 +89,10 @@ def test_nobody_is_asked_when_the_first_leg_alone_overran_the_budget() -> None:
     assert len(server.calls) == 1
 
 
-def test_no_leg_outlives_the_budget__also_one_that_tells_its_progress() -> None:
+async def test_no_leg_outlives_the_budget__also_one_that_tells_its_progress() -> None:
     for budget in BUDGETS:
         person, server = Person(), RoundsServer([asks("a"), FINAL], [0, NEVER])
-        overrun(server, budget, elicitation=person)
+        await overrun(server, budget, elicitation=person)
         assert len(person.contexts) <= 1
         if len(server.calls) > 1:
             break
@@ -110,7 +101,7 @@ def test_no_leg_outlives_the_budget__also_one_that_tells_its_progress() -> None:
     assert (len(server.calls), len(person.contexts)) == (2, 1)
 
 
-def test_a_prompt_that_is_open_when_the_budget_ends_is_closed() -> None:
+async def test_a_prompt_that_is_open_when_the_budget_ends_is_closed() -> None:
     ended: list[str] = []
 
     async def on_elicit(_context: InputContext, _params: object) -> ElicitResult:
@@ -122,7 +113,7 @@ def test_a_prompt_that_is_open_when_the_budget_ends_is_closed() -> None:
 
     for budget in BUDGETS:
         server = RoundsServer([asks("a"), FINAL])
-        overrun(server, budget, elicitation=on_elicit)
+        await overrun(server, budget, elicitation=on_elicit)
         assert len(server.calls) <= 1
         if ended:
             break
@@ -131,23 +122,21 @@ def test_a_prompt_that_is_open_when_the_budget_ends_is_closed() -> None:
     assert ended == ["closed"]
 
 
-def test_answers_of_a_round_made_by_hand_are_in_no_later_one() -> None:
+async def test_answers_of_a_round_made_by_hand_are_in_no_later_one() -> None:
     server = RoundsServer([asks("b"), asks("c", requestState="two"), FINAL])
 
-    async def calls(client: AccreditedClient) -> None:
+    async with client_of(server, elicitation=Person()) as client:
         yes = ElicitResult(action="accept", content={"sure": True})
         done = await client.call_tool("deploy", input_responses={"a": yes}, request_state="one")
         assert text_of(done) == "done"
-
-    play(server, calls, elicitation=Person())
     assert server.state_and_keys == [("one", ["a"]), (None, ["b"]), ("two", ["c"])]
     assert len(set(server.ids)) == 3
 
 
-def test_rounds_are_made_by_hand_without_a_cast() -> None:
+async def test_rounds_are_made_by_hand_without_a_cast() -> None:
     server = RoundsServer([asks("a", requestState="s"), FINAL])
 
-    async def calls(client: AccreditedClient) -> None:
+    async with client_of(server) as client:
         arguments = {"env": "prod"}
         first = await client.call_tool("deploy", arguments, allow_input_required=True)
         assert isinstance(first, InputRequiredResult)
@@ -155,8 +144,6 @@ def test_rounds_are_made_by_hand_without_a_cast() -> None:
         plain = {"a": {"action": "accept", "content": {"sure": True}}}
         done = await client.call_tool("deploy", arguments, input_responses=plain, request_state=first.request_state)
         assert text_of(done) == "done"
-
-    play(server, calls)
     assert server.state_and_keys == [(None, []), ("s", ["a"])]
     assert [call["arguments"] for call in server.calls] == [{"env": "prod"}] * 2
 
@@ -174,149 +161,127 @@ def test_rounds_are_made_by_hand_without_a_cast() -> None:
         (asks(inputRequests={"k": {"method": "tools/list"}}), {}, UnknownInputRequest),
     ],
 )
-def test_a_call_that_cannot_go_on_ends_with_a_type__and_leaves_the_clients_block_as_it_is(
+async def test_a_call_that_cannot_go_on_ends_with_a_type__and_leaves_the_clients_block_as_it_is(
     answer: dict[str, Any], options: dict[str, Any], error: type[Exception]
 ) -> None:
-    async def calls(client: AccreditedClient) -> None:
-        await client.call_tool("deploy")
-
     with pytest.raises(error):
-        play(RoundsServer([answer]), calls, **options)
+        async with client_of(RoundsServer([answer]), **options) as client:
+            await client.call_tool("deploy")
 
 
-def test_a_handler_that_fails_names_its_entry_and_its_cause() -> None:
+async def test_a_handler_that_fails_names_its_entry_and_its_cause() -> None:
     async def on_elicit(_context: InputContext, _params: object) -> ElicitResult:
         raise ZeroDivisionError
 
-    async def calls(client: AccreditedClient) -> None:
+    async with client_of(RoundsServer([asks("a")]), elicitation=on_elicit) as client:
         with pytest.raises(InputHandlerFailed) as caught:
             await client.call_tool("deploy")
         assert (caught.value.key, caught.value.method) == ("a", "elicitation/create")
         assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
-    play(RoundsServer([asks("a")]), calls, elicitation=on_elicit)
 
-
-def test_what_asks_for_nothing_is_no_result__made_by_hand_or_not() -> None:
-    async def calls(client: AccreditedClient) -> None:
+async def test_what_asks_for_nothing_is_no_result__made_by_hand_or_not() -> None:
+    async with client_of(RoundsServer([asks()])) as client:
         with pytest.raises(InvalidInputRequired):
             await client.call_tool("deploy", allow_input_required=True)
-
-    play(RoundsServer([asks()]), calls)
 
 
 @pytest.mark.holds("client/legs", "raw-answer")
 @pytest.mark.parametrize("by_hand", [False, True])
 @pytest.mark.parametrize("kind", ["task", "vendor/other", "", 7, None])
-def test_a_result_of_a_kind_that_nobody_negotiated_is_not_taken_for_a_whole_one(kind: object, by_hand: bool) -> None:
+async def test_a_result_of_a_kind_that_nobody_negotiated_is_not_taken_for_a_whole_one(
+    kind: object, by_hand: bool
+) -> None:
     result = {"resultType": kind, "content": [{"type": "text", "text": "done"}], "taskId": "1"}
 
-    async def calls(client: AccreditedClient) -> None:
+    async with client_of(RoundsServer([result])) as client:
         with pytest.raises(UnsupportedResultType) as caught:
             await client.call_tool("deploy", allow_input_required=by_hand)
         assert caught.value.result_type == kind
         assert caught.value.result == result
 
-    play(RoundsServer([result]), calls)
 
-
-def test_nor_is_one_that_comes_after_a_round() -> None:
-    async def calls(client: AccreditedClient) -> None:
+async def test_nor_is_one_that_comes_after_a_round() -> None:
+    async with client_of(
+        RoundsServer([asks("a"), {"resultType": "task", "taskId": "1"}]), elicitation=Person()
+    ) as client:
         with pytest.raises(UnsupportedResultType):
             await client.call_tool("deploy")
 
-    play(RoundsServer([asks("a"), {"resultType": "task", "taskId": "1"}]), calls, elicitation=Person())
 
-
-def test_nor_by_a_program_that_sends_its_own_requests_with_a_schema() -> None:
-    async def main() -> None:
-        server = RoundsServer([{"resultType": "partial", "content": []}, asks(), asks("a"), FINAL])
-        schema = with_input_required(CallToolResult)
-        call = types.CallToolRequest(params=types.CallToolRequestParams(name="deploy"))
-        async with RunningGateway(server) as running, Client(running.url, mode=VERSION) as client:
-            with pytest.raises(UnsupportedResultType):
-                await client.session.send_request(call, schema)
-            with pytest.raises(InvalidInputRequired):
-                await client.session.send_request(call, schema)
-            assert isinstance(await client.session.send_request(call, schema), InputRequiredResult)
-            assert isinstance(await client.session.send_request(call, schema), CallToolResult)
-
-    run(main())
+async def test_nor_by_a_program_that_sends_its_own_requests_with_a_schema() -> None:
+    server = RoundsServer([{"resultType": "partial", "content": []}, asks(), asks("a"), FINAL])
+    schema = with_input_required(CallToolResult)
+    call = types.CallToolRequest(params=types.CallToolRequestParams(name="deploy"))
+    async with RunningGateway(server) as running, Client(running.url, mode=VERSION) as client:
+        with pytest.raises(UnsupportedResultType):
+            await client.session.send_request(call, schema)
+        with pytest.raises(InvalidInputRequired):
+            await client.session.send_request(call, schema)
+        assert isinstance(await client.session.send_request(call, schema), InputRequiredResult)
+        assert isinstance(await client.session.send_request(call, schema), CallToolResult)
 
 
 @pytest.mark.parametrize("method", ["tools/list", "server/discover"])
-def test_nor_is_a_list_or_what_a_server_says_of_itself(method: str) -> None:
+async def test_nor_is_a_list_or_what_a_server_says_of_itself(method: str) -> None:
     class Odd(RoundsServer):
         async def _result(self, request: dict[str, Any]) -> dict[str, Any]:
             found = await super()._result(request)
             return {**found, "resultType": "vendor/part"} if request["method"] == method else found
 
-    async def main() -> None:
-        async with RunningGateway(Odd([FINAL])) as running:
-            with pytest.raises(UnsupportedResultType) as caught:
-                async with AccreditedClient(running.url) as client:
-                    await client.list_tools()
-            assert caught.value.result_type == "vendor/part"
-
-    run(main())
+    async with RunningGateway(Odd([FINAL])) as running:
+        with pytest.raises(UnsupportedResultType) as caught:
+            async with AccreditedClient(running.url) as client:
+                await client.list_tools()
+        assert caught.value.result_type == "vendor/part"
 
 
-def test_a_list_cannot_ask_for_input() -> None:
+async def test_a_list_cannot_ask_for_input() -> None:
     class Odd(RoundsServer):
         async def _result(self, request: dict[str, Any]) -> dict[str, Any]:
             return asks("a") if request["method"] == "tools/list" else await super()._result(request)
 
-    async def calls(client: AccreditedClient) -> None:
+    async with client_of(Odd([FINAL])) as client:
         with pytest.raises(InvalidInputRequired, match="in answer to 'tools/list'"):
             await client.list_tools()
 
-    play(Odd([FINAL]), calls)
 
-
-def test_an_elicitation_without_a_mode_is_a_form__whatever_else_it_holds() -> None:
+async def test_an_elicitation_without_a_mode_is_a_form__whatever_else_it_holds() -> None:
     params = {"message": "Sure?", "requestedSchema": FORM, "url": "https://a.example/"}
     server = RoundsServer([asks(inputRequests={"k": {"method": "elicitation/create", "params": params}}), FINAL])
     person = Person()
 
-    async def calls(client: AccreditedClient) -> None:
+    async with client_of(server, elicitation=person) as client:
         await client.call_tool("deploy")
-
-    play(server, calls, elicitation=person)
     assert isinstance(person.contexts[0].params, types.ElicitRequestFormParams)
 
 
-def test_a_leg_that_takes_too_long_without_a_budget_is_a_timeout_of_its_own() -> None:
-    async def calls(client: AccreditedClient) -> None:
+async def test_a_leg_that_takes_too_long_without_a_budget_is_a_timeout_of_its_own() -> None:
+    async with client_of(RoundsServer([FINAL], [NEVER])) as client:
         with pytest.raises(RequestTimeout):
             await client.call_tool("deploy", timeout=BUDGETS[0])
 
-    play(RoundsServer([FINAL], [NEVER]), calls)
-
 
 @pytest.mark.parametrize("tools", ["none of your business", [{"name": 5}]])
-def test_a_result_is_not_lost_because_the_tools_cannot_be_listed(tools: object) -> None:
+async def test_a_result_is_not_lost_because_the_tools_cannot_be_listed(tools: object) -> None:
     server = RoundsServer([FINAL], tools=tools)
 
-    async def calls(client: AccreditedClient) -> None:
+    async with client_of(server) as client:
         assert text_of(await client.call_tool("deploy")) == "done"
-
-    play(server, calls)
     assert len(server.calls) == 1
 
 
-def test_a_schema_of_the_servers_runs_nowhere__one_pattern_held_the_client_up_past_its_timeouts() -> None:
+async def test_a_schema_of_the_servers_runs_nowhere__one_pattern_held_the_client_up_past_its_timeouts() -> None:
     schema = {"type": "object", "properties": {"size": {"type": "string", "pattern": "^(a+)+$"}}}
     tools = [{"name": "deploy", "inputSchema": {"type": "object"}, "outputSchema": schema}]
     server = RoundsServer([{**FINAL, "structuredContent": {"size": "a" * 100 + "!"}}], tools=tools)
 
-    async def calls(client: AccreditedClient) -> None:
+    async with client_of(server) as client:
         await client.list_tools()
         assert (await client.call_tool("deploy")).structured_content == {"size": "a" * 100 + "!"}
 
-    play(server, calls)
 
-
-def test_nor_does_a_schema_of_what_it_asks_for() -> None:
+async def test_nor_does_a_schema_of_what_it_asks_for() -> None:
     schema = {"type": "object", "properties": {"size": {"type": "string", "pattern": "^(a+)+$"}}, "required": ["no"]}
     form = {"mode": "form", "message": "?", "requestedSchema": schema}
     asking = {
@@ -328,32 +293,26 @@ def test_nor_does_a_schema_of_what_it_asks_for() -> None:
         assert params.requested_schema == schema
         return ElicitResult(action="accept", content={"size": "a" * 100 + "!"})
 
-    async def calls(client: AccreditedClient) -> None:
+    async with client_of(RoundsServer([asking, FINAL]), elicitation=answers) as client:
         assert text_of(await client.call_tool("deploy")) == "done"
-
-    play(RoundsServer([asking, FINAL]), calls, elicitation=answers)
 
 
 @pytest.mark.holds("client/legs", "raw-answer")
-def test_a_result_that_does_not_say_so_is_complete() -> None:
-    async def calls(client: AccreditedClient) -> None:
+async def test_a_result_that_does_not_say_so_is_complete() -> None:
+    async with client_of(RoundsServer([{"content": FINAL["content"]}])) as client:
         assert text_of(await client.call_tool("deploy")) == "done"
 
-    play(RoundsServer([{"content": FINAL["content"]}]), calls)
 
-
-def test_each_round_is_seen__and_only_what_can_be_asked_for_is_declared() -> None:
+async def test_each_round_is_seen__and_only_what_can_be_asked_for_is_declared() -> None:
     seen: list[tuple[float, str | None]] = []
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         assert total is None
         seen.append((progress, message))
 
-    async def calls(client: AccreditedClient) -> None:
-        await client.call_tool("deploy", progress=on_progress)
-
     server = RoundsServer([asks("a"), asks(requestState="s"), FINAL])
-    play(server, calls, elicitation=Person())
+    async with client_of(server, elicitation=Person()) as client:
+        await client.call_tool("deploy", progress=on_progress)
     assert seen == [(1, "round 1 of tools/call: elicitation/create"), (2, "round 2 of tools/call: state only")]
     for call in server.calls:
         declared = call["_meta"]["io.modelcontextprotocol/clientCapabilities"]
@@ -399,7 +358,7 @@ TOOLS_THAT_ASK = {"legacy": "test_elicitation", VERSION: "test_input_required_re
 @pytest.mark.holds("client/legs", "server-requests")
 @pytest.mark.parametrize("mode", ["legacy", VERSION])
 @pytest.mark.parametrize("over_http", [True, False])
-def test_a_handler_is_registered_once_for_both_eras(mode: str, over_http: bool, sdk_server: SdkServer) -> None:
+async def test_a_handler_is_registered_once_for_both_eras(mode: str, over_http: bool, sdk_server: SdkServer) -> None:
     contexts: list[InputContext] = []
 
     async def on_elicit(context: InputContext, _params: ElicitRequestParams) -> ElicitResult:
@@ -407,82 +366,66 @@ def test_a_handler_is_registered_once_for_both_eras(mode: str, over_http: bool, 
         content = {"username": "ada", "email": "a@b.example", "name": "Ada"} if over_http else {"sure": True}
         return ElicitResult(action="accept", content={**content})
 
-    async def main() -> None:
-        target = sdk_server.url if over_http else asking_server()
-        async with AccreditedClient(target, elicitation=on_elicit, mode=mode) as client:
-            tool = TOOLS_THAT_ASK[mode] if over_http else "legacy" if mode == "legacy" else "modern"
-            arguments = {"message": "Who?"} if tool == "test_elicitation" else {}
-            assert not (await client.call_tool(tool, arguments)).is_error
-
-    run(main())
+    target = sdk_server.url if over_http else asking_server()
+    async with AccreditedClient(target, elicitation=on_elicit, mode=mode) as client:
+        tool = TOOLS_THAT_ASK[mode] if over_http else "legacy" if mode == "legacy" else "modern"
+        arguments = {"message": "Who?"} if tool == "test_elicitation" else {}
+        assert not (await client.call_tool(tool, arguments)).is_error
     (context,) = contexts
     assert context.method == "elicitation/create"
     assert context.key
 
 
 @pytest.mark.holds("client/legs", "server-requests")
-def test_a_legacy_server_is_not_told_why_a_handler_failed(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_legacy_server_is_not_told_why_a_handler_failed(caplog: pytest.LogCaptureFixture) -> None:
     async def on_elicit(_context: InputContext, _params: object) -> ElicitResult:
         raise ZeroDivisionError("a secret")
 
-    async def main() -> None:
-        async with AccreditedClient(asking_server(), elicitation=on_elicit, mode="legacy") as client:
-            with pytest.raises(MCPError, match=r"^The client could not answer$"):
-                await client.call_tool("legacy")
-
-    run(main())
+    async with AccreditedClient(asking_server(), elicitation=on_elicit, mode="legacy") as client:
+        with pytest.raises(MCPError, match=r"^The client could not answer$"):
+            await client.call_tool("legacy")
     assert "the handler of elicitation/create failed" in caplog.text
 
 
-def test_prompts_and_resources_have_rounds_as_tools_do() -> None:
-    async def main() -> None:
-        async with AccreditedClient(asking_server(), elicitation=Person(), mode=VERSION) as client:
-            prompt = await client.get_prompt("ask", max_total_timeout=PATIENCE)
-            assert isinstance(prompt.messages[0].content, types.TextContent)
-            assert prompt.messages[0].content.text == "Say yes."
-            (read,) = (await client.read_resource("plan://a", timeout=PATIENCE)).contents
-            assert isinstance(read, types.TextResourceContents)
-            assert read.text == "the plan a"
-            for asked in (
-                await client.get_prompt("ask", allow_input_required=True),
-                await client.read_resource("plan://a", allow_input_required=True),
-            ):
-                assert isinstance(asked, InputRequiredResult)
-
-    run(main())
+async def test_prompts_and_resources_have_rounds_as_tools_do() -> None:
+    async with AccreditedClient(asking_server(), elicitation=Person(), mode=VERSION) as client:
+        prompt = await client.get_prompt("ask", max_total_timeout=PATIENCE)
+        assert isinstance(prompt.messages[0].content, types.TextContent)
+        assert prompt.messages[0].content.text == "Say yes."
+        (read,) = (await client.read_resource("plan://a", timeout=PATIENCE)).contents
+        assert isinstance(read, types.TextResourceContents)
+        assert read.text == "the plan a"
+        for asked in (
+            await client.get_prompt("ask", allow_input_required=True),
+            await client.read_resource("plan://a", allow_input_required=True),
+        ):
+            assert isinstance(asked, InputRequiredResult)
 
 
 @pytest.mark.holds("client/legs", "missing-header")
-def test_a_server_that_misses_a_header_gets_the_call_again__with_it(sdk_server: SdkServer) -> None:
-    async def main() -> None:
-        async with AccreditedClient(sdk_server.url, mode=VERSION) as client:
-            told = await client.call_tool("test_header_parameter", {"region": "eu"})
-            assert text_of(told) == "region=eu"
-
-    run(main())
+async def test_a_server_that_misses_a_header_gets_the_call_again__with_it(sdk_server: SdkServer) -> None:
+    async with AccreditedClient(sdk_server.url, mode=VERSION) as client:
+        told = await client.call_tool("test_header_parameter", {"region": "eu"})
+        assert text_of(told) == "region=eu"
 
 
-def test_each_leg_has_a_proof_of_its_own__bound_to_what_it_says(tmp_path: Path) -> None:
-    everything = Path(__file__).parents[1] / "conformance" / "everything_server.py"
+async def test_each_leg_has_a_proof_of_its_own__bound_to_what_it_says(tmp_path: Path) -> None:
     name = "test_input_required_result_multi_round"
     trust = Trust()
     files = agent_files(tmp_path, trust, "mcp:tool")
     policy = {"catalog": Catalog(tools={name: Entry(scope="mcp:tool")}), "binding_required": True}
-    settings = trust.settings(StdioUpstream((python(), str(everything), "--stdio")), policy=policy)
+    settings = trust.settings(StdioUpstream(EVERYTHING), policy=policy)
     person = Person()
 
     async def on_elicit(context: InputContext, params: ElicitRequestParams) -> ElicitResult:
         await person(context, params)
         return ElicitResult(action="accept", content={"name": "Ada", "color": "red"})
 
-    async def main() -> None:
-        app = create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}))
-        presenter = ProofPresenter(files.key, [files.delegation])
-        async with (
-            RunningGateway(app) as running,
-            AccreditedClient(running.url, presenter=presenter, elicitation=on_elicit, mode=VERSION) as client,
-        ):
-            assert not (await client.call_tool(name)).is_error
-
-    run(main())
+    app = create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}))
+    presenter = ProofPresenter(files.key, [files.delegation])
+    async with (
+        RunningGateway(app) as running,
+        AccreditedClient(running.url, presenter=presenter, elicitation=on_elicit, mode=VERSION) as client,
+    ):
+        assert not (await client.call_tool(name)).is_error
     assert len(person.contexts) == 2

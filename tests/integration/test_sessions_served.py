@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import mcp_types as types
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
@@ -22,15 +21,13 @@ from tests.world.command import Serving, accredit
 from tests.world.honest_server import HonestServer
 from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.raw_server import PATIENCE, RawServer
-from tests.world.running import run
-from tests.world.warm import python
+from tests.world.sdk import EVERYTHING, on_elicit
 
 from accredit.client import AccreditedClient
 from accredit.jsonrpc.methods import Era
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("config/rounds")]
 
-EVERYTHING = (str(Path(__file__).parents[1] / "conformance" / "everything_server.py"), "--stdio")
 OLD, NEW = b"o" * 32, b"n" * 32
 LIST = post(Era.LEGACY, "tools/list", {})
 TOKENS = """
@@ -104,12 +101,8 @@ async def client_of(url: str, token: str = "", **callbacks: Any) -> AsyncGenerat
             yield client
 
 
-async def on_elicit(_: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
-    return types.ElicitResult(action="accept", content={"username": "ada", "email": "a@b.example", "name": "Ada"})
-
-
 @pytest.mark.parametrize("tokens", [False, True], ids=["nobody", "tokens"])
-def test_a_session_outlives_any_of_its_gateways_and_a_change_of_keys(
+async def test_a_session_outlives_any_of_its_gateways_and_a_change_of_keys(
     tokens: bool, sdk_server: SdkServer, tmp_path: Path
 ) -> None:
     token = issued(tmp_path) if tokens else ""
@@ -118,50 +111,46 @@ def test_a_session_outlives_any_of_its_gateways_and_a_change_of_keys(
         configure(tmp_path, f'url = "{sdk_server.url}"', *keys, more=TOKENS if tokens else "")
         return Serving("--workers", "2", folder=tmp_path)
 
-    async def main() -> None:
-        with serving(OLD) as first, serving(OLD) as second, serving(OLD, NEW) as third:
-            balancer = Balancer([first.port, second.port, third.port])
-            async with balancer.running() as url, client_of(url, token, elicitation_callback=on_elicit) as client:
-                for _ in range(3):
-                    assert (await client.call_tool("test_simple_text")).content
-                    asked = await client.call_tool("test_elicitation", {"message": "who?"})
-                    assert "action=accept" in str(asked.content)
-                assert {*balancer.served} == {first.port, second.port, third.port}
-                first.stop(signal.SIGKILL)
-                second.stop(signal.SIGKILL)
-                with serving(NEW, OLD) as fourth:
-                    balancer.ports[:] = [third.port, fourth.port]
-                    for _ in range(4):
-                        assert (await client.call_tool("test_simple_text")).content
-                    assert fourth.port in balancer.served
-
     before = sdk_server.methods().count("initialize")
-    run(main())
+    with serving(OLD) as first, serving(OLD) as second, serving(OLD, NEW) as third:
+        balancer = Balancer([first.port, second.port, third.port])
+        async with balancer.running() as url, client_of(url, token, elicitation_callback=on_elicit) as client:
+            for _ in range(3):
+                assert (await client.call_tool("test_simple_text")).content
+                asked = await client.call_tool("test_elicitation", {"message": "who?"})
+                assert "action=accept" in str(asked.content)
+            assert {*balancer.served} == {first.port, second.port, third.port}
+            first.stop(signal.SIGKILL)
+            second.stop(signal.SIGKILL)
+            with serving(NEW, OLD) as fourth:
+                balancer.ports[:] = [third.port, fourth.port]
+                for _ in range(4):
+                    assert (await client.call_tool("test_simple_text")).content
+                assert fourth.port in balancer.served
     assert sdk_server.methods().count("initialize") == before + 1
 
 
-def test_a_child_s_session_is_404_at_another_process_of_its_cluster__where_a_client_begins_anew(tmp_path: Path) -> None:
-    command = ", ".join(f'"{part}"' for part in (python(), *EVERYTHING))
+async def test_a_child_s_session_is_404_at_another_process_of_its_cluster__where_a_client_begins_anew(
+    tmp_path: Path,
+) -> None:
+    command = ", ".join(f'"{part}"' for part in EVERYTHING)
     configure(tmp_path, f"command = [{command}]", OLD)
 
-    async def main() -> None:
-        with Serving(folder=tmp_path) as first, Serving(folder=tmp_path) as second:
-            balancer = Balancer([first.port])
-            async with balancer.running() as url:
-                async with client_of(url) as official:
-                    assert (await official.call_tool("test_simple_text")).content
-                    balancer.ports[:] = [second.port]
-                    with pytest.raises(MCPError, match="Session not found"):
-                        await official.call_tool("test_simple_text")
-                balancer.ports[:] = [first.port]
-                async with AccreditedClient(url, mode="legacy") as ours:
-                    assert (await ours.call_tool("test_simple_text")).content
-                    first.stop(signal.SIGKILL)
-                    first.wait()
-                    balancer.ports[:] = [second.port]
-                    assert (await ours.call_tool("test_simple_text")).content
-
-    run(main())
+    with Serving(folder=tmp_path) as first, Serving(folder=tmp_path) as second:
+        balancer = Balancer([first.port])
+        async with balancer.running() as url:
+            async with client_of(url) as official:
+                assert (await official.call_tool("test_simple_text")).content
+                balancer.ports[:] = [second.port]
+                with pytest.raises(MCPError, match="Session not found"):
+                    await official.call_tool("test_simple_text")
+            balancer.ports[:] = [first.port]
+            async with AccreditedClient(url, mode="legacy") as ours:
+                assert (await ours.call_tool("test_simple_text")).content
+                first.stop(signal.SIGKILL)
+                first.wait()
+                balancer.ports[:] = [second.port]
+                assert (await ours.call_tool("test_simple_text")).content
 
 
 async def ask(port: int, posted: Posted, *headers: tuple[str, str]) -> RawAnswer:
@@ -170,19 +159,16 @@ async def ask(port: int, posted: Posted, *headers: tuple[str, str]) -> RawAnswer
         return await client.answer()
 
 
-def test_workers_without_a_file_share_their_sessions__which_end_with_them(tmp_path: Path) -> None:
+async def test_workers_without_a_file_share_their_sessions__which_end_with_them(tmp_path: Path) -> None:
     bearer = ("Authorization", f"Bearer {issued(tmp_path)}")
 
-    async def main() -> None:
-        async with RawServer(HonestServer()) as upstream:
-            configure(tmp_path, f'url = "{upstream.url}"', more=TOKENS)
-            with Serving("--workers", "2", folder=tmp_path) as gateway:
-                begun = await ask(gateway.port, initialize(), bearer)
-                named = ("Mcp-Session-Id", begun.header("mcp-session-id") or "")
-                assert named[1].startswith("a1.")
-                for _ in range(20):
-                    assert (await ask(gateway.port, LIST, bearer, named)).status == 200
-            with Serving("--workers", "2", folder=tmp_path) as restarted:
-                assert (await ask(restarted.port, LIST, bearer, named)).status == 404
-
-    run(main())
+    async with RawServer(HonestServer()) as upstream:
+        configure(tmp_path, f'url = "{upstream.url}"', more=TOKENS)
+        with Serving("--workers", "2", folder=tmp_path) as gateway:
+            begun = await ask(gateway.port, initialize(), bearer)
+            named = ("Mcp-Session-Id", begun.header("mcp-session-id") or "")
+            assert named[1].startswith("a1.")
+            for _ in range(20):
+                assert (await ask(gateway.port, LIST, bearer, named)).status == 200
+        with Serving("--workers", "2", folder=tmp_path) as restarted:
+            assert (await ask(restarted.port, LIST, bearer, named)).status == 404

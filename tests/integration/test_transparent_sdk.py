@@ -1,10 +1,12 @@
-"""The official SDK's client and server, with the gateway between them: everything works as without it."""
+"""The official SDK's client and server, with the gateway between them, over HTTP and on stdio: everything works as
+without it."""
 
 import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,54 +20,44 @@ from tests.integration.conftest import SdkServer
 from tests.world.calls import initialize, post
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import PATIENCE, until
-from tests.world.running import RunningGateway, run
+from tests.world.running import RunningGateway
+from tests.world.sdk import EVERYTHING, LEGACY, MODERN, on_elicit, on_roots, on_sample, text_of
 
-from accredit.gateway import GatewaySettings, HttpUpstream
+from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream
 from accredit.jsonrpc.methods import Era
 
 pytestmark = pytest.mark.slow
 
-LEGACY, MODERN = "legacy", "2026-07-28"
-MODES = (LEGACY, MODERN, "auto")
-Case = Callable[[Client], Awaitable[None]]
+Upstream = HttpUpstream | StdioUpstream
 
 
-def through_gateway(server: SdkServer, mode: str, case: Case, **callbacks: Any) -> None:
-    async def main() -> None:
-        async with RunningGateway(GatewaySettings(HttpUpstream(server.url))) as gateway:
-            async with Client(gateway.url, mode=mode, read_timeout_seconds=PATIENCE, **callbacks) as client:
-                await case(client)
-            await until(lambda: not gateway.state.tasks)
-
-    run(main())
+@pytest.fixture(params=["http", "stdio"])
+def upstream(request: pytest.FixtureRequest, sdk_server: SdkServer) -> Upstream:
+    return HttpUpstream(sdk_server.url) if request.param == "http" else StdioUpstream(EVERYTHING)
 
 
-def text_of(result: types.CallToolResult) -> str:
-    content = result.content[0]
-    assert isinstance(content, types.TextContent)
-    return content.text
+@asynccontextmanager
+async def through_gateway(upstream: Upstream, mode: str, **callbacks: Any) -> AsyncGenerator[Client]:
+    async with RunningGateway(GatewaySettings(upstream)) as gateway:
+        async with Client(gateway.url, mode=mode, read_timeout_seconds=PATIENCE, **callbacks) as client:
+            yield client
+        await until(lambda: not gateway.state.tasks)
 
 
-async def on_elicit(_: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
-    return types.ElicitResult(action="accept", content={"username": "ada", "email": "a@b.example", "name": "Ada"})
+@pytest.mark.parametrize("mode", [LEGACY, MODERN, "auto"])
+async def test_lists_calls_progress_resources_and_prompts(upstream: Upstream, mode: str) -> None:
+    seen: list[float] = []
 
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        seen.append(progress)
 
-async def on_sample(_: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
-    said = types.TextContent(type="text", text="Paris")
-    return types.CreateMessageResult(role="assistant", content=said, model="test")
-
-
-async def on_roots(_: Any) -> types.ListRootsResult:
-    return types.ListRootsResult(roots=[types.Root(uri="file:///home", name="home")])  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_lists_calls_resources_and_prompts(sdk_server: SdkServer, mode: str) -> None:
-    async def case(client: Client) -> None:
+    async with through_gateway(upstream, mode) as client:
         assert client.protocol_version == ("2025-11-25" if mode == LEGACY else MODERN)
         assert "test_simple_text" in {tool.name for tool in (await client.list_tools()).tools}
         assert "simple text" in text_of(await client.call_tool("test_simple_text"))
         assert (await client.call_tool("test_error_handling")).is_error
+        await client.call_tool("test_tool_with_progress", progress_callback=on_progress)
+        assert seen == [0, 50, 100]
         read = (await client.read_resource("test://static-text")).contents[0]
         assert isinstance(read, types.TextResourceContents)
         prompt = await client.get_prompt("test_prompt_with_arguments", {"arg1": "x", "arg2": "y"})
@@ -74,155 +66,105 @@ def test_lists_calls_resources_and_prompts(sdk_server: SdkServer, mode: str) -> 
             await client.call_tool("no_such_tool")
         assert refused.value.error.code == types.INVALID_PARAMS
 
-    through_gateway(sdk_server, mode, case)
 
-
-@pytest.mark.parametrize("mode", MODES)
-def test_progress_arrives_before_the_result(sdk_server: SdkServer, mode: str) -> None:
-    async def case(client: Client) -> None:
-        seen: list[float] = []
-
-        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            seen.append(progress)
-
-        await client.call_tool("test_tool_with_progress", progress_callback=on_progress)
-        assert seen == [0, 50, 100]
-
-    through_gateway(sdk_server, mode, case)
-
-
-@pytest.mark.slow
-def test_calls_at_the_same_time_do_not_mix(sdk_server: SdkServer) -> None:
-    async def case(client: Client) -> None:
-        names = ["test_simple_text", "test_tool_with_progress"] * 10
+@pytest.mark.parametrize("mode", [LEGACY, MODERN])
+async def test_calls_at_the_same_time_do_not_mix(upstream: Upstream, mode: str) -> None:
+    names = ["test_simple_text", "test_tool_with_progress"] * 10
+    async with through_gateway(upstream, mode) as client:
         told = await asyncio.gather(*[client.call_tool(name) for name in names])
         assert [("Reached" in text_of(result)) for result in told] == [False, True] * 10
 
-    for mode in (LEGACY, MODERN):
-        through_gateway(sdk_server, mode, case)
+
+async def test_requests_of_a_legacy_server_reach_the_client_and_its_answers_go_back(upstream: Upstream) -> None:
+    async with through_gateway(upstream, LEGACY, elicitation_callback=on_elicit, sampling_callback=on_sample) as client:
+        sampled = text_of(await client.call_tool("test_sampling", {"prompt": "capital?"}))
+        assert "LLM response: forty-two" in sampled
+        assert "action=accept" in text_of(await client.call_tool("test_elicitation", {"message": "who?"}))
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "expected"),
-    [
-        ("test_sampling", {"prompt": "capital?"}, "LLM response: Paris"),
-        ("test_elicitation", {"message": "who?"}, "action=accept"),
-    ],
-)
-def test_requests_of_a_legacy_server_reach_the_client_and_its_answers_go_back(
-    sdk_server: SdkServer, tool: str, arguments: dict[str, Any], expected: str
-) -> None:
-    async def case(client: Client) -> None:
-        assert expected in text_of(await client.call_tool(tool, arguments))
-
-    through_gateway(sdk_server, LEGACY, case, elicitation_callback=on_elicit, sampling_callback=on_sample)
+ASKS = {
+    "elicitation": "Hello, Ada!",
+    "sampling": "The model answered.",
+    "list_roots": "file:///srv",
+    "request_state": "state-ok",
+    "multiple_inputs": "All answered.",
+    "multi_round": "Both steps are done.",
+}
 
 
-@pytest.mark.parametrize(
-    ("tool", "expected"),
-    [
-        ("test_input_required_result_elicitation", "Hello, Ada!"),
-        ("test_input_required_result_sampling", "The model answered."),
-        ("test_input_required_result_list_roots", "file:///home"),
-        ("test_input_required_result_request_state", "state-ok"),
-        ("test_input_required_result_multiple_inputs", "All answered."),
-        ("test_input_required_result_multi_round", "Both steps are done."),
-    ],
-)
-def test_a_modern_server_may_ask_for_input_first(sdk_server: SdkServer, tool: str, expected: str) -> None:
-    async def case(client: Client) -> None:
-        assert text_of(await client.call_tool(tool)) == expected
-
-    through_gateway(
-        sdk_server,
-        MODERN,
-        case,
-        elicitation_callback=on_elicit,
-        sampling_callback=on_sample,
-        list_roots_callback=on_roots,
-    )
+async def test_a_modern_server_may_ask_for_input_first(upstream: Upstream) -> None:
+    answers = {
+        "elicitation_callback": on_elicit, "sampling_callback": on_sample, "list_roots_callback": on_roots,
+    }  # fmt: skip
+    async with through_gateway(upstream, MODERN, **answers) as client:
+        told = {each: text_of(await client.call_tool(f"test_input_required_result_{each}")) for each in ASKS}
+    assert told == ASKS
 
 
 @pytest.mark.parametrize("mode", [LEGACY, MODERN])
-def test_logs_of_a_call_arrive(sdk_server: SdkServer, mode: str) -> None:
+async def test_logs_of_a_call_arrive(upstream: Upstream, mode: str) -> None:
     logs: list[object] = []
 
     async def on_log(params: types.LoggingMessageNotificationParams) -> None:
         logs.append(params.data)
 
-    async def case(client: Client) -> None:
+    async with through_gateway(upstream, mode, logging_callback=on_log, log_level="debug") as client:
         await client.call_tool("test_tool_with_logging")
         assert len(logs) == 3
 
-    through_gateway(sdk_server, mode, case, logging_callback=on_log, log_level="debug")
 
-
-def test_a_legacy_stream_that_the_server_closed_is_resumed(sdk_server: SdkServer) -> None:
-    async def case(client: Client) -> None:
+@pytest.mark.parametrize("upstream", ["http"], indirect=True)
+async def test_a_legacy_stream_that_the_server_closed_is_resumed(upstream: Upstream) -> None:
+    async with through_gateway(upstream, LEGACY) as client:
         assert text_of(await client.call_tool("test_reconnection")) == "The stream was resumed."
 
-    through_gateway(sdk_server, LEGACY, case)
+
+async def test_a_subscription_tells_what_changed(upstream: Upstream) -> None:
+    async with through_gateway(upstream, MODERN) as client, client.listen(tools_list_changed=True) as subscription:
+        await client.call_tool("test_trigger_tool_change")
+        async with asyncio.timeout(PATIENCE):
+            assert isinstance(await anext(subscription), ToolsListChanged)
 
 
-def test_a_subscription_tells_what_changed(sdk_server: SdkServer) -> None:
-    async def case(client: Client) -> None:
-        async with client.listen(tools_list_changed=True) as subscription:
-            await client.call_tool("test_trigger_tool_change")
-            async with asyncio.timeout(PATIENCE):
-                async for change in subscription:
-                    assert isinstance(change, ToolsListChanged)
-                    break
-
-    through_gateway(sdk_server, MODERN, case)
-
-
-def test_a_header_parameter_passes(sdk_server: SdkServer) -> None:
-    async def case(client: Client) -> None:
+async def test_a_header_parameter_passes(upstream: Upstream) -> None:
+    async with through_gateway(upstream, MODERN) as client:
         await client.list_tools()
         told = await client.call_tool("test_header_parameter", {"region": "eu \u20ac"})
         assert text_of(told) == "region=eu \u20ac"
 
-    through_gateway(sdk_server, MODERN, case)
+
+async def test_the_end_of_a_session_ends_it_on_the_server(sdk_server: SdkServer) -> None:
+    async with (
+        RunningGateway(GatewaySettings(HttpUpstream(sdk_server.url))) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        asked = initialize()
+        await client.ask("POST", "/mcp", asked.headers, asked.body)
+        begun = await client.answer()
+        session = begun.header("mcp-session-id")
+        assert begun.status == 200
+        assert session is not None
+        own = [("Mcp-Session-Id", session), ("MCP-Protocol-Version", "2025-11-25")]
+        listing = post(Era.LEGACY, "tools/list").without_header("Mcp-Session-Id")
+        for ended, status in ((False, 200), (True, 404)):
+            if ended:
+                await client.ask("DELETE", "/mcp", own)
+                assert (await client.answer()).status == 200
+            await client.ask("POST", "/mcp", [*listing.headers, own[0]], listing.body)
+            assert (await client.answer()).status == status
 
 
-def test_the_end_of_a_session_ends_it_on_the_server(sdk_server: SdkServer) -> None:
-    async def main() -> None:
-        async with (
-            RunningGateway(GatewaySettings(HttpUpstream(sdk_server.url))) as gateway,
-            RawClient(gateway.port) as client,
-        ):
-            asked = initialize()
-            await client.ask("POST", "/mcp", asked.headers, asked.body)
-            begun = await client.answer()
-            session = begun.header("mcp-session-id")
-            assert begun.status == 200
-            assert session is not None
-            own = [("Mcp-Session-Id", session), ("MCP-Protocol-Version", "2025-11-25")]
-            listing = post(Era.LEGACY, "tools/list").without_header("Mcp-Session-Id")
-            for ended, status in ((False, 200), (True, 404)):
-                if ended:
-                    await client.ask("DELETE", "/mcp", own)
-                    assert (await client.answer()).status == 200
-                await client.ask("POST", "/mcp", [*listing.headers, own[0]], listing.body)
-                assert (await client.answer()).status == status
-
-    run(main())
-
-
-def test_an_unsupported_version_is_the_server_s_to_refuse(sdk_server: SdkServer) -> None:
-    async def main() -> None:
-        async with (
-            RunningGateway(GatewaySettings(HttpUpstream(sdk_server.url))) as gateway,
-            RawClient(gateway.port) as client,
-        ):
-            asked = post(Era.MODERN, "tools/list").without_header("MCP-Protocol-Version")
-            body = asked.body.replace(b"2026-07-28", b"2099-01-01")
-            await client.ask("POST", "/mcp", [*asked.headers, ("MCP-Protocol-Version", "2099-01-01")], body)
-            answer = await client.answer()
-            assert answer.status == 400
-            assert json.loads(answer.body)["error"]["data"]["requested"] == "2099-01-01"
-
-    run(main())
+async def test_an_unsupported_version_is_the_server_s_to_refuse(sdk_server: SdkServer) -> None:
+    async with (
+        RunningGateway(GatewaySettings(HttpUpstream(sdk_server.url))) as gateway,
+        RawClient(gateway.port) as client,
+    ):
+        asked = post(Era.MODERN, "tools/list").without_header("MCP-Protocol-Version")
+        body = asked.body.replace(b"2026-07-28", b"2099-01-01")
+        await client.ask("POST", "/mcp", [*asked.headers, ("MCP-Protocol-Version", "2099-01-01")], body)
+        answer = await client.answer()
+        assert answer.status == 400
+        assert json.loads(answer.body)["error"]["data"]["requested"] == "2099-01-01"
 
 
 @pytest.fixture
@@ -238,12 +180,9 @@ def sse_server() -> Generator[str]:
 
 
 @pytest.mark.slow
-def test_http_sse_of_2024_works_through_the_gateway(sse_server: str) -> None:
-    async def main() -> None:
-        async with RunningGateway(GatewaySettings(HttpUpstream(sse_server))) as gateway:
-            transport = sse_client(gateway.url.replace("/mcp", "/sse"))
-            async with Client(transport, mode=LEGACY, read_timeout_seconds=PATIENCE) as client:
-                assert [tool.name for tool in (await client.list_tools()).tools] == ["add"]
-                assert text_of(await client.call_tool("add", {"a": 2, "b": 3})) == "5"
-
-    run(main())
+async def test_http_sse_of_2024_works_through_the_gateway(sse_server: str) -> None:
+    async with RunningGateway(GatewaySettings(HttpUpstream(sse_server))) as gateway:
+        transport = sse_client(gateway.url.replace("/mcp", "/sse"))
+        async with Client(transport, mode=LEGACY, read_timeout_seconds=PATIENCE) as client:
+            assert [tool.name for tool in (await client.list_tools()).tools] == ["add"]
+            assert text_of(await client.call_tool("add", {"a": 2, "b": 3})) == "5"

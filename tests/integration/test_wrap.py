@@ -1,6 +1,5 @@
 """`accredit wrap`: the real command between a host and a stdio server."""
 
-import asyncio
 import contextlib
 import json
 import signal
@@ -15,12 +14,12 @@ from mcp.client.stdio import stdio_client
 from tests.world.calls import compact, meta
 from tests.world.command import COMMAND, environment, wait_until
 from tests.world.raw_server import PATIENCE
+from tests.world.sdk import EVERYTHING
 from tests.world.stdio_processes import alive, descendants, raw_command
 from tests.world.warm import Warm, command, python
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("gateway/front/host")]
 
-EVERYTHING = (str(Path(__file__).parents[1] / "conformance" / "everything_server.py"), "--stdio")
 INITIALIZE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 
 
@@ -413,17 +412,14 @@ def test_a_command_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28", "auto"])
-def test_the_official_client_and_server_work_through_it(mode: str) -> None:
-    async def main() -> None:
-        server = StdioServerParameters(command=python(), args=[*COMMAND[1:], "wrap", "--", python(), *EVERYTHING])
-        async with Client(stdio_client(server), mode=mode, read_timeout_seconds=PATIENCE) as client:
-            assert "test_simple_text" in {tool.name for tool in (await client.list_tools()).tools}
-            seen: list[float] = []
+async def test_the_official_client_and_server_work_through_it(mode: str) -> None:
+    server = StdioServerParameters(command=python(), args=[*COMMAND[1:], "wrap", "--", *EVERYTHING])
+    async with Client(stdio_client(server), mode=mode, read_timeout_seconds=PATIENCE) as client:
+        assert "test_simple_text" in {tool.name for tool in (await client.list_tools()).tools}
+        seen: list[float] = []
 
-            async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-                seen.append(progress)
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            seen.append(progress)
 
-            await client.call_tool("test_tool_with_progress", progress_callback=on_progress)
-            assert seen == [0, 50, 100]
-
-    asyncio.run(main())
+        await client.call_tool("test_tool_with_progress", progress_callback=on_progress)
+        assert seen == [0, 50, 100]

@@ -1,6 +1,7 @@
 """An agent's files as they lie on its machine, and a gateway's beside them. I/O: files in the test's folder."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -31,6 +32,23 @@ scope = "email:send"
 sensitive = true
 [tools.search]
 scope = "email:search"
+[store]
+url = "memory:"
+"""
+
+
+_ANY_TOOL = """
+[gateway]
+id = "gateway"
+[upstream]
+{upstream}
+[proofs]
+mode = "required"
+binding = "required"
+default_tool_scope = "mcp:tool"
+[[proofs.roots]]
+name = "Owner"
+public_key_file = "owner.key.pub"
 [store]
 url = "memory:"
 """
@@ -73,3 +91,11 @@ def agent_files(folder: Path, trust: Trust, *scope: str, key: PrivateKeyFile | N
     server = json.dumps([python(), str(MAIL_SERVER)])
     (folder / "accredit.toml").write_text(_CONFIGURATION.format(gateway=GATEWAY, server=server), "utf-8")
     return AgentFiles(folder)
+
+
+def guard_any_tool(folder: Path, upstream: str | Sequence[str]) -> None:
+    """Writes the configuration of a gateway before a server, by its URL or its command, each tool of which has one
+    scope."""
+    key = "url" if isinstance(upstream, str) else "command"
+    text = _ANY_TOOL.format(upstream=f"{key} = {json.dumps(upstream)}")
+    (folder / "accredit.toml").write_text(text, "utf-8")
