@@ -21,21 +21,22 @@ from tests.world.running import ASGI, FAST, by_road
 
 BOTH_ROADS = {
     "test_besieged_http",
-    "test_hostile_frames",
-    "test_hostile_heads",
-    "test_hostile_http",
-    "test_hostile_streams",
     "test_sessions_shared",
     "test_stateless_era",
     "test_transparent_requests",
 }
-"""Modules of which each test runs over the fast and the ASGI road. Of others that use `RunningGateway`, and of these
-where they are slow, the second is in `make test-long`."""
+"""Modules of which each test runs over the fast and the ASGI road, as what they ask is how a client is read. Of others
+that use `RunningGateway` the second is in `make test-long`: that both roads answer with the same bytes, also where a
+server's answer is wrong, broken off or a stream, is held by `tests/property/test_two_roads.py`."""
 BOTH_ROADS_AT_LENGTH = {
     "test_dropped_answers",
     "test_hostile_batches",
+    "test_hostile_frames",
+    "test_hostile_heads",
+    "test_hostile_http",
     "test_hostile_sizes",
     "test_hostile_standing",
+    "test_hostile_streams",
     "test_hostile_times",
     "test_one_reading",
     "test_records_gateway",
