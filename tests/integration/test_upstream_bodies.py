@@ -5,22 +5,16 @@ import tracemalloc
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.world.raw_server import Connection, RawServer
+from tests.world.raw_server import Connection
+from tests.world.upstream_client import client_of, gone
 
 from accredit.errors import AnswerError, UpstreamTimeout, UpstreamUnavailable
-from accredit.gateway.upstream.http.client import UpstreamClient
 from accredit.gateway.upstream.http.connection import HIGH_WATER_BYTES
 
 pytestmark = pytest.mark.usefixtures("loop_factory")
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 MIB = 1 << 20
-
-
-async def gone(server: RawServer, client: UpstreamClient) -> None:
-    """Nothing is left of any connection, on either side."""
-    await server.until(lambda server: not server.open)
-    assert not client._pool._open
 
 
 def answers(*parts: bytes) -> Callable[[Connection], Awaitable[None]]:
@@ -47,39 +41,33 @@ def endless(counter: list[int], head: bytes = b"HTTP/1.1 200 OK\r\n\r\n") -> Cal
 
 
 async def test_a_declared_length_past_the_bound_is_refused_before_anything_is_read() -> None:
-    async with RawServer(answers(b"HTTP/1.1 200 OK\r\nContent-Length: 101\r\n\r\n")) as server:
-        client = UpstreamClient(server.url, timeout=10)
+    async with client_of(answers(b"HTTP/1.1 200 OK\r\nContent-Length: 101\r\n\r\n")) as (client, server):
         answer = await client.send("GET", [])
         with pytest.raises(AnswerError, match="larger than 100 bytes") as caught:
             await answer.read(100, timeout=10)
         assert caught.value.bound
         await gone(server, client)
-        await client.close()
 
 
 async def test_a_body_past_the_bound_is_refused_when_it_passes_it() -> None:
-    async with RawServer(endless(counter := [0])) as server:
-        client = UpstreamClient(server.url, timeout=10)
+    async with client_of(endless(counter := [0])) as (client, server):
         answer = await client.send("GET", [])
         with pytest.raises(AnswerError, match=f"larger than {MIB} bytes"):
             await answer.read(MIB, timeout=10)
         await gone(server, client)
         assert counter[0] < 64 * MIB
-        await client.close()
 
 
 @pytest.mark.parametrize("size", [100, 101])
 async def test_a_small_body_is_held_to_the_bound_as_well(size: int) -> None:
     small = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (size, bytes(size))
-    async with RawServer(answers(small)) as server:
-        client = UpstreamClient(server.url, timeout=10)
+    async with client_of(answers(small)) as (client, _):
         answer = await client.send("GET", [])
         if size <= 100:
             assert await answer.read(100, timeout=10) == bytes(size)
         else:
             with pytest.raises(AnswerError):
                 await answer.read(100, timeout=10)
-        await client.close()
 
 
 @pytest.mark.parametrize("declared", [True, False])
@@ -94,8 +82,7 @@ async def test_a_large_body_costs_its_size_and_not_twice_that(declared: bool) ->
         for _ in range(0, size, 65_536):
             await connection.send(bytes(65_536))
 
-    async with RawServer(handler) as server:
-        client = UpstreamClient(server.url, timeout=10)
+    async with client_of(handler) as (client, _):
         answer = await client.send("GET", [])
         tracemalloc.start()
         try:
@@ -105,12 +92,10 @@ async def test_a_large_body_costs_its_size_and_not_twice_that(declared: bool) ->
             tracemalloc.stop()
         assert len(body) == size
         assert peak < 1.25 * size
-        await client.close()
 
 
 async def test_a_slow_reader_slows_the_upstream__what_nobody_reads_must_not_fill_the_memory() -> None:
-    async with RawServer(endless(counter := [0])) as server:
-        client = UpstreamClient(server.url, timeout=10)
+    async with client_of(endless(counter := [0])) as (client, server):
         answer = await client.send("GET", [])
         still = 0
         while still < 50:  # the upstream has come to a stop when it sends no more for a while
@@ -127,7 +112,6 @@ async def test_a_slow_reader_slows_the_upstream__what_nobody_reads_must_not_fill
         assert taken > 0
         answer.close()
         await gone(server, client)
-        await client.close()
 
 
 async def test_pieces_come_as_they_are_sent_and_a_silence_does_not_end_them() -> None:
@@ -140,8 +124,7 @@ async def test_pieces_come_as_they_are_sent_and_a_silence_does_not_end_them() ->
         await connection.send(b"1\r\nb\r\n0\r\n\r\n")
         await connection.peer_closed()
 
-    async with RawServer(handler) as server:
-        client = UpstreamClient(server.url, timeout=10)
+    async with client_of(handler) as (client, _):
         answer = await client.send("GET", [])
         assert await answer.chunk(timeout=None) == b"a"
         for timeout in (0.02, 0.0):
@@ -157,16 +140,13 @@ async def test_pieces_come_as_they_are_sent_and_a_silence_does_not_end_them() ->
         assert await answer.chunk(timeout=10) == b""
         assert await answer.chunk(timeout=10) == b""
         assert client._pool._idle
-        await client.close()
 
 
 async def test_an_unfinished_answer_that_is_closed_takes_its_connection_with_it() -> None:
-    async with RawServer(endless([0])) as server:
-        client = UpstreamClient(server.url, timeout=10)
+    async with client_of(endless([0])) as (client, server):
         answer = await client.send("GET", [])
         answer.close()
         answer.close()
         await gone(server, client)
         with pytest.raises(UpstreamUnavailable):
             await answer.chunk(timeout=10)
-        await client.close()

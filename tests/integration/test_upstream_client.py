@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.world.raw_server import PATIENCE, Connection, RawServer, until
+from tests.world.upstream_client import client_of, gone
 
 from accredit.errors import RequestError, UpstreamLeftOut, UpstreamUnavailable
 from accredit.gateway.upstream.http import parsing, pool
@@ -47,12 +48,6 @@ def answers(*parts: bytes) -> Callable[[Connection], Awaitable[None]]:
 async def ask(client: UpstreamClient, body: bytes = b"{}") -> bytes:
     answer = await client.send("POST", [(b"accept", b"*/*")], body)
     return await answer.read(MIB, timeout=10)
-
-
-async def gone(server: RawServer, client: UpstreamClient) -> None:
-    """Nothing is left of any connection, on either side."""
-    await server.until(lambda server: not server.open)
-    assert not client._pool._open
 
 
 class Made(asyncio.Protocol):
@@ -113,32 +108,26 @@ async def test_a_request_without_a_body_says_so_where_a_body_is_usual(method: st
 async def test_a_request_that_would_become_another_one_is_not_sent(
     method: str, headers: list[tuple[bytes, bytes]], target: bytes
 ) -> None:
-    async with RawServer(answers(HELLO)) as server:
-        client = UpstreamClient(server.url, timeout=10)
+    async with client_of(answers(HELLO)) as (client, server):
         with pytest.raises(RequestError):
             await client.send(method, headers, target=target)
         assert not server.accepted
-        await client.close()
 
 
 async def test_a_repeated_header_is_told_from_a_single_one() -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Type: a\r\ncontent-type: b\r\nContent-Length: 0\r\n\r\n"
-    async with RawServer(answers(head)) as server:
-        client = UpstreamClient(server.url, timeout=10)
+    async with client_of(answers(head)) as (client, _):
         answer = await client.send("GET", [])
         assert answer.header(b"content-type") == b"a\0b"
         assert answer.headers[:2] == [(b"content-type", b"a"), (b"content-type", b"b")]
-        await client.close()
 
 
 async def test_an_answer_to_head_has_no_body_and_gives_up_its_connection() -> None:
-    async with RawServer(answers(b"HTTP/1.1 200 OK\r\nContent-Length: 5000000\r\n\r\n")) as server:
-        client = UpstreamClient(server.url, timeout=10)
+    async with client_of(answers(b"HTTP/1.1 200 OK\r\nContent-Length: 5000000\r\n\r\n")) as (client, server):
         answer = await client.send("HEAD", [])
         assert answer.header(b"content-length") == b"5000000"
         assert await answer.read(10, timeout=10) == b""
         await gone(server, client)
-        await client.close()
 
 
 async def test_an_answer_without_a_length_ends_with_its_connection() -> None:
@@ -146,19 +135,16 @@ async def test_an_answer_without_a_length_ends_with_its_connection() -> None:
         await connection.request()
         await connection.send(b"HTTP/1.1 200 OK\r\n\r\nhel", b"lo")
 
-    async with RawServer(handler) as server:
-        client = UpstreamClient(server.url, timeout=10)
+    async with client_of(handler) as (client, server):
         assert await ask(client) == b"hello"
         await gone(server, client)
-        await client.close()
 
 
 # --- connections that are kept ------------------------------------------------------------------------
 
 
 async def test_connections_are_used_again_the_last_one_first() -> None:
-    async with RawServer(answers(HELLO)) as server:
-        client = UpstreamClient(server.url, timeout=10)
+    async with client_of(answers(HELLO)) as (client, server):
         for _ in range(3):
             assert await ask(client) == b"hello"
         assert server.accepted == 1
@@ -168,13 +154,10 @@ async def test_connections_are_used_again_the_last_one_first() -> None:
         await ask(client)
         assert client._pool._idle[-1] is last
         assert (server.accepted, len(server.requests)) == (4, 8)
-        await client.close()
-        await gone(server, client)
 
 
 async def test_a_connection_serves_the_next_request_before_the_last_answer_is_read() -> None:
-    async with RawServer(answers(HELLO)) as server:
-        client = UpstreamClient(server.url, timeout=10)
+    async with client_of(answers(HELLO)) as (client, server):
         first = await client.send("GET", [])
         second = await client.send("GET", [])
         assert server.accepted == 1
@@ -182,7 +165,6 @@ async def test_a_connection_serves_the_next_request_before_the_last_answer_is_re
         assert await second.read(10, timeout=10) == b"hello"
         assert await ask(client) == b"hello"
         assert server.accepted == 1
-        await client.close()
 
 
 async def test_many_callers_share_connections_and_none_waits_for_ever() -> None:
@@ -191,8 +173,7 @@ async def test_many_callers_share_connections_and_none_waits_for_ever() -> None:
             body = request.body
             await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body), body)
 
-    async with RawServer(handler) as server:
-        client = UpstreamClient(server.url, timeout=10)
+    async with client_of(handler) as (client, server):
 
         async def caller(name: int) -> None:
             for number in range(40):
@@ -201,7 +182,6 @@ async def test_many_callers_share_connections_and_none_waits_for_ever() -> None:
 
         await asyncio.gather(*(caller(name) for name in range(12)))
         assert server.accepted <= 12
-        await client.close()
 
 
 async def accept(listener: socket.socket) -> socket.socket:
@@ -255,18 +235,15 @@ async def test_bytes_that_nobody_asked_for_end_a_kept_connection__they_would_ans
         await connection.send(surplus)
         await connection.peer_closed()
 
-    async with RawServer(handler) as server:
-        client = UpstreamClient(server.url, timeout=10)
+    async with client_of(handler) as (client, server):
         await ask(client)
         answered.set()
         await gone(server, client)
         assert not client._pool._idle
-        await client.close()
 
 
 async def test_an_answer_that_comes_before_its_request_is_sent_is_not_its_answer() -> None:
-    async with RawServer(answers(HELLO)) as server:
-        client = UpstreamClient(server.url, timeout=10)
+    async with client_of(answers(HELLO)) as (client, server):
         await ask(client)
         connection = client._pool.rested()
         assert connection is not None
@@ -277,7 +254,6 @@ async def test_an_answer_that_comes_before_its_request_is_sent_is_not_its_answer
             await connection.more(None)
         await gone(server, client)
         assert len(server.requests) == 1
-        await client.close()
 
 
 async def test_a_second_answer_behind_the_first_is_not_the_answer_to_the_next_request() -> None:
@@ -288,12 +264,10 @@ async def test_a_second_answer_behind_the_first_is_not_the_answer_to_the_next_re
             own = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n" + next(bodies)
             await connection.send(own + HELLO)
 
-    async with RawServer(handler) as server:
-        client = UpstreamClient(server.url, timeout=10)
+    async with client_of(handler) as (client, server):
         assert [await ask(client), await ask(client)] == [b"1", b"2"]
         assert server.accepted == 2
         await gone(server, client)
-        await client.close()
 
 
 @pytest.mark.parametrize("head", [b"Connection: close\r\n", b"Keep-Alive: timeout=1\r\n"])
@@ -303,23 +277,19 @@ async def test_a_connection_is_given_up_when_the_upstream_says_so(head: bytes) -
         await connection.send(b"HTTP/1.1 200 OK\r\n" + head + b"Content-Length: 5\r\n\r\nhello")
         await connection.peer_closed()
 
-    async with RawServer(handler) as server:
-        client = UpstreamClient(server.url, timeout=10)
+    async with client_of(handler) as (client, server):
         assert await ask(client) == b"hello"
         await gone(server, client)
-        await client.close()
 
 
 async def test_a_kept_connection_is_closed_before_the_upstream_would_do_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parsing, "IDLE_SECONDS", 0.02)
 
-    async with RawServer(answers(HELLO)) as server:
-        client = UpstreamClient(server.url, timeout=10)
+    async with client_of(answers(HELLO)) as (client, server):
         await ask(client)
         await gone(server, client)
         assert await ask(client) == b"hello"
         assert server.accepted == 2
-        await client.close()
 
 
 @pytest.mark.slow
@@ -334,22 +304,18 @@ async def test_a_connection_that_serves_again_no_longer_rests__its_time_must_not
                 await asyncio.sleep(1.0)
             await connection.send(HELLO)
 
-    async with RawServer(handler) as server:
-        client = UpstreamClient(server.url, timeout=10)
+    async with client_of(handler) as (client, server):
         await ask(client)
         assert await ask(client, b"slow") == b"hello"
         assert server.accepted == 1
-        await client.close()
 
 
 async def test_the_number_of_kept_connections_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "MAX_IDLE_CONNECTIONS", 2)
 
-    async with RawServer(answers(HELLO)) as server:
-        client = UpstreamClient(server.url, timeout=10)
+    async with client_of(answers(HELLO)) as (client, server):
         await asyncio.gather(*(ask(client) for _ in range(5)))
         await server.until(lambda server: server.open == 2)
-        await client.close()
 
 
 async def test_the_number_of_connections_is_bounded__they_would_take_all_descriptors(
@@ -357,8 +323,7 @@ async def test_the_number_of_connections_is_bounded__they_would_take_all_descrip
 ) -> None:
     monkeypatch.setattr(pool, "MAX_CONNECTIONS", 2)
 
-    async with RawServer(answers(CHUNKED)) as server:
-        client = UpstreamClient(server.url, timeout=10)
+    async with client_of(answers(CHUNKED)) as (client, server):
         one, two = await asyncio.gather(client.send("GET", []), client.send("GET", []))
         with pytest.raises(UpstreamUnavailable, match="too many connections"):
             await client.send("GET", [])
@@ -368,7 +333,6 @@ async def test_the_number_of_connections_is_bounded__they_would_take_all_descrip
         two.close()
         three.close()
         await gone(server, client)
-        await client.close()
 
 
 @pytest.mark.parametrize("steps", range(1, 6))

@@ -2,13 +2,13 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 from tests.world.ports import reserved_port
 from tests.world.raw_server import Connection, RawServer, until
+from tests.world.upstream_client import Handler, client_of, timers
 
 from accredit.errors import AnswerError, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from accredit.gateway.upstream.http import parsing
@@ -18,7 +18,6 @@ from accredit.gateway.upstream.http.connection import Connection as ClientConnec
 
 pytestmark = [pytest.mark.usefixtures("loop_factory"), pytest.mark.holds("gateway/upstream/http/pool")]
 
-Handler = Callable[[Connection], Awaitable[None]]
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 SOON = 0.1
@@ -48,25 +47,6 @@ def sends_and_closes(*parts: bytes) -> Handler:
         await connection.send(*parts)
 
     return handler
-
-
-@asynccontextmanager
-async def client_of(handler: Handler, timeout: float = 10) -> AsyncGenerator[tuple[UpstreamClient, RawServer]]:
-    """A client and its server; at the end nothing is left of any connection."""
-    async with RawServer(handler) as server:
-        client = UpstreamClient(server.url, timeout=timeout)
-        yield client, server
-        await client.close()
-        await server.until(lambda server: not server.open)
-        assert not client._pool._open
-        assert not client._pool._dialing
-        assert not timers()
-
-
-def timers() -> list[asyncio.TimerHandle]:
-    """The client's timers that are still to come; only asyncio's own loop can tell."""
-    scheduled: list[Any] = getattr(asyncio.get_running_loop(), "_scheduled", [])
-    return [handle for handle in scheduled if not handle.cancelled() and "accredit" in handle._callback.__module__]
 
 
 # --- nothing is sent twice ----------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import pytest
 import uvloop
 from tests.world.certificates import write_certificate
 from tests.world.raw_server import Connection, RawServer
+from tests.world.upstream_client import client_of, gone
 
 from accredit.errors import UpstreamTimeout, UpstreamUnavailable
 from accredit.gateway.upstream.http.client import UpstreamClient
@@ -39,20 +40,12 @@ async def hello(connection: Connection) -> None:
         await connection.send(HELLO)
 
 
-async def gone(server: RawServer, client: UpstreamClient) -> None:
-    await client.close()
-    await server.until(lambda server: not server.open)
-    assert not client._pool._open
-
-
 async def test_requests_share_a_connection_whose_certificate_was_checked(tls: ssl.SSLContext) -> None:
-    async with RawServer(hello, tls=tls) as server:
-        client = UpstreamClient(server.url, timeout=10)
+    async with client_of(hello, tls=tls) as (client, server):
         assert await client.reachable()
         for _ in range(3):
             assert await ask(client) == b"hello"
         assert (server.accepted, len(server.requests)) == (1, 3)
-        await gone(server, client)
 
 
 async def test_large_bodies_pass_both_ways(tls: ssl.SSLContext) -> None:
@@ -61,13 +54,11 @@ async def test_large_bodies_pass_both_ways(tls: ssl.SSLContext) -> None:
             body = request.body
             await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body), body)
 
-    async with RawServer(echo, tls=tls) as server:
-        client = UpstreamClient(server.url, timeout=10)
+    async with client_of(echo, tls=tls) as (client, server):
         body = bytes(range(256)) * 20_000
         assert await ask(client, body) == body
         assert await ask(client) == b"{}"
         assert server.accepted == 1
-        await gone(server, client)
 
 
 async def test_a_slow_reader_slows_the_upstream(tls: ssl.SSLContext) -> None:
@@ -81,8 +72,7 @@ async def test_a_slow_reader_slows_the_upstream(tls: ssl.SSLContext) -> None:
             await connection.send(bytes(65_536))
             sent += 65_536
 
-    async with RawServer(endless, tls=tls) as server:
-        client = UpstreamClient(server.url, timeout=10)
+    async with client_of(endless, tls=tls) as (client, _):
         answer = await client.send("GET", [])
         still = 0
         while still < 50:
@@ -94,7 +84,6 @@ async def test_a_slow_reader_slows_the_upstream(tls: ssl.SSLContext) -> None:
         while sent < stopped + 8_000_000:
             assert await answer.chunk(timeout=10)
         answer.close()
-        await gone(server, client)
 
 
 async def test_a_certificate_that_nobody_vouches_for_is_not_trusted(
@@ -163,15 +152,13 @@ async def test_a_handshake_that_does_not_end_is_given_up(cancelled: bool) -> Non
 
 @pytest.mark.parametrize("rounds", range(0, 24, 3))
 async def test_a_caller_may_go_away_at_any_moment_and_nothing_is_left(tls: ssl.SSLContext, rounds: int) -> None:
-    async with RawServer(hello, tls=tls) as server:
-        client = UpstreamClient(server.url, timeout=10)
+    async with client_of(hello, tls=tls) as (client, _):
         asked = asyncio.create_task(ask(client))
         for _ in range(rounds):
             await asyncio.sleep(0)
         asked.cancel()
         await asyncio.gather(asked, return_exceptions=True)
         assert await ask(client) == b"hello"
-        await gone(server, client)
 
 
 async def until_close(connection: Connection, read: asyncio.Event, *, truncated: bool) -> None:
@@ -185,27 +172,23 @@ async def until_close(connection: Connection, read: asyncio.Event, *, truncated:
 
 async def test_the_end_of_the_connection_ends_a_body_without_a_length(tls: ssl.SSLContext) -> None:
     read = asyncio.Event()
-    async with RawServer(lambda connection: until_close(connection, read, truncated=False), tls=tls) as server:
-        client = UpstreamClient(server.url, timeout=10)
+    async with client_of(lambda connection: until_close(connection, read, truncated=False), tls=tls) as (client, _):
         answer = await client.send("GET", [])
         assert await answer.chunk(timeout=10) == b"hello"
         read.set()
         assert await answer.chunk(timeout=10) == b""
-        await gone(server, client)
 
 
 @pytest.mark.parametrize("loop_factory", [uvloop.new_event_loop], ids=["uvloop"])
 async def test_an_end_that_tls_does_not_vouch_for_ends_nothing(tls: ssl.SSLContext) -> None:
     # asyncio's own loop does not tell the two ends apart; uvloop, which is what the gateway runs on, does.
     read = asyncio.Event()
-    async with RawServer(lambda connection: until_close(connection, read, truncated=True), tls=tls) as server:
-        client = UpstreamClient(server.url, timeout=10)
+    async with client_of(lambda connection: until_close(connection, read, truncated=True), tls=tls) as (client, _):
         answer = await client.send("GET", [])
         assert await answer.chunk(timeout=10) == b"hello"
         read.set()
         with pytest.raises(UpstreamUnavailable, match="cut off"):
             await answer.chunk(timeout=10)
-        await gone(server, client)
 
 
 @pytest.mark.parametrize("abrupt", [False, True])
@@ -216,10 +199,8 @@ async def test_a_kept_connection_that_the_upstream_closed_is_not_used(tls: ssl.S
         if abrupt:
             connection.writer.transport.abort()
 
-    async with RawServer(once, tls=tls) as server:
-        client = UpstreamClient(server.url, timeout=10)
+    async with client_of(once, tls=tls) as (client, server):
         for accepted in (1, 2, 3):
             assert await ask(client) == b"hello"
             await server.until(lambda server: not server.open)
             assert server.accepted == accepted
-        await gone(server, client)
