@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
 from tests.world.children import children
@@ -56,6 +57,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_unconfigure() -> None:
     """Stops watching."""
     faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test that is a coroutine runs as `running` runs all: in a loop of its own, or of its fixture `loop_factory`."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    from tests.world.running import run  # noqa: PLC0415 - it takes the whole gateway along, which most tests do without
+
+    given: dict[str, Any] = pyfuncitem.funcargs
+    main = pyfuncitem.obj(**{name: given[name] for name in inspect.signature(pyfuncitem.obj).parameters})
+    run(main, given.get("loop_factory", uvloop.new_event_loop))
+    return True
 
 
 @pytest.hookimpl(wrapper=True)
