@@ -19,7 +19,6 @@ from hypothesis import HealthCheck, settings
 from tests.world.children import children
 from tests.world.patience import be_patient
 from tests.world.rewritten import rewrite_once
-from tests.world.running import run
 from tests.world.warm import warm_children
 
 # A busy machine stalls for seconds: a deadline would fail tests for that, not for a defect.
@@ -81,17 +80,6 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Runs a test that is a coroutine in an event loop of its own, which a fixture `loop_factory` may make."""
-    test, made = pyfuncitem.obj, dict[str, Any](pyfuncitem.funcargs)
-    if not inspect.iscoroutinefunction(test):
-        return None
-    coroutine = test(**{name: made[name] for name in inspect.signature(test).parameters})
-    run(coroutine, made["loop_factory"]) if "loop_factory" in made else run(coroutine)
-    return True
 
 
 def _processes() -> set[int]:

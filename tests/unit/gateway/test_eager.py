@@ -71,63 +71,57 @@ def test_it_waits_for_whatever_a_task_can_wait_for() -> None:
     assert steps == [[1, 2], "late"]
 
 
-def test_a_wakeup_goes_on_with_it_at_once__but_never_within_another_step() -> None:
+async def test_a_wakeup_goes_on_with_it_at_once__but_never_within_another_step() -> None:
     seen: list[str] = []
 
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        wakeups = [Wakeup(loop=loop), Wakeup(loop=loop)]
+    loop = asyncio.get_running_loop()
+    wakeups = [Wakeup(loop=loop), Wakeup(loop=loop)]
 
-        async def first() -> None:
-            await wakeups[0]
-            seen.append("first")
-            wakeups[1].wake()
-            seen.append("first goes on")
+    async def first() -> None:
+        await wakeups[0]
+        seen.append("first")
+        wakeups[1].wake()
+        seen.append("first goes on")
 
-        async def second() -> None:
-            await wakeups[1]
-            seen.append("second")
+    async def second() -> None:
+        await wakeups[1]
+        seen.append("second")
 
-        for work in (first(), second()):
-            loop.call_soon(EagerTask(work, loop, lambda _: None).start)
-        await asyncio.sleep(0)
+    for work in (first(), second()):
+        loop.call_soon(EagerTask(work, loop, lambda _: None).start)
+    await asyncio.sleep(0)
 
-        def wake() -> None:
-            wakeups[0].wake()
-            seen.append("woken")
-            wakeups[0].wake()
+    def wake() -> None:
+        wakeups[0].wake()
+        seen.append("woken")
+        wakeups[0].wake()
 
-        loop.call_soon(wake)
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-
-    run(main())
+    loop.call_soon(wake)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
     assert seen == ["first", "first goes on", "woken", "second"]
 
 
-def test_a_wakeup_that_fails_raises_where_it_is_waited_for__and_a_task_of_asyncio_s_may_wait_as_well() -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        caught: list[str] = []
-        failing = Wakeup(loop=loop)
+async def test_a_wakeup_that_fails_raises_where_it_is_waited_for__and_a_task_of_asyncio_s_may_wait_as_well() -> None:
+    loop = asyncio.get_running_loop()
+    caught: list[str] = []
+    failing = Wakeup(loop=loop)
 
-        async def work() -> None:
-            try:
-                await failing
-            except ValueError as error:
-                caught.append(str(error))
+    async def work() -> None:
+        try:
+            await failing
+        except ValueError as error:
+            caught.append(str(error))
 
-        loop.call_soon(EagerTask(work(), loop, lambda _: None).start)
-        await asyncio.sleep(0)
-        failing.fail(ValueError("no"))
-        failing.wake()
-        await asyncio.sleep(0)
-        assert caught == ["no"]
-        other = Wakeup(loop=loop)
-        loop.call_soon(other.wake)
-        await other
-
-    run(main())
+    loop.call_soon(EagerTask(work(), loop, lambda _: None).start)
+    await asyncio.sleep(0)
+    failing.fail(ValueError("no"))
+    failing.wake()
+    await asyncio.sleep(0)
+    assert caught == ["no"]
+    other = Wakeup(loop=loop)
+    loop.call_soon(other.wake)
+    await other
 
 
 def test_it_is_cancelled_where_it_waits__and_may_take_it_back() -> None:
@@ -152,26 +146,23 @@ def test_it_is_cancelled_where_it_waits__and_may_take_it_back() -> None:
     assert caught == ["one 1 0", "two 1 0"]
 
 
-def test_a_cancellation_before_its_first_step_is_raised_there() -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        begun: list[bool] = []
+async def test_a_cancellation_before_its_first_step_is_raised_there() -> None:
+    loop = asyncio.get_running_loop()
+    begun: list[bool] = []
 
-        async def work() -> None:
-            begun.append(True)
+    async def work() -> None:
+        begun.append(True)
 
-        task = EagerTask(work(), loop, lambda _: None)
-        task.cancel()
-        task.start()  # a task runs here: so it begins at the next step
-        assert not task.done()
-        await asyncio.sleep(0)
-        assert task.done()
-        assert not begun
-
-    run(main())
+    task = EagerTask(work(), loop, lambda _: None)
+    task.cancel()
+    task.start()  # a task runs here: so it begins at the next step
+    assert not task.done()
+    await asyncio.sleep(0)
+    assert task.done()
+    assert not begun
 
 
-def test_each_has_its_own_context__whoever_goes_on_with_it() -> None:
+async def test_each_has_its_own_context__whoever_goes_on_with_it() -> None:
     seen: list[str] = []
 
     async def work(name: str, waits: Wakeup) -> None:
@@ -179,45 +170,39 @@ def test_each_has_its_own_context__whoever_goes_on_with_it() -> None:
         await waits
         seen.append(told.get())
 
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        waits = [Wakeup(loop=loop), Wakeup(loop=loop)]
-        for name, each in zip("ab", waits, strict=True):
-            loop.call_soon(EagerTask(work(name, each), loop, lambda _: None).start)
-        await asyncio.sleep(0)
-        for each in waits:
-            loop.call_soon(each.wake)
-        await asyncio.sleep(0)
-        assert told.get() == ""
-
-    run(main())
+    loop = asyncio.get_running_loop()
+    waits = [Wakeup(loop=loop), Wakeup(loop=loop)]
+    for name, each in zip("ab", waits, strict=True):
+        loop.call_soon(EagerTask(work(name, each), loop, lambda _: None).start)
+    await asyncio.sleep(0)
+    for each in waits:
+        loop.call_soon(each.wake)
+    await asyncio.sleep(0)
+    assert told.get() == ""
     assert seen == ["a", "b"]
 
 
-def test_what_nobody_catches_is_told_to_the_loop() -> None:
+async def test_what_nobody_catches_is_told_to_the_loop() -> None:
     contexts: list[dict[str, Any]] = []
 
     async def work() -> None:
         raise ValueError("mine")
 
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        before = loop.get_exception_handler()
-        loop.set_exception_handler(lambda _, context: contexts.append(context))
-        loop.call_soon(EagerTask(work(), loop, lambda _: None).start)
-        await asyncio.sleep(0)
+    loop = asyncio.get_running_loop()
+    before = loop.get_exception_handler()
+    loop.set_exception_handler(lambda _, context: contexts.append(context))
+    loop.call_soon(EagerTask(work(), loop, lambda _: None).start)
+    await asyncio.sleep(0)
 
-        def fails() -> None:
-            raise ValueError("at the end")
+    def fails() -> None:
+        raise ValueError("at the end")
 
-        done: list[bool] = []
-        end_of_step(loop).add(fails)
-        end_of_step(loop).add(lambda: done.append(True))
-        await asyncio.sleep(0)
-        assert done
-        loop.set_exception_handler(before)
-
-    run(main())
+    done: list[bool] = []
+    end_of_step(loop).add(fails)
+    end_of_step(loop).add(lambda: done.append(True))
+    await asyncio.sleep(0)
+    assert done
+    loop.set_exception_handler(before)
     assert [str(context["exception"]) for context in contexts] == ["mine", "at the end"]
 
 

@@ -56,17 +56,14 @@ def test_a_long_answer_that_is_refused_is_held_by_nothing(text: bytes) -> None:
     assert sys.getrefcount(text) == before
 
 
-def test_a_call_that_a_child_has_answered_is_held_by_nothing() -> None:
-    async def main() -> None:
-        world = World(1)
-        known = weakref.ref(world.calls.pop())
-        assert world.judge('{"jsonrpc":"2.0","id":1,"result":{}}') is not None
-        assert known() is None
-
-    asyncio.run(main())
+async def test_a_call_that_a_child_has_answered_is_held_by_nothing() -> None:
+    world = World(1)
+    known = weakref.ref(world.calls.pop())
+    assert world.judge('{"jsonrpc":"2.0","id":1,"result":{}}') is not None
+    assert known() is None
 
 
-def test_an_exchange_whose_client_was_watched_is_held_by_nothing() -> None:
+async def test_an_exchange_whose_client_was_watched_is_held_by_nothing() -> None:
     class Client:
         def __init__(self) -> None:
             self.waits = asyncio.Event()
@@ -88,31 +85,25 @@ def test_an_exchange_whose_client_was_watched_is_held_by_nothing() -> None:
         assert not exchange.unwatch()
         return weakref.ref(client)
 
-    async def main() -> None:
-        known = await watched()
-        await until(lambda: known() is None)
-
-    asyncio.run(main())
+    known = await watched()
+    await until(lambda: known() is None)
 
 
-def test_a_stream_that_stands_keeps_nothing_of_the_responses_that_went_by() -> None:
+async def test_a_stream_that_stands_keeps_nothing_of_the_responses_that_went_by() -> None:
     expected = Expected(Era.LEGACY, resumed=True)
 
-    async def main() -> None:
-        answer = MemoryAnswer(200, [(b"content-type", b"text/event-stream")], event(response()))
-        relay = EventRelay(
-            Told().exchange,
-            answer.as_answer(),
-            expected,
-            headers=[],
-            settings=GatewaySettings(HttpUpstream("http://127.0.0.1:1/mcp")),
-            counters=Counters(),
-            learn=seen.append,
-            idle_seconds=None,
-        )
-        await relay.run()
-
     seen: list[Frame] = []
-    asyncio.run(main())
+    answer = MemoryAnswer(200, [(b"content-type", b"text/event-stream")], event(response()))
+    relay = EventRelay(
+        Told().exchange,
+        answer.as_answer(),
+        expected,
+        headers=[],
+        settings=GatewaySettings(HttpUpstream("http://127.0.0.1:1/mcp")),
+        counters=Counters(),
+        learn=seen.append,
+        idle_seconds=None,
+    )
+    await relay.run()
     assert len(seen) == 1
     assert expected.answers.members == []

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.world.running import run
 
 from accredit.errors import RequestError
 from accredit.gateway.room import Room, Rooms, Slot, leave_once_read, until_read
@@ -45,24 +44,21 @@ def test_strangers_get_no_place_of_the_reserve_and_others_get_all() -> None:
 
 
 @pytest.mark.holds("gateway/room", "own-requests")
-def test_what_the_gateway_asks_for_itself_keeps_its_room_until_it_was_read() -> None:
+async def test_what_the_gateway_asks_for_itself_keeps_its_room_until_it_was_read() -> None:
     room = Room("large answers", 4)
 
     async def ask() -> None:
         leave_once_read(room.take(KNOWN))
 
-    async def main() -> None:
-        await ask()
-        assert room.taken == 0
+    await ask()
+    assert room.taken == 0
+    with until_read():
+        await asyncio.gather(ask(), ask())
         with until_read():
-            await asyncio.gather(ask(), ask())
-            with until_read():
-                await ask()
-                assert room.taken == 3
-            assert room.taken == 2
-        assert room.taken == 0
-
-    run(main())
+            await ask()
+            assert room.taken == 3
+        assert room.taken == 2
+    assert room.taken == 0
 
 
 def test_who_has_proved_something_meanwhile_is_a_stranger_no_more() -> None:
@@ -100,102 +96,84 @@ async def ended(tasks: list[asyncio.Task[None]]) -> None:
 
 
 @pytest.mark.holds("gateway/room", "eviction")
-def test_who_has_proved_something_takes_the_place_of_a_stranger_when_all_are_taken() -> None:
-    async def main() -> None:
-        room = Room("streams", 4, 1)
-        tasks, ends = await standing(room, *[STRANGER] * 3, KNOWN)
-        place = room.take(KNOWN)
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert ends == ["192.0.2.1 503"]
-        assert room.taken == 4
+async def test_who_has_proved_something_takes_the_place_of_a_stranger_when_all_are_taken() -> None:
+    room = Room("streams", 4, 1)
+    tasks, ends = await standing(room, *[STRANGER] * 3, KNOWN)
+    place = room.take(KNOWN)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert ends == ["192.0.2.1 503"]
+    assert room.taken == 4
+    place.leave()
+    await ended(tasks)
+    assert room.taken == 0
+
+
+@pytest.mark.holds("gateway/room", "eviction")
+async def test_of_two_addresses_the_one_that_holds_most_gives_way_until_both_hold_the_same() -> None:
+    room, other = Room("streams", 5), Somebody("192.0.2.2")
+    tasks, ends = await standing(room, *[STRANGER] * 5)
+    places = [room.take(other), room.take(other)]
+    refused(room, other)  # 3 to 2: one more would make it 2 to 3, and so for ever
+    refused(room, STRANGER)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert ends == ["192.0.2.1 503"] * 2
+    for place in places:
         place.leave()
-        await ended(tasks)
-        assert room.taken == 0
-
-    run(main())
+    await ended(tasks)
+    assert room.taken == 0
 
 
 @pytest.mark.holds("gateway/room", "eviction")
-def test_of_two_addresses_the_one_that_holds_most_gives_way_until_both_hold_the_same() -> None:
-    async def main() -> None:
-        room, other = Room("streams", 5), Somebody("192.0.2.2")
-        tasks, ends = await standing(room, *[STRANGER] * 5)
-        places = [room.take(other), room.take(other)]
-        refused(room, other)  # 3 to 2: one more would make it 2 to 3, and so for ever
-        refused(room, STRANGER)
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert ends == ["192.0.2.1 503"] * 2
-        for place in places:
-            place.leave()
-        await ended(tasks)
-        assert room.taken == 0
-
-    run(main())
+async def test_behind_a_proxy_nobody_gives_way__and_no_address_is_refused_before_the_room_is_full() -> None:
+    room = Room("streams", 5)
+    tasks, ends = await standing(room, *[STRANGER] * 5)
+    refused(room, STRANGER)
+    assert (room.taken, ends) == (5, [])
+    await ended(tasks)
 
 
-@pytest.mark.holds("gateway/room", "eviction")
-def test_behind_a_proxy_nobody_gives_way__and_no_address_is_refused_before_the_room_is_full() -> None:
-    async def main() -> None:
-        room = Room("streams", 5)
-        tasks, ends = await standing(room, *[STRANGER] * 5)
-        refused(room, STRANGER)
-        assert (room.taken, ends) == (5, [])
-        await ended(tasks)
-
-    run(main())
+async def test_what_is_not_to_be_interrupted_is_not() -> None:
+    room = Room("calls", 2, 1)
+    with room.held(STRANGER):
+        refused(room, Somebody("192.0.2.2"))
+        with room.held(KNOWN):
+            refused(room, KNOWN)
 
 
-def test_what_is_not_to_be_interrupted_is_not() -> None:
-    async def main() -> None:
-        room = Room("calls", 2, 1)
-        with room.held(STRANGER):
-            refused(room, Somebody("192.0.2.2"))
-            with room.held(KNOWN):
-                refused(room, KNOWN)
-
-    run(main())
-
-
-def test_somebody_else_s_cancellation_is_not_taken_for_a_place_given_up() -> None:
-    async def main() -> None:
-        room = Room("streams", 1)
-        tasks, ends = await standing(room, STRANGER)
-        room.take(KNOWN)
-        tasks[0].cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await tasks[0]
-        assert ends == []
-
-    run(main())
+async def test_somebody_else_s_cancellation_is_not_taken_for_a_place_given_up() -> None:
+    room = Room("streams", 1)
+    tasks, ends = await standing(room, STRANGER)
+    room.take(KNOWN)
+    tasks[0].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await tasks[0]
+    assert ends == []
 
 
 @pytest.mark.holds("gateway/room", "wait")
-def test_a_place_is_waited_for_but_not_for_ever_nor_by_too_many() -> None:
-    async def main() -> None:
-        room = Room("requests", 10, waiting=1)
-        place = room.take(STRANGER, 10)
-        waiter = asyncio.create_task(room.wait(STRANGER, 4, 30))
-        await asyncio.sleep(0)
-        with pytest.raises(RequestError):
-            await room.wait(STRANGER, 1, 30)
-        place.leave()
-        place = await waiter
-        place.leave()
-        assert room.taken == 0
-        place = room.take(STRANGER, 10)
-        with pytest.raises(RequestError):
-            await room.wait(STRANGER, 1, 0.01)
-        waiter = asyncio.create_task(room.wait(STRANGER, 1, 30))
-        await asyncio.sleep(0)
-        waiter.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiter
-        place.leave()
-        assert room.taken == 0
-
-    run(main())
+async def test_a_place_is_waited_for_but_not_for_ever_nor_by_too_many() -> None:
+    room = Room("requests", 10, waiting=1)
+    place = room.take(STRANGER, 10)
+    waiter = asyncio.create_task(room.wait(STRANGER, 4, 30))
+    await asyncio.sleep(0)
+    with pytest.raises(RequestError):
+        await room.wait(STRANGER, 1, 30)
+    place.leave()
+    place = await waiter
+    place.leave()
+    assert room.taken == 0
+    place = room.take(STRANGER, 10)
+    with pytest.raises(RequestError):
+        await room.wait(STRANGER, 1, 0.01)
+    waiter = asyncio.create_task(room.wait(STRANGER, 1, 30))
+    await asyncio.sleep(0)
+    waiter.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiter
+    place.leave()
+    assert room.taken == 0
 
 
 @given(

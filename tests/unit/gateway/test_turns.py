@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from tests.world.running import run
 from tests.world.virtual_time import VirtualTimeLoop, run_virtually
 
 from accredit.gateway.turns import (
@@ -46,94 +45,76 @@ async def all_of(*works: Coroutine[Any, Any, None]) -> None:
 
 
 @pytest.mark.holds("gateway/turns", "one-step")
-def test_forty_floods_hold_the_loop_for_no_longer_than_one__in_each_of_its_turns_one_step_is_done() -> None:
+async def test_forty_floods_hold_the_loop_for_no_longer_than_one__in_each_of_its_turns_one_step_is_done() -> None:
     done: list[str] = []
     seen: list[int] = []
 
-    async def main() -> None:
-        floods = asyncio.ensure_future(all_of(*(works(f"s{number % 5}", "", done) for number in range(40))))
-        while not floods.done():
-            seen.append(len(done))
-            await asyncio.sleep(0)
-
-    run(main())
+    floods = asyncio.ensure_future(all_of(*(works(f"s{number % 5}", "", done) for number in range(40))))
+    while not floods.done():
+        seen.append(len(done))
+        await asyncio.sleep(0)
     assert len(done) == 40 * STEPS
     assert max(after - before for before, after in pairwise(seen)) == 1
 
 
 @pytest.mark.holds("gateway/turns", "servers")
-def test_a_server_with_much_to_do_keeps_no_other_waiting__they_have_their_steps_in_rotation() -> None:
+async def test_a_server_with_much_to_do_keeps_no_other_waiting__they_have_their_steps_in_rotation() -> None:
     done: list[str] = []
 
-    async def main() -> None:
-        await all_of(*(works("loud", "loud", done) for _ in range(20)), works("calm", "calm", done))
-
-    run(main())
+    await all_of(*(works("loud", "loud", done) for _ in range(20)), works("calm", "calm", done))
     assert done.index("calm") <= 1
     last = max(index for index, name in enumerate(done) if name == "calm")
     assert last <= 2 * STEPS
 
 
-def test_those_of_one_server_have_theirs_in_the_order_in_which_they_asked() -> None:
+async def test_those_of_one_server_have_theirs_in_the_order_in_which_they_asked() -> None:
     done: list[str] = []
 
-    async def main() -> None:
-        await all_of(*(works("one", str(number), done) for number in range(3)))
-
-    run(main())
+    await all_of(*(works("one", str(number), done) for number in range(3)))
     assert done == ["0", "1", "2"] * STEPS
 
 
-def test_who_has_gone_keeps_nobody_from_his_turn() -> None:
+async def test_who_has_gone_keeps_nobody_from_his_turn() -> None:
     done: list[str] = []
 
-    async def main() -> None:
-        gone = [asyncio.create_task(works(server, "gone", done)) for server in ("one", "two")]
-        await asyncio.sleep(0)
-        for task in gone:
-            task.cancel()
-        await works("two", "there", done)
-        for task in gone:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-        await works("one", "there", done)
-
-    run(main())
+    gone = [asyncio.create_task(works(server, "gone", done)) for server in ("one", "two")]
+    await asyncio.sleep(0)
+    for task in gone:
+        task.cancel()
+    await works("two", "there", done)
+    for task in gone:
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    await works("one", "there", done)
     assert done == ["there"] * 2 * STEPS
 
 
-def test_what_is_short_waits_for_no_turn() -> None:
-    async def main() -> None:
-        waiting = [next_turn() for _ in range(3)]
-        await turn(SHORT_MESSAGE_BYTES)
-        assert not any(each.done() for each in waiting)
-        await turn(SHORT_MESSAGE_BYTES + 1)
-        assert all(each.done() for each in waiting)
-
-    run(main())
+async def test_what_is_short_waits_for_no_turn() -> None:
+    waiting = [next_turn() for _ in range(3)]
+    await turn(SHORT_MESSAGE_BYTES)
+    assert not any(each.done() for each in waiting)
+    await turn(SHORT_MESSAGE_BYTES + 1)
+    assert all(each.done() for each in waiting)
 
 
 @pytest.mark.holds("gateway/turns", "rest")
-def test_after_a_step_that_took_long_others_have_more_than_one_turn__a_call_would_meet_one_in_each() -> None:
+async def test_after_a_step_that_took_long_others_have_more_than_one_turn__a_call_would_meet_one_in_each() -> None:
     at: list[int] = []
 
-    async def main() -> None:
-        turns = 0
+    turns = 0
 
-        def steps() -> Generator[None, None, None]:
-            for _ in range(STEPS):
-                at.append(turns)
-                ends = time.perf_counter() + 5 * LONG_STEP_SECONDS
-                while time.perf_counter() < ends:
-                    pass
-                yield
+    def steps() -> Generator[None, None, None]:
+        for _ in range(STEPS):
+            at.append(turns)
+            ends = time.perf_counter() + 5 * LONG_STEP_SECONDS
+            while time.perf_counter() < ends:
+                pass
+            yield
 
-        work = asyncio.ensure_future(in_turns(steps()))
-        while not work.done():
-            turns += 1
-            await asyncio.sleep(0)
-
-    run(main())
+    work = asyncio.ensure_future(in_turns(steps()))
+    while not work.done():
+        turns += 1
+        await asyncio.sleep(0)
     assert len(at) == STEPS
     assert min(after - before for before, after in pairwise(at[1:])) > TURNS_BETWEEN_LONG_STEPS // 2
 

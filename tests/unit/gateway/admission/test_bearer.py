@@ -1,6 +1,5 @@
 """The tokens of a message are looked for once, and what was found then is taken off, whatever is learned meanwhile."""
 
-import asyncio
 import json
 from typing import Any
 
@@ -34,51 +33,42 @@ def world() -> Tokened:
     return Tokened()
 
 
-def test_a_token_that_decided_is_taken_off__though_the_tool_declares_the_argument_a_moment_later(
+async def test_a_token_that_decided_is_taken_off__though_the_tool_declares_the_argument_a_moment_later(
     world: Tokened,
 ) -> None:
     tools, token = ToolDirectory(), world.token()
     bearer = Bearer(world.settings(), world.key_sets, tools)
     call = Call(request(text="hi", _token=token))
 
-    async def main() -> None:
-        assert isinstance(call.message, Request)
-        await bearer.of_call(call, call.message, None)
-        assert call.token is not None
-        at_one_go(tools.learn(OWN))
-        assert token.encode() not in bearer.without(call.message, call.brought).text
-
-    asyncio.run(main())
+    assert isinstance(call.message, Request)
+    await bearer.of_call(call, call.message, None)
+    assert call.token is not None
+    at_one_go(tools.learn(OWN))
+    assert token.encode() not in bearer.without(call.message, call.brought).text
 
 
-def test_the_tool_s_own_argument_stays__and_so_does_a_message_that_brings_none(world: Tokened) -> None:
+async def test_the_tool_s_own_argument_stays__and_so_does_a_message_that_brings_none(world: Tokened) -> None:
     tools, token = ToolDirectory(), world.token()
     at_one_go(tools.learn(OWN))
     bearer = Bearer(world.settings(), world.key_sets, tools)
 
-    async def main() -> None:
-        header = await bearer.of_header([(b"authorization", f"Bearer {token}".encode())])
-        for message in (request(_token="the tool's"), request(text="hi")):
-            call = Call(message, token=header)
-            await bearer.of_call(call, message, None)
-            assert bearer.without(message, call.brought) is message
-            assert call.token is header
-
-    asyncio.run(main())
+    header = await bearer.of_header([(b"authorization", f"Bearer {token}".encode())])
+    for message in (request(_token="the tool's"), request(text="hi")):
+        call = Call(message, token=header)
+        await bearer.of_call(call, message, None)
+        assert bearer.without(message, call.brought) is message
+        assert call.token is header
 
 
-def test_the_record_of_a_call_with_a_bad_token_holds_none_of_it(world: Tokened) -> None:
+async def test_the_record_of_a_call_with_a_bad_token_holds_none_of_it(world: Tokened) -> None:
     bearer = Bearer(world.settings(), world.key_sets, ToolDirectory())
     call = Call(request(_token="bad"))
 
-    async def main() -> None:
-        assert isinstance(call.message, Request)
-        with pytest.raises(InvalidToken):
-            await bearer.of_call(call, call.message, None)
-        assert call.token is None
-        assert b"bad" not in bearer.without(call.message, call.brought).text
-
-    asyncio.run(main())
+    assert isinstance(call.message, Request)
+    with pytest.raises(InvalidToken):
+        await bearer.of_call(call, call.message, None)
+    assert call.token is None
+    assert b"bad" not in bearer.without(call.message, call.brought).text
 
 
 def test_each_message_of_a_batch_has_a_call_of_its_own__with_the_header_s_token_until_it_has_another() -> None:

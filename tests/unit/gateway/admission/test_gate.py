@@ -6,7 +6,6 @@ import pytest
 from tests.world.calls import post
 from tests.world.raw_server import until
 from tests.world.recorded import FailingRecords
-from tests.world.running import run
 from tests.world.tokened import Tokened
 
 from accredit.attest import CallDecision
@@ -37,7 +36,7 @@ def test_where_tokens_are_required_a_way_that_asks_nobody_for_one_leads_nowhere(
 
 
 @pytest.mark.parametrize("how", ["cancelled", "broken"])
-def test_a_batch_that_is_not_decided_to_its_end_leaves_no_call_open(how: str) -> None:
+async def test_a_batch_that_is_not_decided_to_its_end_leaves_no_call_open(how: str) -> None:
     class Second(FailingRecords):
         """Takes one decision; the next is never over, or breaks."""
 
@@ -51,20 +50,17 @@ def test_a_batch_that_is_not_decided_to_its_end_leaves_no_call_open(how: str) ->
         async def write(self) -> None:
             pass
 
-    async def main() -> None:
-        records, settings = Second(), GatewaySettings(HttpUpstream("http://127.0.0.1:9/mcp"))
-        recorder = Recorder(records, RecordSettings("gate"), Counters())
-        gate = Gate(settings, Counters(), ToolDirectory(), recorder=recorder)
-        members = [post(Era.LEGACY, id=id).body for id in (7, 8)]
-        batch = decode_request(b"[%b]" % b",".join(members), batch_allowed=True)
-        deciding = asyncio.create_task(gate.admit(Call(batch, "session")))
-        await until(lambda: len(records.begun) == 2)
-        deciding.cancel()
-        await asyncio.wait([deciding])
-        assert deciding.cancelled() or isinstance(deciding.exception(), MemoryError)
-        await recorder.drain()
-        assert not any(recorder.in_session("session").get(id) for id in (7, 8))
-        settled = [outcome.status for outcome in records.outcomes]
-        assert settled == ["cancelled"] * (2 if how == "cancelled" else 1)
-
-    run(main())
+    records, settings = Second(), GatewaySettings(HttpUpstream("http://127.0.0.1:9/mcp"))
+    recorder = Recorder(records, RecordSettings("gate"), Counters())
+    gate = Gate(settings, Counters(), ToolDirectory(), recorder=recorder)
+    members = [post(Era.LEGACY, id=id).body for id in (7, 8)]
+    batch = decode_request(b"[%b]" % b",".join(members), batch_allowed=True)
+    deciding = asyncio.create_task(gate.admit(Call(batch, "session")))
+    await until(lambda: len(records.begun) == 2)
+    deciding.cancel()
+    await asyncio.wait([deciding])
+    assert deciding.cancelled() or isinstance(deciding.exception(), MemoryError)
+    await recorder.drain()
+    assert not any(recorder.in_session("session").get(id) for id in (7, 8))
+    settled = [outcome.status for outcome in records.outcomes]
+    assert settled == ["cancelled"] * (2 if how == "cancelled" else 1)

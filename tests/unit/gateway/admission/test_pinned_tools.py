@@ -9,7 +9,7 @@ import pytest
 from tests.world.calls import compact, post
 from tests.world.changing_server import described, pins
 from tests.world.honest_server import TOOLS
-from tests.world.virtual_time import run_virtually
+from tests.world.virtual_time import VirtualTimeLoop, run_virtually
 
 from accredit.errors import ProofRefused
 from accredit.gateway.admission import pinned_tools
@@ -69,21 +69,23 @@ def held(counters: Counters | None = None, **changes: Any) -> PinnedTools:
     return PinnedTools(pins(**changes), counters or Counters())
 
 
-@pytest.mark.holds("gateway/admission/pinned_tools", "fresh")
-def test_a_look_counts_for_as_long_as_is_said__for_calls_in_the_same_words() -> None:
-    async def main() -> None:
-        server, tools = Server(), held(fresh_seconds=60)
-        for name in ("pay", "list_inbox"):
-            assert await tools.find(call(name), server.way(), name) == PINNED.tools[name]
-        await asyncio.sleep(59)
-        await tools.find(call(), server.way((b"traceparent", b"00-a"), (b"mcp-param-x", b"1")), "pay")
-        assert server.asked == 1
-        server.tools = described("pay", "changed")
-        await asyncio.sleep(1)
-        assert await tools.find(call(), server.way(), "pay") == pins(server.tools).tools["pay"]
-        assert server.asked == 2
+@pytest.fixture(autouse=True)
+def loop_factory() -> type[VirtualTimeLoop]:
+    return VirtualTimeLoop
 
-    run_virtually(main())
+
+@pytest.mark.holds("gateway/admission/pinned_tools", "fresh")
+async def test_a_look_counts_for_as_long_as_is_said__for_calls_in_the_same_words() -> None:
+    server, tools = Server(), held(fresh_seconds=60)
+    for name in ("pay", "list_inbox"):
+        assert await tools.find(call(name), server.way(), name) == PINNED.tools[name]
+    await asyncio.sleep(59)
+    await tools.find(call(), server.way((b"traceparent", b"00-a"), (b"mcp-param-x", b"1")), "pay")
+    assert server.asked == 1
+    server.tools = described("pay", "changed")
+    await asyncio.sleep(1)
+    assert await tools.find(call(), server.way(), "pay") == pins(server.tools).tools["pay"]
+    assert server.asked == 2
 
 
 @pytest.mark.holds("gateway/admission/pinned_tools", "fresh")
@@ -98,27 +100,21 @@ def test_a_look_counts_for_as_long_as_is_said__for_calls_in_the_same_words() -> 
         ([], {"roots": {}}),
     ],
 )
-def test_whoever_the_server_could_tell_from_another_is_looked_for_alone(
+async def test_whoever_the_server_could_tell_from_another_is_looked_for_alone(
     headers: RawHeaders, capabilities: dict[str, Any]
 ) -> None:
-    async def main() -> None:
-        server, tools = Server(), held()
-        await tools.find(call(), server.way((b"x-api-key", b"a")), "pay")
-        for _ in range(2):
-            await tools.find(call(**capabilities), server.way(*headers), "pay")
-        assert server.asked == 2
-
-    run_virtually(main())
+    server, tools = Server(), held()
+    await tools.find(call(), server.way((b"x-api-key", b"a")), "pay")
+    for _ in range(2):
+        await tools.find(call(**capabilities), server.way(*headers), "pay")
+    assert server.asked == 2
 
 
-def test_headers_can_not_be_shifted_into_each_other() -> None:
-    async def main() -> None:
-        server, tools = Server(), held()
-        for headers in ([(b"a", b"bc")], [(b"ab", b"c")], [(b"a", b"b"), (b"c", b"")], [(b"a", b"1:b")]):
-            await tools.find(call(), server.way(*headers), "pay")
-        assert server.asked == 4
-
-    run_virtually(main())
+async def test_headers_can_not_be_shifted_into_each_other() -> None:
+    server, tools = Server(), held()
+    for headers in ([(b"a", b"bc")], [(b"ab", b"c")], [(b"a", b"b"), (b"c", b"")], [(b"a", b"1:b")]):
+        await tools.find(call(), server.way(*headers), "pay")
+    assert server.asked == 4
 
 
 @pytest.mark.holds("gateway/admission/pinned_tools", "fresh")
@@ -151,55 +147,46 @@ def test_where_each_call_is_looked_at_a_look_that_began_after_a_call_came_is_its
     run_virtually(main(), within=3.0)
 
 
-def test_who_goes_away_during_a_look_leaves_the_others_theirs() -> None:
-    async def main() -> None:
-        server, tools = Server(1.0), held()
-        first, second = (asyncio.create_task(tools.find(call(), server.way(), "pay")) for _ in range(2))
-        await asyncio.sleep(0.5)
-        first.cancel()
-        assert await second == GOOD
-        assert server.asked == 2
-
-    run_virtually(main())
+async def test_who_goes_away_during_a_look_leaves_the_others_theirs() -> None:
+    server, tools = Server(1.0), held()
+    first, second = (asyncio.create_task(tools.find(call(), server.way(), "pay")) for _ in range(2))
+    await asyncio.sleep(0.5)
+    first.cancel()
+    assert await second == GOOD
+    assert server.asked == 2
 
 
 @pytest.mark.holds("gateway/admission/pinned_tools", "changed")
-def test_a_change_that_is_told_during_a_look_is_looked_at_again() -> None:
-    async def main() -> None:
-        counters = Counters()
-        server, tools = Server(1.0), held(counters)
-        look = asyncio.create_task(tools.find(call(), server.way(), "pay"))
-        await asyncio.sleep(0.5)
-        counters.notified("notifications/tools/list_changed")
-        await look
-        await tools.find(call(), server.way(), "pay")
-        assert server.asked == 2
-        counters.notified("notifications/resources/list_changed")
-        await tools.find(call(), server.way(), "pay")
-        assert server.asked == 2
-
-    run_virtually(main())
+async def test_a_change_that_is_told_during_a_look_is_looked_at_again() -> None:
+    counters = Counters()
+    server, tools = Server(1.0), held(counters)
+    look = asyncio.create_task(tools.find(call(), server.way(), "pay"))
+    await asyncio.sleep(0.5)
+    counters.notified("notifications/tools/list_changed")
+    await look
+    await tools.find(call(), server.way(), "pay")
+    assert server.asked == 2
+    counters.notified("notifications/resources/list_changed")
+    await tools.find(call(), server.way(), "pay")
+    assert server.asked == 2
 
 
 @pytest.mark.holds("gateway/admission/pinned_tools", "changed")
-def test_a_list_that_shows_something_else_ends_the_look_of_that_caller_alone() -> None:
-    async def main() -> None:
-        server, tools = Server(), held()
-        mine, other = server.way((b"authorization", b"a")), server.way((b"authorization", b"b"))
-        for way in (mine, other):
-            await tools.find(call(), way, "pay")
-        tools.on_other(call(), mine, None, None)()
-        await tools.find(call(), other, "pay")
-        assert server.asked == 2
-        await tools.find(call(), mine, "pay")
-        assert server.asked == 3
-        tools.on_other(call(), None, None, None)()
-
-    run_virtually(main())
+async def test_a_list_that_shows_something_else_ends_the_look_of_that_caller_alone() -> None:
+    server, tools = Server(), held()
+    mine, other = server.way((b"authorization", b"a")), server.way((b"authorization", b"b"))
+    for way in (mine, other):
+        await tools.find(call(), way, "pay")
+    tools.on_other(call(), mine, None, None)()
+    await tools.find(call(), other, "pay")
+    assert server.asked == 2
+    await tools.find(call(), mine, "pay")
+    assert server.asked == 3
+    tools.on_other(call(), None, None, None)()
 
 
 @pytest.mark.holds("gateway/admission/pinned_tools", "unread")
-def test_what_can_not_be_had_or_read_to_its_end_is_no_look() -> None:
+async def test_what_can_not_be_had_or_read_to_its_end_is_no_look() -> None:
     def answer(result: object) -> bytes:
         return compact({"jsonrpc": "2.0", "id": 1, "result": result})
 
@@ -207,20 +194,17 @@ def test_what_can_not_be_had_or_read_to_its_end_is_no_look() -> None:
     twice = answer({"tools": [*TOOLS, {"name": "pay", "description": "other"}]})
     hostile = (None, b"{}", answer([]), answer({"tools": [7]}), answer({"Tools": [], "tools": []}), endless, twice)
 
-    async def main() -> None:
-        for text in hostile:
-            asked: list[Request] = []
+    for text in hostile:
+        asked: list[Request] = []
 
-            async def ask(request: Request, text: bytes | None = text, asked: list[Request] = asked) -> bytes | None:
-                asked.append(request)
-                return text
+        async def ask(request: Request, text: bytes | None = text, asked: list[Request] = asked) -> bytes | None:
+            asked.append(request)
+            return text
 
-            assert await held().find(call(), UpstreamAccess(ask, []), "pay") is None
-            assert len(asked) <= MAX_LIST_PAGES
-            assert len({request.id for request in asked}) == len(asked)
-        assert await held().find(call(), None, "pay") is None
-
-    run_virtually(main())
+        assert await held().find(call(), UpstreamAccess(ask, []), "pay") is None
+        assert len(asked) <= MAX_LIST_PAGES
+        assert len({request.id for request in asked}) == len(asked)
+    assert await held().find(call(), None, "pay") is None
 
 
 @pytest.mark.holds("gateway/admission/pinned_tools", "unread")
@@ -236,86 +220,73 @@ def test_a_server_that_is_silent_holds_a_call_up_for_so_long_and_not_longer() ->
 
 @pytest.mark.slow
 @pytest.mark.holds("gateway/admission/pinned_tools", "bounds")
-def test_looks_at_once_and_callers_that_are_remembered_are_bounded() -> None:
-    async def main() -> None:
-        server, tools = Server(1.0), held()
-        async with asyncio.TaskGroup() as group:
-            for number in range(2 * MAX_LOOKS):
-                group.create_task(tools.find(call(), server.way((b"x", b"%d" % number)), "pay"))
-        assert server.most_at_once == MAX_LOOKS
-        server.seconds = 0.0
-        for number in range(MAX_PINNED_CALLERS + 1):
-            await tools.find(call(), server.way((b"x", b"%d" % number)), "pay")
-        before = server.asked
-        await tools.find(call(), server.way((b"x", b"%d" % MAX_PINNED_CALLERS)), "pay")
-        assert server.asked == before
-        await tools.find(call(), server.way((b"x", b"0")), "pay")
-        assert server.asked == before + 1
-
-    run_virtually(main())
+async def test_looks_at_once_and_callers_that_are_remembered_are_bounded() -> None:
+    server, tools = Server(1.0), held()
+    async with asyncio.TaskGroup() as group:
+        for number in range(2 * MAX_LOOKS):
+            group.create_task(tools.find(call(), server.way((b"x", b"%d" % number)), "pay"))
+    assert server.most_at_once == MAX_LOOKS
+    server.seconds = 0.0
+    for number in range(MAX_PINNED_CALLERS + 1):
+        await tools.find(call(), server.way((b"x", b"%d" % number)), "pay")
+    before = server.asked
+    await tools.find(call(), server.way((b"x", b"%d" % MAX_PINNED_CALLERS)), "pay")
+    assert server.asked == before
+    await tools.find(call(), server.way((b"x", b"0")), "pay")
+    assert server.asked == before + 1
 
 
 @pytest.mark.slow
 @pytest.mark.holds("gateway/admission/pinned_tools", "bounds")
-def test_a_server_can_not_fill_the_memory_with_tools_that_nobody_pinned() -> None:
-    async def main() -> None:
-        server, tools = Server(), held()
-        server.tools = [*({"name": f"more-{number}"} for number in range(4_000)), *TOOLS]
-        assert await tools.find(call(), server.way(), "pay") == GOOD
-        known = [await tools.find(call(), server.way(), f"more-{number}") for number in range(4_000)]
-        assert sum(each is not None for each in known) == MAX_STRAY_DEFINITIONS
-        for number in (0, 3_999):
-            with pytest.raises(ProofRefused, match="definition_changed"):
-                await tools.check(call(f"more-{number}"), server.way())
-
-    run_virtually(main())
+async def test_a_server_can_not_fill_the_memory_with_tools_that_nobody_pinned() -> None:
+    server, tools = Server(), held()
+    server.tools = [*({"name": f"more-{number}"} for number in range(4_000)), *TOOLS]
+    assert await tools.find(call(), server.way(), "pay") == GOOD
+    known = [await tools.find(call(), server.way(), f"more-{number}") for number in range(4_000)]
+    assert sum(each is not None for each in known) == MAX_STRAY_DEFINITIONS
+    for number in (0, 3_999):
+        with pytest.raises(ProofRefused, match="definition_changed"):
+            await tools.check(call(f"more-{number}"), server.way())
 
 
 @pytest.mark.slow
-def test_callers_who_make_the_gateway_look_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_callers_who_make_the_gateway_look_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "accredit.gateway")  # commands that ran in this process may have turned it down
 
-    async def main() -> None:
-        server, tools = Server(), held()
-        server.tools = [*described("pay", "changed"), {"name": "x" * 2_000_000}]
-        for number in range(50):
-            await tools.find(call(), server.way((b"x", b"%d" % number)), "pay")
-
-    run_virtually(main())
+    server, tools = Server(), held()
+    server.tools = [*described("pay", "changed"), {"name": "x" * 2_000_000}]
+    for number in range(50):
+        await tools.find(call(), server.way((b"x", b"%d" % number)), "pay")
     assert caplog.text.count("definition_changed") == 1
     assert len(caplog.text) < 10_000
 
 
 @pytest.mark.holds("gateway/admission/pinned_tools", "own-look")
 @pytest.mark.parametrize("changed", [described("pay", "changed"), TOOLS[:2], None])
-def test_a_call_is_refused_by_what_this_caller_is_listed(changed: list[dict[str, Any]] | None) -> None:
-    async def main() -> None:
-        server, tools = Server(), held()
-        server.tools = changed
-        with pytest.raises(ProofRefused) as caught:
-            await tools.check(call(), server.way())
-        found = pins(changed).tools["pay"] if changed is not None and len(changed) > 2 else None
-        assert (caught.value.data["expected"], caught.value.data["found"]) == (GOOD, found)
-        assert json.loads(json.dumps(caught.value.data))["tool"] == "pay"
-        await held(enforced=False).check(call(), server.way())
-
-    run_virtually(main())
+async def test_a_call_is_refused_by_what_this_caller_is_listed(changed: list[dict[str, Any]] | None) -> None:
+    server, tools = Server(), held()
+    server.tools = changed
+    with pytest.raises(ProofRefused) as caught:
+        await tools.check(call(), server.way())
+    found = pins(changed).tools["pay"] if changed is not None and len(changed) > 2 else None
+    assert (caught.value.data["expected"], caught.value.data["found"]) == (GOOD, found)
+    assert json.loads(json.dumps(caught.value.data))["tool"] == "pay"
+    await held(enforced=False).check(call(), server.way())
 
 
 @pytest.mark.holds("gateway/admission/pinned_tools", "bounds")
-def test_a_server_that_shows_each_caller_all_tools_otherwise_fills_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_shows_each_caller_all_tools_otherwise_fills_no_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(pinned_tools, "MAX_DIFFERENCES_BYTES", 20_000)
 
-    async def main() -> None:
-        server, tools = Server(), held()
-        for number in range(100):
-            server.tools = [*described("pay", f"for {number}"), {"name": f"{number}-{'x' * 1000}"}]
-            assert await tools.find(call(), server.way((b"x", b"%d" % number)), "pay") not in (GOOD, None)
-            assert sum(each.size for each in tools._views.values()) <= 20_000
-        assert len(tools._views) > 1
-        server.tools = described("pay", "now") + [{"name": f"{number}-{'x' * 1_000}"} for number in range(100)]
-        monkeypatch.setattr(tools._views, "_max_size", 1)
-        assert await tools.find(call(), server.way(), "pay") == pins(described("pay", "now")).tools["pay"]
-        assert all(len(key) == 32 for key in tools._logged._entries)
-
-    run_virtually(main())
+    server, tools = Server(), held()
+    for number in range(100):
+        server.tools = [*described("pay", f"for {number}"), {"name": f"{number}-{'x' * 1000}"}]
+        assert await tools.find(call(), server.way((b"x", b"%d" % number)), "pay") not in (GOOD, None)
+        assert sum(each.size for each in tools._views.values()) <= 20_000
+    assert len(tools._views) > 1
+    server.tools = described("pay", "now") + [{"name": f"{number}-{'x' * 1_000}"} for number in range(100)]
+    monkeypatch.setattr(tools._views, "_max_size", 1)
+    assert await tools.find(call(), server.way(), "pay") == pins(described("pay", "now")).tools["pay"]
+    assert all(len(key) == 32 for key in tools._logged._entries)

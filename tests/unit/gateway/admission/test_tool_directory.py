@@ -87,33 +87,27 @@ def call(**arguments: object) -> Request:
 
 
 @pytest.mark.holds("gateway/admission/tool_directory", "rate")
-def test_who_is_not_known_yet_can_t_keep_callers_from_a_fresh_list() -> None:
+async def test_who_is_not_known_yet_can_t_keep_callers_from_a_fresh_list() -> None:
     """A stranger makes the gateway ask; a header that lies is found all the same, by a list that is asked for then."""
     upstream, tools = Upstream({}, MIRRORED), ToolDirectory()
 
-    async def main() -> None:
-        await tools.look_up("other", call(_token="x"), upstream.ask)
-        await tools.look_up("another", call(_token="x"), upstream.ask)
-        assert len(upstream.asked) == 1
-        at_one_go(tools.learn(Raw(b'{"tools":[{"name":"echo","inputSchema":%s}]}' % json.dumps(MIRRORED).encode())))
-        with pytest.raises(RequestError, match="differs from the argument"):
-            await tools.check_headers(call(region="eu"), {b"mcp-param-region": b"us"}, upstream.ask)
-        assert len(upstream.asked) == 2
-
-    asyncio.run(main())
+    await tools.look_up("other", call(_token="x"), upstream.ask)
+    await tools.look_up("another", call(_token="x"), upstream.ask)
+    assert len(upstream.asked) == 1
+    at_one_go(tools.learn(Raw(b'{"tools":[{"name":"echo","inputSchema":%s}]}' % json.dumps(MIRRORED).encode())))
+    with pytest.raises(RequestError, match="differs from the argument"):
+        await tools.check_headers(call(region="eu"), {b"mcp-param-region": b"us"}, upstream.ask)
+    assert len(upstream.asked) == 2
 
 
-def test_one_list_says_both_whose_token_it_is_and_which_headers_mirror_arguments() -> None:
+async def test_one_list_says_both_whose_token_it_is_and_which_headers_mirror_arguments() -> None:
     schema = {"properties": MIRRORED["properties"] | OWN["properties"]}
     upstream, tools = Upstream(schema), ToolDirectory()
 
-    async def main() -> None:
-        await tools.look_up("echo", call(_token="x"), upstream.ask)
-        assert tools.takes_token("echo")
-        await tools.check_headers(call(region="eu"), {b"mcp-param-region": b"eu"}, upstream.ask)
-        assert [request.method for request in upstream.asked] == ["tools/list"]
-
-    asyncio.run(main())
+    await tools.look_up("echo", call(_token="x"), upstream.ask)
+    assert tools.takes_token("echo")
+    await tools.check_headers(call(region="eu"), {b"mcp-param-region": b"eu"}, upstream.ask)
+    assert [request.method for request in upstream.asked] == ["tools/list"]
 
 
 @pytest.mark.holds("gateway/admission/tool_directory", "headers")

@@ -68,19 +68,16 @@ def test_a_reply_that_can_have_no_body_has_no_length() -> None:
     assert (told.status, told.headers, told.whole) == (204, [], True)
 
 
-def test_a_stream_is_begun_written_and_ended() -> None:
+async def test_a_stream_is_begun_written_and_ended() -> None:
     told = Told()
 
-    async def case() -> None:
-        assert not told.exchange.started
-        await told.exchange.start(200, [(b"x", b"y")])
-        assert told.exchange.started
-        await told.exchange.write(b"a")
-        await told.exchange.write(b"b")
-        assert not told.whole
-        await told.exchange.end()
-
-    asyncio.run(case())
+    assert not told.exchange.started
+    await told.exchange.start(200, [(b"x", b"y")])
+    assert told.exchange.started
+    await told.exchange.write(b"a")
+    await told.exchange.write(b"b")
+    assert not told.whole
+    await told.exchange.end()
     assert (told.status, told.headers, told.body, told.whole) == (200, [(b"x", b"y")], b"ab", True)
 
 

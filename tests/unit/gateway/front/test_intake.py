@@ -67,29 +67,26 @@ class SlowClient(MemoryClient):
 @pytest.mark.holds("gateway/upstream/reply", "no-task")
 @pytest.mark.holds("gateway/front/intake", "room")
 @pytest.mark.parametrize("era", ERAS)
-def test_a_call_comes_to_its_wait_for_the_upstream_without_a_task_and_ends_in_the_next_step(era: Era) -> None:
-    async def main() -> None:
-        settings, loop = GatewaySettings(UPSTREAM), asyncio.get_running_loop()
-        tools = ToolDirectory()
-        relay = HttpRelay(settings, UPSTREAM, Counters(), tools)
-        client = SlowClient(MemoryAnswer(200, [(b"content-type", b"application/json")], response()))
-        relay.sender.client = client.as_client()
-        asked = post(era)
-        headers = [(name.lower().encode(), value.encode()) for name, value in asked.headers]
-        exchange = MemoryExchange([(b"host", b"127.0.0.1"), *headers], asked.body)
-        call = Endpoint(settings, Gate(settings, Counters(), tools), relay, PlainSessions()).serve(exchange)
-        begun: asyncio.Future[object] = loop.create_future()
+async def test_a_call_comes_to_its_wait_for_the_upstream_without_a_task_and_ends_in_the_next_step(era: Era) -> None:
+    settings, loop = GatewaySettings(UPSTREAM), asyncio.get_running_loop()
+    tools = ToolDirectory()
+    relay = HttpRelay(settings, UPSTREAM, Counters(), tools)
+    client = SlowClient(MemoryAnswer(200, [(b"content-type", b"application/json")], response()))
+    relay.sender.client = client.as_client()
+    asked = post(era)
+    headers = [(name.lower().encode(), value.encode()) for name, value in asked.headers]
+    exchange = MemoryExchange([(b"host", b"127.0.0.1"), *headers], asked.body)
+    call = Endpoint(settings, Gate(settings, Counters(), tools), relay, PlainSessions()).serve(exchange)
+    begun: asyncio.Future[object] = loop.create_future()
 
-        def begin() -> None:
-            assert asyncio.current_task() is None
-            tasks = asyncio.all_tasks()
-            begun.set_result((call.send(None), asyncio.all_tasks() - tasks))
+    def begin() -> None:
+        assert asyncio.current_task() is None
+        tasks = asyncio.all_tasks()
+        begun.set_result((call.send(None), asyncio.all_tasks() - tasks))
 
-        loop.call_soon(begin)
-        assert await begun == (client.answers, set())
-        client.answers.set_result(None)
-        with pytest.raises(StopIteration):
-            call.send(None)
-        assert exchange.told == (200, response())
-
-    asyncio.run(main())
+    loop.call_soon(begin)
+    assert await begun == (client.answers, set())
+    client.answers.set_result(None)
+    with pytest.raises(StopIteration):
+        call.send(None)
+    assert exchange.told == (200, response())

@@ -10,7 +10,6 @@ from tests.world.asgi import MemoryAnswer, MemoryClient, Told
 from tests.world.calls import compact, post
 from tests.world.raw_server import until
 from tests.world.recorded import FailingRecords
-from tests.world.running import run
 
 from accredit.attest import CallDecision
 from accredit.errors import AnswerError, RequestError
@@ -133,7 +132,7 @@ def test_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.holds("gateway/front/intake", "settled")
-def test_a_call_whose_stream_ends_while_it_is_decided_is_not_forwarded_and_not_left_open() -> None:
+async def test_a_call_whose_stream_ends_while_it_is_decided_is_not_forwarded_and_not_left_open() -> None:
     class Slow(FailingRecords):
         async def begin(self, decided: CallDecision) -> None:
             await super().begin(decided)
@@ -144,18 +143,15 @@ def test_a_call_whose_stream_ends_while_it_is_decided_is_not_forwarded_and_not_l
 
     ended = asyncio.Event()
 
-    async def main() -> None:
-        records = Slow()
-        sse, client = sse_to(recorder=Recorder(records, RecordSettings("gate"), Counters()))
-        sse._sessions["s"] = legacy_sse._Session(b"/m", "", Expected(Era.LEGACY), Told("GET").exchange, ("", ""))
-        told = Told("POST", [(b"content-type", b"application/json")], post(Era.LEGACY).body, query=b"session_id=s")
-        sending = asyncio.create_task(sse.message(told.exchange))
-        await until(lambda: bool(records.begun))
-        del sse._sessions["s"]  # as its stream does when it ends
-        ended.set()
-        with pytest.raises(RequestError) as refused:
-            await sending
-        assert (refused.value.status, client.sent) == (404, [])
-        assert [outcome.status for outcome in records.outcomes] == ["error"]
-
-    run(main())
+    records = Slow()
+    sse, client = sse_to(recorder=Recorder(records, RecordSettings("gate"), Counters()))
+    sse._sessions["s"] = legacy_sse._Session(b"/m", "", Expected(Era.LEGACY), Told("GET").exchange, ("", ""))
+    told = Told("POST", [(b"content-type", b"application/json")], post(Era.LEGACY).body, query=b"session_id=s")
+    sending = asyncio.create_task(sse.message(told.exchange))
+    await until(lambda: bool(records.begun))
+    del sse._sessions["s"]  # as its stream does when it ends
+    ended.set()
+    with pytest.raises(RequestError) as refused:
+        await sending
+    assert (refused.value.status, client.sent) == (404, [])
+    assert [outcome.status for outcome in records.outcomes] == ["error"]

@@ -6,7 +6,6 @@ import json
 import pytest
 from msgspec.structs import replace
 from tests.world.recorded import FailingRecords
-from tests.world.running import run
 
 from accredit.attest import CallDecision, Outcome
 from accredit.errors import (
@@ -129,96 +128,76 @@ def test_an_end_without_an_answer_says_why(error: BaseException | None, status: 
 
 
 @pytest.mark.holds("gateway/recording/recorder", "settled")
-def test_what_is_settled_once_is_not_settled_again__and_a_cancelled_client_changes_nothing() -> None:
-    async def main() -> None:
-        records = SlowRecords()
-        recorder, call = await opened(records)
-        first = asyncio.create_task(call.settle(Outcome(status="ok")))
-        await asyncio.sleep(0)
-        first.cancel()
-        await asyncio.wait([first])
-        records.gate.set()
-        assert await call.settle(Outcome(status="cancelled")) is None
-        await recorder.drain()
-        assert [outcome.status for outcome in records.outcomes] == ["ok"]
-
-    run(main())
+async def test_what_is_settled_once_is_not_settled_again__and_a_cancelled_client_changes_nothing() -> None:
+    records = SlowRecords()
+    recorder, call = await opened(records)
+    first = asyncio.create_task(call.settle(Outcome(status="ok")))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.wait([first])
+    records.gate.set()
+    assert await call.settle(Outcome(status="cancelled")) is None
+    await recorder.drain()
+    assert [outcome.status for outcome in records.outcomes] == ["ok"]
 
 
 @pytest.mark.holds("gateway/recording/recorder", "settled")
-def test_an_exchange_that_ends_settles_what_is_left__and_nothing_twice() -> None:
-    async def main() -> None:
-        records = SlowRecords()
-        records.gate.set()
-        _, call = await opened(records)
-        calls = OpenCalls([call])
-        with pytest.raises(UpstreamTimeout):
-            async with calls:
-                raise UpstreamTimeout("late")
-        assert [outcome.status for outcome in records.outcomes] == ["timeout"]
-        assert not calls
-
-    run(main())
+async def test_an_exchange_that_ends_settles_what_is_left__and_nothing_twice() -> None:
+    records = SlowRecords()
+    records.gate.set()
+    _, call = await opened(records)
+    calls = OpenCalls([call])
+    with pytest.raises(UpstreamTimeout):
+        async with calls:
+            raise UpstreamTimeout("late")
+    assert [outcome.status for outcome in records.outcomes] == ["timeout"]
+    assert not calls
 
 
-def test_an_error_whose_outcome_is_not_on_record_becomes_another() -> None:
-    async def main() -> None:
-        _, call = await opened(FailingRecords())
-        with pytest.raises(RequestError) as raised:
-            async with OpenCalls([call]):
-                raise AnswerError("the upstream's words")
-        assert (raised.value.code, raised.value.id, raised.value.status) == (-31006, 7, 200)
-        _, call = await opened(FailingRecords())
-        with pytest.raises(ClientGone):
-            async with OpenCalls([call]):
-                raise ClientGone
-
-    run(main())
+async def test_an_error_whose_outcome_is_not_on_record_becomes_another() -> None:
+    _, call = await opened(FailingRecords())
+    with pytest.raises(RequestError) as raised:
+        async with OpenCalls([call]):
+            raise AnswerError("the upstream's words")
+    assert (raised.value.code, raised.value.id, raised.value.status) == (-31006, 7, 200)
+    _, call = await opened(FailingRecords())
+    with pytest.raises(ClientGone):
+        async with OpenCalls([call]):
+            raise ClientGone
 
 
 @pytest.mark.holds("gateway/recording/recorder", "outcome-first")
-def test_an_answer_whose_outcome_is_not_on_record_is_withheld() -> None:
-    async def main() -> None:
-        records = FailingRecords()
-        _, call = await opened(records)
-        expected = Expected(Era.LEGACY, [request()])
-        expected.body(RESPONSE)
-        told = json.loads(await OpenCalls([call]).withhold(expected.answers) or b"")
-        assert (told["id"], told["error"]["code"], "result" in told) == (7, -31006, False)
-
-    run(main())
+async def test_an_answer_whose_outcome_is_not_on_record_is_withheld() -> None:
+    records = FailingRecords()
+    _, call = await opened(records)
+    expected = Expected(Era.LEGACY, [request()])
+    expected.body(RESPONSE)
+    told = json.loads(await OpenCalls([call]).withhold(expected.answers) or b"")
+    assert (told["id"], told["error"]["code"], "result" in told) == (7, -31006, False)
 
 
 @pytest.mark.holds("gateway/recording/recorder", "decision-first")
-def test_a_refusal_is_not_open_and_without_a_record_there_is_no_call() -> None:
-    async def main() -> None:
-        recorder = Recorder(FailingRecords(decisions=False), RecordSettings("gate"), Counters())
-        with pytest.raises(ProofRefused) as raised:
-            await recorder.begin(request(), Call())
-        assert (raised.value.code, raised.value.data["forwarded"]) == (-31006, False)
-
-    run(main())
+async def test_a_refusal_is_not_open_and_without_a_record_there_is_no_call() -> None:
+    recorder = Recorder(FailingRecords(decisions=False), RecordSettings("gate"), Counters())
+    with pytest.raises(ProofRefused) as raised:
+        await recorder.begin(request(), Call())
+    assert (raised.value.code, raised.value.data["forwarded"]) == (-31006, False)
 
 
-def test_a_call_comes_no_later_than_its_proof_was_judged__a_certificate_may_end_before_it_is_recorded() -> None:
-    async def main() -> None:
-        records = FailingRecords()
-        recorder = Recorder(records, RecordSettings("gate"), Counters())
-        call = guarded_call_of(request())
-        assert call is not None
-        nobody = Authority(
-            principal_id="p", principal_name="", agent_id="a", granted_scope=(), cert_ids=(), bound=False
-        )
-        for judged_at in (1_000, 2**40, None):
-            proved = replace(nobody, judged_at=judged_at)
-            await recorder.begin(request(), Call(decision=Decision(call, None, proved, proved=proved)))
-        long_ago, ahead, unsaid = (each.received_ms for each in records.begun)
-        assert long_ago == 1_000_999 < ahead <= unsaid
-
-    run(main())
+async def test_a_call_comes_no_later_than_its_proof_was_judged__a_certificate_may_end_before_it_is_recorded() -> None:
+    records = FailingRecords()
+    recorder = Recorder(records, RecordSettings("gate"), Counters())
+    call = guarded_call_of(request())
+    assert call is not None
+    nobody = Authority(principal_id="p", principal_name="", agent_id="a", granted_scope=(), cert_ids=(), bound=False)
+    for judged_at in (1_000, 2**40, None):
+        proved = replace(nobody, judged_at=judged_at)
+        await recorder.begin(request(), Call(decision=Decision(call, None, proved, proved=proved)))
+    long_ago, ahead, unsaid = (each.received_ms for each in records.begun)
+    assert long_ago == 1_000_999 < ahead <= unsaid
 
 
-def test_a_client_that_goes_while_its_decision_is_recorded_leaves_no_call_open() -> None:
+async def test_a_client_that_goes_while_its_decision_is_recorded_leaves_no_call_open() -> None:
     class Slow(FailingRecords):
         async def begin(self, decided: CallDecision) -> None:
             await super().begin(decided)
@@ -227,72 +206,59 @@ def test_a_client_that_goes_while_its_decision_is_recorded_leaves_no_call_open()
         async def write(self) -> None:
             pass
 
-    async def main() -> None:
-        records = Slow()
-        recorder = Recorder(records, RecordSettings("gate"), Counters())
-        beginning = asyncio.create_task(recorder.begin(request(), Call(session="session", revision="2025-11-25")))
-        await asyncio.sleep(0)
-        beginning.cancel()
-        await asyncio.wait([beginning])
-        await recorder.drain()
-        assert beginning.cancelled()
-        assert [outcome.status for outcome in records.outcomes] == ["cancelled"]
-
-    run(main())
+    records = Slow()
+    recorder = Recorder(records, RecordSettings("gate"), Counters())
+    beginning = asyncio.create_task(recorder.begin(request(), Call(session="session", revision="2025-11-25")))
+    await asyncio.sleep(0)
+    beginning.cancel()
+    await asyncio.wait([beginning])
+    await recorder.drain()
+    assert beginning.cancelled()
+    assert [outcome.status for outcome in records.outcomes] == ["cancelled"]
 
 
-def test_a_name_of_any_length_takes_a_bounded_place() -> None:
-    async def main() -> None:
-        records = FailingRecords()
-        recorder = Recorder(records, RecordSettings("gate"), Counters())
-        message = decode_request(CALL.replace(b'"send"', b'"%s"' % (b"x" * 100_000)))
-        assert isinstance(message, Request)
-        await recorder.begin(message, Call(session="s" * 60_000, revision="r" * 60_000))
-        call = records.begun[0].call
-        assert (call.target, call.session, call.revision) == ("x" * 2_048, "s" * 1_000, "r" * 1_000)
-
-    run(main())
+async def test_a_name_of_any_length_takes_a_bounded_place() -> None:
+    records = FailingRecords()
+    recorder = Recorder(records, RecordSettings("gate"), Counters())
+    message = decode_request(CALL.replace(b'"send"', b'"%s"' % (b"x" * 100_000)))
+    assert isinstance(message, Request)
+    await recorder.begin(message, Call(session="s" * 60_000, revision="r" * 60_000))
+    call = records.begun[0].call
+    assert (call.target, call.session, call.revision) == ("x" * 2_048, "s" * 1_000, "r" * 1_000)
 
 
-def test_the_calls_of_a_session_whose_id_is_long_are_forgotten_when_they_are_settled__memory_would_fill_up() -> None:
-    async def main() -> None:
-        records = SlowRecords()
-        records.gate.set()
-        recorder = Recorder(records, RecordSettings("gate"), Counters())
-        for session in ("s" * 60_000, "t"):
-            call = await recorder.begin(request(), Call(session=session))
-            assert call is not None
-            assert recorder.in_session(session).get(call.id) is call
-            await call.settle(Outcome(status="ok"))
-            assert recorder.in_session(session).get(call.id) is None
-
-    run(main())
-
-
-def test_of_two_calls_with_one_id_the_end_of_the_first_leaves_the_second_open() -> None:
-    async def main() -> None:
-        records = SlowRecords()
-        records.gate.set()
-        recorder, first = await opened(records)
-        second = await recorder.begin(request(), Call(session="session"))
-        await first.settle(Outcome(status="ok"))
-        assert second is not None
-        assert recorder.in_session("session").take(second.id) is second
-
-    run(main())
+async def test_the_calls_of_a_session_whose_id_is_long_are_forgotten_when_they_are_settled__memory_would_fill_up() -> (
+    None
+):
+    records = SlowRecords()
+    records.gate.set()
+    recorder = Recorder(records, RecordSettings("gate"), Counters())
+    for session in ("s" * 60_000, "t"):
+        call = await recorder.begin(request(), Call(session=session))
+        assert call is not None
+        assert recorder.in_session(session).get(call.id) is call
+        await call.settle(Outcome(status="ok"))
+        assert recorder.in_session(session).get(call.id) is None
 
 
-def test_of_a_batch_all_calls_are_settled__though_whoever_waits_for_that_is_cancelled_at_once() -> None:
-    async def main() -> None:
-        records = SlowRecords()
-        records.gate.set()
-        recorder, first = await opened(records)
-        second = await recorder.begin(decoded(CALL.replace(b'"id":7', b'"id":8')), Call())
-        assert second is not None
-        ending = asyncio.create_task(OpenCalls([first, second]).fail(Outcome(status="unknown")))
-        await asyncio.sleep(0)
-        ending.cancel()
-        await asyncio.wait([ending])
-        assert [outcome.status for outcome in records.outcomes] == ["unknown"] * 2
+async def test_of_two_calls_with_one_id_the_end_of_the_first_leaves_the_second_open() -> None:
+    records = SlowRecords()
+    records.gate.set()
+    recorder, first = await opened(records)
+    second = await recorder.begin(request(), Call(session="session"))
+    await first.settle(Outcome(status="ok"))
+    assert second is not None
+    assert recorder.in_session("session").take(second.id) is second
 
-    run(main())
+
+async def test_of_a_batch_all_calls_are_settled__though_whoever_waits_for_that_is_cancelled_at_once() -> None:
+    records = SlowRecords()
+    records.gate.set()
+    recorder, first = await opened(records)
+    second = await recorder.begin(decoded(CALL.replace(b'"id":7', b'"id":8')), Call())
+    assert second is not None
+    ending = asyncio.create_task(OpenCalls([first, second]).fail(Outcome(status="unknown")))
+    await asyncio.sleep(0)
+    ending.cancel()
+    await asyncio.wait([ending])
+    assert [outcome.status for outcome in records.outcomes] == ["unknown"] * 2

@@ -12,7 +12,7 @@ from tests.world.authorization import Trust
 from tests.world.calls import LAST_CHUNK, STREAM_HEAD, chunk, event, http, initialize, log_message, post, response
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import Connection, RawServer, until
-from tests.world.running import RunningGateway, run
+from tests.world.running import RunningGateway
 
 from accredit.errors import AnswerError
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
@@ -72,61 +72,54 @@ def settings(upstream: HttpUpstream = UPSTREAM) -> GatewaySettings:
 
 
 @pytest.mark.holds("gateway/upstream/large_answers", "small")
-def test_what_is_not_large_takes_no_room__and_what_is_gives_all_back() -> None:
-    async def main() -> None:
-        large = LargeAnswers(settings(), Parts())
-        held = large.of(Told().exchange)
-        await held.grow(LARGE_ANSWER_BYTES)
-        assert large.room.taken == 0
-        await held.grow(LIMIT)
-        assert large.room.taken == 3 * LARGE_ANSWER_BYTES
-        await held.fit(LARGE_ANSWER_BYTES)
-        assert large.room.taken == 0
-
-    run(main())
+async def test_what_is_not_large_takes_no_room__and_what_is_gives_all_back() -> None:
+    large = LargeAnswers(settings(), Parts())
+    held = large.of(Told().exchange)
+    await held.grow(LARGE_ANSWER_BYTES)
+    assert large.room.taken == 0
+    await held.grow(LIMIT)
+    assert large.room.taken == 3 * LARGE_ANSWER_BYTES
+    await held.fit(LARGE_ANSWER_BYTES)
+    assert large.room.taken == 0
 
 
 @pytest.mark.holds("gateway/upstream/large_answers", "shares")
-def test_each_of_many_servers_has_room_for_two_of_the_largest(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_of_many_servers_has_room_for_two_of_the_largest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accredit.gateway.upstream.large_answers.MAX_ANSWERS_BYTES", MAX_ANSWERS_BYTES)
 
-    async def main() -> None:
-        for servers in (1, 2, 1_000):
-            large = LargeAnswers(settings(), Parts(servers))
-            two = [large.of(Told().exchange) for _ in range(2)]
-            for held in two:
-                await held.grow(LIMIT)
-            assert large.room.taken == 2 * (LIMIT - LARGE_ANSWER_BYTES)
-            assert large.room._most == max(MAX_ANSWERS_BYTES // servers, 2 * LIMIT)
-
-    run(main())
+    for servers in (1, 2, 1_000):
+        large = LargeAnswers(settings(), Parts(servers))
+        two = [large.of(Told().exchange) for _ in range(2)]
+        for held in two:
+            await held.grow(LIMIT)
+        assert large.room.taken == 2 * (LIMIT - LARGE_ANSWER_BYTES)
+        assert large.room._most == max(MAX_ANSWERS_BYTES // servers, 2 * LIMIT)
 
 
 @pytest.mark.holds("gateway/upstream/large_answers", "copies")
-def test_what_is_held_more_than_once_counts_as_often__and_takes_all_there_is_rather_than_wait_for_more() -> None:
-    async def main() -> None:
-        large = LargeAnswers(settings(), Parts())
-        event, asked = large.of(Told().exchange, times=2), large.of(Told().exchange, times=3)
+async def test_what_is_held_more_than_once_counts_as_often__and_takes_all_there_is_rather_than_wait_for_more() -> None:
+    large = LargeAnswers(settings(), Parts())
+    event, asked = large.of(Told().exchange, times=2), large.of(Told().exchange, times=3)
+    await event.fit(2 * LARGE_ANSWER_BYTES)
+    assert large.room.taken == 3 * LARGE_ANSWER_BYTES
+    event.leave()
+    await event.fit(LARGE_ANSWER_BYTES, LARGE_ANSWER_BYTES)
+    assert large.room.taken == 2 * LARGE_ANSWER_BYTES
+    await event.fit(0, LARGE_ANSWER_BYTES)
+    assert large.room.taken == 0
+    await asked.grow(LIMIT)
+    assert large.room.taken == 2 * LIMIT
+    with pytest.raises(AnswerError):
         await event.fit(2 * LARGE_ANSWER_BYTES)
-        assert large.room.taken == 3 * LARGE_ANSWER_BYTES
-        event.leave()
-        await event.fit(LARGE_ANSWER_BYTES, LARGE_ANSWER_BYTES)
-        assert large.room.taken == 2 * LARGE_ANSWER_BYTES
-        await event.fit(0, LARGE_ANSWER_BYTES)
-        assert large.room.taken == 0
-        await asked.grow(LIMIT)
-        assert large.room.taken == 2 * LIMIT
-        with pytest.raises(AnswerError):
-            await event.fit(2 * LARGE_ANSWER_BYTES)
-        asked.leave()
-        assert large.room.taken == 0
-
-    run(main())
+    asked.leave()
+    assert large.room.taken == 0
 
 
 @pytest.mark.holds("gateway/upstream/large_answers", "wait")
 @pytest.mark.parametrize("kind", LARGE_KINDS)
-def test_answers_that_never_end_take_the_room_of_their_server_and_no_more__the_next_one_is_refused(kind: str) -> None:
+async def test_answers_that_never_end_take_the_room_of_their_server_and_no_more__the_next_one_is_refused(
+    kind: str,
+) -> None:
     head, half = LARGE_KINDS[kind]
 
     async def never_ends(connection: Connection) -> None:
@@ -134,33 +127,30 @@ def test_answers_that_never_end_take_the_room_of_their_server_and_no_more__the_n
         await connection.send(head, half)
         await connection.peer_closed()
 
-    async def main() -> None:
-        async with RawServer(never_ends) as server:
-            app = create_app(settings(HttpUpstream(server.url)))
-            async with RunningGateway(app) as gateway:
-                clients = [RawClient(gateway.port) for _ in range(24)]
-                for client in clients:
-                    await client.__aenter__()
-                    posted = post(Era.LEGACY)
-                    await client.ask("POST", "/mcp", posted.headers, posted.body)
-                room = room_of(app)
-                heads = [asyncio.ensure_future(client.reader.readuntil(b"\r\n")) for client in clients]
-                await until(lambda: any(each.done() for each in heads) and room.taken > 0)
-                refused = [each.result() for each in heads if each.done()]
-                assert set(refused) <= {b"HTTP/1.1 502 Bad Gateway\r\n", b"HTTP/1.1 200 OK\r\n"}
-                assert room.taken <= room._most
-                for each in heads:
-                    each.cancel()
-                for client in clients:
-                    await client.close()
-                await until(lambda: room.taken == 0)
-
-    run(main())
+    async with RawServer(never_ends) as server:
+        app = create_app(settings(HttpUpstream(server.url)))
+        async with RunningGateway(app) as gateway:
+            clients = [RawClient(gateway.port) for _ in range(24)]
+            for client in clients:
+                await client.__aenter__()
+                posted = post(Era.LEGACY)
+                await client.ask("POST", "/mcp", posted.headers, posted.body)
+            room = room_of(app)
+            heads = [asyncio.ensure_future(client.reader.readuntil(b"\r\n")) for client in clients]
+            await until(lambda: any(each.done() for each in heads) and room.taken > 0)
+            refused = [each.result() for each in heads if each.done()]
+            assert set(refused) <= {b"HTTP/1.1 502 Bad Gateway\r\n", b"HTTP/1.1 200 OK\r\n"}
+            assert room.taken <= room._most
+            for each in heads:
+                each.cancel()
+            for client in clients:
+                await client.close()
+            await until(lambda: room.taken == 0)
 
 
 @pytest.mark.holds("gateway/upstream/large_answers", "copies")
 @pytest.mark.parametrize("kind", BESIDE_KINDS)
-def test_what_streams_hold_beside_an_event_takes_room__twenty_strangers_took_320_mib_by_it(kind: str) -> None:
+async def test_what_streams_hold_beside_an_event_takes_room__twenty_strangers_took_320_mib_by_it(kind: str) -> None:
     method, sent = BESIDE_KINDS[kind]
 
     async def stands_still(connection: Connection) -> None:
@@ -168,67 +158,61 @@ def test_what_streams_hold_beside_an_event_takes_room__twenty_strangers_took_320
         await connection.send(*sent)
         await connection.peer_closed()
 
-    async def main() -> None:
-        async with RawServer(stands_still) as server:
-            app = create_app(settings(HttpUpstream(server.url)))
-            async with RunningGateway(app) as gateway:
-                clients = [RawClient(gateway.port) for _ in range(6)]
-                for client in clients:
-                    await client.__aenter__()
-                    if method == "GET":
-                        await client.ask("GET", "/sse", [("Accept", "text/event-stream")])
-                    else:
-                        posted = initialize() if method == "initialize" else post(Era.LEGACY)
-                        await client.ask("POST", "/mcp", posted.headers, posted.body)
-                await until(lambda: any(app.refused.values()))
-                assert 0 < room_of(app).taken <= 2 * LIMIT
-                for client in clients:
-                    await client.close()
-                await until(lambda: room_of(app).taken == 0)
-
-    run(main())
+    async with RawServer(stands_still) as server:
+        app = create_app(settings(HttpUpstream(server.url)))
+        async with RunningGateway(app) as gateway:
+            clients = [RawClient(gateway.port) for _ in range(6)]
+            for client in clients:
+                await client.__aenter__()
+                if method == "GET":
+                    await client.ask("GET", "/sse", [("Accept", "text/event-stream")])
+                else:
+                    posted = initialize() if method == "initialize" else post(Era.LEGACY)
+                    await client.ask("POST", "/mcp", posted.headers, posted.body)
+            await until(lambda: any(app.refused.values()))
+            assert 0 < room_of(app).taken <= 2 * LIMIT
+            for client in clients:
+                await client.close()
+            await until(lambda: room_of(app).taken == 0)
 
 
 @pytest.mark.holds("gateway/upstream/large_answers", "copies")
 @pytest.mark.parametrize("kind", PACKED_KINDS)
-def test_a_hundred_short_answers_in_brotli_at_once_are_answered__none_waits_for_the_room_of_anothers_window(
+async def test_a_hundred_short_answers_in_brotli_at_once_are_answered__none_waits_for_the_room_of_anothers_window(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("accredit.gateway.upstream.large_answers.BODY_ROOM_SECONDS", 0)  # whoever waits is refused
     whole = _packed_whole(response(text="x" * 20_000), stream=kind == "a stream")  # enough for a turn of the loop
 
-    async def main() -> None:
-        come: list[Connection] = []
+    come: list[Connection] = []
 
-        async def all_at_once(connection: Connection) -> None:
-            await connection.request()
-            come.append(connection)
-            await until(lambda: len(come) == 100)
-            await connection.send(*PACKED_KINDS[kind](whole))
-            await connection.peer_closed()
+    async def all_at_once(connection: Connection) -> None:
+        await connection.request()
+        come.append(connection)
+        await until(lambda: len(come) == 100)
+        await connection.send(*PACKED_KINDS[kind](whole))
+        await connection.peer_closed()
 
-        async with RawServer(all_at_once) as server:
-            app = create_app(settings(HttpUpstream(server.url)))
-            async with RunningGateway(app) as gateway:
+    async with RawServer(all_at_once) as server:
+        app = create_app(settings(HttpUpstream(server.url)))
+        async with RunningGateway(app) as gateway:
 
-                async def ask() -> tuple[int, bytes]:
-                    async with RawClient(gateway.port) as client:
-                        posted = post(Era.LEGACY)
-                        await client.ask("POST", "/mcp", posted.headers, posted.body)
-                        answer = await client.answer()
-                        return answer.status, answer.body
+            async def ask() -> tuple[int, bytes]:
+                async with RawClient(gateway.port) as client:
+                    posted = post(Era.LEGACY)
+                    await client.ask("POST", "/mcp", posted.headers, posted.body)
+                    answer = await client.answer()
+                    return answer.status, answer.body
 
-                answers = await asyncio.gather(*(ask() for _ in range(100)))
-                assert {status for status, _ in answers} == {200}
-                assert not any(app.refused.values())
-                assert room_of(app).taken == 0
-
-    run(main())
+            answers = await asyncio.gather(*(ask() for _ in range(100)))
+            assert {status for status, _ in answers} == {200}
+            assert not any(app.refused.values())
+            assert room_of(app).taken == 0
 
 
 @pytest.mark.holds("gateway/upstream/large_answers", "copies")
 @pytest.mark.parametrize(("kind", "long", "status"), [("a body", 1, 200), ("a body", 3, 502), ("a stream", 1, 502)])
-def test_a_short_body_alone_is_decoded_without_room_for_the_window__a_stream_is_not(
+async def test_a_short_body_alone_is_decoded_without_room_for_the_window__a_stream_is_not(
     kind: str, long: int, status: int
 ) -> None:
     text = response(text="x" * (long * LARGE_ANSWER_BYTES // 2))
@@ -238,24 +222,21 @@ def test_a_short_body_alone_is_decoded_without_room_for_the_window__a_stream_is_
         while await connection.request() is not None:
             await connection.send(*whole)
 
-    async def main() -> None:
-        async with RawServer(answers) as server:
-            app = create_app(settings(HttpUpstream(server.url)))
-            async with RunningGateway(app) as gateway:
-                others = room_of(app).take(Told().exchange, 2 * LIMIT)
-                for expected in (status, 200):
-                    async with RawClient(gateway.port) as client:
-                        posted = post(Era.LEGACY)
-                        await client.ask("POST", "/mcp", posted.headers, posted.body)
-                        assert (await client.answer()).status == expected
-                    others.leave()
-                await until(lambda: room_of(app).taken == 0)
-
-    run(main())
+    async with RawServer(answers) as server:
+        app = create_app(settings(HttpUpstream(server.url)))
+        async with RunningGateway(app) as gateway:
+            others = room_of(app).take(Told().exchange, 2 * LIMIT)
+            for expected in (status, 200):
+                async with RawClient(gateway.port) as client:
+                    posted = post(Era.LEGACY)
+                    await client.ask("POST", "/mcp", posted.headers, posted.body)
+                    assert (await client.answer()).status == expected
+                others.leave()
+            await until(lambda: room_of(app).taken == 0)
 
 
 @pytest.mark.holds("gateway/upstream/large_answers", "copies")
-def test_nothing_of_a_stream_in_brotli_is_decoded_while_its_window_has_no_room__a_few_bytes_would_fill_it(
+async def test_nothing_of_a_stream_in_brotli_is_decoded_while_its_window_has_no_room__a_few_bytes_would_fill_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fed: list[bytes] = []
@@ -279,20 +260,17 @@ def test_nothing_of_a_stream_in_brotli_is_decoded_while_its_window_has_no_room__
         while await connection.request() is not None:
             await connection.send(*PACKED_KINDS["a stream"](packed))
 
-    async def main() -> None:
-        async with RawServer(answers) as server:
-            app = create_app(settings(HttpUpstream(server.url)))
-            async with RunningGateway(app) as gateway:
-                others = room_of(app).take(Told().exchange, 2 * LIMIT)
-                for status, decoded in ((502, b""), (200, packed)):
-                    async with RawClient(gateway.port) as client:
-                        posted = post(Era.LEGACY)
-                        await client.ask("POST", "/mcp", posted.headers, posted.body)
-                        assert (await client.answer()).status == status
-                    assert b"".join(fed) == decoded
-                    others.leave()
-
-    run(main())
+    async with RawServer(answers) as server:
+        app = create_app(settings(HttpUpstream(server.url)))
+        async with RunningGateway(app) as gateway:
+            others = room_of(app).take(Told().exchange, 2 * LIMIT)
+            for status, decoded in ((502, b""), (200, packed)):
+                async with RawClient(gateway.port) as client:
+                    posted = post(Era.LEGACY)
+                    await client.ask("POST", "/mcp", posted.headers, posted.body)
+                    assert (await client.answer()).status == status
+                assert b"".join(fed) == decoded
+                others.leave()
 
 
 class Slow(Told):
@@ -322,40 +300,39 @@ EDITED_KINDS = {
 
 @pytest.mark.holds("gateway/upstream/large_answers", "copies")
 @pytest.mark.parametrize("kind", EDITED_KINDS)
-def test_a_list_that_is_edited_takes_the_room_of_what_it_becomes__until_a_slow_client_has_read_it(kind: str) -> None:
+async def test_a_list_that_is_edited_takes_the_room_of_what_it_becomes__until_a_slow_client_has_read_it(
+    kind: str,
+) -> None:
     async def answers(connection: Connection) -> None:
         while await connection.request() is not None:
             await connection.send(EDITED_KINDS[kind])
 
-    async def main() -> None:
-        async with RawServer(answers) as server:
-            upstream = HttpUpstream(server.url)
-            app = create_app(
-                Trust().settings(upstream, max_response_bytes=LIMIT, max_event_bytes=LIMIT),
-                store=MemoryStore(),
-                revocations=RevocationLists((), {}),
-            )
-            slow = Slow()
-            asking = asyncio.create_task(app(slow.scope, slow.receive, slow.send))
-            await until(lambda: slow.told > 0)
-            taken = room_of(app).taken
-            refused = Slow()
-            others = room_of(app).take(refused.exchange, room_of(app).most_of(refused.exchange) - taken)
-            refused.may.set()
-            await app(refused.scope, refused.receive, refused.send)
-            assert b'"error":' in refused.body
-            others.leave()
-            slow.may.set()
-            await asking
-            assert len(slow.body) > 4 * len(LISTED)
-            assert taken >= len(slow.body) - LARGE_ANSWER_BYTES
-            assert room_of(app).taken == 0
-            await app.aclose()
-
-    run(main())
+    async with RawServer(answers) as server:
+        upstream = HttpUpstream(server.url)
+        app = create_app(
+            Trust().settings(upstream, max_response_bytes=LIMIT, max_event_bytes=LIMIT),
+            store=MemoryStore(),
+            revocations=RevocationLists((), {}),
+        )
+        slow = Slow()
+        asking = asyncio.create_task(app(slow.scope, slow.receive, slow.send))
+        await until(lambda: slow.told > 0)
+        taken = room_of(app).taken
+        refused = Slow()
+        others = room_of(app).take(refused.exchange, room_of(app).most_of(refused.exchange) - taken)
+        refused.may.set()
+        await app(refused.scope, refused.receive, refused.send)
+        assert b'"error":' in refused.body
+        others.leave()
+        slow.may.set()
+        await asking
+        assert len(slow.body) > 4 * len(LISTED)
+        assert taken >= len(slow.body) - LARGE_ANSWER_BYTES
+        assert room_of(app).taken == 0
+        await app.aclose()
 
 
-def test_a_bomb_takes_room_as_it_grows__and_gives_it_back_when_it_is_refused() -> None:
+async def test_a_bomb_takes_room_as_it_grows__and_gives_it_back_when_it_is_refused() -> None:
     bomb = http(gzip.compress(response(text="x" * 8 * LIMIT)), headers=(("Content-Encoding", "gzip"),))
     sound = http(gzip.compress(LARGE), headers=(("Content-Encoding", "gzip"),))
     told = iter([sound, bomb, sound, bomb, sound])
@@ -364,58 +341,49 @@ def test_a_bomb_takes_room_as_it_grows__and_gives_it_back_when_it_is_refused() -
         while await connection.request() is not None:
             await connection.send(next(told))
 
-    async def main() -> None:
-        async with RawServer(answers) as server:
-            app = create_app(settings(HttpUpstream(server.url)))
-            async with RunningGateway(app) as gateway, RawClient(gateway.port) as client:
-                statuses: list[int] = []
-                for _ in range(5):
-                    posted = post(Era.LEGACY)
-                    await client.ask("POST", "/mcp", posted.headers, posted.body)
-                    statuses.append((await client.answer()).status)
-                    assert room_of(app).taken == 0
-                assert statuses == [200, 502, 200, 502, 200]
-
-    run(main())
+    async with RawServer(answers) as server:
+        app = create_app(settings(HttpUpstream(server.url)))
+        async with RunningGateway(app) as gateway, RawClient(gateway.port) as client:
+            statuses: list[int] = []
+            for _ in range(5):
+                posted = post(Era.LEGACY)
+                await client.ask("POST", "/mcp", posted.headers, posted.body)
+                statuses.append((await client.answer()).status)
+                assert room_of(app).taken == 0
+            assert statuses == [200, 502, 200, 502, 200]
 
 
-def test_room_that_is_there_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_room_that_is_there_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accredit.gateway.upstream.large_answers.BODY_ROOM_SECONDS", 30)
 
-    async def main() -> None:
-        large = LargeAnswers(settings(), Parts())
-        most = 0
+    large = LargeAnswers(settings(), Parts())
+    most = 0
 
-        async def answer() -> None:
-            nonlocal most
-            held = large.of(Told().exchange)
-            await held.grow(LIMIT)
-            most = max(most, large.room.taken)
-            await asyncio.sleep(0)
-            held.leave()
+    async def answer() -> None:
+        nonlocal most
+        held = large.of(Told().exchange)
+        await held.grow(LIMIT)
+        most = max(most, large.room.taken)
+        await asyncio.sleep(0)
+        held.leave()
 
-        await asyncio.gather(*(answer() for _ in range(20)))
-        assert (large.room.taken, most) == (0, 2 * (LIMIT - LARGE_ANSWER_BYTES))
-
-    run(main())
+    await asyncio.gather(*(answer() for _ in range(20)))
+    assert (large.room.taken, most) == (0, 2 * (LIMIT - LARGE_ANSWER_BYTES))
 
 
-def test_past_its_room_an_answer_is_refused_as_one_that_is_too_large() -> None:
-    async def main() -> None:
-        large = LargeAnswers(settings(), Parts())
-        held = [large.of(Told().exchange) for _ in range(6)]
-        with pytest.raises(AnswerError, match="too many large answers") as refused:
-            await asyncio.gather(*(each.grow(LIMIT) for each in held))
-        assert refused.value.bound
-
-    run(main())
+async def test_past_its_room_an_answer_is_refused_as_one_that_is_too_large() -> None:
+    large = LargeAnswers(settings(), Parts())
+    held = [large.of(Told().exchange) for _ in range(6)]
+    with pytest.raises(AnswerError, match="too many large answers") as refused:
+        await asyncio.gather(*(each.grow(LIMIT) for each in held))
+    assert refused.value.bound
 
 
 def room_of(app: object) -> Room:
     return app.routes.servers[0].backend.answers.large.room  # type: ignore[attr-defined]
 
 
-def test_an_event_that_has_gone_on_keeps_no_room() -> None:
+async def test_an_event_that_has_gone_on_keeps_no_room() -> None:
     large = event(LARGE.replace(b'"id":7,"result"', b'"method":"notifications/message","params"'))
 
     async def streams(connection: Connection) -> None:
@@ -423,15 +391,12 @@ def test_an_event_that_has_gone_on_keeps_no_room() -> None:
         await connection.send(STREAM_HEAD, chunk(large))
         await connection.peer_closed()
 
-    async def main() -> None:
-        async with RawServer(streams) as server:
-            app = create_app(settings(HttpUpstream(server.url)))
-            async with RunningGateway(app) as gateway, RawClient(gateway.port) as client:
-                posted = post(Era.LEGACY)
-                await client.ask("POST", "/mcp", posted.headers, posted.body)
-                size = 0
-                while size < len(LARGE):
-                    size += len(await client.reader.read(1 << 16))
-                await until(lambda: room_of(app).taken == 0)
-
-    run(main())
+    async with RawServer(streams) as server:
+        app = create_app(settings(HttpUpstream(server.url)))
+        async with RunningGateway(app) as gateway, RawClient(gateway.port) as client:
+            posted = post(Era.LEGACY)
+            await client.ask("POST", "/mcp", posted.headers, posted.body)
+            size = 0
+            while size < len(LARGE):
+                size += len(await client.reader.read(1 << 16))
+            await until(lambda: room_of(app).taken == 0)

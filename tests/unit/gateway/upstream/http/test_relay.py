@@ -153,7 +153,7 @@ def test_a_session_s_revision_is_learned_from_a_good_initialize_answer_alone(str
         assert ended == (["DELETE"] if known is None and body != error() else [])
 
 
-def test_a_look_takes_no_result_with_a_status_that_means_no_answer() -> None:
+async def test_a_look_takes_no_result_with_a_status_that_means_no_answer() -> None:
     """Clients see none with 205, and a part of one with 206: what they see, the gateway must see."""
     request = decode_request(post(Era.MODERN, "tools/list", {}).body)
     assert isinstance(request, Request)
@@ -166,34 +166,28 @@ def test_a_look_takes_no_result_with_a_status_that_means_no_answer() -> None:
         finally:
             await relay.aclose()
 
-    async def case() -> None:
-        for kind, body in ((b"application/json", response()), (b"text/event-stream", event(response()))):
-            for status in (200, 201, 203, 202, 204, 205, 206, 226, 299, 302, 400, 404, 500):
-                found = await asked(MemoryAnswer(status, [(b"content-type", kind)], body))
-                assert found == (response() if status in (200, 201, 203) else None), (kind, status)
-        for status in (200, 400, 404, 500):  # whoever asked is told why
-            found = await asked(MemoryAnswer(status, [(b"content-type", b"application/json")], error()))
-            assert found == error()
-        twice = [(b"content-type", b"application/json"), (b"mcp-session-id", b"a"), (b"mcp-session-id", b"b")]
-        assert await asked(MemoryAnswer(200, twice, response())) is None
-
-    asyncio.run(case())
+    for kind, body in ((b"application/json", response()), (b"text/event-stream", event(response()))):
+        for status in (200, 201, 203, 202, 204, 205, 206, 226, 299, 302, 400, 404, 500):
+            found = await asked(MemoryAnswer(status, [(b"content-type", kind)], body))
+            assert found == (response() if status in (200, 201, 203) else None), (kind, status)
+    for status in (200, 400, 404, 500):  # whoever asked is told why
+        found = await asked(MemoryAnswer(status, [(b"content-type", b"application/json")], error()))
+        assert found == error()
+    twice = [(b"content-type", b"application/json"), (b"mcp-session-id", b"a"), (b"mcp-session-id", b"b")]
+    assert await asked(MemoryAnswer(200, twice, response())) is None
 
 
-def test_the_end_of_a_session_reaches_the_server() -> None:
+async def test_the_end_of_a_session_reaches_the_server() -> None:
     relay, client = relay_to(MemoryAnswer(200, []))
     told = Told("DELETE", [(b"mcp-session-id", b"s")])
 
-    async def case() -> None:
-        await relay.delete(told.exchange)
-        await relay.aclose()
-
-    asyncio.run(case())
+    await relay.delete(told.exchange)
+    await relay.aclose()
     assert (told.status, told.body) == (200, b"")
     assert [sent[0] for sent in client.sent] == ["DELETE"]
 
 
-def test_what_goes_up_is_of_this_request__also_where_it_is_remembered_from_the_last_one() -> None:
+async def test_what_goes_up_is_of_this_request__also_where_it_is_remembered_from_the_last_one() -> None:
     heads: list[list[tuple[bytes, bytes]]] = [
         [(b"mcp-session-id", b"a"), (b"traceparent", b"1")],
         [(b"mcp-session-id", b"a"), (b"traceparent", b"1")],
@@ -204,15 +198,12 @@ def test_what_goes_up_is_of_this_request__also_where_it_is_remembered_from_the_l
     ]
     relay, client = relay_to(MemoryAnswer(404, []))
 
-    async def case() -> None:
-        for number, raw in enumerate(heads):
-            told = Told("POST", raw, query=b"q" if number < 2 else b"")
-            if number == 5:  # where answers are joined, the gateway asks for what it can read
-                told.exchange.head = told.exchange.head.with_field(b"accept-encoding", b"identity")
-            await relay.post(told.exchange, decode_request(post(Era.LEGACY).body), Era.LEGACY, {})
-        await relay.aclose()
-
-    asyncio.run(case())
+    for number, raw in enumerate(heads):
+        told = Told("POST", raw, query=b"q" if number < 2 else b"")
+        if number == 5:  # where answers are joined, the gateway asks for what it can read
+            told.exchange.head = told.exchange.head.with_field(b"accept-encoding", b"identity")
+        await relay.post(told.exchange, decode_request(post(Era.LEGACY).body), Era.LEGACY, {})
+    await relay.aclose()
     json = (b"content-type", b"application/json")
     sent = [(fields, target) for _, fields, _, target in client.sent]
     assert sent == [

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 from tests.world.asgi import Told
 from tests.world.raw_server import Connection, RawServer, until
-from tests.world.running import run
 
 from accredit.errors import UpstreamLeftOut, UpstreamUnavailable
 from accredit.gateway.headers import RequestHead
@@ -56,68 +55,57 @@ async def hangs(connection: Connection) -> None:
     await connection.peer_closed()
 
 
-def test_what_nobody_waits_for_takes_few_connections_and_little_memory__a_server_that_hangs_on_it_hurts_nobody(
+async def test_what_nobody_waits_for_takes_few_connections_and_little_memory__a_server_that_hangs_on_it_hurts_nobody(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("accredit.gateway.upstream.http.sending.MAX_CHORES", 10)
 
-    async def main() -> None:
-        async with RawServer(hangs) as server:
-            upstream = HttpUpstream(server.url)
-            up = Sender(GatewaySettings(upstream), upstream, parts=Parts(100))
-            try:
-                for number in range(50):
-                    up._start(up._tell(Told().exchange, "DELETE", [], b"%d" % number, ANYWHERE))
-                await until(lambda: len(server.requests) == MIN_CHORES_AT_ONCE)
-                assert len(up._chores) == 10
-            finally:
-                await up.aclose()
-            assert server.accepted == MIN_CHORES_AT_ONCE
-
-    run(main())
+    async with RawServer(hangs) as server:
+        upstream = HttpUpstream(server.url)
+        up = Sender(GatewaySettings(upstream), upstream, parts=Parts(100))
+        try:
+            for number in range(50):
+                up._start(up._tell(Told().exchange, "DELETE", [], b"%d" % number, ANYWHERE))
+            await until(lambda: len(server.requests) == MIN_CHORES_AT_ONCE)
+            assert len(up._chores) == 10
+        finally:
+            await up.aclose()
+        assert server.accepted == MIN_CHORES_AT_ONCE
 
 
-def test_a_courtesy_that_waited_is_done_all_the_same() -> None:
+async def test_a_courtesy_that_waited_is_done_all_the_same() -> None:
     async def takes(connection: Connection) -> None:
         while await connection.request() is not None:
             await connection.send(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
 
-    async def main() -> None:
-        async with RawServer(takes) as server:
-            upstream = HttpUpstream(server.url)
-            up = Sender(GatewaySettings(upstream), upstream, parts=Parts(100))
-            for number in range(30):
-                up._start(up._tell(Told().exchange, "POST", [], b"%d" % number, ANYWHERE))
-            await until(lambda: not up._chores)
-            assert sorted(int(each.body) for each in server.requests) == list(range(30))
-            await up.aclose()
-
-    run(main())
+    async with RawServer(takes) as server:
+        upstream = HttpUpstream(server.url)
+        up = Sender(GatewaySettings(upstream), upstream, parts=Parts(100))
+        for number in range(30):
+            up._start(up._tell(Told().exchange, "POST", [], b"%d" % number, ANYWHERE))
+        await until(lambda: not up._chores)
+        assert sorted(int(each.body) for each in server.requests) == list(range(30))
+        await up.aclose()
 
 
 @pytest.mark.parametrize("replicas", [0, 3])
-def test_one_of_many_servers_gets_its_part_of_the_connections_and_no_more__at_all_its_replicas_together(
+async def test_one_of_many_servers_gets_its_part_of_the_connections_and_no_more__at_all_its_replicas_together(
     replicas: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("accredit.gateway.upstream.http.pool.MAX_CONNECTIONS", 20)
 
-    async def main() -> None:
-        async with RawServer(hangs) as one, RawServer(hangs) as two, RawServer(hangs) as three:
-            servers = (one, two, three)
-            more = tuple(each.url for each in servers[1:]) if replicas else ()
-            upstream = HttpUpstream(one.url, {}, more)
-            up = Sender(GatewaySettings(upstream), upstream, parts=Parts(5))
-            calls = [
-                asyncio.create_task(up.exchange(Told().exchange, up.for_post(head(b"a")), b"{}")) for _ in range(30)
-            ]
-            await until(lambda: sum(len(each.requests) for each in servers) == 4)
-            await until(lambda: sum(call.done() for call in calls) == 26)
-            refused = {type(call.exception()) for call in calls if call.done()}
-            assert sum(each.accepted for each in servers) == 4
-            assert refused <= {UpstreamUnavailable, UpstreamLeftOut}
-            for call in calls:
-                call.cancel()
-            assert len(await asyncio.gather(*calls, return_exceptions=True)) == 30
-            await up.aclose()
-
-    run(main())
+    async with RawServer(hangs) as one, RawServer(hangs) as two, RawServer(hangs) as three:
+        servers = (one, two, three)
+        more = tuple(each.url for each in servers[1:]) if replicas else ()
+        upstream = HttpUpstream(one.url, {}, more)
+        up = Sender(GatewaySettings(upstream), upstream, parts=Parts(5))
+        calls = [asyncio.create_task(up.exchange(Told().exchange, up.for_post(head(b"a")), b"{}")) for _ in range(30)]
+        await until(lambda: sum(len(each.requests) for each in servers) == 4)
+        await until(lambda: sum(call.done() for call in calls) == 26)
+        refused = {type(call.exception()) for call in calls if call.done()}
+        assert sum(each.accepted for each in servers) == 4
+        assert refused <= {UpstreamUnavailable, UpstreamLeftOut}
+        for call in calls:
+            call.cancel()
+        assert len(await asyncio.gather(*calls, return_exceptions=True)) == 30
+        await up.aclose()

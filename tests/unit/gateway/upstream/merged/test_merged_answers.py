@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 from tests.world.calls import compact
-from tests.world.running import run
 
 from accredit.gateway.upstream.merged.answers import (
     MAX_MERGED_INSTRUCTIONS_CHARS,
@@ -64,21 +63,18 @@ def test_who_does_not_say_how_long_is_not_kept(result: dict[str, object], expect
     assert read_cache_terms(found) == expected
 
 
-def test_a_server_that_lists_a_task_by_nothing_is_left_out__it_passed_under_its_own_name_alone() -> None:
+async def test_a_server_that_lists_a_task_by_nothing_is_left_out__it_passed_under_its_own_name_alone() -> None:
     listed = {"mail": "", "files": "t1"}
 
     async def ask(server: str, request: Request, _: int) -> bytes:
         return compact({"jsonrpc": "2.0", "id": request.id, "result": {"tasks": [{"taskId": listed[server]}]}})
 
-    async def main() -> None:
-        request = decode_frame(compact({"jsonrpc": "2.0", "id": 1, "method": "tasks/list", "params": {}}))
-        assert isinstance(request, Request)
-        text, count = await MergedLists(tuple(listed)).result(request, Era.LEGACY, ask)
-        result = json.loads(text)
-        assert (count, result["tasks"]) == (1, [{"taskId": "files__t1"}])
-        assert result["_meta"] == {UNAVAILABLE: ["mail"]}
-
-    run(main())
+    request = decode_frame(compact({"jsonrpc": "2.0", "id": 1, "method": "tasks/list", "params": {}}))
+    assert isinstance(request, Request)
+    text, count = await MergedLists(tuple(listed)).result(request, Era.LEGACY, ask)
+    result = json.loads(text)
+    assert (count, result["tasks"]) == (1, [{"taskId": "files__t1"}])
+    assert result["_meta"] == {UNAVAILABLE: ["mail"]}
 
 
 def said(**servers: Any) -> dict[str, dict[str, Raw]]:

@@ -3,13 +3,11 @@
 import asyncio
 import json
 import logging
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from tests.world.calls import meta
-from tests.world.running import run
-from tests.world.virtual_time import run_virtually
+from tests.world.virtual_time import VirtualTimeLoop
 
 from accredit.base.steps import Steps
 from accredit.errors import AnswerError, FrameError, LineTooLong, RequestError
@@ -63,7 +61,10 @@ class World:
             return judged.value
         raise AssertionError
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         for each in list(self.ledger.calls.values()):
             self.ledger.close(each)
 
@@ -72,13 +73,9 @@ class World:
         self.ledger.abandon(late)
 
 
-def with_world(check: Callable[[World], None], *ids: int | str, enforce: bool = True, era: Era = Era.LEGACY) -> None:
-    async def main() -> None:
-        world = World(*ids, enforce=enforce, era=era)
-        check(world)
-        world.close()
-
-    run_virtually(main())
+@pytest.fixture(autouse=True)
+def loop_factory() -> type[VirtualTimeLoop]:
+    return VirtualTimeLoop
 
 
 SOUND = '{"jsonrpc":"2.0","id":1,"result":{}}'
@@ -105,86 +102,74 @@ NOBODYS = {
 }
 
 
-def test_a_sound_answer_closes_its_call() -> None:
-    def check(world: World) -> None:
+async def test_a_sound_answer_closes_its_call() -> None:
+    with World(1, "1", 5) as world:
         verdict = world.judge(SOUND)
         assert isinstance(verdict, Answered)
         assert verdict.calls == [world.calls[0]]
         assert verdict.text == SOUND.encode()
         assert list(world.ledger.calls) == ["1", 5]
 
-    with_world(check, 1, "1", 5)
-
 
 @pytest.mark.holds("gateway/upstream/stdio/pending_calls", "fails-request")
 @pytest.mark.parametrize("line", BAD_ANSWERS.values(), ids=BAD_ANSWERS)
-def test_a_bad_answer_fails_its_call__who_asked_must_not_wait_for_ever(line: str) -> None:
-    def check(world: World) -> None:
+async def test_a_bad_answer_fails_its_call__who_asked_must_not_wait_for_ever(line: str) -> None:
+    with World(1, 5) as world:
         verdict = world.judge(line)
         assert isinstance(verdict, Failed)
         assert verdict.calls == [world.calls[0]]
         assert list(world.ledger.calls) == [5]
         assert world.counters.counts == {"answer_refused": 1}
 
-    with_world(check, 1, 5)
-
 
 @pytest.mark.holds("gateway/upstream/stdio/pending_calls", "fails-request")
 @pytest.mark.parametrize(("id", "said"), [(1, '"1"'), (1, "1.0"), ("1", "1"), (-7, '"-7"')])
-def test_an_answer_under_an_id_of_another_type_fails_the_one_request_it_could_be(id: int | str, said: str) -> None:
-    def check(world: World) -> None:
+async def test_an_answer_under_an_id_of_another_type_fails_the_one_request_it_could_be(
+    id: int | str, said: str
+) -> None:
+    with World(id, 5) as world:
         verdict = world.judge('{"jsonrpc":"2.0","id":' + said + ',"result":{}}')
         assert isinstance(verdict, Failed)
         assert verdict.calls == [world.calls[0]]
 
-    with_world(check, id, 5)
 
-
-def test_an_id_of_another_type_that_is_open_itself_is_that_requests() -> None:
-    def check(world: World) -> None:
+async def test_an_id_of_another_type_that_is_open_itself_is_that_requests() -> None:
+    with World(1, "1") as world:
         verdict = world.judge('{"jsonrpc":"2.0","id":"1","result":{}}')
         assert isinstance(verdict, Answered)
         assert verdict.calls == [world.calls[1]]
 
-    with_world(check, 1, "1")
-
 
 @pytest.mark.holds("gateway/upstream/stdio/pending_calls", "other")
 @pytest.mark.parametrize("line", NOBODYS.values(), ids=NOBODYS)
-def test_a_line_that_is_nobodys_is_dropped_and_counted(line: str) -> None:
-    def check(world: World) -> None:
+async def test_a_line_that_is_nobodys_is_dropped_and_counted(line: str) -> None:
+    with World(1, 5) as world:
         assert world.judge(line) is None
         assert list(world.ledger.calls) == [1, 5]
         assert world.counters.counts == {"answer_refused": 1}
 
-    with_world(check, 1, 5)
 
-
-def test_a_server_that_prints_a_lot_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    def check(world: World) -> None:
+async def test_a_server_that_prints_a_lot_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "accredit.gateway")
+    with World(1) as world:
         for _ in range(1_000):
             assert world.judge("chatter") is None
         assert world.counters.counts == {"answer_refused": 1_000}
         assert len(caplog.records) == REFUSED_LINES_PER_SECOND
 
-    caplog.set_level(logging.WARNING, "accredit.gateway")
-    with_world(check, 1)
 
-
-def test_a_second_answer_is_nobodys() -> None:
-    def check(world: World) -> None:
+async def test_a_second_answer_is_nobodys() -> None:
+    with World(1, 2) as world:
         world.judge(SOUND)
         assert world.judge(SOUND) is None
-
-    with_world(check, 1, 2)
 
 
 NAMELESS = '{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"Method not found"}}'
 
 
 @pytest.mark.holds("gateway/upstream/stdio/pending_calls", "nameless")
-def test_an_error_about_a_notification_is_no_answer_to_the_call_that_is_open__nor_is_its_own_answer_then_lost() -> None:
-    def check(world: World) -> None:
+async def test_an_error_about_a_notification_answers_no_call_that_is_open__nor_is_its_own_answer_then_lost() -> None:
+    with World() as world:
         world.ledger.told()  # notifications/initialized
         world.ledger.open(asked := call(1))
         assert world.judge(NAMELESS) is None
@@ -192,83 +177,63 @@ def test_an_error_about_a_notification_is_no_answer_to_the_call_that_is_open__no
         assert isinstance(verdict, Answered)
         assert verdict.calls == [asked]
 
-    with_world(check)
-
 
 @pytest.mark.holds("gateway/upstream/stdio/pending_calls", "nameless")
-def test_each_notification_is_answered_once__what_comes_after_is_for_the_call() -> None:
-    def before(world: World) -> None:
+async def test_each_notification_is_answered_once__what_comes_after_is_for_the_call() -> None:
+    with World() as world:
         world.ledger.told(2)
         world.judge(NAMELESS)  # while nothing is open
         world.ledger.open(call(1))
         assert world.judge(NAMELESS) is None
         assert isinstance(world.judge(NAMELESS), Answered)
-
-    def meanwhile(world: World) -> None:
+    with World(1) as world:
         world.ledger.told()
         assert world.judge(NAMELESS) is None
         assert isinstance(world.judge(NAMELESS), Answered)
 
-    with_world(before)
-    with_world(meanwhile, 1)
-
 
 @pytest.mark.holds("gateway/upstream/stdio/pending_calls", "nameless")
-def test_a_server_that_has_answered_a_later_call_says_nothing_more_of_a_notification() -> None:
-    def later(world: World) -> None:
+async def test_a_server_that_has_answered_a_later_call_says_nothing_more_of_a_notification() -> None:
+    with World() as world:
         world.ledger.told()
         world.ledger.open(call(1))
         world.judge(SOUND)
         world.ledger.open(call("a"))
         assert isinstance(world.judge(NAMELESS), Answered)
-
-    def earlier(world: World) -> None:
+    with World(1, "a") as world:
         world.ledger.told()
         world.judge(SOUND)
         assert world.judge(NAMELESS) is None
         assert isinstance(world.judge(NAMELESS), Answered)
 
-    with_world(later)
-    with_world(earlier, 1, "a")
-
 
 @pytest.mark.holds("gateway/upstream/stdio/pending_calls", "nameless")
-def test_what_the_child_asked_for_counts_as_a_notification__servers_answer_that_too() -> None:
-    def answered(world: World) -> None:
+async def test_what_the_child_asked_for_counts_as_a_notification__servers_answer_that_too() -> None:
+    with World(1) as world:
         world.judge('{"jsonrpc":"2.0","id":"q","method":"roots/list"}')
         answer = decode_frame(b'{"jsonrpc":"2.0","id":"q","result":{}}')
         assert world.ledger.settles(answer)  # type: ignore[arg-type]
         assert world.judge(NAMELESS) is None
-
-    def unread_here(world: World) -> None:
+    with World(1) as world:
         assert world.judge(LineTooLong("too long", id="q", kind="call", is_message=True)) is not None
         assert world.judge(NAMELESS) is None
-
-    def unread_there(world: World) -> None:
+    with World(1) as world:
         world.judge('{"jsonrpc":"2.0","id":"q","method":"roots/list"}')
         assert world.ledger.unanswered(LineTooLong("too long", id="q", kind="response", is_message=True)) == ["q"]
         assert world.judge(NAMELESS) is None
 
-    for check in (answered, unread_here, unread_there):
-        with_world(check, 1)
 
-
-def test_an_error_without_an_id_is_for_the_one_call_that_is_open() -> None:
+async def test_an_error_without_an_id_is_for_the_one_call_that_is_open() -> None:
     line = '{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"x"}}'
-
-    def alone(world: World) -> None:
+    with World("a") as world:
         verdict = world.judge(line)
         assert isinstance(verdict, Answered)
         assert json.loads(verdict.text)["id"] == "a"
         assert verdict.calls == world.calls
         assert not world.ledger.calls
-
-    def among_others(world: World) -> None:
+    with World(1, 2) as world:
         assert world.judge(line) is None
         assert len(world.ledger.calls) == 2
-
-    with_world(alone, "a")
-    with_world(among_others, 1, 2)
 
 
 @pytest.mark.holds("gateway/upstream/stdio/pending_calls", "long-line")
@@ -282,68 +247,53 @@ def test_a_request_that_goes_to_nobody_is_answered__its_server_would_wait_for_ev
     assert isinstance(world.judge(line), Request)  # so it may ask again, with the same id
 
 
-def test_a_line_too_long_to_be_read_is_for_the_one_call_that_is_open() -> None:
+async def test_a_line_too_long_to_be_read_is_for_the_one_call_that_is_open() -> None:
     too_long = FrameError("a line longer than 5 bytes", bound=True)
     broken = '{"jsonrpc":"2.0","result":{"x":"' + "x" * MAX_ENVELOPE_BYTES
-
-    def alone(world: World) -> None:
+    with World(1) as world:
         assert isinstance(world.judge(too_long), Failed)
         assert not world.ledger.calls
-
-    def broken_alone(world: World) -> None:
+    with World(1) as world:
         assert isinstance(world.judge(broken), Failed)
-
-    def among_others(world: World) -> None:
+    with World(1, 2) as world:
         assert world.judge(too_long) is None
         assert world.judge(broken) is None
         assert len(world.ledger.calls) == 2
 
-    with_world(alone, 1)
-    with_world(broken_alone, 1)
-    with_world(among_others, 1, 2)
-
 
 @pytest.mark.holds("gateway/upstream/stdio/pending_calls", "long-line")
-def test_a_line_too_long_to_be_read_fails_the_request_that_its_ends_name__or_each_that_it_could_answer() -> None:
-    def named(world: World) -> None:
+async def test_a_line_too_long_to_be_read_fails_the_request_that_its_ends_name__or_each_that_it_could_answer() -> None:
+    with World(1, 2) as world:
         verdict = world.judge(LineTooLong("too long", id=2, kind="response", is_message=True))
         assert isinstance(verdict, Failed)
         assert verdict.calls == world.calls[1:]
         assert list(world.ledger.calls) == [1]
-
-    def nameless(world: World) -> None:
+    with World(1, 2) as world:
         verdict = world.judge(LineTooLong("too long", is_message=True))
         assert isinstance(verdict, Failed)
         assert verdict.calls == world.calls
         assert not world.ledger.calls
 
-    with_world(named, 1, 2)
-    with_world(nameless, 1, 2)
-
 
 @pytest.mark.slow
 @pytest.mark.holds("gateway/upstream/stdio/pending_calls", "long-line")
 @pytest.mark.parametrize("named", [True, False])
-def test_a_bad_line_of_millions_of_brackets_is_not_opened_for_its_id__which_its_ends_show(named: bool) -> None:
+async def test_a_bad_line_of_millions_of_brackets_is_not_opened_for_its_id__which_its_ends_show(named: bool) -> None:
     many = b"[" + b"[]," * (MAX_SPLIT_BRACKETS + 1) + b"0]"
     line = b'{"jsonrpc":"2.0",%b"result":%b,"result":{},"x":{}}' % (b'"id":2,' if named else b"", many)
 
-    async def main() -> None:
-        world = World(1, 2)
+    with World(1, 2) as world:
         verdict = await world.ledger.judge(line)
         assert isinstance(verdict, Failed)
         assert verdict.calls == (world.calls[1:] if named else world.calls)
         assert verdict.error.detail == "a duplicate member: result"
-        world.close()
-
-    run(main())
 
 
-def test_a_modern_result_is_judged_by_its_request() -> None:
+async def test_a_modern_result_is_judged_by_its_request() -> None:
     result = '{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"}}}'
     line = '{"jsonrpc":"2.0","id":1,"result":' + result + "}"
 
-    def check(world: World) -> None:
+    with World(era=Era.MODERN) as world:
         undeclared = call(1, params={"name": "x", "_meta": meta()})
         world.ledger.open(undeclared)
         assert isinstance(world.judge(line), Failed)
@@ -351,38 +301,29 @@ def test_a_modern_result_is_judged_by_its_request() -> None:
         world.ledger.open(declared)
         assert isinstance(world.judge(line), Answered)
 
-    with_world(check, era=Era.MODERN)
 
-
-def test_a_request_of_the_child_is_the_legacy_eras_only() -> None:
+async def test_a_request_of_the_child_is_the_legacy_eras_only() -> None:
     line = '{"jsonrpc":"2.0","id":"q","method":"roots/list"}'
-
-    def legacy(world: World) -> None:
+    with World() as world:
         assert isinstance(world.judge(line), Request)
-
-    def modern(world: World) -> None:
+    with World(era=Era.MODERN) as world:
         assert world.judge(line) is None
 
-    with_world(legacy)
-    with_world(modern, era=Era.MODERN)
 
-
-def test_the_client_answers_only_what_the_child_asked__and_once() -> None:
+async def test_the_client_answers_only_what_the_child_asked__and_once() -> None:
     answer = decode_frame(b'{"jsonrpc":"2.0","id":"q","result":{}}')
     other = decode_frame(b'{"jsonrpc":"2.0","id":7,"result":{}}')
     nameless = decode_frame(b'{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"x"}}')
 
-    def check(world: World) -> None:
+    with World(1) as world:
         world.judge('{"jsonrpc":"2.0","id":"q","method":"roots/list"}')
         assert world.judge('{"jsonrpc":"2.0","id":"q","method":"roots/list"}') is None  # the same id again
         settled = [world.ledger.settles(frame) for frame in (other, nameless, answer, answer)]  # type: ignore[arg-type]
         assert settled == [False, False, True, False]
 
-    with_world(check, 1)
 
-
-def test_a_request_that_the_child_took_back_is_not_answered() -> None:
-    def check(world: World) -> None:
+async def test_a_request_that_the_child_took_back_is_not_answered() -> None:
+    with World() as world:
         world.judge('{"jsonrpc":"2.0","id":0,"method":"roots/list"}')
         world.judge('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":0}}')
         world.judge('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":[]}}')
@@ -390,24 +331,20 @@ def test_a_request_that_the_child_took_back_is_not_answered() -> None:
         answer = decode_frame(b'{"jsonrpc":"2.0","id":0,"result":{}}')
         assert not world.ledger.settles(answer)  # type: ignore[arg-type]
 
-    with_world(check)
 
-
-def test_the_child_can_not_ask_for_more_than_there_is_room_for() -> None:
-    def check(world: World) -> None:
+async def test_the_child_can_not_ask_for_more_than_there_is_room_for() -> None:
+    with World() as world:
         for number in range(MAX_OPEN_REQUESTS):
             assert world.judge(json.dumps({"jsonrpc": "2.0", "id": number, "method": "ping"})) is not None
         assert world.judge('{"jsonrpc":"2.0","id":"more","method":"ping"}') is None
 
-    with_world(check)
-
 
 @pytest.mark.holds("gateway/upstream/stdio/session", "progress")
 @pytest.mark.parametrize("token", [0, "t", 7])
-def test_progress_belongs_to_the_call_that_gave_its_token(token: int | str) -> None:
+async def test_progress_belongs_to_the_call_that_gave_its_token(token: int | str) -> None:
     line = json.dumps({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token}})
 
-    def check(world: World) -> None:
+    with World(1) as world:
         asked = call(9, params={"_meta": {"progressToken": token}})
         world.ledger.open(asked)
         verdict = world.judge(line)
@@ -418,58 +355,48 @@ def test_progress_belongs_to_the_call_that_gave_its_token(token: int | str) -> N
         assert isinstance(verdict, Notified)
         assert verdict.call is None
 
-    with_world(check, 1)
-
 
 def test_a_token_that_is_none_is_none() -> None:
     tokens = [call(1, params={"_meta": value}).token for value in ({"progressToken": 1.5}, {}, 7)]
     assert tokens == [None, None, None]
 
 
-def test_an_id_that_is_open_is_refused() -> None:
-    def check(world: World) -> None:
+async def test_an_id_that_is_open_is_refused() -> None:
+    with World(1) as world:
         with pytest.raises(RequestError) as refused:
             world.ledger.open(call(1))
         assert (refused.value.code, refused.value.id) == (-32600, 1)
         world.ledger.open(call("1"))
 
-    with_world(check, 1)
 
-
-def test_too_many_open_calls_are_refused() -> None:
-    def check(world: World) -> None:
+async def test_too_many_open_calls_are_refused() -> None:
+    with World() as world:
         for number in range(MAX_OPEN_REQUESTS):
             world.ledger.open(call(number))
         with pytest.raises(RequestError) as refused:
             world.ledger.open(call("more"))
         assert refused.value.status == 503
 
-    with_world(check)
-
 
 @pytest.mark.holds("gateway/upstream/stdio/pending_calls", "late")
-def test_the_late_answer_to_a_call_that_was_given_up_is_dropped_in_silence() -> None:
-    def check(world: World) -> None:
+async def test_the_late_answer_to_a_call_that_was_given_up_is_dropped_in_silence() -> None:
+    with World(1, 2) as world:
         world.ledger.abandon(world.calls[0])
         assert world.judge(SOUND) is None
         assert not world.counters.counts
         assert world.judge(SOUND) is None
         assert world.counters.counts == {"answer_refused": 1}
 
-    with_world(check, 1, 2)
 
-
-def test_the_id_of_a_call_that_was_given_up_may_be_used_again__its_answer_may_never_come() -> None:
-    def check(world: World) -> None:
+async def test_the_id_of_a_call_that_was_given_up_may_be_used_again__its_answer_may_never_come() -> None:
+    with World(1) as world:
         world.ledger.abandon(world.calls[0])
         world.ledger.open(call(1))
         assert isinstance(world.judge(SOUND), Answered)
 
-    with_world(check, 1)
 
-
-def test_what_was_given_up_is_forgotten_in_the_end__memory_is_bounded() -> None:
-    def check(world: World) -> None:
+async def test_what_was_given_up_is_forgotten_in_the_end__memory_is_bounded() -> None:
+    with World() as world:
         for number in range(MAX_OPEN_REQUESTS + 1):
             asked = call(number)
             world.ledger.open(asked)
@@ -479,74 +406,62 @@ def test_what_was_given_up_is_forgotten_in_the_end__memory_is_bounded() -> None:
             world.judge(json.dumps({"jsonrpc": "2.0", "id": number, "result": {}}))
             assert world.counters.counts["answer_refused"] == counted
 
-    with_world(check)
 
-
-def test_a_batch_is_taken_apart_where_one_was_sent() -> None:
+async def test_a_batch_is_taken_apart_where_one_was_sent() -> None:
     line = '[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","id":2,"result":{}}]'
 
-    def check(world: World) -> None:
+    with World(1, 2, 3) as world:
         world.ledger.allow_batches()
         verdict = world.judge(line)
         assert isinstance(verdict, Answered)
         assert verdict.calls == world.calls[:2]
         assert list(world.ledger.calls) == [3]
 
-    with_world(check, 1, 2, 3)
 
-
-def test_a_bad_batch_fails_the_calls_that_it_answered() -> None:
+async def test_a_bad_batch_fails_the_calls_that_it_answered() -> None:
     one = '{"jsonrpc":"2.0","id":1,"result":{}}'
     two = '{"jsonrpc":"2.0","id":2,"result":{}}'
     line = f"[{one},{two},{one}]"
 
-    def check(world: World) -> None:
+    with World(1, 2, 3) as world:
         world.ledger.allow_batches()
         verdict = world.judge(line)
         assert isinstance(verdict, Failed)
         assert verdict.calls == world.calls[:2]
 
-    with_world(check, 1, 2, 3)
-
 
 @pytest.mark.parametrize("line", BAD_ANSWERS.values(), ids=BAD_ANSWERS)
-def test_observed_a_bad_answer_is_forwarded_as_it_is(line: str) -> None:
-    def check(world: World) -> None:
+async def test_observed_a_bad_answer_is_forwarded_as_it_is(line: str) -> None:
+    with World(1, enforce=False) as world:
         verdict = world.judge(line)
         assert isinstance(verdict, Answered)
         assert (verdict.text, verdict.calls) == (line.encode(), world.calls)
         assert world.counters.counts == {"answer_refused_observed": 1}
 
-    with_world(check, 1, enforce=False)
 
-
-def test_observed_nobodys_line_is_a_stray__but_bounds_hold() -> None:
-    def check(world: World) -> None:
+async def test_observed_nobodys_line_is_a_stray__but_bounds_hold() -> None:
+    with World(1, 2, enforce=False) as world:
         assert world.judge("Server started") == UnexpectedAnswer(b"Server started")
         assert world.judge("[" * 129 + "]" * 129) is None
         assert world.judge(FrameError("too long", bound=True)) is None
         assert world.counters.counts == {"answer_refused_observed": 1, "answer_refused": 2}
 
-    with_world(check, 1, 2, enforce=False)
+
+async def test_a_call_about_which_nothing_is_heard_is_late__unless_the_client_is_waited_for() -> None:
+    world = World(1, patience=20)
+    world.judge('{"jsonrpc":"2.0","id":"q","method":"elicitation/create"}')
+    await asyncio.sleep(70)
+    assert not world.late
+    answer = decode_frame(b'{"jsonrpc":"2.0","id":"q","result":{}}')
+    assert world.ledger.settles(answer)  # type: ignore[arg-type]
+    await asyncio.sleep(21)
+    assert world.late == world.calls
 
 
-def test_a_call_about_which_nothing_is_heard_is_late__unless_the_client_is_waited_for() -> None:
-    async def main() -> None:
-        world = World(1, patience=20)
-        world.judge('{"jsonrpc":"2.0","id":"q","method":"elicitation/create"}')
-        await asyncio.sleep(70)
-        assert not world.late
-        answer = decode_frame(b'{"jsonrpc":"2.0","id":"q","result":{}}')
-        assert world.ledger.settles(answer)  # type: ignore[arg-type]
-        await asyncio.sleep(21)
-        assert world.late == world.calls
-
-    run_virtually(main())
-
-
-def test_the_log_names_the_method_of_what_was_refused(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_log_names_the_method_of_what_was_refused(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "accredit.gateway")
-    with_world(lambda world: world.judge(BAD_ANSWERS["both"]) and None, 1)
+    with World(1) as world:
+        world.judge(BAD_ANSWERS["both"])
     assert caplog.records[0].__dict__["accredit_fields"]["method"] == "tools/call"
 
 
@@ -560,14 +475,12 @@ def test_ids_are_found_in_what_is_no_valid_answer() -> None:
     assert answered_ids(b"[1]") == []
 
 
-def test_the_error_is_what_a_client_is_told() -> None:
-    def check(world: World) -> None:
+async def test_the_error_is_what_a_client_is_told() -> None:
+    with World(1) as world:
         verdict = world.judge(BAD_ANSWERS["both"])
         assert isinstance(verdict, Failed)
         assert isinstance(verdict.error, AnswerError)
         assert verdict.error.detail == "both a result and an error"
-
-    with_world(check, 1)
 
 
 LONG = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"text": "x" * SHORT_MESSAGE_BYTES}}).encode()
@@ -580,11 +493,10 @@ def slow(response: Success) -> Steps[bytes]:
 
 @pytest.mark.parametrize("line", [LONG, b"[" + LONG + b"]"])
 @pytest.mark.parametrize("again", [False, True])
-def test_a_call_that_is_given_up_while_its_answer_is_read_gets_none__and_nothing_else_breaks(
+async def test_a_call_that_is_given_up_while_its_answer_is_read_gets_none__and_nothing_else_breaks(
     line: bytes, again: bool
 ) -> None:
-    async def main() -> None:
-        world = World()
+    with World() as world:
         world.ledger.allow_batches()
         first, second = call(1), call(1)
         first.edit = slow
@@ -601,6 +513,3 @@ def test_a_call_that_is_given_up_while_its_answer_is_read_gets_none__and_nothing
             assert verdict.calls == [second]
         else:
             assert verdict is None
-        world.close()
-
-    run_virtually(main())

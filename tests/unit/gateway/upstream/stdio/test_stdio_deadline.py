@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 from tests.world.raw_server import until
-from tests.world.running import run
 from tests.world.virtual_time import run_virtually
 
 from accredit.gateway.upstream.stdio.pending_calls import Deadline
@@ -12,14 +11,11 @@ from accredit.gateway.upstream.stdio.pending_calls import Deadline
 pytestmark = pytest.mark.holds("gateway/upstream/stdio/pending_calls")
 
 
-def test_silence_is_noticed_once() -> None:
-    async def main() -> None:
-        rings: list[str] = []
-        Deadline(0.01, lambda: rings.append("late"), lambda: False)
-        await until(lambda: bool(rings))
-        assert rings == ["late"]
-
-    run(main())
+async def test_silence_is_noticed_once() -> None:
+    rings: list[str] = []
+    Deadline(0.01, lambda: rings.append("late"), lambda: False)
+    await until(lambda: bool(rings))
+    assert rings == ["late"]
 
 
 def test_what_is_heard_puts_it_off() -> None:
@@ -37,25 +33,19 @@ def test_what_is_heard_puts_it_off() -> None:
     run_virtually(main())
 
 
-def test_time_in_which_the_client_is_waited_for_does_not_count() -> None:
-    async def main() -> None:
-        rings: list[str] = []
-        looks: list[bool] = [True, True, False]
-        Deadline(0.005, lambda: rings.append("late"), lambda: bool(looks) and looks.pop(0))  # a timer may go off early
-        await until(lambda: bool(rings))
-        assert not looks
-
-    run(main())
+async def test_time_in_which_the_client_is_waited_for_does_not_count() -> None:
+    rings: list[str] = []
+    looks: list[bool] = [True, True, False]
+    Deadline(0.005, lambda: rings.append("late"), lambda: bool(looks) and looks.pop(0))  # a timer may go off early
+    await until(lambda: bool(rings))
+    assert not looks
 
 
-def test_one_that_was_cancelled_is_silent() -> None:
-    async def main() -> None:
-        rings: list[str] = []
-        deadline = Deadline(0.0, lambda: rings.append("late"), lambda: False)
-        deadline.cancel()
-        other: list[str] = []
-        Deadline(0.0, lambda: other.append("late"), lambda: False)
-        await until(lambda: bool(other))
-        assert not rings
-
-    run(main())
+async def test_one_that_was_cancelled_is_silent() -> None:
+    rings: list[str] = []
+    deadline = Deadline(0.0, lambda: rings.append("late"), lambda: False)
+    deadline.cancel()
+    other: list[str] = []
+    Deadline(0.0, lambda: other.append("late"), lambda: False)
+    await until(lambda: bool(other))
+    assert not rings

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from tests.world.raw_server import until
-from tests.world.running import run
 
 from accredit.gateway.upstream.stdio.process import STDERR_LINE_CHARS, STDERR_LINES_PER_SECOND, Process, StderrLog
 
@@ -60,22 +59,19 @@ def test_a_flood_is_counted_and_dropped(logged: pytest.LogCaptureFixture) -> Non
 
 
 @pytest.mark.parametrize("steps", range(1, 8))
-def test_a_client_that_goes_away_while_its_child_starts_closes_no_descriptor_twice__it_may_be_another_client_s(
+async def test_a_client_that_goes_away_while_its_child_starts_closes_no_descriptor_twice__it_may_be_another_client_s(
     steps: int,
 ) -> None:
-    async def main() -> None:
-        process = Process(("cat",), dict(os.environ), None)
-        pipes = [pipe for pipe in (process._popen.stdin, process._popen.stdout, process._popen.stderr) if pipe]
-        connecting = asyncio.create_task(process.connect())
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        connecting.cancel()
-        await asyncio.wait([connecting])
-        for pipe in pipes:
-            os.fstat(pipe.fileno())  # raises for one that was closed behind the back of its file
-        process.input.close()
-        await process.exited.wait()
-        await process.close(1)
-        await until(lambda: all(pipe.closed for pipe in pipes))
-
-    run(main())
+    process = Process(("cat",), dict(os.environ), None)
+    pipes = [pipe for pipe in (process._popen.stdin, process._popen.stdout, process._popen.stderr) if pipe]
+    connecting = asyncio.create_task(process.connect())
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    connecting.cancel()
+    await asyncio.wait([connecting])
+    for pipe in pipes:
+        os.fstat(pipe.fileno())  # raises for one that was closed behind the back of its file
+    process.input.close()
+    await process.exited.wait()
+    await process.close(1)
+    await until(lambda: all(pipe.closed for pipe in pipes))

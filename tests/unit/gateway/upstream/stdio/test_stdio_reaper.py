@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from tests.world.command import wait_until
 from tests.world.raw_server import PATIENCE, until
-from tests.world.running import run
 from tests.world.stdio_processes import alive, descendants
 
 from accredit.errors import UpstreamUnavailable
@@ -91,85 +90,67 @@ def test_a_signal_to_nobody_is_no_error() -> None:
         assert not reaper.send_signal(ended, signal.SIGTERM)
 
 
-def test_a_guard_starts_its_reaper_once_and_ends_it() -> None:
-    async def main() -> None:
-        guard = OrphanGuard()
-        guard.ready()
-        guard.ready()
-        assert len(descendants(os.getpid())) == 1
-        await guard.aclose()
-        assert not descendants(os.getpid())
-        await guard.aclose()
-
-    run(main())
+async def test_a_guard_starts_its_reaper_once_and_ends_it() -> None:
+    guard = OrphanGuard()
+    guard.ready()
+    guard.ready()
+    assert len(descendants(os.getpid())) == 1
+    await guard.aclose()
+    assert not descendants(os.getpid())
+    await guard.aclose()
 
 
 @pytest.mark.holds("gateway/upstream/stdio/child", "reaper")
-def test_a_guard_without_a_reaper_takes_no_group() -> None:
-    async def main() -> None:
-        with pytest.raises(UpstreamUnavailable):
-            OrphanGuard().add(1)
-
-    run(main())
+async def test_a_guard_without_a_reaper_takes_no_group() -> None:
+    with pytest.raises(UpstreamUnavailable):
+        OrphanGuard().add(1)
 
 
-def test_a_group_that_was_not_removed_ends_with_the_guard(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        guard = OrphanGuard()
-        with group(STUBBORN) as stubborn, group(POLITE) as removed:
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("accredit.gateway.upstream.stdio.child.STOP_GRACE_SECONDS", 0.1)  # the reaper's
-                guard.ready()
-            # The guard's with the reaper: one that was not done yet would be killed.
-            monkeypatch.setattr("accredit.gateway.upstream.stdio.child.STOP_GRACE_SECONDS", PATIENCE)
-            guard.add(stubborn)
-            guard.add(removed)
-            guard.remove(removed)
-            await guard.aclose()
-            await until(lambda: not alive(stubborn))
-            assert alive(removed)
-
-    run(main())
-
-
-@pytest.mark.holds("gateway/upstream/stdio/child", "reaper")
-def test_children_do_not_outlive_the_reaper__and_the_next_child_gets_a_new_one() -> None:
-    async def main() -> None:
-        guard = OrphanGuard()
-        with group(STUBBORN) as stubborn:
+async def test_a_group_that_was_not_removed_ends_with_the_guard(monkeypatch: pytest.MonkeyPatch) -> None:
+    guard = OrphanGuard()
+    with group(STUBBORN) as stubborn, group(POLITE) as removed:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("accredit.gateway.upstream.stdio.child.STOP_GRACE_SECONDS", 0.1)  # the reaper's
             guard.ready()
-            (helper,) = descendants(os.getpid()) - {stubborn} - descendants(stubborn)
-            guard.add(stubborn)
-            os.kill(helper, signal.SIGKILL)
-            await until(lambda: not alive(stubborn))
-        with pytest.raises(UpstreamUnavailable):
-            guard.add(stubborn)
-        guard.ready()
+        # The guard's with the reaper: one that was not done yet would be killed.
+        monkeypatch.setattr("accredit.gateway.upstream.stdio.child.STOP_GRACE_SECONDS", PATIENCE)
+        guard.add(stubborn)
+        guard.add(removed)
+        guard.remove(removed)
         await guard.aclose()
+        await until(lambda: not alive(stubborn))
+        assert alive(removed)
 
-    run(main())
 
-
-def test_a_reaper_that_does_not_read_is_replaced() -> None:
-    async def main() -> None:
-        guard = OrphanGuard()
+@pytest.mark.holds("gateway/upstream/stdio/child", "reaper")
+async def test_children_do_not_outlive_the_reaper__and_the_next_child_gets_a_new_one() -> None:
+    guard = OrphanGuard()
+    with group(STUBBORN) as stubborn:
         guard.ready()
-        (helper,) = descendants(os.getpid())
-        os.kill(helper, signal.SIGSTOP)
-        with contextlib.suppress(UpstreamUnavailable):
-            for _ in range(100_000):
-                guard.add(1 << 30)
-            raise AssertionError("a pipe that nobody reads took everything")
-        await until(lambda: not alive(helper))
-        await guard.aclose()
-
-    run(main())
+        (helper,) = descendants(os.getpid()) - {stubborn} - descendants(stubborn)
+        guard.add(stubborn)
+        os.kill(helper, signal.SIGKILL)
+        await until(lambda: not alive(stubborn))
+    with pytest.raises(UpstreamUnavailable):
+        guard.add(stubborn)
+    guard.ready()
+    await guard.aclose()
 
 
-def test_a_python_that_can_not_be_run_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        monkeypatch.setattr(sys, "executable", "/nonexistent/python")
-        with pytest.raises(UpstreamUnavailable):
-            OrphanGuard().ready()
+async def test_a_reaper_that_does_not_read_is_replaced() -> None:
+    guard = OrphanGuard()
+    guard.ready()
+    (helper,) = descendants(os.getpid())
+    os.kill(helper, signal.SIGSTOP)
+    with contextlib.suppress(UpstreamUnavailable):
+        for _ in range(100_000):
+            guard.add(1 << 30)
+        raise AssertionError("a pipe that nobody reads took everything")
+    await until(lambda: not alive(helper))
+    await guard.aclose()
 
-    run(main())
+
+async def test_a_python_that_can_not_be_run_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    with pytest.raises(UpstreamUnavailable):
+        OrphanGuard().ready()

@@ -4,7 +4,6 @@ import logging
 
 import pytest
 from tests.world.asgi import Told
-from tests.world.running import run
 
 from accredit.errors import AnswerError
 from accredit.gateway.room import Parts
@@ -194,16 +193,13 @@ def test_a_second_writer_sends_the_first_away() -> None:
     assert stream.reader is not first
 
 
-def test_changes_wake_whoever_waits() -> None:
-    async def main() -> None:
-        stream = Stream(due=1)
-        assert not await stream.changed(0.001)
-        for change in (stream.attach, stream.release, stream.end, lambda: stream.tell(b"x")):
-            waiting = stream.changed(5)
-            waiting.send(None)  # it waits now
-            change()
-            with pytest.raises(StopIteration) as woken:
-                waiting.send(None)
-            assert woken.value.value is True
-
-    run(main())
+async def test_changes_wake_whoever_waits() -> None:
+    stream = Stream(due=1)
+    assert not await stream.changed(0.001)
+    for change in (stream.attach, stream.release, stream.end, lambda: stream.tell(b"x")):
+        waiting = stream.changed(5)
+        waiting.send(None)  # it waits now
+        change()
+        with pytest.raises(StopIteration) as woken:
+            waiting.send(None)
+        assert woken.value.value is True
