@@ -163,41 +163,25 @@ def test_a_store_that_is_broken_stops_the_start(store: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["file", "store"])
-def test_a_change_is_honoured(where: str, file: Path, store: Path) -> None:
+async def test_a_change_is_honoured(where: str, file: Path, store: Path) -> None:
     file.write_bytes(signed("one"))
 
-    async def main() -> None:
-        lists = loaded(file, store=store)
-        assert await revoked(lists, "one", "two") == ["one"]
-        if where == "file":
-            put(file, signed("one", "two", at=NOW + 1))
-        else:
-            put_into_store(store, signed("two", at=NOW))
-        assert await revoked(lists, "one", "two") == ["one", "two"]
-        assert lists.problem() is None
-
-    run(main())
+    lists = loaded(file, store=store)
+    assert await revoked(lists, "one", "two") == ["one"]
+    if where == "file":
+        put(file, signed("one", "two", at=NOW + 1))
+    else:
+        put_into_store(store, signed("two", at=NOW))
+    assert await revoked(lists, "one", "two") == ["one", "two"]
+    assert lists.problem() is None
 
 
 @pytest.mark.parametrize("where", ["file", "store"])
 @pytest.mark.parametrize(("data", "word"), NO_LISTS.values(), ids=NO_LISTS)
-def test_a_change_that_does_not_count_leaves_the_last_good_list_in_force_and_is_told_once(
+async def test_a_change_that_does_not_count_leaves_the_last_good_list_in_force_and_is_told_once(
     data: bytes, word: str, where: str, file: Path, store: Path
 ) -> None:
     told: list[str] = []
-
-    async def main() -> None:
-        lists = loaded(*[file] * (where == "file"), store=store if where == "store" else None, told=told.append)
-        write(data)
-        for _ in range(3):
-            assert await revoked(lists, "one", "two") == ["one"]
-        problem = lists.problem()
-        assert problem is not None
-        assert word in problem
-        assert told == [problem]
-        write(signed("one", "two", at=NOW + 1))
-        assert await revoked(lists, "one", "two") == ["one", "two"]
-        assert lists.problem() is None
 
     def write(data: bytes) -> None:
         if where == "file":
@@ -206,7 +190,17 @@ def test_a_change_that_does_not_count_leaves_the_last_good_list_in_force_and_is_
             put_into_store(store, data)
 
     write(signed("one"))
-    run(main())
+    lists = loaded(*[file] * (where == "file"), store=store if where == "store" else None, told=told.append)
+    write(data)
+    for _ in range(3):
+        assert await revoked(lists, "one", "two") == ["one"]
+    problem = lists.problem()
+    assert problem is not None
+    assert word in problem
+    assert told == [problem]
+    write(signed("one", "two", at=NOW + 1))
+    assert await revoked(lists, "one", "two") == ["one", "two"]
+    assert lists.problem() is None
 
 
 @pytest.mark.holds("stores/revocation", "age")
@@ -214,197 +208,167 @@ def test_a_change_that_does_not_count_leaves_the_last_good_list_in_force_and_is_
     ("ids", "at", "word"),
     [(("one",), NOW - 1, "older"), ((), NOW - 1, "older"), (("two",), NOW, "leaves out"), ((), NOW, "leaves out")],
 )
-def test_an_old_list_that_is_put_back_takes_no_revocation_back(
+async def test_an_old_list_that_is_put_back_takes_no_revocation_back(
     ids: tuple[str, ...], at: int, word: str, file: Path
 ) -> None:
     file.write_bytes(signed("one"))
 
-    async def main() -> None:
-        lists = loaded(file)
-        put(file, signed(*ids, at=at))
-        assert await revoked(lists, "one", "two") == ["one"]
-        assert word in (lists.problem() or "")
-
-    run(main())
+    lists = loaded(file)
+    put(file, signed(*ids, at=at))
+    assert await revoked(lists, "one", "two") == ["one"]
+    assert word in (lists.problem() or "")
 
 
-def test_two_entries_of_one_second_both_count(file: Path) -> None:
+async def test_two_entries_of_one_second_both_count(file: Path) -> None:
     file.write_bytes(signed("one"))
 
-    async def main() -> None:
-        lists = loaded(file)
-        put(file, signed("one", "two"))
-        assert await revoked(lists, "one", "two") == ["one", "two"]
-
-    run(main())
+    lists = loaded(file)
+    put(file, signed("one", "two"))
+    assert await revoked(lists, "one", "two") == ["one", "two"]
 
 
-def test_a_list_that_is_gone_stays_in_force(file: Path, store: Path) -> None:
+async def test_a_list_that_is_gone_stays_in_force(file: Path, store: Path) -> None:
     file.write_bytes(signed("one"))
     put_into_store(store, signed("two"))
 
-    async def main() -> None:
-        lists = loaded(file, store=store)
-        file.rename(file.with_suffix(".away"))
-        with closing(sqlite3.connect(store, isolation_level=None)) as other:
-            other.execute("DELETE FROM revocations")
-        assert await revoked(lists, "one", "two") == ["one", "two"]
-        problem = lists.problem() or ""
-        assert "can't be read" in problem
-        assert "gone" in problem
-        file.with_suffix(".away").rename(file)
-        put_into_store(store, signed("two"))
-        assert await revoked(lists, "one", "two") == ["one", "two"]
-        assert lists.problem() is None
-
-    run(main())
+    lists = loaded(file, store=store)
+    file.rename(file.with_suffix(".away"))
+    with closing(sqlite3.connect(store, isolation_level=None)) as other:
+        other.execute("DELETE FROM revocations")
+    assert await revoked(lists, "one", "two") == ["one", "two"]
+    problem = lists.problem() or ""
+    assert "can't be read" in problem
+    assert "gone" in problem
+    file.with_suffix(".away").rename(file)
+    put_into_store(store, signed("two"))
+    assert await revoked(lists, "one", "two") == ["one", "two"]
+    assert lists.problem() is None
 
 
-def test_another_issuers_list_in_a_files_place_leaves_the_first_in_force(file: Path) -> None:
+async def test_another_issuers_list_in_a_files_place_leaves_the_first_in_force(file: Path) -> None:
     file.write_bytes(signed("one"))
 
-    async def main() -> None:
-        lists = loaded(file)
-        put(file, signed("two", by=WORLD.agent))
-        assert await revoked(lists, "one", "two") == ["one", "two"]
-        assert "gone" in (lists.problem() or "")
-
-    run(main())
+    lists = loaded(file)
+    put(file, signed("two", by=WORLD.agent))
+    assert await revoked(lists, "one", "two") == ["one", "two"]
+    assert "gone" in (lists.problem() or "")
 
 
-def test_one_faulty_list_in_a_store_keeps_no_other_out(store: Path) -> None:
+async def test_one_faulty_list_in_a_store_keeps_no_other_out(store: Path) -> None:
     put_into_store(store, signed("one"))
 
-    async def main() -> None:
-        lists = loaded(store=store)
-        put_into_store(store, b"garbage", "00")
-        put_into_store(store, signed("two", by=WORLD.agent), WORLD.agent.id)
-        assert await revoked(lists, "one", "two") == ["one", "two"]
-        assert "not a revocation list" in (lists.problem() or "")
-
-    run(main())
+    lists = loaded(store=store)
+    put_into_store(store, b"garbage", "00")
+    put_into_store(store, signed("two", by=WORLD.agent), WORLD.agent.id)
+    assert await revoked(lists, "one", "two") == ["one", "two"]
+    assert "not a revocation list" in (lists.problem() or "")
 
 
 @pytest.mark.parametrize("value", ["5", "1.5", "'text'", "x''"])
-def test_what_is_no_list_in_a_store_stops_the_start__and_keeps_no_revocation_from_being_seen(
+async def test_what_is_no_list_in_a_store_stops_the_start__and_keeps_no_revocation_from_being_seen(
     value: str, store: Path
 ) -> None:
     """SQLite keeps anything in any column: a number raised past all that expects a bad list."""
     put_into_store(store, signed("one"))
 
-    async def main() -> None:
-        lists = loaded(store=store)
-        with closing(sqlite3.connect(store, isolation_level=None)) as other:
-            other.execute(f"INSERT INTO revocations VALUES ('00', 1, {value})")
-            other.execute(f"INSERT INTO known_lists VALUES ('00', {value})")
-        put_into_store(store, signed("one", "two", at=NOW + 1))
-        assert await revoked(lists, "one", "two") == ["one", "two"]
-        assert "not a revocation list" in (lists.problem() or "")
-        with pytest.raises(ConfigurationError, match="not a revocation list"):
-            loaded(store=store)
-
-    run(main())
+    lists = loaded(store=store)
+    with closing(sqlite3.connect(store, isolation_level=None)) as other:
+        other.execute(f"INSERT INTO revocations VALUES ('00', 1, {value})")
+        other.execute(f"INSERT INTO known_lists VALUES ('00', {value})")
+    put_into_store(store, signed("one", "two", at=NOW + 1))
+    assert await revoked(lists, "one", "two") == ["one", "two"]
+    assert "not a revocation list" in (lists.problem() or "")
+    with pytest.raises(ConfigurationError, match="not a revocation list"):
+        loaded(store=store)
 
 
-def test_problems_are_known_without_calls(file: Path) -> None:
+async def test_problems_are_known_without_calls(file: Path) -> None:
     file.write_bytes(signed("one"))
     told: list[str] = []
 
-    async def main() -> None:
-        lists = loaded(file, told=told.append)
-        watching = asyncio.create_task(lists.watch())
-        put(file, b"garbage")
-        await until(lambda: lists.problem() is not None)
-        put(file, signed("one", at=NOW + 1))
-        await until(lambda: lists.problem() is None)
-        watching.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await watching
-
-    run(main())
+    lists = loaded(file, told=told.append)
+    watching = asyncio.create_task(lists.watch())
+    put(file, b"garbage")
+    await until(lambda: lists.problem() is not None)
+    put(file, signed("one", at=NOW + 1))
+    await until(lambda: lists.problem() is None)
+    watching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await watching
     assert len(told) == 1
 
 
-def test_many_who_ask_at_once_look_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_who_ask_at_once_look_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accredit.stores.revocation.REVOCATION_CHECK_SECONDS", 3600.0)
     file.write_bytes(signed("one"))
 
-    async def main() -> None:
-        lists = loaded(file)
-        looks = 0
+    lists = loaded(file)
+    looks = 0
 
-        def look(watched: _Watched, keys: Any) -> None:
-            nonlocal looks
-            looks += 1
-            real(watched, keys)
+    def look(watched: _Watched, keys: Any) -> None:
+        nonlocal looks
+        looks += 1
+        real(watched, keys)
 
-        real = _Watched.look
-        monkeypatch.setattr(_Watched, "look", look)
-        put(file, signed("one", "two", at=NOW + 1))
-        assert all(await asyncio.gather(*(lists.is_revoked("two") for _ in range(64))))
-        assert looks == 1
-        put(file, signed("one", "two", "three", at=NOW + 2))
-        assert not await lists.is_revoked("three")
-
-    run(main())
+    real = _Watched.look
+    monkeypatch.setattr(_Watched, "look", look)
+    put(file, signed("one", "two", at=NOW + 1))
+    assert all(await asyncio.gather(*(lists.is_revoked("two") for _ in range(64))))
+    assert looks == 1
+    put(file, signed("one", "two", "three", at=NOW + 2))
+    assert not await lists.is_revoked("three")
 
 
-def test_lists_that_can_not_be_read_in_time_are_no_yes(
+async def test_lists_that_can_not_be_read_in_time_are_no_yes(
     file: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file.write_bytes(signed("one"))
     put_into_store(store, signed("two"))
 
-    async def main() -> None:
-        lists = loaded(file, store=store)
-        monkeypatch.setattr("accredit.stores.revocation.STORE_WAIT_SECONDS", 0.05)
-        with closing(sqlite3.connect(store, isolation_level=None)) as other:
-            other.execute("PRAGMA locking_mode = EXCLUSIVE")
-            other.execute("BEGIN EXCLUSIVE")
-            watching = asyncio.create_task(lists.watch())
-            for _ in range(2):
-                with pytest.raises(StoreUnavailable):
-                    await lists.is_revoked("one")
-            assert "in time" in (lists.problem() or "")
-        monkeypatch.undo()
-        assert await revoked(lists, "one", "two") == ["one", "two"]
-        await until(lambda: lists.problem() is None)
-        assert not watching.done()
-        watching.cancel()
-
-    run(main())
+    lists = loaded(file, store=store)
+    monkeypatch.setattr("accredit.stores.revocation.STORE_WAIT_SECONDS", 0.05)
+    with closing(sqlite3.connect(store, isolation_level=None)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        watching = asyncio.create_task(lists.watch())
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable):
+                await lists.is_revoked("one")
+        assert "in time" in (lists.problem() or "")
+    monkeypatch.undo()
+    assert await revoked(lists, "one", "two") == ["one", "two"]
+    await until(lambda: lists.problem() is None)
+    assert not watching.done()
+    watching.cancel()
 
 
 @pytest.mark.parametrize("where", ["file", "store"])
-def test_who_takes_all_descriptors_keeps_no_revocation_from_being_seen__there_is_no_answer_meanwhile(
+async def test_who_takes_all_descriptors_keeps_no_revocation_from_being_seen__there_is_no_answer_meanwhile(
     where: str, file: Path, store: Path
 ) -> None:
     file.write_bytes(signed("one"))
     put_into_store(store, signed("one"))
 
-    async def main() -> None:
-        lists = loaded(*[file] * (where == "file"), store=store if where == "store" else None)
-        assert await revoked(lists, "one", "two") == ["one"]
-        if where == "file":
-            put(file, signed("one", "two", at=NOW + 1))
-        else:
-            put_into_store(store, signed("one", "two", at=NOW + 1))
-        await asyncio.to_thread(int)  # the thread that looks is there
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        lowest = os.dup(0)
-        os.close(lowest)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
-        try:
-            for _ in range(2):
-                with pytest.raises(StoreUnavailable, match="Too many open files"):
-                    await revoked(lists, "two")
-            assert "Too many open files" in (lists.problem() or "")
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        assert await revoked(lists, "one", "two") == ["one", "two"]
-        assert lists.problem() is None
-
-    run(main())
+    lists = loaded(*[file] * (where == "file"), store=store if where == "store" else None)
+    assert await revoked(lists, "one", "two") == ["one"]
+    if where == "file":
+        put(file, signed("one", "two", at=NOW + 1))
+    else:
+        put_into_store(store, signed("one", "two", at=NOW + 1))
+    await asyncio.to_thread(int)  # the thread that looks is there
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.dup(0)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+    try:
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match="Too many open files"):
+                await revoked(lists, "two")
+        assert "Too many open files" in (lists.problem() or "")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert await revoked(lists, "one", "two") == ["one", "two"]
+    assert lists.problem() is None
 
 
 class Source:
@@ -522,48 +486,42 @@ def test_of_two_places_the_older_list_is_no_fault__and_neither_is_forgotten(file
 
 
 @pytest.mark.parametrize("left", ["older", "deleted", "empty"])
-def test_a_start_takes_no_revocation_back_that_its_store_remembers(left: str, file: Path, store: Path) -> None:
+async def test_a_start_takes_no_revocation_back_that_its_store_remembers(left: str, file: Path, store: Path) -> None:
     put(file, signed(at=NOW - 10))
     if left == "deleted":
         put_into_store(store, signed("one"))
     else:
         put(file, signed("one"))
 
-    async def main() -> None:
-        first = loaded(file, store=store)
-        assert await revoked(first, "one", "two") == ["one"]
-        if left == "deleted":
-            with closing(sqlite3.connect(store, isolation_level=None)) as other:
-                other.execute("DELETE FROM revocations")
-        else:
-            put(file, signed(at=NOW - 10) if left == "older" else signed(at=0))
-        started = loaded(file, store=store)
-        assert await revoked(started, "one", "two") == ["one"]
-        put(file, signed("one", "two", at=NOW + 1))
-        assert await revoked(started, "one", "two") == ["one", "two"]
-        put(file, signed("two", at=NOW + 2))  # the issuer's own word, and newer
-        assert await revoked(started, "one", "two") == ["two"]
-        assert await revoked(loaded(file, store=store), "one", "two") == ["two"]
-
-    run(main())
+    first = loaded(file, store=store)
+    assert await revoked(first, "one", "two") == ["one"]
+    if left == "deleted":
+        with closing(sqlite3.connect(store, isolation_level=None)) as other:
+            other.execute("DELETE FROM revocations")
+    else:
+        put(file, signed(at=NOW - 10) if left == "older" else signed(at=0))
+    started = loaded(file, store=store)
+    assert await revoked(started, "one", "two") == ["one"]
+    put(file, signed("one", "two", at=NOW + 1))
+    assert await revoked(started, "one", "two") == ["one", "two"]
+    put(file, signed("two", at=NOW + 2))  # the issuer's own word, and newer
+    assert await revoked(started, "one", "two") == ["two"]
+    assert await revoked(loaded(file, store=store), "one", "two") == ["two"]
 
 
-def test_what_a_store_remembers_and_its_issuer_did_not_sign_counts_for_nothing(file: Path, store: Path) -> None:
+async def test_what_a_store_remembers_and_its_issuer_did_not_sign_counts_for_nothing(file: Path, store: Path) -> None:
     put(file, signed("one"))
 
-    async def main() -> None:
-        await revoked(loaded(file, store=store), "one")
-        later = replace(issue_revocation_list(WORLD.owner.signer(), ["x"], NOW + 9), revoked_certs=("two",)).encode()
-        for text in (later, b"garbage", signed("two", by=WORLD.sub)):
-            with closing(sqlite3.connect(store, isolation_level=None)) as other:
-                other.execute("UPDATE known_lists SET list = ?", (text,))
-            lists = loaded(file, store=store)
-            assert await revoked(lists, "one", "two") == ["one"]
-            assert lists.problem() is None
-        put(file, signed(at=NOW - 1))
-        assert await revoked(loaded(file, store=store), "one") == ["one"]  # it was put right
-
-    run(main())
+    await revoked(loaded(file, store=store), "one")
+    later = replace(issue_revocation_list(WORLD.owner.signer(), ["x"], NOW + 9), revoked_certs=("two",)).encode()
+    for text in (later, b"garbage", signed("two", by=WORLD.sub)):
+        with closing(sqlite3.connect(store, isolation_level=None)) as other:
+            other.execute("UPDATE known_lists SET list = ?", (text,))
+        lists = loaded(file, store=store)
+        assert await revoked(lists, "one", "two") == ["one"]
+        assert lists.problem() is None
+    put(file, signed(at=NOW - 1))
+    assert await revoked(loaded(file, store=store), "one") == ["one"]  # it was put right
 
 
 def test_nobody_remembers_a_list_in_a_store_that_only_looked(file: Path, store: Path) -> None:
@@ -572,30 +530,27 @@ def test_nobody_remembers_a_list_in_a_store_that_only_looked(file: Path, store: 
     assert not store.exists()
 
 
-def test_who_has_a_list_learns_whether_it_is_in_force__and_not_from_one_that_does_not_count(
+async def test_who_has_a_list_learns_whether_it_is_in_force__and_not_from_one_that_does_not_count(
     file: Path, store: Path
 ) -> None:
-    async def case() -> None:
-        first, second, third = signed("a"), signed("a", "b", at=NOW + 1), signed("a", at=NOW - 1)
-        put(file, first)
-        put_into_store(store, second)
-        lists = RevocationLists([file], KEYS, store=store)
-        lists.load()
-        assert lists.has_list(sha256(first))
-        assert lists.has_list(sha256(second))
-        for other in (third, first.replace(b'"a"', b'"c"'), b""):  # an older one, a forged one, nothing
-            put(file, other)
-            await lists.check()
-            assert not lists.has_list(sha256(other))
-            assert lists.has_list(sha256(first))  # which stays in force
-        put(file, signed("a", "c", at=NOW + 2))
+    first, second, third = signed("a"), signed("a", "b", at=NOW + 1), signed("a", at=NOW - 1)
+    put(file, first)
+    put_into_store(store, second)
+    lists = RevocationLists([file], KEYS, store=store)
+    lists.load()
+    assert lists.has_list(sha256(first))
+    assert lists.has_list(sha256(second))
+    for other in (third, first.replace(b'"a"', b'"c"'), b""):  # an older one, a forged one, nothing
+        put(file, other)
         await lists.check()
-        assert not lists.has_list(sha256(first))
-        followed = RevocationLists([file], KEYS, store=store, before=lists)
-        followed.load()
-        assert followed.has_list(sha256(second))
-
-    run(case())
+        assert not lists.has_list(sha256(other))
+        assert lists.has_list(sha256(first))  # which stays in force
+    put(file, signed("a", "c", at=NOW + 2))
+    await lists.check()
+    assert not lists.has_list(sha256(first))
+    followed = RevocationLists([file], KEYS, store=store, before=lists)
+    followed.load()
+    assert followed.has_list(sha256(second))
 
 
 @pytest.mark.slow

@@ -66,53 +66,47 @@ async def refused(log: Log) -> None:
 
 
 @pytest.mark.slow
-def test_a_process_that_was_killed_is_replaced__and_the_chain_goes_on(
+async def test_a_process_that_was_killed_is_replaced__and_the_chain_goes_on(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_process, "RESTART_SECONDS", 0)
 
-    async def main() -> None:
-        async with Log(path) as each:
-            await each.call()
-            killed = writing()
-            os.kill(killed, signal.SIGSTOP)
-            waiting = asyncio.create_task(each.call())
-            await asyncio.sleep(0)
-            os.kill(killed, signal.SIGKILL)
-            with pytest.raises(StoreUnavailable, match="has ended"):
-                await waiting
-            assert each.port.problem() is not None
-            await each.call()
-            assert writing() != killed
-            assert each.port.problem() is None
-
-    run(main())
+    async with Log(path) as each:
+        await each.call()
+        killed = writing()
+        os.kill(killed, signal.SIGSTOP)
+        waiting = asyncio.create_task(each.call())
+        await asyncio.sleep(0)
+        os.kill(killed, signal.SIGKILL)
+        with pytest.raises(StoreUnavailable, match="has ended"):
+            await waiting
+        assert each.port.problem() is not None
+        await each.call()
+        assert writing() != killed
+        assert each.port.problem() is None
     report = verified(path)
     assert report.valid
     assert len(report.writers) == 1
     assert [status for _, status in in_short(records_in(path))].count("ok") == 2
 
 
-def test_that_a_process_was_replaced_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_that_a_process_was_replaced_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_process, "RESTART_SECONDS", 0)
     told = list[int | None]()
 
-    async def main() -> None:
-        process = LogProcess(FileLog(path, gateway=GATEWAY), SIGNER, on_replaced=told.append)
-        await process.run(Begin(WRITER))
-        os.kill(writing(), signal.SIGKILL)
-        for _ in range(2):  # the first one may still be asked of the dead one
-            with suppress(StoreUnavailable):
-                await process.run(Touch(WRITER))
-        await process.run(End(WRITER, WRITER))
-        os.kill(writing(), signal.SIGKILL)
-        monkeypatch.setattr(sys, "executable", "/nowhere/python")
-        for _ in range(3):
-            with pytest.raises(StoreUnavailable):
-                await process.run(Touch(WRITER))
-        await process.aclose()
-
-    run(main())
+    process = LogProcess(FileLog(path, gateway=GATEWAY), SIGNER, on_replaced=told.append)
+    await process.run(Begin(WRITER))
+    os.kill(writing(), signal.SIGKILL)
+    for _ in range(2):  # the first one may still be asked of the dead one
+        with suppress(StoreUnavailable):
+            await process.run(Touch(WRITER))
+    await process.run(End(WRITER, WRITER))
+    os.kill(writing(), signal.SIGKILL)
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    for _ in range(3):
+        with pytest.raises(StoreUnavailable):
+            await process.run(Touch(WRITER))
+    await process.aclose()
     assert told == [-signal.SIGKILL] * 2  # once for each
 
 
@@ -126,23 +120,22 @@ class Clock:
 
 
 @pytest.mark.slow
-def test_a_process_that_ends_at_once_is_not_started_all_the_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_that_ends_at_once_is_not_started_all_the_time(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock, long = Clock(), 600.0  # a machine that stalls may take longer than `RESTART_SECONDS` to start one
     monkeypatch.setattr(log_process, "RESTART_SECONDS", long)
     monkeypatch.setattr(log_process, "time", clock)
 
-    async def main() -> None:
-        async with Log(path) as each:
-            await each.call()
-            os.kill(writing(), signal.SIGKILL)
-            await refused(each)
-            await refused(each)
-            assert len(each.problems) == 1
-            assert "has ended" in each.problems[0]
-            clock.ahead = long
-            assert await until_it_is_back(each)
-
-    run(main())
+    async with Log(path) as each:
+        await each.call()
+        os.kill(writing(), signal.SIGKILL)
+        await refused(each)
+        await refused(each)
+        assert len(each.problems) == 1
+        assert "has ended" in each.problems[0]
+        clock.ahead = long
+        assert await until_it_is_back(each)
     assert verified(path).valid
 
 
@@ -170,14 +163,11 @@ def test_a_process_that_hangs_is_not_waited_for__and_its_late_answers_are_nobody
     assert verified(path).valid
 
 
-def test_a_process_that_hangs_at_the_end_is_killed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        async with Log(path) as each:
-            await each.call()
-            os.kill(writing(), signal.SIGSTOP)
-            monkeypatch.setattr(log_process, "STORE_WAIT_SECONDS", 0.05)
-
-    run(main())  # and nothing is left behind
+async def test_a_process_that_hangs_at_the_end_is_killed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Log(path) as each:
+        await each.call()
+        os.kill(writing(), signal.SIGSTOP)
+        monkeypatch.setattr(log_process, "STORE_WAIT_SECONDS", 0.05)
     monkeypatch.undo()
 
 
@@ -212,37 +202,31 @@ def test_a_gateway_that_is_gone_before_it_has_said_what_to_write_leaves_no_proce
         log_writer.main(theirs.detach())
 
 
-def test_signals_to_the_process_group_are_the_gateways_to_hear(path: Path) -> None:
-    async def main() -> None:
-        async with Log(path) as each:
-            await each.call()
-            before = writing()
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                os.kill(before, number)
-            await each.call()
-            assert writing() == before
-
-    run(main())
+async def test_signals_to_the_process_group_are_the_gateways_to_hear(path: Path) -> None:
+    async with Log(path) as each:
+        await each.call()
+        before = writing()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            os.kill(before, number)
+        await each.call()
+        assert writing() == before
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()
 
 
-def test_the_key_is_in_no_process_list__and_no_descriptor_is_the_processes_but_its_own(path: Path) -> None:
-    async def main() -> None:
-        with socket.socket() as other:  # such as the one that the gateway listens on
-            os.set_inheritable(other.fileno(), True)
-            async with Log(path) as each:
-                await each.call()
-                process = Path(f"/proc/{writing()}")
-                shown = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
-                for secret in (SIGNER.ed25519, SIGNER.ml_dsa_65):
-                    assert secret not in shown
-                    assert secret.hex().encode() not in shown
-                names = [os.readlink(each) for each in (process / "fd").iterdir()]
-                assert sum(name.startswith("socket:") for name in names) == 1
-                assert f"socket:[{os.fstat(other.fileno()).st_ino}]" not in names
-                assert os.readlink(process / "fd" / "1") == "/dev/null"  # stdout may be a conversation
-
-    run(main())
+async def test_the_key_is_in_no_process_list__and_no_descriptor_is_the_processes_but_its_own(path: Path) -> None:
+    with socket.socket() as other:  # such as the one that the gateway listens on
+        os.set_inheritable(other.fileno(), True)
+        async with Log(path) as each:
+            await each.call()
+            process = Path(f"/proc/{writing()}")
+            shown = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+            for secret in (SIGNER.ed25519, SIGNER.ml_dsa_65):
+                assert secret not in shown
+                assert secret.hex().encode() not in shown
+            names = [os.readlink(each) for each in (process / "fd").iterdir()]
+            assert sum(name.startswith("socket:") for name in names) == 1
+            assert f"socket:[{os.fstat(other.fileno()).st_ino}]" not in names
+            assert os.readlink(process / "fd" / "1") == "/dev/null"  # stdout may be a conversation
 
 
 def test_another_signer_is_not_handed_to_a_process__its_key_is_not_ours_to_tell(path: Path) -> None:
@@ -251,98 +235,80 @@ def test_another_signer_is_not_handed_to_a_process__its_key_is_not_ours_to_tell(
         LogProcess(FileLog(path, gateway=GATEWAY), replace(SIGNER, records=other))
 
 
-def test_no_process_is_a_refusal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        async with Log(path) as each:
-            monkeypatch.setattr(sys, "executable", "/nowhere/python")
-            with pytest.raises(StoreUnavailable, match="no process to write"):
-                await each.call()
-            monkeypatch.undo()
-
-    run(main())
+async def test_no_process_is_a_refusal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Log(path) as each:
+        monkeypatch.setattr(sys, "executable", "/nowhere/python")
+        with pytest.raises(StoreUnavailable, match="no process to write"):
+            await each.call()
+        monkeypatch.undo()
 
 
-def test_no_descriptor_for_a_process_is_a_refusal(path: Path) -> None:
-    async def main() -> None:
-        process = LogProcess(FileLog(path, gateway=GATEWAY), SIGNER)
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        lowest = os.dup(0)
-        os.close(lowest)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 1, hard))
-        try:
-            with pytest.raises(StoreUnavailable, match="Too many open files"):
-                await process.run(Touch(WRITER))
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        await process.aclose()
-
-    run(main())
+async def test_no_descriptor_for_a_process_is_a_refusal(path: Path) -> None:
+    process = LogProcess(FileLog(path, gateway=GATEWAY), SIGNER)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.dup(0)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 1, hard))
+    try:
+        with pytest.raises(StoreUnavailable, match="Too many open files"):
+            await process.run(Touch(WRITER))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    await process.aclose()
 
 
-def test_a_program_that_is_not_ours_is_a_refusal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        async with Log(path) as each:
-            monkeypatch.setattr(sys, "executable", "/bin/true")
-            with pytest.raises(StoreUnavailable, match="has ended"):
-                await each.call()
-            monkeypatch.undo()
-
-    run(main())
+async def test_a_program_that_is_not_ours_is_a_refusal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Log(path) as each:
+        monkeypatch.setattr(sys, "executable", "/bin/true")
+        with pytest.raises(StoreUnavailable, match="has ended"):
+            await each.call()
+        monkeypatch.undo()
 
 
-def test_a_log_that_was_closed_starts_no_process(path: Path) -> None:
-    async def main() -> None:
-        each = LogProcess(FileLog(path, gateway=GATEWAY), SIGNER)
-        await each.aclose()
-        with pytest.raises(StoreUnavailable, match="was closed"):
-            await each.run(Touch(WRITER))
-        each = LogProcess(FileLog(path, gateway=GATEWAY), SIGNER)
-        await each.run(Begin(WRITER))
-        await each.aclose()
-        with pytest.raises(StoreUnavailable, match="was closed"):
-            await each.run(Touch(WRITER))
-
-    run(main())
+async def test_a_log_that_was_closed_starts_no_process(path: Path) -> None:
+    each = LogProcess(FileLog(path, gateway=GATEWAY), SIGNER)
+    await each.aclose()
+    with pytest.raises(StoreUnavailable, match="was closed"):
+        await each.run(Touch(WRITER))
+    each = LogProcess(FileLog(path, gateway=GATEWAY), SIGNER)
+    await each.run(Begin(WRITER))
+    await each.aclose()
+    with pytest.raises(StoreUnavailable, match="was closed"):
+        await each.run(Touch(WRITER))
 
 
-def test_too_many_requests_at_once_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        each = LogProcess(FileLog(path, gateway=GATEWAY), SIGNER)
-        await each.run(Begin(WRITER))
-        os.kill(writing(), signal.SIGSTOP)
-        monkeypatch.setattr(log_process, "MAX_STORE_JOBS", 3)
-        asked = [asyncio.create_task(each.run(Touch(WRITER))) for _ in range(3)]
-        await asyncio.sleep(0)
-        with pytest.raises(StoreUnavailable, match="3 jobs are waiting"):
-            await each.run(Touch(WRITER))
-        os.kill(writing(), signal.SIGCONT)
-        await asyncio.gather(*asked)
-        assert await each.run(End(WRITER, WRITER))
-        await each.aclose()
-
-    run(main())
+async def test_too_many_requests_at_once_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    each = LogProcess(FileLog(path, gateway=GATEWAY), SIGNER)
+    await each.run(Begin(WRITER))
+    os.kill(writing(), signal.SIGSTOP)
+    monkeypatch.setattr(log_process, "MAX_STORE_JOBS", 3)
+    asked = [asyncio.create_task(each.run(Touch(WRITER))) for _ in range(3)]
+    await asyncio.sleep(0)
+    with pytest.raises(StoreUnavailable, match="3 jobs are waiting"):
+        await each.run(Touch(WRITER))
+    os.kill(writing(), signal.SIGCONT)
+    await asyncio.gather(*asked)
+    assert await each.run(End(WRITER, WRITER))
+    await each.aclose()
 
 
-def test_a_writer_that_was_taken_for_dead_goes_on_in_another_chain__and_gives_no_answer_of_what_was_closed(
+async def test_a_writer_that_was_taken_for_dead_goes_on_in_another_chain__and_gives_no_answer_of_what_was_closed(
     path: Path,
 ) -> None:
     """Its gateway stood still, and what it was at comes after a later writer has ended its chain."""
 
-    async def main() -> None:
-        async with Log(path) as each:
-            call, first = await each.call(None), each.records.writer
-            assert isinstance(each.records._lock, FileLock)
-            fcntl.flock(each.records._lock._descriptor, fcntl.LOCK_UN)
-            async with Log(path) as later:
-                await later.records.start()
-                with pytest.raises(AttestationError, match="is not open"):
-                    await each.port.finish(call, OK)
-                assert await each.port.ready()
-                assert each.records.writer != first
-                await each.call()
-                assert await later.port.ready()
-
-    run(main())
+    async with Log(path) as each:
+        call, first = await each.call(None), each.records.writer
+        assert isinstance(each.records._lock, FileLock)
+        fcntl.flock(each.records._lock._descriptor, fcntl.LOCK_UN)
+        async with Log(path) as later:
+            await later.records.start()
+            with pytest.raises(AttestationError, match="is not open"):
+                await each.port.finish(call, OK)
+            assert await each.port.ready()
+            assert each.records.writer != first
+            await each.call()
+            assert await later.port.ready()
     assert [status for _, status in in_short(records_in(path))] == ["decision", "unknown", "decision", "ok"]
     report = verified(path)
     assert (report.valid, len(report.writers)) == (True, 3)

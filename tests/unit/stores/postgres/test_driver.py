@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from tests.world.postgres import Cluster
-from tests.world.running import run
 
 from accredit.errors import ClockSetBack, ConfigurationError
 from accredit.stores import parse_store_url
@@ -22,61 +21,54 @@ async def opened(database: PostgresDatabase) -> Connection:
 
 @pytest.mark.holds("stores/postgres/driver", "notices")
 @pytest.mark.parametrize("level", ["NOTICE", "WARNING"])
-def test_a_notice_is_no_success__as_it_may_say_that_no_standby_has_it(level: str, database: PostgresDatabase) -> None:
-    async def main() -> None:
-        connection = await opened(database)
-        with pytest.raises(DatabaseFailed, match="not certain"):
-            await connection.fetch(f"DO $$ BEGIN RAISE {level} 'canceling wait'; END $$")
-        assert connection.lost
-
-    run(main())
+async def test_a_notice_is_no_success__as_it_may_say_that_no_standby_has_it(
+    level: str, database: PostgresDatabase
+) -> None:
+    connection = await opened(database)
+    with pytest.raises(DatabaseFailed, match="not certain"):
+        await connection.fetch(f"DO $$ BEGIN RAISE {level} 'canceling wait'; END $$")
+    assert connection.lost
 
 
 @pytest.mark.holds("stores/postgres/driver", "cancellation")
-def test_a_statement_whose_caller_gives_up_is_not_cancelled__its_connection_is_closed(
+async def test_a_statement_whose_caller_gives_up_is_not_cancelled__its_connection_is_closed(
     database: PostgresDatabase, server: Cluster
 ) -> None:
-    async def main() -> None:
-        connection = await opened(database)
-        ((pid,),) = await connection.fetch("SELECT pg_backend_pid()")
-        asking = asyncio.create_task(connection.fetch("SELECT pg_sleep(600)"))
-        asleep = f"pid = {pid} AND wait_event = 'PgSleep'"
-        await asyncio.to_thread(server.wait_for, asleep)
-        asking.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asking
-        assert connection.lost
-        with pytest.raises(DatabaseFailed):
-            await connection.fetch("SELECT 1")
-        assert server.run(f"SELECT count(*) FROM pg_stat_activity WHERE {asleep}") == [(1,)]
-        server.run(f"SELECT pg_terminate_backend({pid})")
-
-    run(main())
+    connection = await opened(database)
+    ((pid,),) = await connection.fetch("SELECT pg_backend_pid()")
+    asking = asyncio.create_task(connection.fetch("SELECT pg_sleep(600)"))
+    asleep = f"pid = {pid} AND wait_event = 'PgSleep'"
+    await asyncio.to_thread(server.wait_for, asleep)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert connection.lost
+    with pytest.raises(DatabaseFailed):
+        await connection.fetch("SELECT 1")
+    assert server.run(f"SELECT count(*) FROM pg_stat_activity WHERE {asleep}") == [(1,)]
+    server.run(f"SELECT pg_terminate_backend({pid})")
 
 
 @pytest.mark.holds("stores/postgres/driver", "secrecy")
-def test_no_failure_says_what_was_asked_with__nor_a_password(
+async def test_no_failure_says_what_was_asked_with__nor_a_password(
     database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main() -> None:
-        connection = await opened(database)
-        await connection.fetch("INSERT INTO forgotten VALUES ('hunter2', 1)")
-        for statement, value in (
-            ("INSERT INTO forgotten VALUES ($1, 1)", "hunter2"),
-            ("SELECT $1::int", "hunter2"),
-            ("SELECT nothing FROM nowhere WHERE x = $1", "hunter2"),
-        ):
-            with pytest.raises(DatabaseFailed) as failed:
-                await connection.fetch(statement, value)
-            assert "hunter2" not in str(failed.value)
-            assert database.name in str(failed.value)
-        await connection.aclose()
-        monkeypatch.setenv("PGPASSWORD", "hunter2")
+    connection = await opened(database)
+    await connection.fetch("INSERT INTO forgotten VALUES ('hunter2', 1)")
+    for statement, value in (
+        ("INSERT INTO forgotten VALUES ($1, 1)", "hunter2"),
+        ("SELECT $1::int", "hunter2"),
+        ("SELECT nothing FROM nowhere WHERE x = $1", "hunter2"),
+    ):
         with pytest.raises(DatabaseFailed) as failed:
-            await connect(PostgresDatabase(database.hosts, "no such database", "nobody at all"), database.hosts[0])
+            await connection.fetch(statement, value)
         assert "hunter2" not in str(failed.value)
-
-    run(main())
+        assert database.name in str(failed.value)
+    await connection.aclose()
+    monkeypatch.setenv("PGPASSWORD", "hunter2")
+    with pytest.raises(DatabaseFailed) as failed:
+        await connect(PostgresDatabase(database.hosts, "no such database", "nobody at all"), database.hosts[0])
+    assert "hunter2" not in str(failed.value)
 
 
 async def refused_within(connection: Connection) -> None:
@@ -85,18 +77,15 @@ async def refused_within(connection: Connection) -> None:
         raise ClockSetBack(1)
 
 
-def test_a_transaction_that_is_refused_leaves_nothing(database: PostgresDatabase) -> None:
-    async def main() -> None:
-        connection = await opened(database)
-        with pytest.raises(ClockSetBack):
-            await refused_within(connection)
-        assert await connection.fetch("SELECT * FROM forgotten") == []
-        async with connection.transaction():
-            await connection.fetch("INSERT INTO forgotten VALUES ('spent', 1)")
-        assert len(await connection.fetch("SELECT * FROM forgotten")) == 1
-        await connection.aclose()
-
-    run(main())
+async def test_a_transaction_that_is_refused_leaves_nothing(database: PostgresDatabase) -> None:
+    connection = await opened(database)
+    with pytest.raises(ClockSetBack):
+        await refused_within(connection)
+    assert await connection.fetch("SELECT * FROM forgotten") == []
+    async with connection.transaction():
+        await connection.fetch("INSERT INTO forgotten VALUES ('spent', 1)")
+    assert len(await connection.fetch("SELECT * FROM forgotten")) == 1
+    await connection.aclose()
 
 
 def test_without_asyncpg_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

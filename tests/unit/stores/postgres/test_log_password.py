@@ -10,7 +10,6 @@ from tests.world.children import children
 from tests.world.logs import place_in
 from tests.world.postgres import Cluster
 from tests.world.records import gateway
-from tests.world.running import run
 
 from accredit.errors import StoreUnavailable
 from accredit.stores.audit_log.process import LogProcess
@@ -37,7 +36,7 @@ def guarded(server: Cluster, database: PostgresDatabase) -> Generator[PostgresDa
 
 
 @pytest.mark.parametrize("where", ["file", "PGPASSWORD", "PGPASSFILE", "nowhere"])
-def test_a_password_is_found_in_each_place_that_has_one__and_is_in_no_argument(
+async def test_a_password_is_found_in_each_place_that_has_one__and_is_in_no_argument(
     guarded: PostgresDatabase, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("PGPASSWORD", "PGPASSFILE"):
@@ -50,21 +49,18 @@ def test_a_password_is_found_in_each_place_that_has_one__and_is_in_no_argument(
         monkeypatch.setenv(where, PASSWORD if where == "PGPASSWORD" else str(file))
     place = place_in(replace(guarded, password_file=file if where == "file" else None))
 
-    async def main() -> None:
-        each = LogProcess(place, gateway()[0])
-        try:
-            if where == "nowhere":
-                with pytest.raises(StoreUnavailable) as refused:
-                    await each.run(Begin(WRITER))
-                assert PASSWORD not in str(refused.value)
-            else:
+    each = LogProcess(place, gateway()[0])
+    try:
+        if where == "nowhere":
+            with pytest.raises(StoreUnavailable) as refused:
                 await each.run(Begin(WRITER))
-            (process,) = [Path(f"/proc/{pid}") for pid in children()]
-            assert PASSWORD.encode() not in (process / "cmdline").read_bytes()
-            if where != "PGPASSWORD":  # that is the operator's own choice
-                assert PASSWORD.encode() not in (process / "environ").read_bytes()
-            assert os.environ.get("PGPASSWORD") == (PASSWORD if where == "PGPASSWORD" else None)
-        finally:
-            await each.aclose()
-
-    run(main())
+            assert PASSWORD not in str(refused.value)
+        else:
+            await each.run(Begin(WRITER))
+        (process,) = [Path(f"/proc/{pid}") for pid in children()]
+        assert PASSWORD.encode() not in (process / "cmdline").read_bytes()
+        if where != "PGPASSWORD":  # that is the operator's own choice
+            assert PASSWORD.encode() not in (process / "environ").read_bytes()
+        assert os.environ.get("PGPASSWORD") == (PASSWORD if where == "PGPASSWORD" else None)
+    finally:
+        await each.aclose()

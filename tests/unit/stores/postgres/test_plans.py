@@ -68,34 +68,31 @@ async def call(store: PostgresStore, tasks: PostgresTasks, number: int) -> None:
 
 
 @pytest.mark.holds("stores/postgres/driver", "indexes")
-def test_what_a_call_reads_does_not_grow_with_the_tables__though_its_plans_were_made_while_they_were_empty(
+async def test_what_a_call_reads_does_not_grow_with_the_tables__though_its_plans_were_made_while_they_were_empty(
     database: PostgresDatabase, server: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "STORE_TEND_SECONDS", 0.0)  # what has ended is looked for each time
     monkeypatch.setattr(worker, "STORE_CHECK_SECONDS", 600.0)  # but rows are counted once
     server.run("VACUUM ANALYZE", database=database.database)  # the server knows that the tables are empty
 
-    async def main() -> None:
-        store, tasks = PostgresStore(database, clock=str(NOW)), PostgresTasks(database, clock=str(NOW))
-        for number in range(CALLS):
-            await call(store, tasks, number)
-        statements = [each.format(end=NOW + 300, many=MANY) for each in FILL]
-        await asyncio.to_thread(server.run, *statements, database=database.database)
-        before = await read(store, tasks)
-        for number in range(CALLS, 2 * CALLS):
-            await call(store, tasks, number)
-        by_scan, by_index = (now - then for now, then in zip(await read(store, tasks), before, strict=True))
-        assert by_scan <= CALLS * FEW
-        assert by_index <= CALLS * FEW
-        for each in (store, tasks):
-            await each.aclose()
-
     async def read(store: PostgresStore, tasks: PostgresTasks) -> list[int]:
         counting = Batch(rows_read, True)
         await tasks.worker.run(counting, None)
         return await store.worker.run(counting, None)
 
-    run(main())
+    store, tasks = PostgresStore(database, clock=str(NOW)), PostgresTasks(database, clock=str(NOW))
+    for number in range(CALLS):
+        await call(store, tasks, number)
+    statements = [each.format(end=NOW + 300, many=MANY) for each in FILL]
+    await asyncio.to_thread(server.run, *statements, database=database.database)
+    before = await read(store, tasks)
+    for number in range(CALLS, 2 * CALLS):
+        await call(store, tasks, number)
+    by_scan, by_index = (now - then for now, then in zip(await read(store, tasks), before, strict=True))
+    assert by_scan <= CALLS * FEW
+    assert by_index <= CALLS * FEW
+    for each in (store, tasks):
+        await each.aclose()
 
 
 @pytest.mark.holds("stores/postgres/driver", "indexes")

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from tests.world.delegations import NOW, World
 from tests.world.postgres import Cluster
-from tests.world.running import run
 
 from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.ratify import RevocationList, issue_revocation_list
@@ -29,39 +28,33 @@ def put(database: PostgresDatabase, data: bytes) -> None:
     change_list(database, WORLD.owner.id, lambda _: data)
 
 
-def test_a_list_counts_at_the_start_and_when_it_is_changed(
+async def test_a_list_counts_at_the_start_and_when_it_is_changed(
     database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("accredit.stores.revocation.REVOCATION_CHECK_SECONDS", 0.0)
     put(database, signed("one"))
 
-    async def main() -> None:
-        store = database.open()
-        lists = open_revocations(database, store, [], KEYS, lambda _: None)
-        assert [await lists.is_revoked(each) for each in ("one", "two")] == [True, False]
-        put(database, signed("one", "two", at=NOW + 1))
-        assert [await lists.is_revoked(each) for each in ("one", "two")] == [True, True]
-        put(database, b"not a list")
-        assert await lists.is_revoked("two")
-        assert "not a revocation list" in (lists.problem() or "")
-        await store.aclose()
-
-    run(main())
+    store = database.open()
+    lists = open_revocations(database, store, [], KEYS, lambda _: None)
+    assert [await lists.is_revoked(each) for each in ("one", "two")] == [True, False]
+    put(database, signed("one", "two", at=NOW + 1))
+    assert [await lists.is_revoked(each) for each in ("one", "two")] == [True, True]
+    put(database, b"not a list")
+    assert await lists.is_revoked("two")
+    assert "not a revocation list" in (lists.problem() or "")
+    await store.aclose()
     with pytest.raises(ConfigurationError, match="not a revocation list"):
         open_revocations(database, database.open(), [], KEYS, lambda _: None)
 
 
-def test_while_the_database_can_not_be_asked_it_is_not_known_what_was_revoked(tmp_path: Path) -> None:
+async def test_while_the_database_can_not_be_asked_it_is_not_known_what_was_revoked(tmp_path: Path) -> None:
     gone = PostgresDatabase((DatabaseHost(str(tmp_path), 5432),), "db")
 
-    async def main() -> None:
-        store = gone.open()
-        lists = open_revocations(gone, store, [], KEYS, lambda _: None)
-        with pytest.raises(StoreUnavailable):
-            await lists.is_revoked("one")
-        await store.aclose()
-
-    run(main())
+    store = gone.open()
+    lists = open_revocations(gone, store, [], KEYS, lambda _: None)
+    with pytest.raises(StoreUnavailable):
+        await lists.is_revoked("one")
+    await store.aclose()
 
 
 def test_of_several_who_revoke_at_once_nobody_s_entry_is_lost(database: PostgresDatabase, server: Cluster) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from tests.world.postgres import Cluster
-from tests.world.running import run
 
 from accredit.errors import StoreUnavailable
 from accredit.stores.opening import PostgresDatabase
@@ -56,15 +55,12 @@ def test_a_server_that_only_reads_does_not_count(database: PostgresDatabase, ser
 
 
 @pytest.mark.holds("stores/postgres/session", "timeline")
-def test_who_was_the_primary_on_an_earlier_timeline_does_not_count_any_more(database: PostgresDatabase) -> None:
-    async def main() -> None:
-        found = await open_session(database)
-        assert found.timeline == 1
-        await found.connection.aclose()
-        with pytest.raises(StoreUnavailable, match="was the primary once"):
-            await open_session(database, 2)
-
-    run(main())
+async def test_who_was_the_primary_on_an_earlier_timeline_does_not_count_any_more(database: PostgresDatabase) -> None:
+    found = await open_session(database)
+    assert found.timeline == 1
+    await found.connection.aclose()
+    with pytest.raises(StoreUnavailable, match="was the primary once"):
+        await open_session(database, 2)
 
 
 @pytest.mark.holds("stores/postgres/session", "schema")

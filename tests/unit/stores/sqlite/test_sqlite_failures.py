@@ -5,13 +5,12 @@ import contextlib
 import os
 import sqlite3
 import stat
-from collections.abc import Callable, Coroutine, Generator
-from contextlib import closing
+from collections.abc import Coroutine, Generator
+from contextlib import aclosing, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.world.running import run
 from tests.world.stores import NOW, challenge, request
 
 from accredit.errors import StoreUnavailable
@@ -23,7 +22,7 @@ from accredit.stores.sqlite.database import Database
 pytestmark = pytest.mark.holds("stores/sqlite/database")
 
 FIRST, SPENT = Spending.FIRST, Spending.SPENT
-Told = Callable[[Callable[[SqliteStore], Coroutine[Any, Any, None]]], None]
+Opening = aclosing[SqliteStore]
 
 
 @pytest.fixture
@@ -32,20 +31,8 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def with_store(file: Path) -> Told:
-    """Runs a test's coroutine with a store of `file`."""
-
-    def told(main: Callable[[SqliteStore], Coroutine[Any, Any, None]]) -> None:
-        async def opening() -> None:
-            store = SqliteStore(file)
-            try:
-                await main(store)
-            finally:
-                await store.aclose()
-
-        run(opening())
-
-    return told
+def opening(file: Path) -> Opening:
+    return aclosing(SqliteStore(file))
 
 
 @contextlib.contextmanager
@@ -86,10 +73,10 @@ def locked(file: Path, how: str = "EXCLUSIVE") -> sqlite3.Connection:
 
 
 @pytest.mark.holds("stores/sqlite/database", "journal")
-def test_while_another_process_holds_the_file_nothing_is_spent__and_it_goes_on_afterwards(
-    file: Path, with_store: Told
+async def test_while_another_process_holds_the_file_nothing_is_spent__and_it_goes_on_afterwards(
+    file: Path, opening: Opening
 ) -> None:
-    async def main(store: SqliteStore) -> None:
+    async with opening as store:
         assert await spend(store, 1) is FIRST
         with closing(locked(file)):
             with impatient():
@@ -100,20 +87,16 @@ def test_while_another_process_holds_the_file_nothing_is_spent__and_it_goes_on_a
             assert await store.look(challenge(1), request(0), issued=False, now=NOW) is SPENT
         assert [await spend(store, 1), await spend(store, 2)] == [SPENT, FIRST]
 
-    with_store(main)
 
-
-def test_a_new_file_that_is_locked_is_waited_for_and_then_refused(file: Path, with_store: Told) -> None:
-    async def main(store: SqliteStore) -> None:
+async def test_a_new_file_that_is_locked_is_waited_for_and_then_refused(file: Path, opening: Opening) -> None:
+    async with opening as store:
         with closing(locked(file)), impatient():
             await refuses_all(store, "locked")
         assert await spend(store, 1) is FIRST
 
-    with_store(main)
 
-
-def test_a_lock_that_is_held_shortly_is_waited_for(file: Path, with_store: Told) -> None:
-    async def main(store: SqliteStore) -> None:
+async def test_a_lock_that_is_held_shortly_is_waited_for(file: Path, opening: Opening) -> None:
+    async with opening as store:
         assert await store.ready()
         with closing(locked(file)):
             waiting = asyncio.create_task(spend(store, 1))
@@ -121,37 +104,31 @@ def test_a_lock_that_is_held_shortly_is_waited_for(file: Path, with_store: Told)
             assert not done
         assert await waiting is FIRST
 
-    with_store(main)
-
 
 @pytest.mark.parametrize("content", [b"garbage" * 1000, b"SQLite format 3\0" + b"\xff" * 5000])
-def test_what_is_no_database_is_not_used_nor_overwritten(content: bytes, file: Path, with_store: Told) -> None:
+async def test_what_is_no_database_is_not_used_nor_overwritten(content: bytes, file: Path, opening: Opening) -> None:
     file.write_bytes(content)
 
-    async def main(store: SqliteStore) -> None:
+    async with opening as store:
         await refuses_all(store, "can't be used")
         assert file.read_bytes() == content
-
-    with_store(main)
 
 
 @pytest.mark.usefixtures("watchful")
 @pytest.mark.parametrize("content", [b"garbage" * 1000, b""])
-def test_a_file_that_was_replaced_is_not_used__what_was_spent_is_not_known_there(
-    content: bytes, file: Path, tmp_path: Path, with_store: Told
+async def test_a_file_that_was_replaced_is_not_used__what_was_spent_is_not_known_there(
+    content: bytes, file: Path, tmp_path: Path, opening: Opening
 ) -> None:
-    async def main(store: SqliteStore) -> None:
+    async with opening as store:
         assert await spend(store, 1) is FIRST
         (tmp_path / "another").write_bytes(content)
         (tmp_path / "another").rename(file)
         await refuses_all(store, "was replaced")
         assert file.read_bytes() == content
 
-    with_store(main)
 
-
-def test_a_file_that_was_overwritten_with_garbage_is_not_used(file: Path, with_store: Told) -> None:
-    async def main(store: SqliteStore) -> None:
+async def test_a_file_that_was_overwritten_with_garbage_is_not_used(file: Path, opening: Opening) -> None:
+    async with opening as store:
         assert await spend(store, 1) is FIRST
         with closing(sqlite3.connect(file)) as other:
             other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -161,14 +138,12 @@ def test_a_file_that_was_overwritten_with_garbage_is_not_used(file: Path, with_s
             with pytest.raises(StoreUnavailable):
                 await spend(store, number)
 
-    with_store(main)
-
 
 @pytest.mark.usefixtures("watchful")
-def test_a_file_that_was_taken_away_is_not_made_anew__what_was_spent_would_be_good_again(
-    file: Path, tmp_path: Path, with_store: Told
+async def test_a_file_that_was_taken_away_is_not_made_anew__what_was_spent_would_be_good_again(
+    file: Path, tmp_path: Path, opening: Opening
 ) -> None:
-    async def main(store: SqliteStore) -> None:
+    async with opening as store:
         assert await spend(store, 1) is FIRST
         with closing(sqlite3.connect(file)) as other:
             other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -178,42 +153,33 @@ def test_a_file_that_was_taken_away_is_not_made_anew__what_was_spent_would_be_go
         (tmp_path / "elsewhere").rename(file)
         assert [await spend(store, 1), await spend(store, 2)] == [SPENT, FIRST]
 
-    with_store(main)
-
 
 @pytest.mark.holds("stores/sqlite/database", "schema")
-def test_a_file_of_a_newer_version_is_refused(file: Path, with_store: Told) -> None:
+async def test_a_file_of_a_newer_version_is_refused(file: Path, opening: Opening) -> None:
     with closing(sqlite3.connect(file)) as other:
         other.execute("PRAGMA user_version = 99")
 
-    async def main(store: SqliteStore) -> None:
+    async with opening as store:
         await refuses_all(store, "newer accredit")
 
-    with_store(main)
+
+async def test_a_place_where_no_file_can_be(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "nowhere" / "store.db", Path("/proc/store.db")):
+        store = SqliteStore(path)
+        await refuses_all(store, "can't be used")
+        await store.aclose()
 
 
-def test_a_place_where_no_file_can_be(tmp_path: Path) -> None:
-    async def main() -> None:
-        for path in (tmp_path, tmp_path / "nowhere" / "store.db", Path("/proc/store.db")):
-            store = SqliteStore(path)
-            await refuses_all(store, "can't be used")
-            await store.aclose()
-
-    run(main())
-
-
-def test_nothing_is_opened_before_it_is_needed__a_process_forks_first(file: Path, with_store: Told) -> None:
-    async def main(store: SqliteStore) -> None:
+async def test_nothing_is_opened_before_it_is_needed__a_process_forks_first(file: Path, opening: Opening) -> None:
+    async with opening as store:
         assert not file.exists()
         assert await store.ready()
         assert file.exists()
 
-    with_store(main)
-
 
 @pytest.mark.holds("stores/sqlite/database", "creation")
-def test_a_new_file_is_its_owners_alone(file: Path, with_store: Told) -> None:
-    async def main(store: SqliteStore) -> None:
+async def test_a_new_file_is_its_owners_alone(file: Path, opening: Opening) -> None:
+    async with opening as store:
         before = os.umask(0)
         try:
             assert await spend(store, 1) is FIRST
@@ -222,32 +188,24 @@ def test_a_new_file_is_its_owners_alone(file: Path, with_store: Told) -> None:
         modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in file.parent.iterdir()}
         assert modes == dict.fromkeys(("store.db", "store.db-shm", "store.db-wal"), 0o600)
 
-    with_store(main)
+
+async def test_a_link_and_an_odd_name_are_followed_as_they_are(tmp_path: Path) -> None:
+    odd = tmp_path / "o%41 d?&#.db"
+    link = tmp_path / "link.db"
+    store = SqliteStore(odd)
+    assert await spend(store, 1) is FIRST
+    await store.aclose()
+    link.symlink_to(odd)
+    linked = SqliteStore(link)
+    assert await spend(linked, 1) is SPENT
+    await linked.aclose()
 
 
-def test_a_link_and_an_odd_name_are_followed_as_they_are(tmp_path: Path) -> None:
-    async def main() -> None:
-        odd = tmp_path / "o%41 d?&#.db"
-        link = tmp_path / "link.db"
-        store = SqliteStore(odd)
-        assert await spend(store, 1) is FIRST
-        await store.aclose()
-        link.symlink_to(odd)
-        linked = SqliteStore(link)
-        assert await spend(linked, 1) is SPENT
-        await linked.aclose()
-
-    run(main())
-
-
-def test_a_closed_store_says_so(file: Path) -> None:
-    async def main() -> None:
-        store = SqliteStore(file)
-        await store.aclose()
-        with pytest.raises(StoreUnavailable, match="closed"):
-            await spend(store, 1)
-
-    run(main())
+async def test_a_closed_store_says_so(file: Path) -> None:
+    store = SqliteStore(file)
+    await store.aclose()
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await spend(store, 1)
 
 
 @pytest.mark.holds("stores/sqlite/database", "creation")

@@ -36,21 +36,17 @@ def test_what_a_process_has_spent_the_next_one_knows(tmp_path: Path) -> None:
     assert [run(main()), run(main())] == [Spending.FIRST, Spending.SPENT]
 
 
-def test_a_challenge_that_one_store_issued_another_spends(tmp_path: Path) -> None:
-    async def main() -> None:
-        one, other = SqliteStore(tmp_path / "store.db"), SqliteStore(tmp_path / "store.db")
-        try:
-            found = (await one.issue(request(1), expires_at=NOW + 60)).challenge
-            verdicts = [
-                await store.spend(found, request(1), issued=True, keep_until=NOW + 60, now=NOW)
-                for store in (other, one)
-            ]
-        finally:
-            await one.aclose()
-            await other.aclose()
-        assert verdicts == [Spending.FIRST, Spending.SPENT]
-
-    run(main())
+async def test_a_challenge_that_one_store_issued_another_spends(tmp_path: Path) -> None:
+    one, other = SqliteStore(tmp_path / "store.db"), SqliteStore(tmp_path / "store.db")
+    try:
+        found = (await one.issue(request(1), expires_at=NOW + 60)).challenge
+        verdicts = [
+            await store.spend(found, request(1), issued=True, keep_until=NOW + 60, now=NOW) for store in (other, one)
+        ]
+    finally:
+        await one.aclose()
+        await other.aclose()
+    assert verdicts == [Spending.FIRST, Spending.SPENT]
 
 
 def test_of_four_processes_that_spend_the_same_challenges_at_once_one_is_the_first_for_each(tmp_path: Path) -> None:

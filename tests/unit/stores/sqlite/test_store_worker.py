@@ -2,8 +2,8 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Coroutine, Generator
-from contextlib import closing
+from collections.abc import Callable, Generator
+from contextlib import aclosing, closing
 from pathlib import Path
 from threading import Event, Thread, active_count
 from typing import Any
@@ -17,7 +17,7 @@ from accredit.stores.sqlite.worker import Worker
 
 pytestmark = pytest.mark.holds("stores/sqlite/worker")
 
-Told = Callable[[Callable[[Worker], Coroutine[Any, Any, None]]], None]
+Opening = aclosing[Worker]
 
 
 @pytest.fixture
@@ -26,20 +26,8 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def with_worker(file: Path) -> Told:
-    """Runs a test's coroutine with a worker."""
-
-    def told(main: Callable[[Worker], Coroutine[Any, Any, None]]) -> None:
-        async def opening() -> None:
-            worker = Worker(file)
-            try:
-                await main(worker)
-            finally:
-                await worker.aclose()
-
-        run(opening())
-
-    return told
+def opening(file: Path) -> Opening:
+    return aclosing(Worker(file))
 
 
 class Gate:
@@ -84,17 +72,15 @@ async def queue(worker: Worker, gate: Gate, *jobs: Callable[[sqlite3.Connection]
     return tasks
 
 
-def test_an_answer_comes_after_its_commit(file: Path, with_worker: Told) -> None:
-    async def main(worker: Worker) -> None:
+async def test_an_answer_comes_after_its_commit(file: Path, opening: Opening) -> None:
+    async with opening as worker:
         for number in range(20):
             assert await worker.run(note(number)) == number
             assert noted(file) == number + 1
 
-    with_worker(main)
 
-
-def test_jobs_that_wait_share_a_commit__or_each_call_would_pay_for_its_own(gate: Gate, with_worker: Told) -> None:
-    async def main(worker: Worker) -> None:
+async def test_jobs_that_wait_share_a_commit__or_each_call_would_pay_for_its_own(gate: Gate, opening: Opening) -> None:
+    async with opening as worker:
         statements: list[str] = []
         await worker.run(lambda connection: connection.set_trace_callback(statements.append))
         tasks = await queue(worker, gate, *map(note, range(100)))
@@ -105,8 +91,6 @@ def test_jobs_that_wait_share_a_commit__or_each_call_would_pay_for_its_own(gate:
             "COMMIT",
         ] * 2
         assert statements.count("BEGIN IMMEDIATE") == 2
-
-    with_worker(main)
 
 
 def fails(_: sqlite3.Connection) -> None:
@@ -121,8 +105,8 @@ def overflows(connection: sqlite3.Connection) -> None:
     connection.execute("SELECT ?", (2**70,))
 
 
-def test_a_job_that_fails_spoils_no_other(file: Path, gate: Gate, with_worker: Told) -> None:
-    async def main(worker: Worker) -> None:
+async def test_a_job_that_fails_spoils_no_other(file: Path, gate: Gate, opening: Opening) -> None:
+    async with opening as worker:
         tasks = await queue(worker, gate, note(1), fails, note(2), refuses, overflows, note(1), note(3))
         answers = await asyncio.gather(*tasks, return_exceptions=True)
         assert [answers[0], answers[2], answers[6]] == [1, 2, 3]
@@ -134,28 +118,24 @@ def test_a_job_that_fails_spoils_no_other(file: Path, gate: Gate, with_worker: T
         ]
         assert noted(file) == 3
 
-    with_worker(main)
 
-
-def test_what_a_failed_job_did_is_undone(file: Path, with_worker: Told) -> None:
+async def test_what_a_failed_job_did_is_undone(file: Path, opening: Opening) -> None:
     def half(connection: sqlite3.Connection) -> None:
         note(1)(connection)
         refuses(connection)
 
-    async def main(worker: Worker) -> None:
+    async with opening as worker:
         with pytest.raises(ConfigurationError):
             await worker.run(half)
         assert await worker.run(note(2)) == 2
         assert noted(file) == 1
 
-    with_worker(main)
-
 
 @pytest.mark.parametrize("wait", ["STORE_WAIT_SECONDS", "STORE_LOCK_SECONDS"])
-def test_a_disk_that_hangs_holds_nobody_up_for_ever(
-    wait: str, file: Path, gate: Gate, with_worker: Told, monkeypatch: pytest.MonkeyPatch
+async def test_a_disk_that_hangs_holds_nobody_up_for_ever(
+    wait: str, file: Path, gate: Gate, opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main(worker: Worker) -> None:
+    async with opening as worker:
         await worker.run(note(0))
         if wait == "STORE_WAIT_SECONDS":
             monkeypatch.setattr("accredit.stores.sqlite.worker.STORE_WAIT_SECONDS", 0.05)
@@ -180,13 +160,11 @@ def test_a_disk_that_hangs_holds_nobody_up_for_ever(
         gate.opened.set()
         assert await worker.run(note(2)) == 2
 
-    with_worker(main)
 
-
-def test_more_jobs_than_there_is_room_for_are_refused_at_once(
-    gate: Gate, with_worker: Told, monkeypatch: pytest.MonkeyPatch
+async def test_more_jobs_than_there_is_room_for_are_refused_at_once(
+    gate: Gate, opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main(worker: Worker) -> None:
+    async with opening as worker:
         first = asyncio.create_task(worker.run(gate.job))
         await until(gate.reached.is_set)
         monkeypatch.setattr("accredit.stores.sqlite.worker.MAX_STORE_JOBS", 5)
@@ -198,11 +176,9 @@ def test_more_jobs_than_there_is_room_for_are_refused_at_once(
         await first
         assert await asyncio.gather(*waiting) == list(range(5))
 
-    with_worker(main)
 
-
-def test_a_caller_that_goes_away_spoils_nothing(gate: Gate, with_worker: Told) -> None:
-    async def main(worker: Worker) -> None:
+async def test_a_caller_that_goes_away_spoils_nothing(gate: Gate, opening: Opening) -> None:
+    async with opening as worker:
         first = asyncio.create_task(worker.run(gate.job))
         await until(gate.reached.is_set)
         left, stays = (asyncio.create_task(worker.run(note(number))) for number in (1, 2))
@@ -213,8 +189,6 @@ def test_a_caller_that_goes_away_spoils_nothing(gate: Gate, with_worker: Told) -
         assert await stays == 2
         with pytest.raises(asyncio.CancelledError):
             await left
-
-    with_worker(main)
 
 
 def test_a_loop_that_has_ended_spoils_nothing_for_the_next(file: Path) -> None:
@@ -234,39 +208,33 @@ def test_a_loop_that_has_ended_spoils_nothing_for_the_next(file: Path) -> None:
     run(comes())
 
 
-def test_jobs_that_wait_are_done_before_the_end(file: Path, gate: Gate) -> None:
-    async def main() -> None:
-        worker, threads = Worker(file), active_count()
-        tasks = await queue(worker, gate, *map(note, range(10)))
-        await worker.aclose()
-        assert await asyncio.gather(*tasks) == list(range(10))
-        await worker.aclose()
-        with pytest.raises(StoreUnavailable, match="closed"):
-            await worker.run(note(99))
-        # to_thread's own may be there
-        assert active_count() <= threads + 1
-
-    run(main())
+async def test_jobs_that_wait_are_done_before_the_end(file: Path, gate: Gate) -> None:
+    worker, threads = Worker(file), active_count()
+    tasks = await queue(worker, gate, *map(note, range(10)))
+    await worker.aclose()
+    assert await asyncio.gather(*tasks) == list(range(10))
+    await worker.aclose()
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await worker.run(note(99))
+    # to_thread's own may be there
+    assert active_count() <= threads + 1
     assert noted(file) == 10
 
 
-def test_a_thread_that_can_not_be_started_is_a_refusal__and_is_tried_again(
+async def test_a_thread_that_can_not_be_started_is_a_refusal__and_is_tried_again(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class NoThread(Thread):
         def start(self) -> None:
             raise RuntimeError("can't start new thread")
 
-    async def main() -> None:
-        worker = Worker(file)
-        monkeypatch.setattr("accredit.stores.sqlite.worker.Thread", NoThread)
-        with pytest.raises(StoreUnavailable, match="can't start new thread"):
-            await worker.run(note(0))
-        monkeypatch.undo()
-        assert await worker.run(note(1)) == 1
-        await worker.aclose()
-
-    run(main())
+    worker = Worker(file)
+    monkeypatch.setattr("accredit.stores.sqlite.worker.Thread", NoThread)
+    with pytest.raises(StoreUnavailable, match="can't start new thread"):
+        await worker.run(note(0))
+    monkeypatch.undo()
+    assert await worker.run(note(1)) == 1
+    await worker.aclose()
 
 
 def test_a_worker_that_was_never_used_ends_without_a_file(file: Path) -> None:
