@@ -8,7 +8,6 @@ from mcp import MCPError
 from mcp.server.mcpserver import MCPServer
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, TextContent
-from tests.world.running import run
 
 from accredit.client import AccreditedClient
 from accredit.client.budgets import MAX_CALL_ASKED_CHARS, MAX_CALL_CHARS, MAX_NOTIFICATION_CHARS, Budgets, characters
@@ -99,17 +98,14 @@ def test_schemas_and_structured_content_may_have_more_values_than_what_the_model
 
 
 @pytest.mark.parametrize("bring", [in_memory, itself], ids=["a transport", "a server"])
-def test_over_a_transport_that_the_caller_brings_messages_are_counted_too(bring: Any) -> None:
+async def test_over_a_transport_that_the_caller_brings_messages_are_counted_too(bring: Any) -> None:
     server = MCPServer("large")
 
     @server.tool()
     def blocks(count: int) -> list[TextContent]:
         return [TextContent(text="")] * count
 
-    async def main() -> None:
-        async with AccreditedClient(bring(server), mode="legacy") as client:
-            assert len((await client.call_tool("blocks", {"count": 1_000})).content) == 1_000
-            with anyio.fail_after(60), pytest.raises(MCPError, match="Invalid upstream JSON-RPC response"):
-                await client.call_tool("blocks", {"count": MAX_TYPED_VALUES})
-
-    run(main())
+    async with AccreditedClient(bring(server), mode="legacy") as client:
+        assert len((await client.call_tool("blocks", {"count": 1_000})).content) == 1_000
+        with anyio.fail_after(60), pytest.raises(MCPError, match="Invalid upstream JSON-RPC response"):
+            await client.call_tool("blocks", {"count": MAX_TYPED_VALUES})

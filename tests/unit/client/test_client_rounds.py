@@ -88,17 +88,14 @@ def test_a_call_with_rounds_ends_with_its_result() -> None:
 
 
 @pytest.mark.holds("client/rounds", "concurrent")
-def test_the_handlers_of_a_round_run_at_once() -> None:
-    async def main() -> None:
-        met = asyncio.Barrier(3)
+async def test_the_handlers_of_a_round_run_at_once() -> None:
+    met = asyncio.Barrier(3)
 
-        async def meet(_context: InputContext, _params: object) -> ElicitResult:
-            await met.wait()
-            return YES
+    async def meet(_context: InputContext, _params: object) -> ElicitResult:
+        await met.wait()
+        return YES
 
-        assert await call(Server(asks("a", "b", "c"), FINAL), meet) is FINAL
-
-    run(main())
+    assert await call(Server(asks("a", "b", "c"), FINAL), meet) is FINAL
 
 
 def test_a_handler_gets_its_entry_and_no_way_back() -> None:
@@ -330,19 +327,16 @@ def test_each_round_is_visible_before_its_handlers_run() -> None:
     ]
 
 
-def test_by_hand_a_call_gives_what_is_asked_and_the_next_may_be_automatic_and_leaks_nothing() -> None:
-    async def main() -> None:
-        server = Server(asks("a", state="s1"), asks("b", state="s2"), FINAL)
-        asked = await run_leg(server, CALL, "tools/call")
-        assert isinstance(asked, InputRequiredResult)
-        seeded = {**CALL, "inputResponses": {"a": {"action": "accept"}}, "requestState": asked.request_state}
-        handlers = {"elicitation/create": yes}
-        assert await run_rounds(server, handlers, seeded, "tools/call", RoundsOptions()) is FINAL
-        assert server.legs[1][0] == seeded
-        assert server.legs[2][0]["inputResponses"].keys() == {"b"}
-        assert server.legs[2][0]["requestState"] == "s2"
-
-    run(main())
+async def test_by_hand_a_call_gives_what_is_asked_and_the_next_may_be_automatic_and_leaks_nothing() -> None:
+    server = Server(asks("a", state="s1"), asks("b", state="s2"), FINAL)
+    asked = await run_leg(server, CALL, "tools/call")
+    assert isinstance(asked, InputRequiredResult)
+    seeded = {**CALL, "inputResponses": {"a": {"action": "accept"}}, "requestState": asked.request_state}
+    handlers = {"elicitation/create": yes}
+    assert await run_rounds(server, handlers, seeded, "tools/call", RoundsOptions()) is FINAL
+    assert server.legs[1][0] == seeded
+    assert server.legs[2][0]["inputResponses"].keys() == {"b"}
+    assert server.legs[2][0]["requestState"] == "s2"
 
 
 def test_by_hand_a_complete_result_is_the_result_and_an_invalid_one_is_refused() -> None:

@@ -9,7 +9,7 @@ from mcp_types import ElicitResult
 from pydantic import BaseModel
 from tests.world.raw_server import until
 from tests.world.rounds_server import RoundsServer
-from tests.world.running import RunningGateway, run
+from tests.world.running import RunningGateway
 
 from accredit.client import AccreditedClient
 from accredit.client.budgets import Budgets
@@ -26,7 +26,7 @@ class Sure(BaseModel):
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_one_call_of_the_older_era_asks_no_more_than_its_rounds_could(at_once: bool) -> None:
+async def test_one_call_of_the_older_era_asks_no_more_than_its_rounds_could(at_once: bool) -> None:
     server, refused = MCPServer("asks"), 0
     open_now = most = asked = 0
 
@@ -50,18 +50,15 @@ def test_one_call_of_the_older_era_asks_no_more_than_its_rounds_could(at_once: b
         open_now -= 1
         return ElicitResult(action="accept", content={"sure": True})
 
-    async def main() -> None:
-        options = RoundsOptions(max_rounds=2)
-        async with AccreditedClient(server, elicitation=on_elicit, rounds=options, mode="legacy") as client:
-            assert not (await client.call_tool("flood")).is_error
-            assert asked <= 2 * MAX_DIALOGS
-            assert most <= MAX_DIALOGS
-            assert refused == 100 - asked
-            before = asked
-            await client.call_tool("flood")  # another call has its own
-            assert asked > before
-
-    run(main())
+    options = RoundsOptions(max_rounds=2)
+    async with AccreditedClient(server, elicitation=on_elicit, rounds=options, mode="legacy") as client:
+        assert not (await client.call_tool("flood")).is_error
+        assert asked <= 2 * MAX_DIALOGS
+        assert most <= MAX_DIALOGS
+        assert refused == 100 - asked
+        before = asked
+        await client.call_tool("flood")  # another call has its own
+        assert asked > before
 
 
 def test_what_is_open_at_once_is_bounded_whatever_is_asked_for() -> None:
@@ -78,7 +75,7 @@ def test_what_is_open_at_once_is_bounded_whatever_is_asked_for() -> None:
         pass
 
 
-def test_a_round_asks_for_no_more_at_once_than_a_person_could_answer() -> None:
+async def test_a_round_asks_for_no_more_at_once_than_a_person_could_answer() -> None:
     form = {"mode": "form", "message": "?", "requestedSchema": {"type": "object", "properties": {}}}
     ask = {"method": "elicitation/create", "params": form}
     asks = {"resultType": "input_required", "inputRequests": {f"k{n}": ask for n in range(MAX_DIALOGS + 1)}}
@@ -88,19 +85,16 @@ def test_a_round_asks_for_no_more_at_once_than_a_person_could_answer() -> None:
         asked.append(context.key)
         return ElicitResult(action="decline")
 
-    async def main() -> None:
-        async with (
-            RunningGateway(RoundsServer([asks])) as running,
-            AccreditedClient(running.url, elicitation=on_elicit, mode="2026-07-28") as client,
-        ):
-            with pytest.raises(InvalidInputRequired, match=f"more than {MAX_DIALOGS} requests"):
-                await client.call_tool("deploy")
-
-    run(main())
+    async with (
+        RunningGateway(RoundsServer([asks])) as running,
+        AccreditedClient(running.url, elicitation=on_elicit, mode="2026-07-28") as client,
+    ):
+        with pytest.raises(InvalidInputRequired, match=f"more than {MAX_DIALOGS} requests"):
+            await client.call_tool("deploy")
     assert asked == []
 
 
-def test_a_host_that_is_slow_to_show_progress_keeps_few_of_what_a_server_tells__the_last_and_in_order() -> None:
+async def test_a_host_that_is_slow_to_show_progress_keeps_few_of_what_a_server_tells__the_last_and_in_order() -> None:
     server, told, open_now = MCPServer("tells"), 20 * MAX_WAITING_PROGRESS, 0
     seen: list[float] = []
     shows = asyncio.Event()
@@ -120,20 +114,17 @@ def test_a_host_that_is_slow_to_show_progress_keeps_few_of_what_a_server_tells__
         assert open_now == 1
         open_now -= 1
 
-    async def main() -> None:
-        async with AccreditedClient(server, mode="legacy") as client:
-            before = len(asyncio.all_tasks())
-            assert not (await client.call_tool("work", progress=tell)).is_error
-            await until(lambda: len(asyncio.all_tasks()) <= before + 1)
-            assert len(seen) == 1
-            shows.set()
-            await until(lambda: seen[-1] == told - 1)
-            assert seen == [seen[0], *range(told - MAX_WAITING_PROGRESS, told)]
-
-    run(main())
+    async with AccreditedClient(server, mode="legacy") as client:
+        before = len(asyncio.all_tasks())
+        assert not (await client.call_tool("work", progress=tell)).is_error
+        await until(lambda: len(asyncio.all_tasks()) <= before + 1)
+        assert len(seen) == 1
+        shows.set()
+        await until(lambda: seen[-1] == told - 1)
+        assert seen == [seen[0], *range(told - MAX_WAITING_PROGRESS, told)]
 
 
-def test_after_a_callback_that_fails_the_next_is_told_at_once__it_waited_for_another_notification() -> None:
+async def test_after_a_callback_that_fails_the_next_is_told_at_once__it_waited_for_another_notification() -> None:
     seen: list[float] = []
     fails = asyncio.Event()
 
@@ -143,14 +134,11 @@ def test_after_a_callback_that_fails_the_next_is_told_at_once__it_waited_for_ano
             await fails.wait()
             raise RuntimeError("not the client's")
 
-    async def main() -> None:
-        tell = one_at_a_time(show)
-        first = asyncio.create_task(tell(0, None, None))  # as the SDK does: a task for each
-        await until(lambda: seen == [0])
-        await tell(1, None, None)
-        await tell(2, None, None)
-        fails.set()
-        await first
-        assert seen == [0, 1, 2]
-
-    run(main())
+    tell = one_at_a_time(show)
+    first = asyncio.create_task(tell(0, None, None))  # as the SDK does: a task for each
+    await until(lambda: seen == [0])
+    await tell(1, None, None)
+    await tell(2, None, None)
+    fails.set()
+    await first
+    assert seen == [0, 1, 2]

@@ -1,6 +1,6 @@
 """Sessions that are begun anew, with transports in memory: what servers and hosts may ask of them without end."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -8,7 +8,7 @@ import anyio
 import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
-from tests.world.virtual_time import run_virtually
+from tests.world.virtual_time import VirtualTimeLoop
 
 from accredit.client.http import SESSION_LOST, SILENCE_SECONDS, GatewayHttp
 from accredit.client.renewing import Opened, RenewingTransport, Transports
@@ -46,13 +46,16 @@ class Server:
         return Transports(opened, opened)
 
 
-def between(case: Callable[[Server, Any, Any], Awaitable[None]], patience: float = SILENCE_SECONDS) -> None:
-    async def main() -> None:
-        server = Server()
-        async with RenewingTransport(server.ways(), patience) as (read, write):
-            await case(server, read, write)
+@pytest.fixture(autouse=True)
+def loop_factory() -> type[VirtualTimeLoop]:
+    return VirtualTimeLoop
 
-    run_virtually(main())
+
+@asynccontextmanager
+async def between(patience: float = SILENCE_SECONDS) -> AsyncGenerator[tuple[Server, Any, Any]]:
+    server = Server()
+    async with RenewingTransport(server.ways(), patience) as (read, write):
+        yield server, read, write
 
 
 def call(id: int) -> JSONRPCRequest:
@@ -69,8 +72,8 @@ def taken_back(id: int) -> JSONRPCNotification:
 
 @pytest.mark.holds("client/renewing", "open-requests")
 @pytest.mark.holds("client/server_requests", "limit")
-def test_a_server_that_asks_without_end_is_refused__its_questions_would_fill_the_memory_of_the_client() -> None:
-    async def case(server: Server, read: Any, write: Any) -> None:
+async def test_a_server_that_asks_without_end_is_refused__its_questions_would_fill_the_memory_of_the_client() -> None:
+    async with between() as (server, read, write):
         for id in range(MAX_DIALOGS):
             await server.says(question(id))
             assert (await read.receive()).message.id == id
@@ -83,22 +86,18 @@ def test_a_server_that_asks_without_end_is_refused__its_questions_would_fill_the
         await server.says(question(MAX_DIALOGS + 1))
         assert (await read.receive()).message.id == MAX_DIALOGS + 1
 
-    between(case)
 
-
-def test_what_a_server_takes_back_is_taken_back_at_the_host() -> None:
-    async def case(server: Server, read: Any, _: Any) -> None:
+async def test_what_a_server_takes_back_is_taken_back_at_the_host() -> None:
+    async with between() as (server, read, _):
         await server.says(question(1))
         assert (await read.receive()).message == question(1)
         await server.says(taken_back(1))
         assert (await read.receive()).message == taken_back(1)
 
-    between(case)
-
 
 @pytest.mark.holds("client/renewing", "patience")
-def test_a_server_that_says_nothing_for_too_long_is_given_up__and_told_so() -> None:
-    async def case(server: Server, read: Any, write: Any) -> None:
+async def test_a_server_that_says_nothing_for_too_long_is_given_up__and_told_so() -> None:
+    async with between(patience=5) as (server, read, write):
         await write.send(SessionMessage(call(1)))
         assert await server.reads() == call(1)
         given_up = (await read.receive()).message
@@ -112,12 +111,10 @@ def test_a_server_that_says_nothing_for_too_long_is_given_up__and_told_so() -> N
         await server.says(JSONRPCResponse(jsonrpc="2.0", id=2, result={}))
         assert (await read.receive()).message.id == 2
 
-    between(case, patience=5)
-
 
 @pytest.mark.holds("client/renewing", "patience")
-def test_every_word_of_a_server_counts__and_the_time_for_which_it_waits_for_the_host_does_not() -> None:
-    async def case(server: Server, read: Any, write: Any) -> None:
+async def test_every_word_of_a_server_counts__and_the_time_for_which_it_waits_for_the_host_does_not() -> None:
+    async with between(patience=5) as (server, read, write):
         progress = JSONRPCNotification(
             jsonrpc="2.0", method="notifications/progress", params={"progressToken": 1, "progress": 1}
         )
@@ -134,11 +131,9 @@ def test_every_word_of_a_server_counts__and_the_time_for_which_it_waits_for_the_
         await server.says(JSONRPCResponse(jsonrpc="2.0", id=1, result={}))
         assert (await read.receive()).message == JSONRPCResponse(jsonrpc="2.0", id=1, result={})
 
-    between(case, patience=5)
 
-
-def test_a_call_outlives_a_long_silence_where_nothing_is_said__and_not_every_one() -> None:
-    async def case(server: Server, read: Any, write: Any) -> None:
+async def test_a_call_outlives_a_long_silence_where_nothing_is_said__and_not_every_one() -> None:
+    async with between() as (server, read, write):
         await write.send(SessionMessage(call(1)))
         await anyio.sleep(59 * 60)
         await server.says(JSONRPCResponse(jsonrpc="2.0", id=1, result={}))
@@ -146,10 +141,10 @@ def test_a_call_outlives_a_long_silence_where_nothing_is_said__and_not_every_one
         await write.send(SessionMessage(call(2)))
         assert "did not answer in time" in (await read.receive()).message.error.data
 
-    between(case)
 
-
-def test_a_call_that_comes_while_a_session_is_tried_for_in_vain_gets_another_try__the_server_may_be_back() -> None:
+async def test_a_call_that_comes_while_a_session_is_tried_for_in_vain_gets_another_try__the_server_may_be_back() -> (
+    None
+):
     servers: list[Server] = []
 
     def opened(_: Callable[[], None]) -> Opened:
@@ -172,34 +167,31 @@ def test_a_call_that_comes_while_a_session_is_tried_for_in_vain_gets_another_try
             await anyio.sleep(0.01)
         return servers[count]
 
-    async def main() -> None:
-        async with RenewingTransport(Transports(opened, opened)) as (reading, write):
-            read: Any = reading
-            first = JSONRPCRequest(jsonrpc="2.0", id=0, method="initialize", params={})
-            await write.send(SessionMessage(first))
-            await answers(servers[0], begun)
-            await read.receive()
-            await write.send(SessionMessage(call(1)))
-            await refuses(servers[0], SESSION_LOST)
-            tried = await server_after(1)
-            trying = await tried.reads()
-            await write.send(SessionMessage(call(2)))
-            await anyio.sleep(0.01)
-            error = ErrorData(code=-32000, message="Upstream unavailable")
-            await tried.says(JSONRPCError(jsonrpc="2.0", id=trying.id, error=error))
-            assert (await read.receive()).message == JSONRPCError(jsonrpc="2.0", id=1, error=error)
-            with anyio.fail_after(5):
-                again = await server_after(2)
-            await answers(again, begun)
-            await answers(again, {"content": []})
-            assert (await read.receive()).message == JSONRPCResponse(jsonrpc="2.0", id=2, result={"content": []})
-
-    run_virtually(main())
+    async with RenewingTransport(Transports(opened, opened)) as (reading, write):
+        read: Any = reading
+        first = JSONRPCRequest(jsonrpc="2.0", id=0, method="initialize", params={})
+        await write.send(SessionMessage(first))
+        await answers(servers[0], begun)
+        await read.receive()
+        await write.send(SessionMessage(call(1)))
+        await refuses(servers[0], SESSION_LOST)
+        tried = await server_after(1)
+        trying = await tried.reads()
+        await write.send(SessionMessage(call(2)))
+        await anyio.sleep(0.01)
+        error = ErrorData(code=-32000, message="Upstream unavailable")
+        await tried.says(JSONRPCError(jsonrpc="2.0", id=trying.id, error=error))
+        assert (await read.receive()).message == JSONRPCError(jsonrpc="2.0", id=1, error=error)
+        with anyio.fail_after(5):
+            again = await server_after(2)
+        await answers(again, begun)
+        await answers(again, {"content": []})
+        assert (await read.receive()).message == JSONRPCResponse(jsonrpc="2.0", id=2, result={"content": []})
 
 
 @pytest.mark.holds("client/renewing", "cancellation")
-def test_who_gives_a_call_up_is_not_kept_waiting_by_a_server_that_takes_no_answers() -> None:
-    async def case(server: Server, read: Any, write: Any) -> None:
+async def test_who_gives_a_call_up_is_not_kept_waiting_by_a_server_that_takes_no_answers() -> None:
+    async with between() as (server, _, write):
         for id in range(UNREAD):
             await write.send(SessionMessage(call(id)))
         async with anyio.create_task_group() as tasks:
@@ -212,26 +204,19 @@ def test_who_gives_a_call_up_is_not_kept_waiting_by_a_server_that_takes_no_answe
                 assert await server.reads() == call(id)
             assert await server.reads() == taken_back(0)
 
-    between(case)
-
 
 @pytest.mark.holds("client/renewing", "patience", "cancellation")
-def test_a_server_that_takes_no_cancellation_keeps_no_other_call_from_being_given_up() -> None:
-    async def case(server: Server, read: Any, write: Any) -> None:
+async def test_a_server_that_takes_no_cancellation_keeps_no_other_call_from_being_given_up() -> None:
+    async with between(patience=5) as (_, read, write):
         for id in range(UNREAD):
             await write.send(SessionMessage(call(id)))
         given_up = [(await read.receive()).message.id for _ in range(UNREAD)]
         assert given_up == [*range(UNREAD)]
 
-    between(case, patience=5)
-
 
 @pytest.mark.holds("client/renewing", "cancellation")
-def test_who_gives_a_call_up_when_all_is_closed_is_told_so() -> None:
-    async def main() -> None:
-        async with RenewingTransport(Server().ways()) as (_, write):
-            await write.send(SessionMessage(call(1)))
-        with pytest.raises(anyio.ClosedResourceError):
-            await write.send(SessionMessage(taken_back(1)))
-
-    run_virtually(main())
+async def test_who_gives_a_call_up_when_all_is_closed_is_told_so() -> None:
+    async with RenewingTransport(Server().ways()) as (_, write):
+        await write.send(SessionMessage(call(1)))
+    with pytest.raises(anyio.ClosedResourceError):
+        await write.send(SessionMessage(taken_back(1)))

@@ -17,7 +17,6 @@ from mcp.shared.memory import create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification, JSONRPCRequest
 from tests.world.calls import compact, event
-from tests.world.running import run
 from tests.world.virtual_time import run_virtually
 
 from accredit.client import sdk
@@ -65,21 +64,18 @@ def test_the_sdk_s_transport_has_the_methods_that_are_changed_or_called(method: 
     assert list(inspect.signature(found).parameters) == METHODS[method], told
 
 
-def test_a_session_s_dispatcher_is_the_one_that_was_put_there() -> None:
-    async def main() -> None:
-        async with create_client_server_memory_streams() as (streams, _):
-            session = ClientSession(*streams)
-            seen: list[object] = []
+async def test_a_session_s_dispatcher_is_the_one_that_was_put_there() -> None:
+    async with create_client_server_memory_streams() as (streams, _):
+        session = ClientSession(*streams)
+        seen: list[object] = []
 
-            def reading(inner: Any) -> Any:
-                seen.append(inner)
-                return inner
+        def reading(inner: Any) -> Any:
+            seen.append(inner)
+            return inner
 
-            sdk.read_results_with(session, reading)
-            assert len(seen) == 1
-            assert hasattr(seen[0], "send_raw_request"), "the SDK's session has no dispatcher to read through any more"
-
-    run(main())
+        sdk.read_results_with(session, reading)
+        assert len(seen) == 1
+        assert hasattr(seen[0], "send_raw_request"), "the SDK's session has no dispatcher to read through any more"
 
 
 def test_what_is_asked_for_is_found_by_its_id_until_its_answer_is_there() -> None:

@@ -3,7 +3,7 @@
 import base64
 import fcntl
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from mcp_types import (
 )
 from tests.world.authorization import GATEWAY, Trust
 from tests.world.raw_server import PATIENCE
-from tests.world.running import run
 
 from accredit.client import ProofPresenter
 from accredit.client.proving import Prover
@@ -61,36 +60,24 @@ class Ends:
         await self._gateway_writes.send(SessionMessage(message))
 
 
-def between(
-    trust: Trust,
-    case: Callable[[Ends], Awaitable[None]],
-    *,
-    gateway_id: str = GATEWAY,
-    proves: bool = True,
-    afterwards: Callable[[Ends], Awaitable[None]] | None = None,
-    **more: Any,
-) -> None:
-    async def main() -> None:
-        to_gateway, gateway_reads = anyio.create_memory_object_stream[Any](BUFFERED)
-        gateway_writes, from_gateway = anyio.create_memory_object_stream[Any](BUFFERED)
+@asynccontextmanager
+async def between(trust: Trust, *, gateway_id: str = GATEWAY, proves: bool = True, **more: Any) -> AsyncGenerator[Ends]:
+    to_gateway, gateway_reads = anyio.create_memory_object_stream[Any](BUFFERED)
+    gateway_writes, from_gateway = anyio.create_memory_object_stream[Any](BUFFERED)
 
-        @asynccontextmanager
-        async def inner() -> AsyncGenerator[Any]:
-            async with to_gateway, gateway_reads, gateway_writes, from_gateway:
-                yield from_gateway, to_gateway
+    @asynccontextmanager
+    async def inner() -> AsyncGenerator[Any]:
+        async with to_gateway, gateway_reads, gateway_writes, from_gateway:
+            yield from_gateway, to_gateway
 
-        key = SigningKey(trust.agent.public(), trust.agent.signer())
-        prover = Prover(ProofPresenter(key, [trust.chain()], gateway_id=gateway_id)) if proves else None
-        async with ProvingTransport(inner(), prover, **more) as host:
-            await case(ends := Ends(host, gateway_reads, gateway_writes))
-        if afterwards is not None:
-            await afterwards(ends)
-
-    run(main())
+    key = SigningKey(trust.agent.public(), trust.agent.signer())
+    prover = Prover(ProofPresenter(key, [trust.chain()], gateway_id=gateway_id)) if proves else None
+    async with ProvingTransport(inner(), prover, **more) as host:
+        yield Ends(host, gateway_reads, gateway_writes)
 
 
 @pytest.mark.holds("client/pins", "first-use")
-def test_while_another_process_has_the_file_of_known_gateways_others_have_their_turn(
+async def test_while_another_process_has_the_file_of_known_gateways_others_have_their_turn(
     trust: Trust, tmp_path: Path
 ) -> None:
     key = SigningKey(trust.agent.public(), trust.agent.signer())
@@ -100,29 +87,26 @@ def test_while_another_process_has_the_file_of_known_gateways_others_have_their_
     refused = {"error": "missing_ratify_proof", "required_scope": "mcp:resource", "_meta": {"ratify_verifier": GATEWAY}}
     answer = SessionMessage(JSONRPCError(jsonrpc="2.0", id=7, error=ErrorData(code=-31001, message="no", data=refused)))
 
-    async def main() -> None:
-        async with anyio.create_task_group() as tasks:
-            transport._tasks = tasks
-            transport._write = Written()  # pyright: ignore[reportAttributeAccessIssue]
-            with (tmp_path / ".known.json.lock").open("w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                transport._sent(SessionMessage(read()))
-                told: Any = await transport._answered(answer)
-                assert (told.message.id, "another process holds" in told.message.error.message) == (7, True)
-                transport._sent(SessionMessage(read()))
-                turns = 0
+    async with anyio.create_task_group() as tasks:
+        transport._tasks = tasks
+        transport._write = Written()  # pyright: ignore[reportAttributeAccessIssue]
+        with (tmp_path / ".known.json.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            transport._sent(SessionMessage(read()))
+            told: Any = await transport._answered(answer)
+            assert (told.message.id, "another process holds" in told.message.error.message) == (7, True)
+            transport._sent(SessionMessage(read()))
+            turns = 0
 
-                async def let_go() -> None:
-                    nonlocal turns
-                    for turns in range(1, 4):  # noqa: B007
-                        await anyio.sleep(0)
-                    fcntl.flock(lock, fcntl.LOCK_UN)
+            async def let_go() -> None:
+                nonlocal turns
+                for turns in range(1, 4):  # noqa: B007
+                    await anyio.sleep(0)
+                fcntl.flock(lock, fcntl.LOCK_UN)
 
-                tasks.start_soon(let_go)
-                assert await transport._answered(answer) is None  # it is sent again, with a proof
-                assert turns == 3
-
-    run(main())
+            tasks.start_soon(let_go)
+            assert await transport._answered(answer) is None  # it is sent again, with a proof
+            assert turns == 3
     assert GATEWAY in known.read_text("utf-8")
 
 
@@ -157,8 +141,8 @@ def proof_in(message: Any) -> Any:
 
 
 @pytest.mark.holds("client/streams", "proof")
-def test_a_guarded_call_gets_a_proof_and_keeps_all_else(trust: Trust) -> None:
-    async def case(ends: Ends) -> None:
+async def test_a_guarded_call_gets_a_proof_and_keeps_all_else(trust: Trust) -> None:
+    async with between(trust) as ends:
         await ends.host_sends(read(), {"mcp-name": "a"})
         written = await ends.gateway_reads()
         assert (written.id, written.params["uri"], written.params["_meta"]["progressToken"]) == (7, "a", 7)
@@ -166,8 +150,6 @@ def test_a_guarded_call_gets_a_proof_and_keeps_all_else(trust: Trust) -> None:
         assert ends.last.metadata.headers == {"mcp-name": "a"}
         await ends.gateway_sends(answer(7))
         assert await ends.host_reads() == answer(7)
-
-    between(trust, case)
 
 
 @pytest.mark.parametrize(
@@ -181,12 +163,10 @@ def test_a_guarded_call_gets_a_proof_and_keeps_all_else(trust: Trust) -> None:
         answer(3),
     ],
 )
-def test_what_needs_no_proof_is_written_as_it_is(message: JSONRPCMessage, trust: Trust) -> None:
-    async def case(ends: Ends) -> None:
+async def test_what_needs_no_proof_is_written_as_it_is(message: JSONRPCMessage, trust: Trust) -> None:
+    async with between(trust) as ends:
         await ends.host_sends(message)
         assert await ends.gateway_reads() is message
-
-    between(trust, case)
 
 
 @pytest.mark.parametrize(
@@ -199,17 +179,15 @@ def test_what_needs_no_proof_is_written_as_it_is(message: JSONRPCMessage, trust:
         JSONRPCNotification(jsonrpc="2.0", method="notifications/progress", params={}),
     ],
 )
-def test_what_answers_nothing_of_ours_is_read_as_it_is(message: JSONRPCMessage, trust: Trust) -> None:
-    async def case(ends: Ends) -> None:
+async def test_what_answers_nothing_of_ours_is_read_as_it_is(message: JSONRPCMessage, trust: Trust) -> None:
+    async with between(trust) as ends:
         await ends.gateway_sends(message)
         assert await ends.host_reads() is message
 
-    between(trust, case)
-
 
 @pytest.mark.holds("client/streams", "challenge")
-def test_a_request_that_is_sent_again_has_a_new_id_on_the_wire_and_its_own_for_the_host(trust: Trust) -> None:
-    async def case(ends: Ends) -> None:
+async def test_a_request_that_is_sent_again_has_a_new_id_on_the_wire_and_its_own_for_the_host(trust: Trust) -> None:
+    async with between(trust) as ends:
         await ends.host_sends(read(), {"mcp-name": "a"})
         first = await ends.gateway_reads()
         await ends.gateway_sends(corrected(7))
@@ -228,11 +206,9 @@ def test_a_request_that_is_sent_again_has_a_new_id_on_the_wire_and_its_own_for_t
             await ends.gateway_sends(answer(second.id))
         assert told == [answer(7)]
 
-    between(trust, case)
 
-
-def test_a_refusal_that_stands_reaches_the_host_under_its_own_id(trust: Trust) -> None:
-    async def case(ends: Ends) -> None:
+async def test_a_refusal_that_stands_reaches_the_host_under_its_own_id(trust: Trust) -> None:
+    async with between(trust) as ends:
         await ends.host_sends(read())
         await ends.gateway_reads()
         await ends.gateway_sends(corrected(7))
@@ -247,11 +223,9 @@ def test_a_refusal_that_stands_reaches_the_host_under_its_own_id(trust: Trust) -
             await ends.gateway_sends(refusal(second.id, -31005))
         assert told == [refusal(7, -31005)]
 
-    between(trust, case)
 
-
-def test_a_cancellation_names_the_request_that_is_on_the_wire(trust: Trust) -> None:
-    async def case(ends: Ends) -> None:
+async def test_a_cancellation_names_the_request_that_is_on_the_wire(trust: Trust) -> None:
+    async with between(trust) as ends:
         await ends.host_sends(read())
         await ends.gateway_reads()
         await ends.gateway_sends(corrected(7))
@@ -264,11 +238,9 @@ def test_a_cancellation_names_the_request_that_is_on_the_wire(trust: Trust) -> N
             assert told.params == {"requestId": second.id, "reason": "bored"}
             await ends.gateway_sends(request("ping"))
 
-    between(trust, case)
 
-
-def test_a_cancelled_call_is_not_sent_again(trust: Trust) -> None:
-    async def case(ends: Ends) -> None:
+async def test_a_cancelled_call_is_not_sent_again(trust: Trust) -> None:
+    async with between(trust) as ends:
         await ends.host_sends(read())
         await ends.gateway_reads()
         await ends.host_sends(
@@ -278,11 +250,9 @@ def test_a_cancelled_call_is_not_sent_again(trust: Trust) -> None:
         await ends.gateway_sends(corrected(7))
         assert await ends.host_reads() == corrected(7)
 
-    between(trust, case)
 
-
-def test_for_another_gateway_nothing_is_signed__the_host_gets_an_error_that_names_both(trust: Trust) -> None:
-    async def case(ends: Ends) -> None:
+async def test_for_another_gateway_nothing_is_signed__the_host_gets_an_error_that_names_both(trust: Trust) -> None:
+    async with between(trust) as ends:
         await ends.host_sends(request("tools/list"))
         await ends.gateway_reads()
         tools = [{"name": "x", "_meta": {"ratify_scope": "a:b", "ratify_verifier": "evil"}}]
@@ -290,8 +260,6 @@ def test_for_another_gateway_nothing_is_signed__the_host_gets_an_error_that_name
         told = await ends.host_reads()
         assert told.id == 7
         assert told.error.data == {"error": "gateway_changed", "pinned": GATEWAY, "found": "evil"}
-
-    between(trust, case)
 
 
 TOOLS = [
@@ -302,29 +270,25 @@ TOOLS = [
 
 
 @pytest.mark.holds("client/streams", "lists")
-def test_tools_that_no_delegation_covers_are_left_out__and_no_cache_may_share_that_list(trust: Trust) -> None:
-    async def case(ends: Ends) -> None:
+async def test_tools_that_no_delegation_covers_are_left_out__and_no_cache_may_share_that_list(trust: Trust) -> None:
+    async with between(trust) as ends:
         await ends.host_sends(request("tools/list", {"cursor": "2"}))
         assert (await ends.gateway_reads()).params["cursor"] == "2"
         await ends.gateway_sends(answer(7, {"tools": TOOLS, "nextCursor": "3", "cacheScope": "public"}))
         told = (await ends.host_reads()).result
         assert told == {"tools": TOOLS[:2], "nextCursor": "3", "cacheScope": "private"}
 
-    between(trust, case)
 
+async def test_they_are_marked_where_all_is_to_be_shown(trust: Trust) -> None:
+    def marked(tool: dict[str, object]) -> dict[str, object]:
+        return {**tool, "description": "not yours"}
 
-def test_they_are_marked_where_all_is_to_be_shown(trust: Trust) -> None:
-    async def case(ends: Ends) -> None:
+    async with between(trust, uncovered=marked) as ends:
         await ends.host_sends(request("tools/list"))
         await ends.gateway_reads()
         await ends.gateway_sends(answer(7, {"tools": TOOLS}))
         told = (await ends.host_reads()).result
         assert told == {"tools": [*TOOLS[:2], {**TOOLS[2], "description": "not yours"}]}
-
-    def marked(tool: dict[str, object]) -> dict[str, object]:
-        return {**tool, "description": "not yours"}
-
-    between(trust, case, uncovered=marked)
 
 
 @pytest.mark.holds("client/streams", "proof")
@@ -332,28 +296,24 @@ def test_they_are_marked_where_all_is_to_be_shown(trust: Trust) -> None:
     ("method", "carries"),
     [("tools/call", True), ("prompts/list", True), ("subscriptions/listen", True), ("ping", False)],
 )
-def test_a_token_goes_where_one_is_asked_for(method: str, carries: bool, trust: Trust) -> None:
-    async def case(ends: Ends) -> None:
+async def test_a_token_goes_where_one_is_asked_for(method: str, carries: bool, trust: Trust) -> None:
+    async with between(trust, proves=False, token="marked-secret") as ends:
         await ends.host_sends(request(method, {"name": "x"}))
         written = await ends.gateway_reads()
         assert written.params == {"name": "x"} | ({"_meta": {"token": "marked-secret"}} if carries else {})
 
-    between(trust, case, proves=False, token="marked-secret")
 
-
-def test_when_the_gateway_goes_the_host_reads_the_end(trust: Trust) -> None:
-    async def case(ends: Ends) -> None:
+async def test_when_the_gateway_goes_the_host_reads_the_end(trust: Trust) -> None:
+    async with between(trust) as ends:
         await ends._gateway_writes.aclose()
         with pytest.raises(anyio.EndOfStream):
             await ends.host_reads()
         assert [item async for item in ends._read] == []
 
-    between(trust, case)
-
 
 @pytest.mark.holds("client/streams", "challenge")
-def test_what_a_challenged_subscription_tells_is_of_the_one_that_the_host_made(trust: Trust) -> None:
-    async def case(ends: Ends) -> None:
+async def test_what_a_challenged_subscription_tells_is_of_the_one_that_the_host_made(trust: Trust) -> None:
+    async with between(trust) as ends:
         await ends.host_sends(request("subscriptions/listen", {"notifications": {"taskIds": ["t"]}}))
         await ends.gateway_reads()
         again = refusal(7, -31002, error="ratify_challenge_required", required_scope="", **challenged())
@@ -371,36 +331,28 @@ def test_what_a_challenged_subscription_tells_is_of_the_one_that_the_host_made(t
         await ends.gateway_sends(of_subscription("another"))
         assert [*told, await ends.host_reads()] == [of_subscription(7), of_subscription("another")]
 
-    between(trust, case)
 
-
-def test_who_gives_a_call_up_is_not_kept_waiting_by_a_server_that_reads_nothing(trust: Trust) -> None:
-    async def case(ends: Ends) -> None:
+async def test_who_gives_a_call_up_is_not_kept_waiting_by_a_server_that_reads_nothing(trust: Trust) -> None:
+    async with between(trust) as ends:
         for id in range(BUFFERED):
             await ends.host_sends(JSONRPCRequest(jsonrpc="2.0", id=id, method="ping"))
         with anyio.fail_after(PATIENCE):
             await ends.host_sends(cancelled := of_cancellation(0))
         assert [await ends.gateway_reads() for _ in range(BUFFERED + 1)][-1] == cancelled
 
-    between(trust, case)
 
-
-def test_who_gives_a_call_up_when_all_is_closed_is_told_so__and_no_task_of_the_host_s_is_cancelled(
+async def test_who_gives_a_call_up_when_all_is_closed_is_told_so__and_no_task_of_the_host_s_is_cancelled(
     trust: Trust,
 ) -> None:
-    async def case(ends: Ends) -> None:
+    async with between(trust) as ends:
         await ends.host_sends(JSONRPCRequest(jsonrpc="2.0", id=1, method="ping"))
-
-    async def afterwards(ends: Ends) -> None:
-        with pytest.raises(anyio.ClosedResourceError):
-            await ends.host_sends(of_cancellation(1))
-
-    between(trust, case, afterwards=afterwards)
+    with pytest.raises(anyio.ClosedResourceError):
+        await ends.host_sends(of_cancellation(1))
 
 
 @pytest.mark.holds("client/streams", "dialogs")
-def test_a_server_that_asks_and_reads_no_answers_has_the_host_keep_few(trust: Trust) -> None:
-    async def case(ends: Ends) -> None:
+async def test_a_server_that_asks_and_reads_no_answers_has_the_host_keep_few(trust: Trust) -> None:
+    async with between(trust) as ends:
         taken = 0
 
         async def asks() -> None:
@@ -421,8 +373,6 @@ def test_a_server_that_asks_and_reads_no_answers_has_the_host_keep_few(trust: Tr
             assert BUFFERED < taken < BUFFERED + 2 * MAX_DIALOGS
             answered = [(await ends.gateway_reads()).id for _ in range(10 * MAX_DIALOGS)]
             assert answered == [*range(10 * MAX_DIALOGS)]
-
-    between(trust, case)
 
 
 def challenged() -> dict[str, Any]:
