@@ -116,7 +116,7 @@ def test_what_comes_in_the_clear_does_not_count__and_odd_addresses_are_not_asked
     assert len(asked(many)) == MAX_ASKED_GATEWAYS
 
 
-def test_a_gateway_is_asked_whether_it_goes_by_a_list__and_says_nothing_of_what_nobody_asked(port: int) -> None:
+async def test_a_gateway_is_asked_whether_it_goes_by_a_list__and_says_nothing_of_what_nobody_asked(port: int) -> None:
     Answering.body = json.dumps({"status": "ok", "list": True, "revocations": True}).encode()
     known_ones = Gateways(lambda: {f"http://127.0.0.1:{port}/mcp": "mail"})
 
@@ -124,15 +124,12 @@ def test_a_gateway_is_asked_whether_it_goes_by_a_list__and_says_nothing_of_what_
         (said,) = await known_ones.ask(lists)
         return said
 
-    async def case() -> None:
-        assert (await ask()).has_list is None
-        said = await ask("b" * 64, "a" * 64)
-        assert (said.has_list, said.parts) == (True, {"revocations": True})
-        for odd in (1, "true", None, [True]):
-            Answering.body = json.dumps({"status": "ok", "list": odd}).encode()
-            assert (await ask(f"{odd}"[:1] * 64)).has_list is None
-
-    asyncio.run(case())
+    assert (await ask()).has_list is None
+    said = await ask("b" * 64, "a" * 64)
+    assert (said.has_list, said.parts) == (True, {"revocations": True})
+    for odd in (1, "true", None, [True]):
+        Answering.body = json.dumps({"status": "ok", "list": odd}).encode()
+        assert (await ask(f"{odd}"[:1] * 64)).has_list is None
     assert [path for path, _ in Answering.asked][:2] == ["/readyz", f"/readyz?list={'a' * 64}&list={'b' * 64}"]
 
 

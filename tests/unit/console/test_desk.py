@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -73,121 +72,96 @@ class Place:
         return error.value.error
 
 
-def run(work: Callable[[], Awaitable[None]]) -> None:
-    async def main() -> None:
-        await work()
-
-    asyncio.run(main())
-
-
 @pytest.mark.holds("console/desk", "certificate", "journal")
-def test_what_is_allowed_is_this_call_once_for_this_key_and_in_the_journal(tmp_path: Path) -> None:
-    async def work() -> None:
-        place, ask = Place(tmp_path), an_ask()
-        asked = place.take(ask)
-        await place.desk.allow(asked, asked.nonce, ONCE)
-        assert asked.answer is not None
-        (cert,) = chain_allowed(asked.answer, ask, NOW)
-        call, rate = cert.constraints
-        assert isinstance(call, Extension)
-        assert isinstance(rate, MaxRate)
-        assert (cert.subject_id, cert.issuer_id, rate.count) == (WORLD.agent.id, WORLD.owner.id, 1)
-        assert cert.scope == ("comms:email:send",)
-        assert cert.expires_at <= NOW + 600
-        assert place.events() == ["asked", "allowed"]
-        text = place.journal.path.read_text("utf-8")
-        assert "ada@example.org" not in text  # arguments are there as digests
-
-    run(work)
+async def test_what_is_allowed_is_this_call_once_for_this_key_and_in_the_journal(tmp_path: Path) -> None:
+    place, ask = Place(tmp_path), an_ask()
+    asked = place.take(ask)
+    await place.desk.allow(asked, asked.nonce, ONCE)
+    assert asked.answer is not None
+    (cert,) = chain_allowed(asked.answer, ask, NOW)
+    call, rate = cert.constraints
+    assert isinstance(call, Extension)
+    assert isinstance(rate, MaxRate)
+    assert (cert.subject_id, cert.issuer_id, rate.count) == (WORLD.agent.id, WORLD.owner.id, 1)
+    assert cert.scope == ("comms:email:send",)
+    assert cert.expires_at <= NOW + 600
+    assert place.events() == ["asked", "allowed"]
+    text = place.journal.path.read_text("utf-8")
+    assert "ada@example.org" not in text  # arguments are there as digests
 
 
 @pytest.mark.slow
 @pytest.mark.holds("console/desk", "pending-ask")
-def test_two_who_decide_at_once_sign_once(tmp_path: Path) -> None:
-    async def work() -> None:
-        prompt = Typing("word")
-        place = Place(tmp_path, prompt=prompt)
-        asked = place.take(an_ask())
-        first = asyncio.ensure_future(place.desk.allow(asked, asked.nonce, ONCE))
-        await prompt.asked.wait()
-        assert await place.refused(asked) == "deciding"
-        prompt.gate.set()
-        await first
-        assert await place.refused(asked) == "over"
-        assert place.events() == ["asked", "allowed"]
-
-    run(work)
+async def test_two_who_decide_at_once_sign_once(tmp_path: Path) -> None:
+    prompt = Typing("word")
+    place = Place(tmp_path, prompt=prompt)
+    asked = place.take(an_ask())
+    first = asyncio.ensure_future(place.desk.allow(asked, asked.nonce, ONCE))
+    await prompt.asked.wait()
+    assert await place.refused(asked) == "deciding"
+    prompt.gate.set()
+    await first
+    assert await place.refused(asked) == "over"
+    assert place.events() == ["asked", "allowed"]
 
 
 @pytest.mark.slow
 @pytest.mark.holds("console/desk", "unlocking")
-def test_a_person_who_does_not_give_the_passphrase_signs_nothing__and_can_still_decide(tmp_path: Path) -> None:
-    async def work() -> None:
-        prompt = Typing(None)
-        prompt.gate.set()
-        place = Place(tmp_path, prompt=prompt)
-        asked = place.take(an_ask())
-        assert await place.refused(asked) == "locked"
-        prompt.word = "word"
-        await place.desk.allow(asked, asked.nonce, ONCE)
-        assert asked.state == "allowed"
-
-    run(work)
+async def test_a_person_who_does_not_give_the_passphrase_signs_nothing__and_can_still_decide(tmp_path: Path) -> None:
+    prompt = Typing(None)
+    prompt.gate.set()
+    place = Place(tmp_path, prompt=prompt)
+    asked = place.take(an_ask())
+    assert await place.refused(asked) == "locked"
+    prompt.word = "word"
+    await place.desk.allow(asked, asked.nonce, ONCE)
+    assert asked.state == "allowed"
 
 
 @pytest.mark.slow
 @pytest.mark.holds("console/unlock", "duration")
-def test_an_early_unlock_is_for_the_only_ask_that_waits(tmp_path: Path) -> None:
-    async def work() -> None:
-        prompt = Typing(None)
-        prompt.gate.set()
-        place = Place(tmp_path, prompt=prompt, unlock_seconds=None)
-        with pytest.raises(DeskError, match="press Allow first"):
-            await place.desk.unlock("word", place.desk.wanted_for)
-        shown = place.take(an_ask())
-        told = place.desk.wanted_for
-        assert shown.ask.code in told
-        await place.desk.unlock("word", told)
-        later = place.take(an_ask({"name": "send_email", "arguments": {"to": "bob@example.org"}}))
-        assert place.desk.wanted_for == ""  # which one is meant is not clear
-        assert await place.refused(later) == "locked"
-        await place.desk.allow(shown, shown.nonce, ONCE)
-        assert (shown.state, later.state) == ("allowed", "pending")
-
-    run(work)
+async def test_an_early_unlock_is_for_the_only_ask_that_waits(tmp_path: Path) -> None:
+    prompt = Typing(None)
+    prompt.gate.set()
+    place = Place(tmp_path, prompt=prompt, unlock_seconds=None)
+    with pytest.raises(DeskError, match="press Allow first"):
+        await place.desk.unlock("word", place.desk.wanted_for)
+    shown = place.take(an_ask())
+    told = place.desk.wanted_for
+    assert shown.ask.code in told
+    await place.desk.unlock("word", told)
+    later = place.take(an_ask({"name": "send_email", "arguments": {"to": "bob@example.org"}}))
+    assert place.desk.wanted_for == ""  # which one is meant is not clear
+    assert await place.refused(later) == "locked"
+    await place.desk.allow(shown, shown.nonce, ONCE)
+    assert (shown.state, later.state) == ("allowed", "pending")
 
 
 @pytest.mark.slow
 @pytest.mark.holds("console/desk", "still-pending")
 @pytest.mark.parametrize("end", ["expired", "withdrawn"])
-def test_an_ask_that_ended_while_the_passphrase_was_typed_is_not_signed(tmp_path: Path, end: str) -> None:
-    async def work() -> None:
-        prompt = Typing("word")
-        place, ask = Place(tmp_path, prompt=prompt), an_ask()
-        asked = place.take(ask)
-        allowing = asyncio.ensure_future(place.refused(asked))
-        await prompt.asked.wait()
-        if end == "expired":
-            place.now = ask.expires_at + 1
-        else:
-            place.desk.withdraw(asked)
-        prompt.gate.set()
-        assert await allowing == "over"
-        assert asked.state == end
-
-    run(work)
+async def test_an_ask_that_ended_while_the_passphrase_was_typed_is_not_signed(tmp_path: Path, end: str) -> None:
+    prompt = Typing("word")
+    place, ask = Place(tmp_path, prompt=prompt), an_ask()
+    asked = place.take(ask)
+    allowing = asyncio.ensure_future(place.refused(asked))
+    await prompt.asked.wait()
+    if end == "expired":
+        place.now = ask.expires_at + 1
+    else:
+        place.desk.withdraw(asked)
+    prompt.gate.set()
+    assert await allowing == "over"
+    assert asked.state == end
 
 
 @pytest.mark.holds("console/desk", "journal")
-def test_what_the_journal_can_t_take_is_not_given_out(tmp_path: Path) -> None:
-    async def work() -> None:
-        place = Place(tmp_path)
-        asked = place.take(an_ask())
-        place.journal.close()
-        assert await place.refused(asked) == "unavailable"
-        assert asked.answer is None
-
-    run(work)
+async def test_what_the_journal_can_t_take_is_not_given_out(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    asked = place.take(an_ask())
+    place.journal.close()
+    assert await place.refused(asked) == "unavailable"
+    assert asked.answer is None
 
 
 def test_a_full_disk_keeps_nobody_from_saying_no(tmp_path: Path) -> None:
@@ -209,14 +183,11 @@ def test_what_is_denied_unseen_fills_neither_journal_nor_memory(tmp_path: Path) 
     assert place.events() == ["asked", "denied"]
 
 
-def test_a_scope_that_can_t_be_allowed_here_is_refused(tmp_path: Path) -> None:
-    async def work() -> None:
-        place = Place(tmp_path)
-        for scope in ("identity:delegate", "comms:*"):
-            asked = place.take(an_ask(refusal=AskedRefusal("ratify_scope_denied", scope)))
-            assert await place.refused(asked) == "choice"
-
-    run(work)
+async def test_a_scope_that_can_t_be_allowed_here_is_refused(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    for scope in ("identity:delegate", "comms:*"):
+        asked = place.take(an_ask(refusal=AskedRefusal("ratify_scope_denied", scope)))
+        assert await place.refused(asked) == "choice"
 
 
 @pytest.mark.holds("console/desk", "certificate")
@@ -242,44 +213,38 @@ def test_a_delivered_certificate_is_this_persons_and_for_this_call(tmp_path: Pat
 
 
 @pytest.mark.holds("console/desk", "certificate")
-def test_what_was_signed_before_answers_no_later_ask__an_agent_could_bring_its_own(tmp_path: Path) -> None:
-    async def work() -> None:
-        place = Place(tmp_path)
-        first = place.take(an_ask())
-        await place.desk.allow(first, first.nonce, ONCE)
-        assert first.answer is not None
-        used = first.answer.certificates
-        second = place.take(an_ask())  # the same call again, in the same second
-        with pytest.raises(DeskError) as error:
-            place.desk.deliver(Answer(ask=second.key, decision="allow", certificates=used))
-        assert (error.value.error, second.state) == ("not_signed", "pending")
-        old = WORLD.grant("comms:email:send", constraints=once(second.ask), ends=NOW + 599)  # never seen here
-        place.now = NOW + CLOCK_LEAD_SECONDS + 301
-        third = place.take(an_ask(asked_at=place.now, expires_at=place.now + 600))
-        with pytest.raises(DeskError):
-            place.desk.deliver(Answer(ask=third.key, decision="allow", certificates=(old,)))
-        assert (third.state, place.events().count("allowed")) == ("pending", 1)
-
-    run(work)
+async def test_what_was_signed_before_answers_no_later_ask__an_agent_could_bring_its_own(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    first = place.take(an_ask())
+    await place.desk.allow(first, first.nonce, ONCE)
+    assert first.answer is not None
+    used = first.answer.certificates
+    second = place.take(an_ask())  # the same call again, in the same second
+    with pytest.raises(DeskError) as error:
+        place.desk.deliver(Answer(ask=second.key, decision="allow", certificates=used))
+    assert (error.value.error, second.state) == ("not_signed", "pending")
+    old = WORLD.grant("comms:email:send", constraints=once(second.ask), ends=NOW + 599)  # never seen here
+    place.now = NOW + CLOCK_LEAD_SECONDS + 301
+    third = place.take(an_ask(asked_at=place.now, expires_at=place.now + 600))
+    with pytest.raises(DeskError):
+        place.desk.deliver(Answer(ask=third.key, decision="allow", certificates=(old,)))
+    assert (third.state, place.events().count("allowed")) == ("pending", 1)
 
 
 @pytest.mark.slow
 @pytest.mark.holds("console/desk")
-def test_a_person_says_no_while_the_passphrase_is_asked_for__who_pressed_allow_need_not_have_been_them(
+async def test_a_person_says_no_while_the_passphrase_is_asked_for__who_pressed_allow_need_not_have_been_them(
     tmp_path: Path,
 ) -> None:
-    async def work() -> None:
-        prompt = Typing("word")
-        place = Place(tmp_path, prompt=prompt)
-        asked = place.take(an_ask())
-        allowing = asyncio.ensure_future(place.refused(asked))
-        await prompt.asked.wait()
-        place.desk.deny(asked)
-        prompt.gate.set()
-        assert await allowing == "over"
-        assert (asked.state, place.events()) == ("denied", ["asked", "denied"])
-
-    run(work)
+    prompt = Typing("word")
+    place = Place(tmp_path, prompt=prompt)
+    asked = place.take(an_ask())
+    allowing = asyncio.ensure_future(place.refused(asked))
+    await prompt.asked.wait()
+    place.desk.deny(asked)
+    prompt.gate.set()
+    assert await allowing == "over"
+    assert (asked.state, place.events()) == ("denied", ["asked", "denied"])
 
 
 @pytest.mark.holds("console/desk")
@@ -322,7 +287,7 @@ def allowed_entry(folder: Path, choice: Choice = ONCE, *, known: bool = False) -
             await place.desk.allow(asked, asked.nonce, chosen)
         place.journal.close()
 
-    run(work)
+    asyncio.run(work())
     return json.loads((folder / "journal.jsonl").read_text("utf-8").splitlines()[-1])
 
 
@@ -394,18 +359,15 @@ def grant_like(entry: dict[str, Any]) -> Grant:
     )  # fmt: skip
 
 
-def test_after_a_first_call_the_agent_is_not_new__also_after_a_restart(tmp_path: Path) -> None:
-    async def work() -> None:
-        place = Place(tmp_path)
-        asked = place.take(an_ask())
-        assert asked.is_new
-        await place.desk.allow(asked, asked.nonce, ONCE)
-        place.journal.close()
-        again = Place(tmp_path)
-        asked = again.take(an_ask({"name": "send_email", "arguments": {"to": "bob@example.org"}}))
-        assert not asked.is_new
-        assert [each.key for each in again.desk.offers(asked)] == ["once", "like"]
-        assert again.desk.past.first_values(asked.ask, ["to"]) == ["to"]
-        assert again.desk.past.first_values(an_ask(), ["to", "subject"]) == []
-
-    run(work)
+async def test_after_a_first_call_the_agent_is_not_new__also_after_a_restart(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    asked = place.take(an_ask())
+    assert asked.is_new
+    await place.desk.allow(asked, asked.nonce, ONCE)
+    place.journal.close()
+    again = Place(tmp_path)
+    asked = again.take(an_ask({"name": "send_email", "arguments": {"to": "bob@example.org"}}))
+    assert not asked.is_new
+    assert [each.key for each in again.desk.offers(asked)] == ["once", "like"]
+    assert again.desk.past.first_values(asked.ask, ["to"]) == ["to"]
+    assert again.desk.past.first_values(an_ask(), ["to", "subject"]) == []
