@@ -3,7 +3,8 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import mcp_types as types
@@ -45,12 +46,17 @@ READS = TRUST.chain("email:read", "mcp:resource")
 Case = Callable[[Client], Awaitable[None]]
 
 
-def in_memory(server: Any, case: Case, mode: str = "2026-07-28") -> None:
+@asynccontextmanager
+async def connected(server: Any, mode: str = "2026-07-28") -> AsyncGenerator[Client]:
     # A FastMCP server is one of the SDK's underneath.
     below = server._mcp_server if isinstance(server, FastMCP) else server
+    async with Client(cast("MCPServer[Any]", below), mode=mode, read_timeout_seconds=20) as client:
+        yield client
 
+
+def in_memory(server: Any, case: Case, mode: str = "2026-07-28") -> None:
     async def main() -> None:
-        async with Client(cast("MCPServer[Any]", below), mode=mode, read_timeout_seconds=20) as client:
+        async with connected(server, mode) as client:
             await case(client)
 
     asyncio.run(main())
@@ -117,10 +123,12 @@ def test_no_meta_whatever_it_holds_lets_a_call_through_or_breaks_the_server(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
-def test_a_default_scope_is_for_tools_that_say_nothing__and_for_no_name_that_there_is_not(kind: str, mode: str) -> None:
+async def test_a_default_scope_is_for_tools_that_say_nothing__and_for_no_name_that_there_is_not(
+    kind: str, mode: str
+) -> None:
     guarded = Guarded(kind, [TRUST.owner.public_key], default_tool_scope="mcp:resource")
 
-    async def case(client: Client) -> None:
+    async with connected(guarded.server, mode) as client:
         tools = {tool.name: tool.meta or {} for tool in (await client.list_tools()).tools}
         assert tools["open_door"]["ratify_scope"] == "mcp:resource"
         assert "ratify_sensitive" not in tools["open_door"]
@@ -128,21 +136,17 @@ def test_a_default_scope_is_for_tools_that_say_nothing__and_for_no_name_that_the
         assert await code_of(client.call_tool("open_door", {})) == -31001
         assert (await client.call_tool("open_door", {}, meta=meta("open_door", {}))).content
         assert await code_of(client.call_tool("no_such_tool", {}, meta=meta("no_such_tool", {}))) == -32602
-
-    in_memory(guarded.server, case, mode)
     assert guarded.ran == ["open_door"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_without_the_filter_a_proof_on_a_list_hides_nothing(kind: str) -> None:
+async def test_without_the_filter_a_proof_on_a_list_hides_nothing(kind: str) -> None:
     guarded = Guarded(kind, [TRUST.owner.public_key], filter_tools=False)
 
-    async def case(client: Client) -> None:
+    async with connected(guarded.server) as client:
         proof = TRUST.proof(TRUST.chain("mcp:prompt"), "tools/list", {}, UNBOUND)
         listed = await client.list_tools(meta=types.RequestParamsMeta(ratify_proof=proof))
         assert "send_email" in {tool.name for tool in listed.tools}
-
-    in_memory(guarded.server, case)
 
 
 class Broken(MemoryStore):
@@ -153,30 +157,26 @@ class Broken(MemoryStore):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_store_that_does_not_answer_is_a_no__and_the_client_is_not_told_why(
+async def test_a_store_that_does_not_answer_is_a_no__and_the_client_is_not_told_why(
     kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     guarded = Guarded(kind, [TRUST.owner.public_key], store=Broken())
     caplog.set_level("WARNING", "accredit.server")  # commands that ran in this process may have turned it down
 
-    async def case(client: Client) -> None:
+    async with connected(guarded.server) as client:
         with pytest.raises(MCPError) as refused:
             await client.call_tool("list_inbox", {}, meta=meta("list_inbox", {}))
         assert refused.value.error.data["reason"] == "store_unavailable: the decision could not be made"
         assert "disk" not in str(refused.value.error)
-
-    in_memory(guarded.server, case)
     assert guarded.ran == []
     assert "a call was refused: the disk is gone" in caplog.messages
 
 
-def test_the_guard_s_clock_decides__not_the_machine_s() -> None:
+async def test_the_guard_s_clock_decides__not_the_machine_s() -> None:
     guarded = Guarded("sdk", [TRUST.owner.public_key], clock=lambda: unix_seconds() + 3600)
 
-    async def case(client: Client) -> None:
+    async with connected(guarded.server) as client:
         assert await code_of(client.call_tool("list_inbox", {}, meta=meta("list_inbox", {}))) == -31003
-
-    in_memory(guarded.server, case)
 
 
 def test_a_gate_that_was_taken_away_leaves_no_tool_open() -> None:
@@ -192,7 +192,7 @@ def test_a_gate_that_was_taken_away_leaves_no_tool_open() -> None:
     assert "before all other middleware" in start_refused(server)
 
 
-def test_middleware_that_names_another_tool_after_the_decision_is_stopped() -> None:
+async def test_middleware_that_names_another_tool_after_the_decision_is_stopped() -> None:
     guarded = Guarded("sdk", [TRUST.owner.public_key])
     server = cast("MCPServer[Any]", guarded.server)
 
@@ -203,26 +203,22 @@ def test_middleware_that_names_another_tool_after_the_decision_is_stopped() -> N
 
     server.middleware.append(rename)
 
-    async def case(client: Client) -> None:
+    async with connected(server) as client:
         assert await code_of(client.call_tool("list_inbox", {}, meta=meta("list_inbox", {}))) == -32603
-
-    in_memory(server, case)
     assert guarded.ran == []
 
 
 @pytest.mark.parametrize("proof", [2**70, {"a": "\ud800"}, {"a": float("nan")}, {"a": 1.5}])
-def test_a_proof_that_can_t_be_written_as_json_is_refused_as_any_that_is_none(proof: object) -> None:
+async def test_a_proof_that_can_t_be_written_as_json_is_refused_as_any_that_is_none(proof: object) -> None:
     guarded = Guarded("sdk", [TRUST.owner.public_key])
 
-    async def case(client: Client) -> None:
+    async with connected(guarded.server) as client:
         sent = cast("Any", {"ratify_proof": proof})
         assert await code_of(client.call_tool("list_inbox", {}, meta=sent)) == -31003
-
-    in_memory(guarded.server, case)
     assert guarded.ran == []
 
 
-def test_middleware_that_answers_with_a_model_has_its_list_filtered_as_well() -> None:
+async def test_middleware_that_answers_with_a_model_has_its_list_filtered_as_well() -> None:
     guarded = Guarded("sdk", [TRUST.owner.public_key])
     server = cast("MCPServer[Any]", guarded.server)
 
@@ -234,14 +230,12 @@ def test_middleware_that_answers_with_a_model_has_its_list_filtered_as_well() ->
 
     server.middleware.append(answer)
 
-    async def case(client: Client) -> None:
+    async with connected(server, "legacy") as client:
         listed = {tool.name: tool.meta or {} for tool in (await client.list_tools()).tools}
         assert {name: meta["ratify_scope"] for name, meta in listed.items()} == {"list_inbox": "email:read"}
 
-    in_memory(server, case, "legacy")
 
-
-def test_tools_that_can_t_be_found_are_not_run__and_their_provider_s_error_stays_here() -> None:
+async def test_tools_that_can_t_be_found_are_not_run__and_their_provider_s_error_stays_here() -> None:
     judge = Guarded("sdk", [TRUST.owner.public_key])
     server = cast("MCPServer[Any]", judge.server)
     gate = next(each for each in server.middleware if isinstance(each, Gate))
@@ -251,14 +245,12 @@ def test_tools_that_can_t_be_found_are_not_run__and_their_provider_s_error_stays
 
     failing = Gate(gate.judge, fail, lambda: server.middleware)
 
-    async def case(client: Client) -> None:
+    async with connected(server) as client:
         server.middleware[server.middleware.index(gate)] = failing
         with pytest.raises(MCPError) as refused:
             await client.call_tool("list_inbox", {}, meta=meta("list_inbox", {}))
         assert refused.value.error.data["reason"] == "store_unavailable: the decision could not be made"
         assert "secret" not in str(refused.value.error)
-
-    in_memory(server, case)
     assert judge.ran == []
 
 
@@ -274,7 +266,7 @@ class TestFastMCP:
         ProofGuard([TRUST.owner.public_key], "mail", default_tool_scope="mcp:tool").protect(server)
         return server
 
-    def test_each_version_of_a_tool_asks_for_what_it_says_itself__whichever_the_client_picks(self) -> None:
+    async def test_each_version_of_a_tool_asks_for_what_it_says_itself__whichever_the_client_picks(self) -> None:
         server = self.guarded()
 
         @server.tool(name="read", version="1.0")
@@ -287,16 +279,14 @@ class TestFastMCP:
         def second() -> str:
             return "two"
 
-        async def case(client: Client) -> None:
+        async with connected(server) as client:
             old, new = {"version": "1.0"}, {"version": "2.0"}
             done = await client.call_tool("read", {}, meta=meta("read", {}, READS, fastmcp=old))
             assert "one" in str(done.content)
             assert await code_of(client.call_tool("read", {}, meta=meta("read", {}, READS, fastmcp=new))) == -31003
             assert await code_of(client.call_tool("read", {}, meta=meta("read", {}, READS))) == -31003
 
-        in_memory(server, case)
-
-    def test_a_tool_that_stands_for_another_is_refused__it_could_hide_what_that_one_asks_for(self) -> None:
+    async def test_a_tool_that_stands_for_another_is_refused__it_could_hide_what_that_one_asks_for(self) -> None:
         child: FastMCP[Any] = FastMCP("child")
 
         @child.tool()
@@ -309,14 +299,12 @@ class TestFastMCP:
         renamed = Tool.from_tool(Tool.from_function(send), name="post", transform_args={"to": ArgTransform(name="at")})
         server.add_tool(renamed)
 
-        async def case(client: Client) -> None:
+        async with connected(server) as client:
             assert (await client.list_tools()).tools == []
             for name in ("mounted_send", "post"):
                 assert await code_of(client.call_tool(name, {"to": "x"}, meta=meta(name, {"to": "x"}))) == -32602
 
-        in_memory(server, case)
-
-    def test_a_guard_on_a_mounted_server_alone_lets_nothing_through__proofs_are_over_the_outer_name(self) -> None:
+    async def test_a_guard_on_a_mounted_server_alone_lets_nothing_through__proofs_are_over_the_outer_name(self) -> None:
         child = self.guarded()
 
         @child.tool()
@@ -327,11 +315,9 @@ class TestFastMCP:
         outer: FastMCP[Any] = FastMCP("outer")
         outer.mount(child, namespace="ns")
 
-        async def case(client: Client) -> None:
+        async with connected(outer) as client:
             done = await client.call_tool("ns_read", {}, meta=meta("ns_read", {}, READS))
             assert done.is_error
-
-        in_memory(outer, case)
 
     @pytest.mark.parametrize("placed", ["made with it", "added", "protected", "two guards"])
     def test_what_a_cache_before_the_guard_remembers_goes_to_nobody_without_a_proof(self, placed: str) -> None:
@@ -401,7 +387,7 @@ class TestFastMCP:
 
         in_memory(server, runs)
 
-    def test_a_guard_that_is_only_among_the_middleware_lets_nothing_through__and_the_log_says_what_to_call(
+    async def test_a_guard_that_is_only_among_the_middleware_lets_nothing_through__and_the_log_says_what_to_call(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
         guard = ProofGuard([TRUST.owner.public_key], "mail", default_tool_scope="mcp:tool")
@@ -411,11 +397,9 @@ class TestFastMCP:
         def read() -> str:
             raise AssertionError("ran")
 
-        async def case(client: Client) -> None:
+        async with connected(server) as client:
             assert await code_of(client.call_tool("read", {}, meta=meta("read", {}, READS))) == -32603
             assert await code_of(client.list_tools()) == -32603
-
-        in_memory(server, case)
         assert "call guard.protect(mcp)" in caplog.text
 
     @pytest.mark.slow
@@ -426,7 +410,7 @@ class TestFastMCP:
         )
         subprocess.run([sys.executable, "-c", code], check=True)
 
-    def test_without_its_gate_the_guard_lets_nothing_through(self) -> None:
+    async def test_without_its_gate_the_guard_lets_nothing_through(self) -> None:
         server = self.guarded()
 
         @server.tool()
@@ -436,14 +420,12 @@ class TestFastMCP:
 
         below: Any = server._mcp_server
 
-        async def case(client: Client) -> None:
+        async with connected(server) as client:
             below.middleware[:] = [each for each in below.middleware if not isinstance(each, Gate)]
             assert await code_of(client.call_tool("read", {}, meta=meta("read", {}, READS))) == -32603
             assert await code_of(client.list_tools()) == -32603
 
-        in_memory(server, case)
-
-    def test_a_tool_of_an_app_is_judged_under_its_other_name_too(self) -> None:
+    async def test_a_tool_of_an_app_is_judged_under_its_other_name_too(self) -> None:
         server = self.guarded()
         app, ran = FastMCPApp("desk"), list[str]()
 
@@ -456,7 +438,7 @@ class TestFastMCP:
         server.add_provider(app)
         other = hashed_backend_name("desk", "read")
 
-        async def case(client: Client) -> None:
+        async with connected(server) as client:
             assert await code_of(client.call_tool(other, {})) == -31001
             narrow = TRUST.chain("mcp:tool")
             assert await code_of(client.call_tool(other, {}, meta=meta(other, {}, narrow))) == -31003
@@ -464,11 +446,9 @@ class TestFastMCP:
             assert "one" in str((await client.call_tool(other, {}, meta=meta(other, {}, READS))).content)
             unknown = hashed_backend_name("desk", "write")
             assert await code_of(client.call_tool(unknown, {}, meta=meta(unknown, {}, READS))) == -32602
-
-        in_memory(server, case)
         assert ran == ["read"]
 
-    def test_a_running_call_that_picks_another_version_needs_what_that_one_asks_for(self) -> None:
+    async def test_a_running_call_that_picks_another_version_needs_what_that_one_asks_for(self) -> None:
         server = self.guarded()
         ran: list[str] = []
 
@@ -489,12 +469,10 @@ class TestFastMCP:
         async def relay(ctx: FastMCPContext, version: str) -> str:
             return str(await ctx.fastmcp.call_tool("read", {}, version=VersionSpec(eq=version)))
 
-        async def case(client: Client) -> None:
+        async with connected(server) as client:
             old, new = {"version": "1.0"}, {"version": "2.0"}
             assert (await client.call_tool("relay", old, meta=meta("relay", old, READS))).is_error
             assert not (await client.call_tool("relay", new, meta=meta("relay", new, READS))).is_error
-
-        in_memory(server, case)
         assert ran == ["second"]
 
     def test_the_server_s_own_code_may_call_its_tools(self) -> None:
@@ -507,7 +485,7 @@ class TestFastMCP:
 
         assert "one" in str(asyncio.run(server.call_tool("read", {})))
 
-    def test_a_request_of_another_kind_can_t_make_a_tool_run(self) -> None:
+    async def test_a_request_of_another_kind_can_t_make_a_tool_run(self) -> None:
         server = self.guarded()
         ran: list[str] = []
 
@@ -526,15 +504,13 @@ class TestFastMCP:
             await server.call_tool("read", {})
             return []
 
-        async def case(client: Client) -> None:
+        async with connected(server) as client:
             ref = types.PromptReference(name="greet")
             with pytest.raises(MCPError):
                 await client.complete(ref, {"name": "name", "value": "a"})
-
-        in_memory(server, case)
         assert ran == []
 
-    def test_what_a_running_call_reads_must_be_covered_as_well(self) -> None:
+    async def test_what_a_running_call_reads_must_be_covered_as_well(self) -> None:
         server = self.guarded()
 
         @server.resource("mail://inbox")
@@ -546,14 +522,12 @@ class TestFastMCP:
         async def read(ctx: FastMCPContext) -> str:
             return str(await ctx.read_resource("mail://inbox"))
 
-        async def case(client: Client) -> None:
+        async with connected(server) as client:
             assert "empty" in str((await client.call_tool("read", {}, meta=meta("read", {}, READS))).content)
             narrow = TRUST.chain("email:read")
             proof = TRUST.proof(narrow, "tools/call", {"name": "read", "arguments": {}}, UNBOUND)
             done = await client.call_tool("read", {}, meta=types.RequestParamsMeta(ratify_proof=proof))
             assert done.is_error
-
-        in_memory(server, case)
 
 
 @pytest.mark.holds("server/gate", "decision")
@@ -633,11 +607,12 @@ class Inside:
 
 @pytest.mark.holds("policy/within", "constraints")
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_tool_pays_for_an_agent_what_the_agent_may_not_pay(kind: str) -> None:
+async def test_no_tool_pays_for_an_agent_what_the_agent_may_not_pay(kind: str) -> None:
     inside = Inside(kind)
     chain = TRUST.chain("payments:send", constraints=(MaxAmount("EUR", 10), MaxRate(9, 600)))
 
-    async def case(client: Client) -> None:
+    async with connected(inside.server) as client:
+
         async def paid(name: str, arguments: dict[str, Any]) -> bool:
             proof = meta(name, arguments, chain)
             done: Any = await client.call_tool(name, arguments, meta=proof)
@@ -650,25 +625,21 @@ def test_no_tool_pays_for_an_agent_what_the_agent_may_not_pay(kind: str) -> None
         assert await paid("pay_with_fee", {"fee": 1, "total": 9})
         assert not await paid("pay_twice", {"amount": 1, "again": 5000})
         assert await paid("pay_twice", {"amount": 1, "again": 2})
-
-    in_memory(inside.server, case)
     ran = ["pay_with_fee", "pay_with_fee", "pay", "pay_twice 1.0", "pay_twice 1.0", "pay_twice 2.0"]
     assert inside.ran == ran
 
 
 @pytest.mark.holds("policy/within", "target", "scope")
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_a_running_call_makes_the_server_do_by_itself_must_be_covered_too(kind: str) -> None:
+async def test_what_a_running_call_makes_the_server_do_by_itself_must_be_covered_too(kind: str) -> None:
     inside = Inside(kind)
     narrow, wide = TRUST.chain("email:read"), TRUST.chain()
 
-    async def case(client: Client) -> None:
+    async with connected(inside.server) as client:
         for how in ("tool", "sensitive", "resource", "prompt"):
             for chain in (narrow, wide):
                 done = await client.call_tool("forward", {"how": how}, meta=meta("forward", {"how": how}, chain))
                 assert done.is_error == (chain is narrow or how in ("tool", "sensitive")), done
-
-    in_memory(inside.server, case)
     told = [f"forward {how}" for how in ("tool", "sensitive", "resource", "prompt") for _ in "12"]
     assert [each for each in inside.ran if each.startswith("forward")] == told
     assert [each for each in inside.ran if not each.startswith("forward")] == ["mail://inbox", "greet"]
@@ -693,7 +664,7 @@ def test_a_request_that_nobody_decides_makes_no_tool_of_the_sdk_run__the_server_
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_middleware_that_changes_the_arguments_after_the_decision_has_them_judged_again(kind: str) -> None:
+async def test_middleware_that_changes_the_arguments_after_the_decision_has_them_judged_again(kind: str) -> None:
     inside = Inside(kind)
     chain = TRUST.chain("payments:send", constraints=(MaxAmount("EUR", 10),))
     below = inside.server._mcp_server if kind == "fastmcp" else inside.server
@@ -705,13 +676,11 @@ def test_middleware_that_changes_the_arguments_after_the_decision_has_them_judge
 
     below.middleware.append(raises)
 
-    async def case(client: Client) -> None:
+    async with connected(inside.server) as client:
         euros = {"amount": 5, "currency": "EUR"}
         sent = client.call_tool("pay", euros, meta=meta("pay", euros, chain))
         if kind == "fastmcp":
             assert await code_of(sent) == -31003
         else:
             assert (await sent).is_error
-
-    in_memory(inside.server, case)
     assert inside.ran == []

@@ -11,7 +11,7 @@ from mcp import Client
 from mcp.server import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import MCPServer
-from tests.unit.server.test_server_gate import CHAIN, TRUST, UNBOUND, code_of, in_memory, meta, start_refused
+from tests.unit.server.test_server_gate import CHAIN, TRUST, UNBOUND, code_of, connected, in_memory, meta, start_refused
 from tests.world.guarded import Guarded
 from tests.world.issuer import AUDIENCE, key_set_text
 from tests.world.tokened import ISSUER, Tokened
@@ -86,10 +86,10 @@ def proof_for(method: str, params: dict[str, Any], *scope: str) -> types.Request
 
 
 @ERAS
-def test_no_tool_runs_without_a_proof_for_its_scope__and_with_one_it_learns_on_whose_word(mode: str) -> None:
+async def test_no_tool_runs_without_a_proof_for_its_scope__and_with_one_it_learns_on_whose_word(mode: str) -> None:
     low = LowLevel()
 
-    async def case(client: Client) -> None:
+    async with connected(low.server, mode) as client:
         assert await code_of(client.call_tool("list_inbox", {})) == -31001
         assert await code_of(client.call_tool("send_email", {})) == -31002
         narrow = meta("pay", {}, TRUST.chain("email:read"))
@@ -98,8 +98,6 @@ def test_no_tool_runs_without_a_proof_for_its_scope__and_with_one_it_learns_on_w
         (told,) = (await client.call_tool("list_inbox", {}, meta=meta("list_inbox", {}))).content
         assert isinstance(told, types.TextContent)
         assert told.text == TRUST.owner.id
-
-    in_memory(low.server, case, mode)
     assert low.ran == ["list_inbox"]
 
 
@@ -123,10 +121,10 @@ def test_a_tool_that_nobody_named_is_unknown__or_asks_for_the_default_scope(mode
 
 
 @ERAS
-def test_resources_and_prompts_need_proofs_and_lists_are_filtered(mode: str) -> None:
+async def test_resources_and_prompts_need_proofs_and_lists_are_filtered(mode: str) -> None:
     low = LowLevel()
 
-    async def case(client: Client) -> None:
+    async with connected(low.server, mode) as client:
         assert await code_of(client.read_resource("mail://inbox")) == -31001
         assert await code_of(client.get_prompt("greet")) == -31001
         read = proof_for("resources/read", {"uri": "mail://inbox"}, "mcp:resource")
@@ -136,15 +134,13 @@ def test_resources_and_prompts_need_proofs_and_lists_are_filtered(mode: str) -> 
         assert (await client.list_resources(meta=hidden, cache_mode="bypass")).resources == []
         (prompt,) = (await client.list_prompts(meta=proof_for("prompts/list", {}, "mcp:prompt"))).prompts
         assert (prompt.meta or {})["ratify_scope"] == "mcp:prompt"
-
-    in_memory(low.server, case, mode)
     assert low.ran == ["mail://inbox", "greet"]
 
 
-def test_each_round_of_a_call_needs_a_proof_of_its_own() -> None:
+async def test_each_round_of_a_call_needs_a_proof_of_its_own() -> None:
     low = LowLevel()
 
-    async def case(client: Client) -> None:
+    async with connected(low.server) as client:
         first = await client.session.call_tool("confirm", {}, meta=meta("confirm", {}), allow_input_required=True)
         assert isinstance(first, types.InputRequiredResult)
         answers: dict[str, Any] = {"sure": types.ElicitResult(action="accept", content={})}
@@ -152,12 +148,10 @@ def test_each_round_of_a_call_needs_a_proof_of_its_own() -> None:
         assert await code_of(client.session.call_tool("confirm", {}, **again)) == -31001
         assert low.ran == []
         await client.session.call_tool("confirm", {}, meta=meta("confirm", {}), **again)
-
-    in_memory(low.server, case)
     assert low.ran == ["confirm"]
 
 
-def test_a_handler_that_is_registered_after_the_guard_runs_nothing_undecided_either() -> None:
+async def test_a_handler_that_is_registered_after_the_guard_runs_nothing_undecided_either() -> None:
     low = LowLevel()
     late: list[str] = []
 
@@ -167,23 +161,19 @@ def test_a_handler_that_is_registered_after_the_guard_runs_nothing_undecided_eit
 
     low.server.add_request_handler("tools/call", types.CallToolRequestParams, run)
 
-    async def case(client: Client) -> None:
+    async with connected(low.server) as client:
         assert await code_of(client.call_tool("list_inbox", {})) == -31001
         await client.call_tool("list_inbox", {}, meta=meta("list_inbox", {}))
-
-    in_memory(low.server, case)
     assert late == ["list_inbox"]
 
 
-def test_without_its_gate_the_server_runs_nothing() -> None:
+async def test_without_its_gate_the_server_runs_nothing() -> None:
     low = LowLevel()
 
-    async def case(client: Client) -> None:
+    async with connected(low.server) as client:
         low.server.middleware[:] = [each for each in low.server.middleware if not isinstance(each, Gate)]
         assert await code_of(client.call_tool("list_inbox", {}, meta=meta("list_inbox", {}))) == -32603
         assert await code_of(client.read_resource("mail://inbox")) == -32603
-
-    in_memory(low.server, case)
     assert low.ran == []
 
 
@@ -200,8 +190,7 @@ def test_what_was_put_before_the_gate_later_answers_nobody__and_stops_the_next_s
 
     async def case(client: Client) -> None:
         chain.insert(0, remembered)
-        call = client.call_tool("list_inbox", {}, meta=meta("list_inbox", {}))
-        assert await code_of(call) == -31003
+        assert await code_of(client.call_tool("list_inbox", {}, meta=meta("list_inbox", {}))) == -31003
 
     in_memory(server, case)
     assert "tools/call" not in answered
@@ -212,7 +201,7 @@ def test_what_was_put_before_the_gate_later_answers_nobody__and_stops_the_next_s
     ("method", "changes"),
     [("tools/call", {"name": "pay"}), ("tools/list", {"name": "pay"}), ("ping", {"name": "pay", "arguments": {}})],
 )
-def test_middleware_can_not_make_an_allowed_message_into_a_call_of_another_tool(
+async def test_middleware_can_not_make_an_allowed_message_into_a_call_of_another_tool(
     method: str, changes: dict[str, Any]
 ) -> None:
     low = LowLevel()
@@ -224,7 +213,7 @@ def test_middleware_can_not_make_an_allowed_message_into_a_call_of_another_tool(
 
     low.server.middleware.append(swap)
 
-    async def case(client: Client) -> None:
+    async with connected(low.server, "legacy") as client:
         match method:
             case "tools/call":
                 asked = client.call_tool("list_inbox", {}, meta=meta("list_inbox", {}))
@@ -233,8 +222,6 @@ def test_middleware_can_not_make_an_allowed_message_into_a_call_of_another_tool(
             case _:
                 asked = client.session.send_request(types.PingRequest(), types.EmptyResult)
         assert await code_of(asked) == -32603
-
-    in_memory(low.server, case, "legacy")
     assert low.ran == []
 
 
@@ -265,31 +252,27 @@ def with_own_method(low: LowLevel, method: str) -> None:
 
 @pytest.mark.parametrize("method", ["vendor/run", "tasks/get", "tasks/update", "Tools/call", "tools/call "])
 @ERAS
-def test_a_method_that_nobody_named_is_not_found__it_could_run_a_tool(method: str, mode: str) -> None:
+async def test_a_method_that_nobody_named_is_not_found__it_could_run_a_tool(method: str, mode: str) -> None:
     low = LowLevel()
     with_own_method(low, method)
 
-    async def case(client: Client) -> None:
+    async with connected(low.server, mode) as client:
         asked = client.session.send_request(RunRequest(method=method, params=Run()), types.CallToolResult)
         assert await code_of(asked) == -32601
-
-    in_memory(low.server, case, mode)
     assert low.ran == []
 
 
-def test_a_method_that_was_named_runs__and_still_no_tool_on_its_own_word() -> None:
+async def test_a_method_that_was_named_runs__and_still_no_tool_on_its_own_word() -> None:
     low = LowLevel(methods=["vendor/run"])
     with_own_method(low, "vendor/run")
 
-    async def case(client: Client) -> None:
+    async with connected(low.server) as client:
         asked = client.session.send_request(RunRequest(params=Run()), types.CallToolResult)
         assert await code_of(asked) == -32603
-
-    in_memory(low.server, case)
     assert low.ran == ["vendor/run"]
 
 
-def test_a_tool_can_not_run_another_one_by_the_servers_handler() -> None:
+async def test_a_tool_can_not_run_another_one_by_the_servers_handler() -> None:
     low = LowLevel(protect=False)
     inner = low.call_tool
 
@@ -303,17 +286,15 @@ def test_a_tool_can_not_run_another_one_by_the_servers_handler() -> None:
     low.server.add_request_handler("tools/call", types.CallToolRequestParams, relays)
     low.guard.protect(low.server, tools=TOOLS)
 
-    async def case(client: Client) -> None:
+    async with connected(low.server) as client:
         assert await code_of(client.call_tool("list_inbox", {}, meta=meta("list_inbox", {}))) == -32603
-
-    in_memory(low.server, case)
     assert low.ran == []
 
 
 @pytest.mark.parametrize(
     ("schema", "code"), [({"type": "object", "properties": {"_token": {"type": "string"}}}, None), ({}, -31010)]
 )
-def test_an_argument_that_the_tool_declares_is_no_token(
+async def test_an_argument_that_the_tool_declares_is_no_token(
     schema: dict[str, Any], code: int | None, tmp_path: Path
 ) -> None:
     keys = tmp_path / "keys.json"
@@ -327,15 +308,13 @@ def test_an_argument_that_the_tool_declares_is_no_token(
     low.server.get_tool_input_schema = schema_of
     low.guard.protect(low.server, tools=TOOLS)
 
-    async def case(client: Client) -> None:
+    async with connected(low.server) as client:
         arguments = {"_token": "a coupon"}
         asked = client.call_tool("list_inbox", arguments, meta=meta("list_inbox", arguments))
         if code is None:
             await asked
         else:
             assert await code_of(asked) == code
-
-    in_memory(low.server, case)
     assert low.ran == (["list_inbox"] if code is None else [])
 
 
@@ -350,7 +329,7 @@ def test_what_makes_no_sense_is_said_at_the_start() -> None:
         other.guard.protect(MCPServer("mail"), tools=TOOLS)
 
 
-def test_a_handler_gets_only_the_arguments_that_were_judged__whoever_asks_the_server_for_it() -> None:
+async def test_a_handler_gets_only_the_arguments_that_were_judged__whoever_asks_the_server_for_it() -> None:
     low = LowLevel()
 
     async def raises(ctx: Any, call_next: Any) -> Any:
@@ -361,9 +340,7 @@ def test_a_handler_gets_only_the_arguments_that_were_judged__whoever_asks_the_se
 
     low.server.middleware.append(raises)
 
-    async def case(client: Client) -> None:
+    async with connected(low.server) as client:
         euros = {"amount": 5, "currency": "EUR"}
         assert await code_of(client.call_tool("pay", euros, meta=meta("pay", euros))) == -32603
-
-    in_memory(low.server, case)
     assert low.ran == []
