@@ -78,18 +78,15 @@ def test_a_turn_in_doubt_is_on_record_once__though_its_writer_was_taken_for_dead
 
 
 @pytest.mark.parametrize("records", [3, CHECKPOINT_RECORDS], ids=["a record", "a checkpoint"])
-def test_a_turn_in_doubt_is_on_record_once__though_who_wrote_it_was_replaced_and_whatever_it_ended_with(
+async def test_a_turn_in_doubt_is_on_record_once__though_who_wrote_it_was_replaced_and_whatever_it_ended_with(
     path: Path, records: int
 ) -> None:
     asked = Turn("ab" * 16, 1, [encode_for_turn(Event(decided(), NOW_MS)) for _ in range(records)])
 
-    async def main() -> None:
-        for begins in (True, False):
-            executor = Log.executors(path, gateway()[0], False)
-            if begins:
-                await executor.run(Begin(asked.writer))
-            assert await executor.run(asked) == [None] * records
-            await executor.aclose()
-
-    run(main())
+    for begins in (True, False):
+        executor = Log.executors(path, gateway()[0], False)
+        if begins:
+            await executor.run(Begin(asked.writer))
+        assert await executor.run(asked) == [None] * records
+        await executor.aclose()
     assert verified(path).records == records

@@ -10,7 +10,6 @@ from tests.contract.test_record_log_file import pruned as pruned_file
 from tests.world.logs import Log, by_database_thread, by_thread, each_executor, in_short, records_in, verified
 from tests.world.postgres import database_for
 from tests.world.records import NOW_MS, OK, decided, gateway
-from tests.world.running import run
 
 from accredit.attest import CallDecision
 from accredit.stores.audit_log import pruning
@@ -55,23 +54,20 @@ def told_of(path: Path, call: CallDecision) -> list[str]:
 
 
 @pytest.mark.parametrize("begins_first", [True, False])
-def test_an_outcome_stays_as_long_as_its_decision_in_another_chain(path: Path, begins_first: bool) -> None:
-    async def main() -> None:
-        async with AsyncExitStack() as stack:
-            first, second = [await stack.enter_async_context(Log(path)) for _ in range(2)]
-            await first.call()
-            await second.call()
-            decides, ends = (first, second) if begins_first else (second, first)
-            is_open, call = decided(), decided(resume=secrets.token_bytes(32))
-            await decides.port.begin(is_open)
-            await decides.port.begin(call)
-            await claimed(ends, call)
-            await ends.call()
-            assert pruned(path) == 4  # what came before
-            assert told_of(path, call) == ["decision", "ok"]
-            await decides.port.finish(is_open, OK)
-            assert pruned(path) == 6
-            assert records_in(path) == []
-            assert verified(path).fault is None
-
-    run(main())
+async def test_an_outcome_stays_as_long_as_its_decision_in_another_chain(path: Path, begins_first: bool) -> None:
+    async with AsyncExitStack() as stack:
+        first, second = [await stack.enter_async_context(Log(path)) for _ in range(2)]
+        await first.call()
+        await second.call()
+        decides, ends = (first, second) if begins_first else (second, first)
+        is_open, call = decided(), decided(resume=secrets.token_bytes(32))
+        await decides.port.begin(is_open)
+        await decides.port.begin(call)
+        await claimed(ends, call)
+        await ends.call()
+        assert pruned(path) == 4  # what came before
+        assert told_of(path, call) == ["decision", "ok"]
+        await decides.port.finish(is_open, OK)
+        assert pruned(path) == 6
+        assert records_in(path) == []
+        assert verified(path).fault is None

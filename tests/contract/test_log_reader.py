@@ -197,26 +197,23 @@ def test_chains_of_certificates_are_found_by_their_digest(written: Written, log:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_what_comes_after_a_position_is_all_that_came__and_nothing_twice(tmp_path: Path, kind: str) -> None:
+async def test_what_comes_after_a_position_is_all_that_came__and_nothing_twice(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "accredit.db"
 
-    async def main() -> None:
-        async with Log(path) as first, Log(path) as second:
-            await first.call()
-            with in_store(kind, path) as store, store.open_log() as log:
-                position = log.position()
-                new = [await first.call(), await second.call(), await first.call()]
-                assert list(log.after(position) or ()) == []  # it shows one state until it is renewed
-                log.release()
-                if isinstance(store, PostgresDatabase):
-                    cluster().renew(store)
-                    copy_log(path, store)
-                log.renew()
-                found = [record.call.id for each in log.after(position) or () if (record := each.record())]
-                assert found == [call.call.id for call in new for _ in range(2)]
-                assert list(log.after(log.position()) or ()) == []
-
-    run(main())
+    async with Log(path) as first, Log(path) as second:
+        await first.call()
+        with in_store(kind, path) as store, store.open_log() as log:
+            position = log.position()
+            new = [await first.call(), await second.call(), await first.call()]
+            assert list(log.after(position) or ()) == []  # it shows one state until it is renewed
+            log.release()
+            if isinstance(store, PostgresDatabase):
+                cluster().renew(store)
+                copy_log(path, store)
+            log.renew()
+            found = [record.call.id for each in log.after(position) or () if (record := each.record())]
+            assert found == [call.call.id for call in new for _ in range(2)]
+            assert list(log.after(log.position()) or ()) == []
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])

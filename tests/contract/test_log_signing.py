@@ -206,25 +206,22 @@ def test_records_that_somebody_piles_up_of_one_call_keep_no_other_from_being_clo
     assert sorted(closed) == sorted(each.call.id for each in calls)
 
 
-def test_of_a_call_that_is_claimed_nothing_is_handed_on_but_what_was_signed(path: Path) -> None:
-    async def main() -> None:
-        async with Log(path) as log, Log(path) as second:
-            ended, denied = await log.call(), decided(decision=DENY)
-            await log.port.begin(denied)
-            await second.port.ready()
-            thief = Thief(path)
-            writer = str(log.records.writer)
-            for resume, call in ((b"e" * 32, ended), (b"d" * 32, denied)):
-                thief.open(call.call.id, writer, *place_of(path, call), resume)
-            payload = decision_payload(decided("wire"), Place(writer=OTHER, sequence=1, previous=GENESIS), NOW_MS)
-            thief.add_writer(OTHER)
-            thief.add_entry(OTHER, 1, payload, SIGNER.id)
-            thief.open("ee" * 16, writer, OTHER, 1, b"z" * 32)
-            for resume in (b"e" * 32, b"d" * 32, b"z" * 32):
-                with pytest.raises(AttestationError, match="none could be claimed"):
-                    await second.port.claim(resume)
-
-    run(main())
+async def test_of_a_call_that_is_claimed_nothing_is_handed_on_but_what_was_signed(path: Path) -> None:
+    async with Log(path) as log, Log(path) as second:
+        ended, denied = await log.call(), decided(decision=DENY)
+        await log.port.begin(denied)
+        await second.port.ready()
+        thief = Thief(path)
+        writer = str(log.records.writer)
+        for resume, call in ((b"e" * 32, ended), (b"d" * 32, denied)):
+            thief.open(call.call.id, writer, *place_of(path, call), resume)
+        payload = decision_payload(decided("wire"), Place(writer=OTHER, sequence=1, previous=GENESIS), NOW_MS)
+        thief.add_writer(OTHER)
+        thief.add_entry(OTHER, 1, payload, SIGNER.id)
+        thief.open("ee" * 16, writer, OTHER, 1, b"z" * 32)
+        for resume in (b"e" * 32, b"d" * 32, b"z" * 32):
+            with pytest.raises(AttestationError, match="none could be claimed"):
+                await second.port.claim(resume)
     assert [status for _, status in outcomes(path)] == ["ok"]
 
 
@@ -296,22 +293,19 @@ def test_a_second_outcome_by_a_gateway_that_did_not_see_the_first_is_found(path:
 
 @pytest.mark.holds("stores/audit_log/author", "other-chains")
 @pytest.mark.parametrize("records", [1, 500])
-def test_no_head_is_signed_or_told_that_a_row_counts_and_no_record_says(path: Path, records: int) -> None:
-    async def main() -> None:
-        dead = Log(path)
-        await dead.call()
-        name = str(dead.records.writer)
-        await dead.die()
-        thief = Thief(path)
-        thief.set(name, records=2 + records, head="ab" * 32)
-        thief.add_writer(DEAD, 7, "cd" * 32)
-        async with Log(path) as log:
-            await log.call()
-            await until(lambda: log.records.left == 2)
-        assert {head.writer for head in log.heads} == {log.heads[0].writer}
-        assert log.heads[0].writer not in (name, DEAD)
-
-    run(main())
+async def test_no_head_is_signed_or_told_that_a_row_counts_and_no_record_says(path: Path, records: int) -> None:
+    dead = Log(path)
+    await dead.call()
+    name = str(dead.records.writer)
+    await dead.die()
+    thief = Thief(path)
+    thief.set(name, records=2 + records, head="ab" * 32)
+    thief.add_writer(DEAD, 7, "cd" * 32)
+    async with Log(path) as log:
+        await log.call()
+        await until(lambda: log.records.left == 2)
+    assert {head.writer for head in log.heads} == {log.heads[0].writer}
+    assert log.heads[0].writer not in (name, DEAD)
     assert {each.count for each in signed(path) if isinstance(each, Checkpoint)} == {2}
 
 
@@ -332,19 +326,16 @@ def test_a_head_that_a_row_says_is_signed_already_is_told_only_where_an_entry_sa
 
 
 @pytest.mark.holds("stores/audit_log/author", "own-chain")
-def test_a_chain_goes_on_from_where_its_writer_left_it__and_from_nowhere_that_a_row_says(path: Path) -> None:
-    async def main() -> None:
-        async with Log(path) as log:
-            await log.call()
-            name = str(log.records.writer)
-            Thief(path).set(name, records=502, head="ab" * 32, checkpointed=502)
-            await log.call()
-            assert log.records.writer != name
-            assert any("was changed by somebody else" in problem for problem in log.problems)
-            await left_open(log)
-        assert all(head.sequence <= 2 for head in log.heads)
-
-    run(main())
+async def test_a_chain_goes_on_from_where_its_writer_left_it__and_from_nowhere_that_a_row_says(path: Path) -> None:
+    async with Log(path) as log:
+        await log.call()
+        name = str(log.records.writer)
+        Thief(path).set(name, records=502, head="ab" * 32, checkpointed=502)
+        await log.call()
+        assert log.records.writer != name
+        assert any("was changed by somebody else" in problem for problem in log.problems)
+        await left_open(log)
+    assert all(head.sequence <= 2 for head in log.heads)
     records = [each for each in signed(path) if isinstance(each, CallRecord)]
     assert [each.log.sequence for each in records] == [1, 2, 1, 2]
     assert max(each.count for each in signed(path) if isinstance(each, Checkpoint)) == 2
@@ -365,19 +356,16 @@ def test_no_call_is_forwarded_because_a_row_says_that_its_turn_was_written(path:
 
 @FILES
 @pytest.mark.parametrize("name", ["../gateway.key", "..", "F0" * 16, "f0" * 17])
-def test_no_file_is_touched_that_a_row_names(path: Path, name: str) -> None:
+async def test_no_file_is_touched_that_a_row_names(path: Path, name: str) -> None:
     """A writer's name is also that of a file, which is made, and removed when the writer has ended."""
     key = path.with_name("gateway.key")
 
-    async def main() -> None:
-        async with Log(path) as log:
-            await log.call()
-            key.write_text("secret")
-            Thief(path).add_writer(name)
-            await left_open(log)
-            assert len(list(path.with_name("accredit.db-writers").iterdir())) == 1
-
-    run(main())
+    async with Log(path) as log:
+        await log.call()
+        key.write_text("secret")
+        Thief(path).add_writer(name)
+        await left_open(log)
+        assert len(list(path.with_name("accredit.db-writers").iterdir())) == 1
     assert key.read_text() == "secret"
 
 
@@ -409,36 +397,33 @@ def test_what_another_key_has_signed_is_left_to_whoever_trusts_it(path: Path, mo
 
 
 @FILES
-def test_a_chain_that_was_cut_is_vouched_for_as_it_is_left__and_found_by_a_checkpoint_that_was_kept(path: Path) -> None:
+async def test_a_chain_that_was_cut_is_vouched_for_as_it_is_left__and_found_by_a_checkpoint_that_was_kept(
+    path: Path,
+) -> None:
     """Who may write all of the file takes the end of a chain, and what says that there was one."""
 
-    async def main() -> None:
-        dead = Log(path)
-        for _ in range(3):
-            await dead.call()
-        name = str(dead.records.writer)
-        await dead.records._closing.sign(name, name)
-        await dead.die()
-        (kept,) = dead.heads
-        thief = Thief(path)
-        with read(path) as found:
-            fifth = next(
-                record for each in found.newest_first() if (record := each.record()) and record.log.sequence == 5
-            )
-            last = fifth.log.previous
-        thief.run("DELETE FROM log_entries WHERE number > 4")
-        thief.set(name, records=4, head=last, checkpointed=0)
-        async with Log(path) as log:
-            await log.call()
-            await until(lambda: Head(name, 4, last) in log.heads)
-            assert log.records.unverified() is None
-        with read(path) as found:
-            assert found.verify([KEY]).valid
-            report = found.verify([KEY], [kept])
-        assert report.fault is not None
-        assert "the log ends before it" in report.fault.reason
-
-    run(main())
+    dead = Log(path)
+    for _ in range(3):
+        await dead.call()
+    name = str(dead.records.writer)
+    await dead.records._closing.sign(name, name)
+    await dead.die()
+    (kept,) = dead.heads
+    thief = Thief(path)
+    with read(path) as found:
+        fifth = next(record for each in found.newest_first() if (record := each.record()) and record.log.sequence == 5)
+        last = fifth.log.previous
+    thief.run("DELETE FROM log_entries WHERE number > 4")
+    thief.set(name, records=4, head=last, checkpointed=0)
+    async with Log(path) as log:
+        await log.call()
+        await until(lambda: Head(name, 4, last) in log.heads)
+        assert log.records.unverified() is None
+    with read(path) as found:
+        assert found.verify([KEY]).valid
+        report = found.verify([KEY], [kept])
+    assert report.fault is not None
+    assert "the log ends before it" in report.fault.reason
 
 
 @pytest.mark.slow

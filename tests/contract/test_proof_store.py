@@ -3,9 +3,7 @@
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -21,8 +19,7 @@ from accredit.stores.postgres.forgetting import DATABASE_KEEP_SECONDS
 
 pytestmark = [pytest.mark.holds("ports"), pytest.mark.holds("stores/rules")]
 
-T = TypeVar("T")
-Told = Callable[[Callable[[ProofStore], Awaitable[T]]], T]
+Opening = contextlib.AbstractAsyncContextManager[ProofStore]
 
 FIRST, SPENT, NOT_ISSUED = Spending.FIRST, Spending.SPENT, Spending.NOT_ISSUED
 KEPT = NOW + 300
@@ -34,17 +31,8 @@ def url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def with_store(url: str, tmp_path: Path) -> Told[None]:
-    """Runs a test's coroutine with a store."""
-
-    def told(main: Callable[[ProofStore], Awaitable[T]]) -> T:
-        async def opening() -> T:
-            async with opened(url, tmp_path) as store:
-                return await main(store)
-
-        return run(opening())
-
-    return told
+def opening(url: str, tmp_path: Path) -> Opening:
+    return opened(url, tmp_path)
 
 
 async def issue(store: ProofStore, hash_: bytes, now: int = NOW, life: int = 60) -> bytes:
@@ -60,60 +48,50 @@ async def spend(
 # --- challenges that the store issued ---
 
 
-def test_an_issued_challenge_is_fresh_and_ends_when_it_was_told_to(with_store: Told[None]) -> None:
-    async def main(store: ProofStore) -> None:
+async def test_an_issued_challenge_is_fresh_and_ends_when_it_was_told_to(opening: Opening) -> None:
+    async with opening as store:
         issued = [await store.issue(request(1), expires_at=NOW + 60) for _ in range(20)]
         assert {len(each.challenge) for each in issued} == {32}
         assert len({each.challenge for each in issued}) == 20
         assert {each.expires_at for each in issued} == {NOW + 60}
 
-    with_store(main)
-
 
 @pytest.mark.parametrize("issued", [True, False])
-def test_an_issued_challenge_is_good_for_its_own_request_until_its_last_second(
-    issued: bool, with_store: Told[None]
+async def test_an_issued_challenge_is_good_for_its_own_request_until_its_last_second(
+    issued: bool, opening: Opening
 ) -> None:
-    async def main(store: ProofStore) -> None:
+    async with opening as store:
         found = await issue(store, request(1))
         for _ in range(2):
             assert await store.look(found, request(1), issued=issued, now=NOW + 60) is FIRST
         assert await spend(store, found, request(1), issued=issued, now=NOW + 60) is FIRST
 
-    with_store(main)
-
 
 @pytest.mark.parametrize("issued", [True, False])
-def test_an_issued_challenge_is_worth_nothing_for_another_request__and_is_not_burnt_by_it(
-    issued: bool, with_store: Told[None]
+async def test_an_issued_challenge_is_worth_nothing_for_another_request__and_is_not_burnt_by_it(
+    issued: bool, opening: Opening
 ) -> None:
-    async def main(store: ProofStore) -> None:
+    async with opening as store:
         found = await issue(store, request(1))
         assert await store.look(found, request(2), issued=issued, now=NOW) is NOT_ISSUED
         assert await spend(store, found, request(2), issued=issued) is NOT_ISSUED
         assert await spend(store, found, request(1), issued=issued) is FIRST
 
-    with_store(main)
-
 
 @pytest.mark.parametrize("issued", [True, False])
-def test_an_expired_challenge_is_not_mistaken_for_one_that_a_client_made(issued: bool, with_store: Told[None]) -> None:
-    async def main(store: ProofStore) -> None:
+async def test_an_expired_challenge_is_not_mistaken_for_one_that_a_client_made(issued: bool, opening: Opening) -> None:
+    async with opening as store:
         found = await issue(store, request(1))
         for now in (NOW + 61, KEPT):
             assert await store.look(found, request(1), issued=issued, now=now) is NOT_ISSUED
             assert await spend(store, found, request(1), issued=issued, now=now) is NOT_ISSUED
 
-    with_store(main)
 
-
-def test_what_nobody_issued_is_not_good_where_it_must_have_been(with_store: Told[None]) -> None:
-    async def main(store: ProofStore) -> None:
+async def test_what_nobody_issued_is_not_good_where_it_must_have_been(opening: Opening) -> None:
+    async with opening as store:
         assert await store.look(challenge(1), request(1), issued=True, now=NOW) is NOT_ISSUED
         assert await spend(store, challenge(1), request(1), issued=True) is NOT_ISSUED
         assert await spend(store, challenge(1), request(1)) is FIRST
-
-    with_store(main)
 
 
 # --- once ---
@@ -121,10 +99,10 @@ def test_what_nobody_issued_is_not_good_where_it_must_have_been(with_store: Told
 
 @pytest.mark.parametrize("again", [(request(1), True), (request(1), False), (request(2), True), (request(2), False)])
 @pytest.mark.parametrize("made_here", [True, False])
-def test_a_challenge_is_spent_once_whatever_it_is_presented_for_then(
-    made_here: bool, again: tuple[bytes, bool], with_store: Told[None]
+async def test_a_challenge_is_spent_once_whatever_it_is_presented_for_then(
+    made_here: bool, again: tuple[bytes, bool], opening: Opening
 ) -> None:
-    async def main(store: ProofStore) -> None:
+    async with opening as store:
         found = await issue(store, request(1)) if made_here else challenge(1)
         assert await spend(store, found, request(1), issued=made_here) is FIRST
         hash_, issued = again
@@ -132,20 +110,16 @@ def test_a_challenge_is_spent_once_whatever_it_is_presented_for_then(
         assert await spend(store, found, hash_, issued=issued) is SPENT
         assert await spend(store, found, hash_, issued=issued, now=KEPT) is SPENT
 
-    with_store(main)
 
-
-def test_looking_spends_nothing(with_store: Told[None]) -> None:
-    async def main(store: ProofStore) -> None:
+async def test_looking_spends_nothing(opening: Opening) -> None:
+    async with opening as store:
         for _ in range(3):
             assert await store.look(challenge(1), request(1), issued=False, now=NOW) is FIRST
         assert await spend(store, challenge(1), request(1)) is FIRST
 
-    with_store(main)
 
-
-def test_a_spent_challenge_that_was_issued_is_remembered_as_long_as_it_is_alive(with_store: Told[None]) -> None:
-    async def main(store: ProofStore) -> None:
+async def test_a_spent_challenge_that_was_issued_is_remembered_as_long_as_it_is_alive(opening: Opening) -> None:
+    async with opening as store:
         found = await issue(store, request(1))
         assert await spend(store, found, request(1), keep_until=NOW + 1) is FIRST
         for number in range(9):
@@ -154,12 +128,10 @@ def test_a_spent_challenge_that_was_issued_is_remembered_as_long_as_it_is_alive(
         for now in (NOW + 61, KEPT, KEPT + 10_000):  # forgotten or not, it is no good any more
             assert await spend(store, found, request(1), now=now) is not FIRST
 
-    with_store(main)
-
 
 @pytest.mark.parametrize("issued", [True, False])
-def test_a_challenge_that_was_changed_anywhere_is_not_one_that_was_issued(issued: bool, with_store: Told[None]) -> None:
-    async def main(store: ProofStore) -> None:
+async def test_a_challenge_that_was_changed_anywhere_is_not_one_that_was_issued(issued: bool, opening: Opening) -> None:
+    async with opening as store:
         found = await issue(store, request(1))
         for place in range(32):
             changed = found[:place] + bytes([found[place] ^ 1]) + found[place + 1 :]
@@ -168,29 +140,22 @@ def test_a_challenge_that_was_changed_anywhere_is_not_one_that_was_issued(issued
             assert said is (FIRST if place < 21 and not issued else NOT_ISSUED)
         assert await store.look(found, request(1), issued=issued, now=NOW) is FIRST
 
-    with_store(main)
+
+async def test_no_two_stores_take_each_other_s_challenges(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    for url in URLS:
+        async with opened(url, tmp_path) as one, opened(url, tmp_path / "other") as other:
+            found = await issue(one, request(1))
+            assert await spend(other, found, request(1), issued=True) is NOT_ISSUED
+            assert await spend(one, found, request(1), issued=True) is FIRST
 
 
-def test_no_two_stores_take_each_other_s_challenges(tmp_path: Path) -> None:
-    async def main() -> None:
-        (tmp_path / "other").mkdir()
-        for url in URLS:
-            async with opened(url, tmp_path) as one, opened(url, tmp_path / "other") as other:
-                found = await issue(one, request(1))
-                assert await spend(other, found, request(1), issued=True) is NOT_ISSUED
-                assert await spend(one, found, request(1), issued=True) is FIRST
-
-    run(main())
-
-
-def test_of_64_who_spend_one_challenge_at_once_one_is_the_first(with_store: Told[None]) -> None:
-    async def main(store: ProofStore) -> None:
+async def test_of_64_who_spend_one_challenge_at_once_one_is_the_first(opening: Opening) -> None:
+    async with opening as store:
         made_here = await issue(store, request(1))
         for found, issued in ((challenge(1), False), (made_here, True), (challenge(2), False)):
             verdicts = await asyncio.gather(*(spend(store, found, request(1), issued=issued) for _ in range(64)))
             assert sorted(verdict.value for verdict in verdicts) == ["first", *["spent"] * 63]
-
-    with_store(main)
 
 
 # --- bounds ---
@@ -207,23 +172,21 @@ def small(monkeypatch: pytest.MonkeyPatch) -> int:
     return 8
 
 
-def test_who_asks_for_many_challenges_keeps_nobody_from_one__nor_from_spending_it(
-    small: int, with_store: Told[None]
+async def test_who_asks_for_many_challenges_keeps_nobody_from_one__nor_from_spending_it(
+    small: int, opening: Opening
 ) -> None:
-    async def main(store: ProofStore) -> None:
+    async with opening as store:
         for _ in range(20 * small):
             await issue(store, request(1))
         found = await issue(store, request(2))
         assert await spend(store, challenge(1), request(1)) is FIRST
         assert await spend(store, found, request(2), issued=True) is FIRST
 
-    with_store(main)
 
-
-def test_where_no_more_can_be_remembered_as_spent_nothing_is_spent_and_what_was_spent_stays_so(
-    small: int, with_store: Told[None]
+async def test_where_no_more_can_be_remembered_as_spent_nothing_is_spent_and_what_was_spent_stays_so(
+    small: int, opening: Opening
 ) -> None:
-    async def main(store: ProofStore) -> None:
+    async with opening as store:
         made_here = await issue(store, request(1))
         for number in range(small):
             assert await spend(store, challenge(number), request(1)) is FIRST
@@ -235,11 +198,9 @@ def test_where_no_more_can_be_remembered_as_spent_nothing_is_spent_and_what_was_
             assert await spend(store, challenge(number), request(1)) is SPENT
         assert len(await issue(store, request(1))) == 32
 
-    with_store(main)
 
-
-def test_what_has_expired_makes_room(small: int, with_store: Told[None]) -> None:
-    async def main(store: ProofStore) -> None:
+async def test_what_has_expired_makes_room(small: int, opening: Opening) -> None:
+    async with opening as store:
         for number in range(small):
             await spend(store, challenge(number), request(1))
             await store.use([RateLimit(str(number), 60, 9)], now=NOW)
@@ -248,11 +209,9 @@ def test_what_has_expired_makes_room(small: int, with_store: Told[None]) -> None
             assert await spend(store, challenge(100 + number), request(1), now=later, keep_until=later) is FIRST
             assert await store.use([RateLimit(str(number), 60, 1)], now=later)
 
-    with_store(main)
 
-
-def test_where_no_more_uses_can_be_noted_there_is_no_yes(small: int, with_store: Told[None]) -> None:
-    async def main(store: ProofStore) -> None:
+async def test_where_no_more_uses_can_be_noted_there_is_no_yes(small: int, opening: Opening) -> None:
+    async with opening as store:
         for number in range(small - 1):
             assert await store.use([RateLimit(str(number), 60, 9)], now=NOW)
         with pytest.raises(StoreUnavailable):
@@ -260,12 +219,10 @@ def test_where_no_more_uses_can_be_noted_there_is_no_yes(small: int, with_store:
         assert await store.uses("another", 60, now=NOW) == 0
         assert await store.uses("0", 60, now=NOW) == 1
 
-    with_store(main)
-
 
 @pytest.mark.parametrize("url", URLS[:2])
-def test_many_that_expire_at_once_are_removed_little_by_little(with_store: Told[None]) -> None:
-    async def main(store: ProofStore) -> None:
+async def test_many_that_expire_at_once_are_removed_little_by_little(opening: Opening) -> None:
+    async with opening as store:
         many = 3 * STORE_SWEEP_ENTRIES
         for number in range(many):
             await spend(store, challenge(number), request(1), keep_until=NOW)
@@ -273,14 +230,12 @@ def test_many_that_expire_at_once_are_removed_little_by_little(with_store: Told[
             assert await spend(store, challenge(many + number), request(1), now=NOW + 1) is FIRST
             assert await spend(store, challenge(number), request(1), now=NOW + 2 + number) is FIRST
 
-    with_store(main)
-
 
 # --- uses ---
 
 
-def test_a_limit_is_reached_and_has_room_again_when_its_window_has_passed(with_store: Told[None]) -> None:
-    async def main(store: ProofStore) -> None:
+async def test_a_limit_is_reached_and_has_room_again_when_its_window_has_passed(opening: Opening) -> None:
+    async with opening as store:
         limit = [RateLimit("one", 60, 3)]
         for at in (NOW, NOW, NOW + 10):
             assert await store.use(limit, now=at)
@@ -293,32 +248,27 @@ def test_a_limit_is_reached_and_has_room_again_when_its_window_has_passed(with_s
         assert await store.uses("one", 60, now=NOW + 1000) == 0
         assert await store.uses("nobody", 60, now=NOW) == 0
 
-    with_store(main)
 
-
-def test_of_several_limits_one_that_is_reached_keeps_all_from_being_noted(with_store: Told[None]) -> None:
-    async def main(store: ProofStore) -> None:
+async def test_of_several_limits_one_that_is_reached_keeps_all_from_being_noted(opening: Opening) -> None:
+    async with opening as store:
         assert await store.use([RateLimit("one", 60, 1)], now=NOW)
         assert not await store.use([RateLimit("two", 60, 5), RateLimit("one", 60, 1)], now=NOW)
         assert await store.uses("two", 60, now=NOW) == 0
         assert await store.use([RateLimit("two", 60, 5), RateLimit("three", 3600, 5)], now=NOW)
         assert [await store.uses("two", 60, now=NOW), await store.uses("three", 3600, now=NOW)] == [1, 1]
 
-    with_store(main)
 
-
-def test_the_same_certificate_twice_is_one_use_and_the_smaller_count_holds(with_store: Told[None]) -> None:
-    async def main(store: ProofStore) -> None:
+async def test_the_same_certificate_twice_is_one_use_and_the_smaller_count_holds(opening: Opening) -> None:
+    async with opening as store:
         for cert_id, counts in (("one", (5, 2)), ("two", (2, 5))):
             both = [RateLimit(cert_id, 60, count) for count in counts]
             assert [await store.use(both, now=NOW) for _ in range(3)] == [True, True, False]
             assert await store.uses(cert_id, 60, now=NOW) == 2
 
-    with_store(main)
 
+async def test_a_use_counts_for_its_amount__up_to_the_limit_itself(opening: Opening) -> None:
+    async with opening as store:
 
-def test_a_use_counts_for_its_amount__up_to_the_limit_itself(with_store: Told[None]) -> None:
-    async def main(store: ProofStore) -> None:
         async def use(amount: int, at: int) -> bool:
             return await store.use([RateLimit("one", 60, 500, amount)], now=at)
 
@@ -332,11 +282,10 @@ def test_a_use_counts_for_its_amount__up_to_the_limit_itself(with_store: Told[No
         assert await use(300, NOW + 60)
         assert not await use(1, NOW + 61)
 
-    with_store(main)
 
+async def test_it_is_told_when_there_is_room_again_and_then_there_is(opening: Opening) -> None:
+    async with opening as store:
 
-def test_it_is_told_when_there_is_room_again_and_then_there_is(with_store: Told[None]) -> None:
-    async def main(store: ProofStore) -> None:
         def limit(amount: int) -> RateLimit:
             return RateLimit("one", 60, 10, amount)
 
@@ -352,11 +301,9 @@ def test_it_is_told_when_there_is_room_again_and_then_there_is(with_store: Told[
             assert await store.use([limit(amount)], now=when)
         assert await store.room_at(limit(1), now=NOW + 1_000) == NOW + 1_000
 
-    with_store(main)
 
-
-def test_amounts_that_no_database_could_add_up_are_counted_anew_in_time(with_store: Told[None]) -> None:
-    async def main(store: ProofStore) -> None:
+async def test_amounts_that_no_database_could_add_up_are_counted_anew_in_time(opening: Opening) -> None:
+    async with opening as store:
         most = 1 << 58
         limit = RateLimit("one", 60, most, most)
         for turn in range(40):  # 2**63 is passed
@@ -364,27 +311,21 @@ def test_amounts_that_no_database_could_add_up_are_counted_anew_in_time(with_sto
             assert not await store.use([RateLimit("one", 60, most)], now=NOW + 60 * turn + 59)
             assert await store.uses("one", 60, now=NOW + 60 * turn + 59) == most
 
-    with_store(main)
 
-
-def test_no_limits_no_notes_and_a_limit_of_nothing_is_always_reached(with_store: Told[None]) -> None:
-    async def main(store: ProofStore) -> None:
+async def test_no_limits_no_notes_and_a_limit_of_nothing_is_always_reached(opening: Opening) -> None:
+    async with opening as store:
         assert await store.use([], now=NOW)
         assert not await store.use([RateLimit("one", 60, 0)], now=NOW)
 
-    with_store(main)
 
-
-def test_of_64_uses_at_once_no_more_are_noted_than_may_be(with_store: Told[None]) -> None:
-    async def main(store: ProofStore) -> None:
+async def test_of_64_uses_at_once_no_more_are_noted_than_may_be(opening: Opening) -> None:
+    async with opening as store:
         noted = await asyncio.gather(*(store.use([RateLimit("one", 60, 10)], now=NOW) for _ in range(64)))
         assert sum(noted) == 10
 
-    with_store(main)
 
-
-def test_a_clock_that_goes_back_gives_no_use_back(with_store: Told[None]) -> None:
-    async def main(store: ProofStore) -> None:
+async def test_a_clock_that_goes_back_gives_no_use_back(opening: Opening) -> None:
+    async with opening as store:
         limit = [RateLimit("one", 60, 2)]
         assert await store.use(limit, now=NOW)
         assert await store.use(limit, now=NOW - 30)
@@ -392,28 +333,22 @@ def test_a_clock_that_goes_back_gives_no_use_back(with_store: Told[None]) -> Non
         assert not await store.use(limit, now=NOW + 40)
         assert await store.use(limit, now=NOW + 60)
 
-    with_store(main)
 
-
-def test_in_a_long_window_a_use_counts_for_at_least_as_long_and_little_longer(with_store: Told[None]) -> None:
-    async def main(store: ProofStore) -> None:
+async def test_in_a_long_window_a_use_counts_for_at_least_as_long_and_little_longer(opening: Opening) -> None:
+    async with opening as store:
         window = 30 * 86_400
         part = window // USE_MARKS
         assert await store.use([RateLimit("one", window, 1)], now=NOW + 1)
         assert not await store.use([RateLimit("one", window, 1)], now=NOW + window)
         assert await store.use([RateLimit("one", window, 1)], now=NOW + 1 + window + part)
 
-    with_store(main)
-
 
 @pytest.mark.parametrize("cert_id", ["", "\ud800", "\0", "é\U0001f600", "x" * 100_000, "'; DROP TABLE uses; --"])
-def test_no_id_of_a_certificate_breaks_a_store(cert_id: str, with_store: Told[None]) -> None:
-    async def main(store: ProofStore) -> None:
+async def test_no_id_of_a_certificate_breaks_a_store(cert_id: str, opening: Opening) -> None:
+    async with opening as store:
         limit = [RateLimit(cert_id, 60, 1)]
         assert [await store.use(limit, now=NOW) for _ in range(2)] == [True, False]
         assert await store.uses(cert_id, 60, now=NOW) == 1
-
-    with_store(main)
 
 
 # --- a clock that was ahead, and is set back ---
@@ -428,10 +363,10 @@ async def forget(store: ProofStore, at: int) -> None:
 
 
 @pytest.mark.parametrize("made_here", [True, False])
-def test_what_was_spent_is_not_good_again__though_a_clock_that_was_ahead_had_it_forgotten(
-    made_here: bool, with_store: Told[None]
+async def test_what_was_spent_is_not_good_again__though_a_clock_that_was_ahead_had_it_forgotten(
+    made_here: bool, opening: Opening
 ) -> None:
-    async def main(store: ProofStore) -> None:
+    async with opening as store:
         found = await issue(store, request(1)) if made_here else challenge(1)
         assert await spend(store, found, request(1), issued=made_here) is FIRST
         await forget(store, AHEAD)
@@ -439,11 +374,9 @@ def test_what_was_spent_is_not_good_again__though_a_clock_that_was_ahead_had_it_
             with pytest.raises(ClockSetBack):
                 await spend(store, found, request(1), issued=made_here, now=now)
 
-    with_store(main)
 
-
-def test_what_can_not_have_been_forgotten_is_good_however_far_the_clock_was_ahead(with_store: Told[None]) -> None:
-    async def main(store: ProofStore) -> None:
+async def test_what_can_not_have_been_forgotten_is_good_however_far_the_clock_was_ahead(opening: Opening) -> None:
+    async with opening as store:
         assert await spend(store, challenge(1), request(1)) is FIRST
         await forget(store, AHEAD)
         with pytest.raises(ClockSetBack):
@@ -452,21 +385,17 @@ def test_what_can_not_have_been_forgotten_is_good_however_far_the_clock_was_ahea
         assert await spend(store, challenge(2), request(1), now=NOW + 1, keep_until=KEPT + 1) is FIRST
         assert await spend(store, challenge(2), request(1), now=NOW + 1, keep_until=KEPT + 1) is SPENT
 
-    with_store(main)
 
-
-def test_a_challenge_of_the_store_s_own_is_held_against_its_own_end(with_store: Told[None]) -> None:
-    async def main(store: ProofStore) -> None:
+async def test_a_challenge_of_the_store_s_own_is_held_against_its_own_end(opening: Opening) -> None:
+    async with opening as store:
         found = await issue(store, request(1), life=900)
         await spend(store, challenge(1), request(1), keep_until=NOW + 600)
         await forget(store, AHEAD)
         assert await spend(store, found, request(1), issued=True, keep_until=NOW + 1) is FIRST
 
-    with_store(main)
 
-
-def test_no_rate_is_exceeded_by_a_clock_that_was_ahead_and_is_set_back(with_store: Told[None]) -> None:
-    async def main(store: ProofStore) -> None:
+async def test_no_rate_is_exceeded_by_a_clock_that_was_ahead_and_is_set_back(opening: Opening) -> None:
+    async with opening as store:
         limit = [RateLimit("one", 60, 1)]
         assert await store.use(limit, now=NOW)
         await forget(store, AHEAD)
@@ -479,15 +408,13 @@ def test_no_rate_is_exceeded_by_a_clock_that_was_ahead_and_is_set_back(with_stor
         assert await store.uses("one", 60, now=NOW + 60) == 0
         assert await store.use(limit, now=NOW + 60)
 
-    with_store(main)
 
-
-def test_a_clock_that_is_kept_in_step_and_set_back_by_seconds_costs_nobody_a_call(
-    url: str, with_store: Told[None]
+async def test_a_clock_that_is_kept_in_step_and_set_back_by_seconds_costs_nobody_a_call(
+    url: str, opening: Opening
 ) -> None:
     step = 40 if url == URLS[2] else 5  # a database is asked four times for each
 
-    async def main(store: ProofStore) -> None:
+    async with opening as store:
         limits = [RateLimit("one", 1, 9)]
         for now in range(NOW, NOW + 400, step):
             assert await store.use(limits, now=now)
@@ -496,87 +423,69 @@ def test_a_clock_that_is_kept_in_step_and_set_back_by_seconds_costs_nobody_a_cal
             assert await store.use(limits, now=back)
             assert await spend(store, challenge(now + 1), request(1), now=back, keep_until=back + 301 - 30) is FIRST
 
-    with_store(main)
-
 
 @pytest.mark.parametrize("url", SHARED_URLS)
-def test_what_was_forgotten_by_a_clock_that_was_ahead_is_known_after_a_restart__and_to_all_who_share_the_file(
+async def test_what_was_forgotten_by_a_clock_that_was_ahead_is_known_after_a_restart__and_to_all_who_share_the_file(
     url: str, tmp_path: Path
 ) -> None:
-    async def main() -> None:
-        async with opened(url, tmp_path) as one, opened(url, tmp_path) as other:
-            assert await spend(one, challenge(1), request(1)) is FIRST
-            assert await one.use([RateLimit("one", 60, 1)], now=NOW)
-            await forget(other, AHEAD)
-            with pytest.raises(ClockSetBack):
-                await spend(one, challenge(1), request(1))
-        async with opened(url, tmp_path) as again:
-            with pytest.raises(ClockSetBack):
-                await spend(again, challenge(1), request(1))
-            with pytest.raises(ClockSetBack):
-                await again.use([RateLimit("one", 60, 1)], now=NOW)
-
-    run(main())
+    async with opened(url, tmp_path) as one, opened(url, tmp_path) as other:
+        assert await spend(one, challenge(1), request(1)) is FIRST
+        assert await one.use([RateLimit("one", 60, 1)], now=NOW)
+        await forget(other, AHEAD)
+        with pytest.raises(ClockSetBack):
+            await spend(one, challenge(1), request(1))
+    async with opened(url, tmp_path) as again:
+        with pytest.raises(ClockSetBack):
+            await spend(again, challenge(1), request(1))
+        with pytest.raises(ClockSetBack):
+            await again.use([RateLimit("one", 60, 1)], now=NOW)
 
 
 # --- a store that is new, as the one before was lost ---
 
 
 @pytest.mark.parametrize("seconds", [0, 1, 60])
-def test_what_a_client_made_before_a_store_knew_what_is_spent_has_to_be_issued_here(
+async def test_what_a_client_made_before_a_store_knew_what_is_spent_has_to_be_issued_here(
     url: str, seconds: int, tmp_path: Path
 ) -> None:
     """Whoever kept a proof that a lost store had spent would have it taken once more."""
 
-    async def main() -> None:
-        made = NOW - CLOCK_LEAD_SECONDS - 1 - seconds
-        async with opened(url, tmp_path, since=NOW) as store:
-            end = made + CHALLENGE_WINDOW_SECONDS + 1
-            for _ in range(2):
-                assert await spend(store, challenge(1), request(1), now=NOW + 1, keep_until=end) is NOT_ISSUED
-            found = await issue(store, request(1), now=NOW + 1)
-            assert await spend(store, found, request(1), now=NOW + 1, keep_until=end) is FIRST, (
-                "one issued here is good"
-            )
-            assert await spend(store, found, request(1), now=NOW + 1, keep_until=end) is SPENT
-
-    run(main())
+    made = NOW - CLOCK_LEAD_SECONDS - 1 - seconds
+    async with opened(url, tmp_path, since=NOW) as store:
+        end = made + CHALLENGE_WINDOW_SECONDS + 1
+        for _ in range(2):
+            assert await spend(store, challenge(1), request(1), now=NOW + 1, keep_until=end) is NOT_ISSUED
+        found = await issue(store, request(1), now=NOW + 1)
+        assert await spend(store, found, request(1), now=NOW + 1, keep_until=end) is FIRST, "one issued here is good"
+        assert await spend(store, found, request(1), now=NOW + 1, keep_until=end) is SPENT
 
 
-def test_an_honest_clients_first_call_is_good_in_a_stores_first_second(url: str, tmp_path: Path) -> None:
+async def test_an_honest_clients_first_call_is_good_in_a_stores_first_second(url: str, tmp_path: Path) -> None:
     """Clients date their challenges back."""
 
-    async def main() -> None:
-        async with opened(url, tmp_path, since=NOW) as store:
-            end = NOW - CLOCK_LEAD_SECONDS + CHALLENGE_WINDOW_SECONDS + 1
-            assert await spend(store, challenge(1), request(1), now=NOW, keep_until=end) is FIRST
-            assert await spend(store, challenge(1), request(1), now=NOW, keep_until=end) is SPENT
-
-    run(main())
+    async with opened(url, tmp_path, since=NOW) as store:
+        end = NOW - CLOCK_LEAD_SECONDS + CHALLENGE_WINDOW_SECONDS + 1
+        assert await spend(store, challenge(1), request(1), now=NOW, keep_until=end) is FIRST
+        assert await spend(store, challenge(1), request(1), now=NOW, keep_until=end) is SPENT
 
 
 @pytest.mark.parametrize("url", SHARED_URLS)
-def test_who_opens_a_store_later_knows_what_was_spent_as_long_as_the_store_does(url: str, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with opened(url, tmp_path, since=NOW - 100) as one:
-            assert await spend(one, challenge(1), request(1)) is FIRST
-            async with opened(url, tmp_path, since=NOW) as later:
-                end = NOW - 50 + CHALLENGE_WINDOW_SECONDS + 1
-                assert await spend(later, challenge(2), request(1), keep_until=end) is FIRST
-                assert await spend(later, challenge(1), request(1)) is SPENT
-
-    run(main())
+async def test_who_opens_a_store_later_knows_what_was_spent_as_long_as_the_store_does(url: str, tmp_path: Path) -> None:
+    async with opened(url, tmp_path, since=NOW - 100) as one:
+        assert await spend(one, challenge(1), request(1)) is FIRST
+        async with opened(url, tmp_path, since=NOW) as later:
+            end = NOW - 50 + CHALLENGE_WINDOW_SECONDS + 1
+            assert await spend(later, challenge(2), request(1), keep_until=end) is FIRST
+            assert await spend(later, challenge(1), request(1)) is SPENT
 
 
 # --- life ---
 
 
-def test_a_store_answers_and_can_be_closed_twice(with_store: Told[None]) -> None:
-    async def main(store: ProofStore) -> None:
+async def test_a_store_answers_and_can_be_closed_twice(opening: Opening) -> None:
+    async with opening as store:
         assert await store.ready()
         await store.aclose()
-
-    with_store(main)
 
 
 # --- all together ---

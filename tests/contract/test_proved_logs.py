@@ -209,11 +209,8 @@ def test_what_says_that_its_proof_was_not_kept_passes_only_where_proofs_are_not_
     assert "proofs are required, and its proof was not kept" in reason(path, required=True)
 
 
-def test_a_record_of_nobodys_authority_is_no_proof_either(path: Path) -> None:
-    async def main() -> None:
-        async with Log(path, clock=lambda: NOW * 1000) as log:
-            await log.port.begin(replace(decided(), authority=None, certificates=None))
-
-    run(main())
+async def test_a_record_of_nobodys_authority_is_no_proof_either(path: Path) -> None:
+    async with Log(path, clock=lambda: NOW * 1000) as log:
+        await log.port.begin(replace(decided(), authority=None, certificates=None))
     assert judged(path) == (None, 0, 1)
     assert "nobody's authority is on record" in reason(path, required=True)

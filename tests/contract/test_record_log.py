@@ -77,24 +77,18 @@ def test_a_call_has_a_record_of_its_decision_and_one_of_its_outcome(path: Path, 
 
 
 @pytest.mark.holds("stores/audit_log/queue", "begin", "finish")
-def test_a_durable_record_is_in_the_file_before_the_answer(path: Path) -> None:
-    async def main() -> None:
-        async with Log(path) as each:
-            call = decided()
-            await each.port.begin(call)
-            assert in_short(records_in(path)) == [(call.call.id, "decision")]
-            await each.port.finish(call, OK)
-            assert in_short(records_in(path))[1:] == [(call.call.id, "ok")]
-
-    run(main())
+async def test_a_durable_record_is_in_the_file_before_the_answer(path: Path) -> None:
+    async with Log(path) as each:
+        call = decided()
+        await each.port.begin(call)
+        assert in_short(records_in(path)) == [(call.call.id, "decision")]
+        await each.port.finish(call, OK)
+        assert in_short(records_in(path))[1:] == [(call.call.id, "ok")]
 
 
-def test_many_calls_at_once_make_one_chain_without_gaps(path: Path) -> None:
-    async def main() -> None:
-        async with Log(path) as each:
-            await asyncio.gather(*(each.call() for _ in range(300)))
-
-    run(main())
+async def test_many_calls_at_once_make_one_chain_without_gaps(path: Path) -> None:
+    async with Log(path) as each:
+        await asyncio.gather(*(each.call() for _ in range(300)))
     report = verified(path)
     assert report.valid
     assert report.records == 600
@@ -103,38 +97,34 @@ def test_many_calls_at_once_make_one_chain_without_gaps(path: Path) -> None:
 
 @FILES
 @pytest.mark.holds("stores/audit_log/queue", "checkpoint")
-def test_a_checkpoint_comes_after_so_many_records(path: Path) -> None:
-    async def main() -> None:
-        async with Log(path) as each:
-            await asyncio.gather(*(each.call() for _ in range(CHECKPOINT_RECORDS // 2 + 1)))
-            with LogFile(path) as log_file:
-                (found,) = log_file.summaries()
-            statement = found.statement()
-            assert statement is not None
-            assert isinstance(statement.predicate, Checkpoint)
-            assert statement.predicate.count == CHECKPOINT_RECORDS
-
-    run(main())
+async def test_a_checkpoint_comes_after_so_many_records(path: Path) -> None:
+    async with Log(path) as each:
+        await asyncio.gather(*(each.call() for _ in range(CHECKPOINT_RECORDS // 2 + 1)))
+        with LogFile(path) as log_file:
+            (found,) = log_file.summaries()
+        statement = found.statement()
+        assert statement is not None
+        assert isinstance(statement.predicate, Checkpoint)
+        assert statement.predicate.count == CHECKPOINT_RECORDS
     assert verified(path).valid
 
 
 @FILES
 @pytest.mark.holds("stores/audit_log/queue", "checkpoint")
-def test_a_checkpoint_comes_after_some_time__even_if_no_call_does(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_checkpoint_comes_after_some_time__even_if_no_call_does(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(log, "CHECKPOINT_SECONDS", 0.02)
 
     def covered() -> int:
         with LogFile(path) as log_file:
             return sum(writer.checkpointed for writer in log_file.verify([KEY]).writers)
 
-    async def main() -> None:
-        async with Log(path) as each:
-            await each.call()
-            await until(lambda: covered() == 2)
-            await each.call()
-            await until(lambda: covered() == 4)
-
-    run(main())
+    async with Log(path) as each:
+        await each.call()
+        await until(lambda: covered() == 2)
+        await each.call()
+        await until(lambda: covered() == 4)
     assert verified(path).valid
 
 
@@ -163,37 +153,31 @@ def test_each_head_that_is_signed_is_told_once__and_it_is_one_to_keep(
         assert not log_file.verify([KEY], [heads[-1]._replace(sequence=6)]).valid
 
 
-def test_an_outcome_is_recorded_once__and_only_of_a_call_that_is_open(path: Path) -> None:
-    async def main() -> None:
-        async with Log(path) as each:
-            call = await each.call()
-            for other in (call, decided()):
-                with pytest.raises(AttestationError, match="is not open"):
-                    await each.port.finish(other, OK)
-            call = await each.call(None)
-            finishing = [each.port.finish(call, OK) for _ in range(3)]  # in one turn
-            answers = await asyncio.gather(*finishing, return_exceptions=True)
-            assert [type(answer) for answer in answers] == [type(None), AttestationError, AttestationError]
-
-    run(main())
+async def test_an_outcome_is_recorded_once__and_only_of_a_call_that_is_open(path: Path) -> None:
+    async with Log(path) as each:
+        call = await each.call()
+        for other in (call, decided()):
+            with pytest.raises(AttestationError, match="is not open"):
+                await each.port.finish(other, OK)
+        call = await each.call(None)
+        finishing = [each.port.finish(call, OK) for _ in range(3)]  # in one turn
+        answers = await asyncio.gather(*finishing, return_exceptions=True)
+        assert [type(answer) for answer in answers] == [type(None), AttestationError, AttestationError]
     assert len(records_in(path)) == 4
 
 
-def test_an_outcome_is_recorded_though_nobody_waits_for_it(path: Path) -> None:
-    async def main() -> None:
-        async with Log(path) as each:
-            call = await each.call(None)
+async def test_an_outcome_is_recorded_though_nobody_waits_for_it(path: Path) -> None:
+    async with Log(path) as each:
+        call = await each.call(None)
 
-            async def wait() -> None:
-                await each.port.finish(call, OK)
+        async def wait() -> None:
+            await each.port.finish(call, OK)
 
-            waiting = asyncio.create_task(wait())
-            await asyncio.sleep(0)
-            waiting.cancel()
-            await asyncio.wait([waiting])
-            assert waiting.cancelled()
-
-    run(main())
+        waiting = asyncio.create_task(wait())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert waiting.cancelled()
     assert [status for _, status in in_short(records_in(path))] == ["decision", "ok"]
 
 
@@ -211,17 +195,14 @@ def test_one_record_that_cannot_be_written_does_not_keep_those_beside_it_from_be
     assert (report.valid, report.records) == (True, 4)  # both were open at the end
 
 
-def test_all_who_wait_are_told_when_the_store_fails__and_the_chain_goes_on_after(path: Path) -> None:
-    async def main() -> None:
-        async with Log(path) as each:
-            await each.call()
-            with no_store(path):
-                beginning = [each.port.begin(decided()) for _ in range(600)]
-                answers = await asyncio.gather(*beginning, return_exceptions=True)
-            assert all(isinstance(answer, StoreUnavailable) for answer in answers)
-            await each.call_when_it_is_back()
-
-    run(main())
+async def test_all_who_wait_are_told_when_the_store_fails__and_the_chain_goes_on_after(path: Path) -> None:
+    async with Log(path) as each:
+        await each.call()
+        with no_store(path):
+            beginning = [each.port.begin(decided()) for _ in range(600)]
+            answers = await asyncio.gather(*beginning, return_exceptions=True)
+        assert all(isinstance(answer, StoreUnavailable) for answer in answers)
+        await each.call_when_it_is_back()
     report = verified(path)
     assert (report.valid, report.records) == (True, 4)
 
@@ -254,36 +235,32 @@ def test_calls_that_a_dead_writer_left_open_are_closed_as_unknown_by_a_later_one
 
 
 @pytest.mark.holds("stores/audit_log/closing", "live-writers")
-def test_calls_of_a_writer_that_is_alive_are_left_alone(path: Path) -> None:
-    async def main() -> None:
-        async with Log(path) as first, Log(path) as second:
-            call = decided()
-            await first.port.begin(call)
-            await second.call()
-            await first.port.finish(call, OK)
-
-    run(main())
+async def test_calls_of_a_writer_that_is_alive_are_left_alone(path: Path) -> None:
+    async with Log(path) as first, Log(path) as second:
+        call = decided()
+        await first.port.begin(call)
+        await second.call()
+        await first.port.finish(call, OK)
     assert "unknown" not in [status for _, status in in_short(records_in(path))]
     assert len(verified(path).writers) == 2
 
 
-def test_a_call_whose_answer_comes_to_another_writer_is_claimed__and_its_outcome_is_in_that_chain(path: Path) -> None:
+async def test_a_call_whose_answer_comes_to_another_writer_is_claimed__and_its_outcome_is_in_that_chain(
+    path: Path,
+) -> None:
     resume, call = b"r" * 32, replace(decided(), resume=b"r" * 32)
 
-    async def main() -> None:
-        async with Log(path) as first, Log(path) as second:
-            await first.port.begin(call)
-            await second.call()
-            assert await second.port.claim(b"x" * 32) is None
-            claimed = await second.port.claim(resume)
-            assert claimed is not None
-            await second.port.finish(claimed, OK)
-            assert await second.port.claim(resume) is None
-            with pytest.raises(AttestationError, match="is not open"):
-                await first.port.finish(call, OK)
-            await first.call()
-
-    run(main())
+    async with Log(path) as first, Log(path) as second:
+        await first.port.begin(call)
+        await second.call()
+        assert await second.port.claim(b"x" * 32) is None
+        claimed = await second.port.claim(resume)
+        assert claimed is not None
+        await second.port.finish(claimed, OK)
+        assert await second.port.claim(resume) is None
+        with pytest.raises(AttestationError, match="is not open"):
+            await first.port.finish(call, OK)
+        await first.call()
     found = [each for each in records_in(path) if each.call.id == call.call.id]
     assert in_short(found) == [(call.call.id, "decision"), (call.call.id, "ok")]
     decision, outcome = found
@@ -317,123 +294,102 @@ def test_a_call_that_two_writers_end_at_once_has_one_outcome(path: Path) -> None
     assert verified(path).valid
 
 
-def test_two_calls_that_one_answer_could_be_for_are_claimed_by_nobody(path: Path) -> None:
+async def test_two_calls_that_one_answer_could_be_for_are_claimed_by_nobody(path: Path) -> None:
     one, two = (replace(decided(), resume=b"r" * 32) for _ in range(2))
 
-    async def main() -> None:
-        async with Log(path) as first, Log(path) as second:
-            await first.port.begin(one)
-            await first.port.begin(two)
-            with pytest.raises(AttestationError, match="2 open calls"):
-                await second.port.claim(b"r" * 32)
-            await first.port.finish(one, OK)
-            assert await second.port.claim(b"r" * 32) is not None
-
-    run(main())
+    async with Log(path) as first, Log(path) as second:
+        await first.port.begin(one)
+        await first.port.begin(two)
+        with pytest.raises(AttestationError, match="2 open calls"):
+            await second.port.claim(b"r" * 32)
+        await first.port.finish(one, OK)
+        assert await second.port.claim(b"r" * 32) is not None
     assert in_short(records_in(path))[-1] == (two.call.id, "unknown")  # by the second, as it ended
 
 
-def test_a_log_that_is_closed_closes_its_own_calls(path: Path) -> None:
-    async def main() -> None:
-        async with Log(path) as each:
-            await each.call(None)
-        with pytest.raises(StoreUnavailable, match="closed"):
-            await each.port.begin(decided())
-
-    run(main())
+async def test_a_log_that_is_closed_closes_its_own_calls(path: Path) -> None:
+    async with Log(path) as each:
+        await each.call(None)
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await each.port.begin(decided())
     assert [status for _, status in in_short(records_in(path))] == ["decision", "unknown"]
 
 
 @FILES
-def test_a_writer_without_calls_leaves_nothing_behind(path: Path) -> None:
-    async def main() -> None:
-        async with Log(path) as each:
-            assert await each.port.ready()
-
-    run(main())
+async def test_a_writer_without_calls_leaves_nothing_behind(path: Path) -> None:
+    async with Log(path) as each:
+        assert await each.port.ready()
     assert verified(path) == LogReport(0, (), None)
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT count(*) FROM log_writers").fetchone() == (0,)
 
 
-def test_who_writes_is_drawn_when_it_begins__forked_workers_would_share_a_chain(path: Path) -> None:
-    async def main() -> None:
-        async with Log(path) as each:
-            assert each.records.writer is None
-            await each.records.start()
-            assert each.records.writer is not None
-
-    run(main())
+async def test_who_writes_is_drawn_when_it_begins__forked_workers_would_share_a_chain(path: Path) -> None:
+    async with Log(path) as each:
+        assert each.records.writer is None
+        await each.records.start()
+        assert each.records.writer is not None
 
 
 @FILES
 @pytest.mark.parametrize("durable", [True, False])
-def test_that_a_writer_gets_no_lock_is_told(durable: bool, path: Path) -> None:
-    async def main() -> None:
-        async with Log(path, durable=durable) as each:
-            for _ in range(2):
-                with pytest.raises(StoreUnavailable):
-                    await each.port.begin(decided())
-            assert each.problems == [f"can't lock a file in {in_the_way}: File exists"]  # once
-            assert each.port.problem() == each.problems[0]
-            in_the_way.unlink()
-            await each.call()
-            await until(lambda: each.port.problem() is None)
-
+async def test_that_a_writer_gets_no_lock_is_told(durable: bool, path: Path) -> None:
     in_the_way = path.with_name("accredit.db-writers")
     in_the_way.touch()
-    run(main())
+    async with Log(path, durable=durable) as each:
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable):
+                await each.port.begin(decided())
+        assert each.problems == [f"can't lock a file in {in_the_way}: File exists"]  # once
+        assert each.port.problem() == each.problems[0]
+        in_the_way.unlink()
+        await each.call()
+        await until(lambda: each.port.problem() is None)
 
 
 @FILES
 @pytest.mark.parametrize("how", ["cancelled", "late"])
-def test_a_lock_that_comes_when_nobody_waits_for_it_is_given_up(
+async def test_a_lock_that_comes_when_nobody_waits_for_it_is_given_up(
     how: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer_locks, "STORE_WAIT_SECONDS", 0.05 if how == "late" else 10)
     busy = Event()
 
-    async def main() -> None:
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
-        each = Log(path)
-        first = asyncio.create_task(asyncio.to_thread(busy.wait))
-        await asyncio.sleep(0)
-        starting = asyncio.create_task(each.records.start())
-        if how == "cancelled":
-            await asyncio.sleep(0)
-            starting.cancel()
-        await asyncio.wait([starting])
-        assert starting.cancelled() or isinstance(starting.exception(), StoreUnavailable)
-        busy.set()
-        await first
-        await asyncio.to_thread(Event)  # it comes after the lock
-        await until(lambda: not list(writers.iterdir()))
-        monkeypatch.undo()
-        await each.call()
-        await each.records.aclose()
-
     writers = path.with_name("accredit.db-writers")
-    run(main())
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    each = Log(path)
+    first = asyncio.create_task(asyncio.to_thread(busy.wait))
+    await asyncio.sleep(0)
+    starting = asyncio.create_task(each.records.start())
+    if how == "cancelled":
+        await asyncio.sleep(0)
+        starting.cancel()
+    await asyncio.wait([starting])
+    assert starting.cancelled() or isinstance(starting.exception(), StoreUnavailable)
+    busy.set()
+    await first
+    await asyncio.to_thread(Event)  # it comes after the lock
+    await until(lambda: not list(writers.iterdir()))
+    monkeypatch.undo()
+    await each.call()
+    await each.records.aclose()
     assert verified(path).valid
 
 
 @FILES
-def test_a_log_that_is_closed_while_it_begins_leaves_no_life_behind(path: Path) -> None:
-    async def main() -> None:
-        async with Log(path) as first:
-            await first.call()
-            later = Log(path)
-            with closing(sqlite3.connect(path, isolation_level=None)) as other:
-                other.execute("BEGIN IMMEDIATE")
-                starting = asyncio.create_task(later.records.start())
-                await until(lambda: bool(later.executor.asked))
-                ending = asyncio.create_task(later.records.aclose())
-                await asyncio.sleep(0)
-                other.execute("COMMIT")
-            await asyncio.gather(starting, ending)
-            assert [each.name for each in path.with_name("accredit.db-writers").iterdir()] == [first.records.writer]
-
-    run(main())
+async def test_a_log_that_is_closed_while_it_begins_leaves_no_life_behind(path: Path) -> None:
+    async with Log(path) as first:
+        await first.call()
+        later = Log(path)
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            starting = asyncio.create_task(later.records.start())
+            await until(lambda: bool(later.executor.asked))
+            ending = asyncio.create_task(later.records.aclose())
+            await asyncio.sleep(0)
+            other.execute("COMMIT")
+        await asyncio.gather(starting, ending)
+        assert [each.name for each in path.with_name("accredit.db-writers").iterdir()] == [first.records.writer]
 
 
 @FILES
@@ -448,114 +404,98 @@ def test_one_writer_is_one_process__two_with_one_chain_would_break_it(path: Path
 
 
 @pytest.mark.holds("stores/audit_log/queue", "begin")
-def test_a_store_that_is_full_or_away_is_a_refusal__nothing_is_forwarded_without_its_record(path: Path) -> None:
-    async def main() -> None:
-        async with Log(path) as each:
-            await each.call()
-            with no_store(path):
-                with pytest.raises(StoreUnavailable):
-                    await each.port.begin(decided())
-                assert each.port.problem() is not None
-                assert not await each.port.ready()
-            await each.call_when_it_is_back()
-            assert each.port.problem() is None
-            assert len(each.problems) >= 1
-
-    run(main())
+async def test_a_store_that_is_full_or_away_is_a_refusal__nothing_is_forwarded_without_its_record(path: Path) -> None:
+    async with Log(path) as each:
+        await each.call()
+        with no_store(path):
+            with pytest.raises(StoreUnavailable):
+                await each.port.begin(decided())
+            assert each.port.problem() is not None
+            assert not await each.port.ready()
+        await each.call_when_it_is_back()
+        assert each.port.problem() is None
+        assert len(each.problems) >= 1
     report = verified(path)
     assert report.valid
     assert report.records == 4
 
 
-def test_a_log_that_has_refused_a_record_is_not_ready_because_less_than_a_record_fits(
+async def test_a_log_that_has_refused_a_record_is_not_ready_because_less_than_a_record_fits(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main() -> None:
-        async with Log(path) as each:
-            assert await each.port.ready()
-            for seconds, ready in ((60.0, False), (0.0, True)):
-                monkeypatch.setattr(log, "UNREADY_SECONDS", seconds)
-                each.executor.full = True
-                with pytest.raises(StoreUnavailable):
-                    await each.call()
-                assert await each.port.ready() is ready
-                assert (each.port.problem() is None) is ready
-                each.executor.full = False
+    async with Log(path) as each:
+        assert await each.port.ready()
+        for seconds, ready in ((60.0, False), (0.0, True)):
+            monkeypatch.setattr(log, "UNREADY_SECONDS", seconds)
+            each.executor.full = True
+            with pytest.raises(StoreUnavailable):
                 await each.call()
-                assert each.port.problem() is None
-                assert await each.port.ready()
-
-    run(main())
+            assert await each.port.ready() is ready
+            assert (each.port.problem() is None) is ready
+            each.executor.full = False
+            await each.call()
+            assert each.port.problem() is None
+            assert await each.port.ready()
 
 
 @pytest.mark.holds("stores/audit_log/queue", "finish")
-def test_an_outcome_that_can_not_be_recorded_is_told__the_client_must_not_get_the_result(path: Path) -> None:
-    async def main() -> None:
-        async with Log(path) as each:
-            call = decided()
-            await each.port.begin(call)
-            with no_store(path), pytest.raises(StoreUnavailable):
-                await each.port.finish(call, OK)
-
-    run(main())
+async def test_an_outcome_that_can_not_be_recorded_is_told__the_client_must_not_get_the_result(path: Path) -> None:
+    async with Log(path) as each:
+        call = decided()
+        await each.port.begin(call)
+        with no_store(path), pytest.raises(StoreUnavailable):
+            await each.port.finish(call, OK)
     assert [status for _, status in in_short(records_in(path))] == ["decision", "ok"]  # it is known
 
 
 @FILES
-def test_a_store_that_is_no_store_is_a_refusal(tmp_path: Path) -> None:
+async def test_a_store_that_is_no_store_is_a_refusal(tmp_path: Path) -> None:
     garbage = tmp_path / "garbage.db"
     garbage.write_bytes(os.urandom(8192))
 
-    async def main() -> None:
-        for path in (garbage, tmp_path / "nowhere" / "a.db"):
-            async with Log(path) as each:
-                with pytest.raises(StoreUnavailable):
-                    await each.port.begin(decided())
-                assert not await each.port.ready()
-
-    run(main())
+    for path in (garbage, tmp_path / "nowhere" / "a.db"):
+        async with Log(path) as each:
+            with pytest.raises(StoreUnavailable):
+                await each.port.begin(decided())
+            assert not await each.port.ready()
 
 
-def test_what_waits_is_written_when_the_disk_has_room_again__nothing_is_dropped(
+async def test_what_waits_is_written_when_the_disk_has_room_again__nothing_is_dropped(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log, "RECORD_RETRY_SECONDS", 0.01)
     monkeypatch.setattr(log, "MAX_QUEUED_RECORDS", 6)
 
-    async def main() -> None:
-        async with Log(path, durable=False) as each:
-            await each.call()
-            await until(lambda: not each.records._queue)
-            with no_store(path):
-                for _ in range(3):
-                    await each.call()
-                await until(lambda: each.port.problem() is not None)
-                with pytest.raises(StoreUnavailable, match="wait to be written"):
-                    await each.port.begin(decided())
-                assert not await each.port.ready()
-            await until(lambda: each.port.problem() is None)
-            await each.call()
-
-    run(main())
+    async with Log(path, durable=False) as each:
+        await each.call()
+        await until(lambda: not each.records._queue)
+        with no_store(path):
+            for _ in range(3):
+                await each.call()
+            await until(lambda: each.port.problem() is not None)
+            with pytest.raises(StoreUnavailable, match="wait to be written"):
+                await each.port.begin(decided())
+            assert not await each.port.ready()
+        await until(lambda: each.port.problem() is None)
+        await each.call()
     report = verified(path)
     assert report.valid
     assert report.records == 10
 
 
-def test_what_was_written_without_an_answer_is_not_written_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_was_written_without_an_answer_is_not_written_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(log, "RECORD_RETRY_SECONDS", 0.01)
 
-    async def main() -> None:
-        async with Log(path, durable=False) as each:
-            await each.records.start()
-            each.executor.forgets = True
-            await each.call()
-            await until(lambda: each.port.problem() is not None)
-            await each.call()
-            await each.port.begin(decided(decision=DENY))
-            each.executor.forgets = False
-
-    run(main())
+    async with Log(path, durable=False) as each:
+        await each.records.start()
+        each.executor.forgets = True
+        await each.call()
+        await until(lambda: each.port.problem() is not None)
+        await each.call()
+        await each.port.begin(decided(decision=DENY))
+        each.executor.forgets = False
     report = verified(path)
     assert report.valid
     assert report.records == 5
@@ -604,20 +544,17 @@ def test_a_call_that_was_refused_though_its_decision_was_written_is_closed_as_no
     assert verified(path).valid
 
 
-def test_long_arguments_that_wait_are_bounded_too__a_slow_disk_must_not_fill_the_memory(
+async def test_long_arguments_that_wait_are_bounded_too__a_slow_disk_must_not_fill_the_memory(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log, "MAX_QUEUED_RECORD_BYTES", 1_000)
 
-    async def main() -> None:
-        async with Log(path, durable=False) as each:
-            await each.port.begin(decided(certificates=b"[" + b" " * 2_000 + b"]"))
-            with pytest.raises(StoreUnavailable, match="1 records wait"):
-                await each.port.begin(decided())
-            await until(lambda: not each.records._queue)
-            await each.call()
-
-    run(main())
+    async with Log(path, durable=False) as each:
+        await each.port.begin(decided(certificates=b"[" + b" " * 2_000 + b"]"))
+        with pytest.raises(StoreUnavailable, match="1 records wait"):
+            await each.port.begin(decided())
+        await until(lambda: not each.records._queue)
+        await each.call()
     assert verified(path).valid
 
 
@@ -649,15 +586,12 @@ def test_a_text_that_no_record_can_hold_is_refused_at_once__it_would_block_what_
     assert verified(path).records == 4
 
 
-def test_arguments_are_there_only_where_they_were_asked_for(path: Path) -> None:
+async def test_arguments_are_there_only_where_they_were_asked_for(path: Path) -> None:
     params = b'{"name": "x", "arguments": {"to": "bob"}}'
 
-    async def main() -> None:
-        async with Log(path) as each:
-            for full in (False, True):
-                await each.port.begin(decided(params=recorded_params(params, token_argument=True, full=full)))
-
-    run(main())
+    async with Log(path) as each:
+        for full in (False, True):
+            await each.port.begin(decided(params=recorded_params(params, token_argument=True, full=full)))
     first, second, *_ = records_in(path)
     assert bytes(first.call.params) == b""
     assert bytes(second.call.params) == b'{"arguments":{"to":"bob"},"name":"x"}'

@@ -207,61 +207,52 @@ def test_pruning_never_frees_the_newest_number__who_follows_the_log_would_miss_w
     assert verified(path).valid
 
 
-def test_of_what_was_pruned_no_byte_is_left_in_any_file__also_while_a_gateway_is_at_work(path: Path) -> None:
+async def test_of_what_was_pruned_no_byte_is_left_in_any_file__also_while_a_gateway_is_at_work(path: Path) -> None:
     now = [NOW_MS]
 
-    async def main() -> None:
-        async with Log(path, clock=lambda: now[0]) as each:
-            for size in (0, 300, 900, 2_500, 9_000, 70_000, 1_500, 3_900, 40, 5_000) * 5:  # on a page, and beyond it
-                await marked_call(each, b"old-swordfish", size)
-            now[0] += 1_000
-            for size in (10, 6_000):
-                await marked_call(each, b"new-swordfish", size)
-            assert in_files(path, b"old-swordfish")
-            done = prune(path, SIGNER, before_ms=NOW_MS + 500, now_ms=NOW_MS, on_progress=lambda _: None)
-            assert done == (100, True)
-            assert in_files(path, b"old-swordfish") == []
-            await marked_call(each, b"new-swordfish", 10)
+    async with Log(path, clock=lambda: now[0]) as each:
+        for size in (0, 300, 900, 2_500, 9_000, 70_000, 1_500, 3_900, 40, 5_000) * 5:  # on a page, and beyond it
+            await marked_call(each, b"old-swordfish", size)
+        now[0] += 1_000
+        for size in (10, 6_000):
+            await marked_call(each, b"new-swordfish", size)
+        assert in_files(path, b"old-swordfish")
+        done = prune(path, SIGNER, before_ms=NOW_MS + 500, now_ms=NOW_MS, on_progress=lambda _: None)
+        assert done == (100, True)
         assert in_files(path, b"old-swordfish") == []
-        assert in_files(path, b"new-swordfish") == [path.name]
-
-    run(main())
+        await marked_call(each, b"new-swordfish", 10)
+    assert in_files(path, b"old-swordfish") == []
+    assert in_files(path, b"new-swordfish") == [path.name]
     assert verified(path).valid
 
 
-def test_that_a_reader_keeps_what_was_pruned_is_told__and_pruning_again_takes_it(
+async def test_that_a_reader_keeps_what_was_pruned_is_told__and_pruning_again_takes_it(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("accredit.stores.audit_log.pruning.EMPTY_LOG_SECONDS", 0.05)
 
-    async def main() -> None:
-        async with Log(path) as each:
-            await marked_call(each, b"old-swordfish", 5_000)
-            with closing(sqlite3.connect(path, isolation_level=None)) as reader:
-                reader.execute("BEGIN")
-                reader.execute("SELECT count(*) FROM log_entries").fetchone()
-                done = prune(path, SIGNER, before_ms=NOW_MS + 1, now_ms=NOW_MS, on_progress=lambda _: None)
-                assert done == (2, False)
-                await each.call()  # who writes is not held up
-                assert in_files(path, b"old-swordfish")
-            assert prune(path, SIGNER, before_ms=NOW_MS, now_ms=NOW_MS, on_progress=lambda _: None) == (0, True)
-            assert in_files(path, b"old-swordfish") == []
-
-    run(main())
+    async with Log(path) as each:
+        await marked_call(each, b"old-swordfish", 5_000)
+        with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM log_entries").fetchone()
+            done = prune(path, SIGNER, before_ms=NOW_MS + 1, now_ms=NOW_MS, on_progress=lambda _: None)
+            assert done == (2, False)
+            await each.call()  # who writes is not held up
+            assert in_files(path, b"old-swordfish")
+        assert prune(path, SIGNER, before_ms=NOW_MS, now_ms=NOW_MS, on_progress=lambda _: None) == (0, True)
+        assert in_files(path, b"old-swordfish") == []
 
 
 @pytest.mark.holds("stores/audit_log/pruning", "records")
-def test_a_call_that_is_open_is_not_pruned__it_could_not_be_closed(path: Path) -> None:
-    async def main() -> None:
-        async with Log(path) as each:
-            await each.call()
-            call = decided()
-            await each.port.begin(call)
-            await each.call()
-            assert pruned(path, NOW_MS + 1) == 2
-            await each.port.finish(call, OK)
-
-    run(main())
+async def test_a_call_that_is_open_is_not_pruned__it_could_not_be_closed(path: Path) -> None:
+    async with Log(path) as each:
+        await each.call()
+        call = decided()
+        await each.port.begin(call)
+        await each.call()
+        assert pruned(path, NOW_MS + 1) == 2
+        await each.port.finish(call, OK)
     assert entries_from(path, lambda report: report.writers[0].pruned) == 2
 
 
@@ -297,18 +288,15 @@ def test_what_is_left_of_pruned_records_is_held_against_the_note(path: Path, sta
         "UPDATE log_entries SET ml_dsa_65 = zeroblob(3309) WHERE number = 4 AND ml_dsa_65 IS NOT NULL",
     ],
 )
-def test_what_was_changed_is_never_signed_for__by_pruning_it(path: Path, statement: str) -> None:
+async def test_what_was_changed_is_never_signed_for__by_pruning_it(path: Path, statement: str) -> None:
     now = [NOW_MS]
 
-    async def main() -> None:
-        async with Log(path, clock=lambda: now[0]) as log:
-            for _ in range(2):
-                await log.call()
-            now[0] += 1_000
-            for _ in range(2):
-                await log.call()
-
-    run(main())
+    async with Log(path, clock=lambda: now[0]) as log:
+        for _ in range(2):
+            await log.call()
+        now[0] += 1_000
+        for _ in range(2):
+            await log.call()
     assert pruned(path, NOW_MS + 500) == 4
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(statement)
@@ -334,21 +322,18 @@ def test_a_file_without_a_log_is_told_from_an_empty_one(tmp_path: Path) -> None:
     assert not (tmp_path / "none.db").exists()
 
 
-def test_a_log_is_read_as_it_was_at_the_first_look__and_no_longer_once_it_is_closed(path: Path) -> None:
-    async def main() -> None:
-        async with Log(path) as log:
-            for _ in range(3):
-                await log.call()
-            with LogFile(path) as reading:
-                left_half_read = reading.newest_first()
-                newest = next(left_half_read).number
-                late = await log.call()
-                assert [each.number for each in reading.entries_after(newest)] == []
-            with LogFile(path) as reading:
-                found = [record.call.id for each in reading.entries_after(newest) if (record := each.record())]
-            assert found == [late.call.id] * 2
-            with closing(sqlite3.connect(path)) as connection:
-                assert connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
-            del left_half_read  # it is alive until here
-
-    run(main())
+async def test_a_log_is_read_as_it_was_at_the_first_look__and_no_longer_once_it_is_closed(path: Path) -> None:
+    async with Log(path) as log:
+        for _ in range(3):
+            await log.call()
+        with LogFile(path) as reading:
+            left_half_read = reading.newest_first()
+            newest = next(left_half_read).number
+            late = await log.call()
+            assert [each.number for each in reading.entries_after(newest)] == []
+        with LogFile(path) as reading:
+            found = [record.call.id for each in reading.entries_after(newest) if (record := each.record())]
+        assert found == [late.call.id] * 2
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
+        del left_half_read  # it is alive until here

@@ -44,114 +44,96 @@ def statuses(path: Path) -> list[str]:
 
 
 @with_each_executor
-def test_an_outcome_of_a_full_disk_is_written_when_there_is_room__though_nobody_calls_again(path: Path) -> None:
-    async def main() -> None:
-        async with Log(path) as each:
-            calls = [await each.call(None) for _ in range(3)]
-            with no_store(path):
-                for call in calls:
-                    with pytest.raises(StoreUnavailable):
-                        await each.port.finish(call, OK)
-                assert each.port.problem() is not None
-            await until(lambda: each.port.problem() is None)
-            assert statuses(path) == ["decision"] * 3 + ["ok"] * 3
-
-    run(main())
+async def test_an_outcome_of_a_full_disk_is_written_when_there_is_room__though_nobody_calls_again(path: Path) -> None:
+    async with Log(path) as each:
+        calls = [await each.call(None) for _ in range(3)]
+        with no_store(path):
+            for call in calls:
+                with pytest.raises(StoreUnavailable):
+                    await each.port.finish(call, OK)
+            assert each.port.problem() is not None
+        await until(lambda: each.port.problem() is None)
+        assert statuses(path) == ["decision"] * 3 + ["ok"] * 3
     assert verified(path).valid
 
 
 @FILES
 @with_each_executor
-def test_an_outcome_that_a_lock_held_up_is_written_when_it_is_given_up(
+async def test_an_outcome_that_a_lock_held_up_is_written_when_it_is_given_up(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (worker, log_process):
         monkeypatch.setattr(module, "STORE_LOCK_SECONDS", 0.1)
 
-    async def main() -> None:
-        async with Log(path) as each:
-            call = await each.call(None)
-            with closing(sqlite3.connect(path, isolation_level=None)) as other:
-                other.execute("BEGIN IMMEDIATE")
-                with pytest.raises(StoreUnavailable):
-                    await each.port.finish(call, Outcome(status="tool_error"))
-                other.execute("ROLLBACK")
-            await until(lambda: statuses(path) == ["decision", "tool_error"])
-
-    run(main())
+    async with Log(path) as each:
+        call = await each.call(None)
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreUnavailable):
+                await each.port.finish(call, Outcome(status="tool_error"))
+            other.execute("ROLLBACK")
+        await until(lambda: statuses(path) == ["decision", "tool_error"])
     assert statuses(path) == ["decision", "tool_error"]
     assert verified(path).valid
 
 
 @pytest.mark.slow
-def test_an_outcome_that_was_queued_when_the_log_process_died_is_written_by_the_next_one_in_the_same_chain(
+async def test_an_outcome_that_was_queued_when_the_log_process_died_is_written_by_the_next_one_in_the_same_chain(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Log, "executors", staticmethod(by_process))
 
-    async def main() -> None:
-        async with Log(path) as each:
-            calls = [await each.call(None) for _ in range(20)]
-            (writes,) = children()
-            os.kill(writes, signal.SIGSTOP)  # it has them in its socket, and does not do them
-            finishing = [asyncio.ensure_future(each.port.finish(call, OK)) for call in calls]
-            await asyncio.sleep(0)
-            os.kill(writes, signal.SIGKILL)
-            answers = await asyncio.gather(*finishing, return_exceptions=True)
-            assert all(isinstance(answer, StoreUnavailable) for answer in answers)
-            await until(lambda: statuses(path).count("ok") == 20)
-
-    run(main())
+    async with Log(path) as each:
+        calls = [await each.call(None) for _ in range(20)]
+        (writes,) = children()
+        os.kill(writes, signal.SIGSTOP)  # it has them in its socket, and does not do them
+        finishing = [asyncio.ensure_future(each.port.finish(call, OK)) for call in calls]
+        await asyncio.sleep(0)
+        os.kill(writes, signal.SIGKILL)
+        answers = await asyncio.gather(*finishing, return_exceptions=True)
+        assert all(isinstance(answer, StoreUnavailable) for answer in answers)
+        await until(lambda: statuses(path).count("ok") == 20)
     report = verified(path)
     assert (report.valid, report.records, len(report.writers)) == (True, 40, 1)
 
 
-def test_an_outcome_that_was_written_without_an_answer_is_not_written_again(path: Path) -> None:
-    async def main() -> None:
-        async with Log(path) as each:
-            call = await each.call(None)
-            each.executor.forgets = True
-            with pytest.raises(StoreUnavailable):
-                await each.port.finish(call, OK)
-            await until(lambda: len(each.executor.asked) > 5)
-            each.executor.forgets = False
-            await until(lambda: each.port.problem() is None)
-
-    run(main())
+async def test_an_outcome_that_was_written_without_an_answer_is_not_written_again(path: Path) -> None:
+    async with Log(path) as each:
+        call = await each.call(None)
+        each.executor.forgets = True
+        with pytest.raises(StoreUnavailable):
+            await each.port.finish(call, OK)
+        await until(lambda: len(each.executor.asked) > 5)
+        each.executor.forgets = False
+        await until(lambda: each.port.problem() is None)
     assert statuses(path) == ["decision", "ok"]
     assert verified(path).valid
 
 
-def test_that_a_call_was_not_forwarded_is_written_as_well__though_nobody_calls_again(path: Path) -> None:
-    async def main() -> None:
-        async with Log(path) as each:
-            await each.records.start()
-            each.executor.forgets = True
-            with pytest.raises(StoreUnavailable):
-                await each.call()
-            each.executor.forgets = False
-            await until(lambda: statuses(path) == ["decision", "error"])
-
-    run(main())
+async def test_that_a_call_was_not_forwarded_is_written_as_well__though_nobody_calls_again(path: Path) -> None:
+    async with Log(path) as each:
+        await each.records.start()
+        each.executor.forgets = True
+        with pytest.raises(StoreUnavailable):
+            await each.call()
+        each.executor.forgets = False
+        await until(lambda: statuses(path) == ["decision", "error"])
     assert statuses(path) == ["decision", "error"]
 
 
-def test_calls_go_on_while_much_waits__they_need_not_wait_for_all_of_it(
+async def test_calls_go_on_while_much_waits__they_need_not_wait_for_all_of_it(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main() -> None:
-        async with Log(path) as each:
-            each.executor.turn_records = 4
-            calls = [await each.call(None) for _ in range(40)]
-            each.executor.full = True
-            answers = [each.port.finish(call, OK) for call in calls]
-            await asyncio.gather(*answers, return_exceptions=True)
-            each.executor.full = False
-            await each.port.begin(decided())
-            assert statuses(path).count("ok") <= 4
-            await until(lambda: statuses(path).count("ok") == 40)
-
-    run(main())
+    async with Log(path) as each:
+        each.executor.turn_records = 4
+        calls = [await each.call(None) for _ in range(40)]
+        each.executor.full = True
+        answers = [each.port.finish(call, OK) for call in calls]
+        await asyncio.gather(*answers, return_exceptions=True)
+        each.executor.full = False
+        await each.port.begin(decided())
+        assert statuses(path).count("ok") <= 4
+        await until(lambda: statuses(path).count("ok") == 40)
     assert verified(path).valid
 
 
@@ -174,20 +156,17 @@ def test_what_waits_is_bounded__and_what_is_lost_is_told_and_closed_as_unknown(
     assert verified(path).valid
 
 
-def test_a_process_that_is_killed_takes_what_waits_with_it__its_calls_are_closed_as_unknown(path: Path) -> None:
-    async def main() -> None:
-        each = Log(path)
-        call = await each.call(None)
-        each.executor.full = True
-        with pytest.raises(StoreUnavailable):
-            await each.port.finish(call, OK)
-        assert each.records._writing is not None
-        each.records._writing.cancel()
-        await each.die()
-        async with Log(path) as later:
-            await later.records.start()
-
-    run(main())
+async def test_a_process_that_is_killed_takes_what_waits_with_it__its_calls_are_closed_as_unknown(path: Path) -> None:
+    each = Log(path)
+    call = await each.call(None)
+    each.executor.full = True
+    with pytest.raises(StoreUnavailable):
+        await each.port.finish(call, OK)
+    assert each.records._writing is not None
+    each.records._writing.cancel()
+    await each.die()
+    async with Log(path) as later:
+        await later.records.start()
     assert statuses(path) == ["decision", "unknown"]
 
 

@@ -10,7 +10,6 @@ import pytest
 from tests.unit.ratify.world import HUMAN
 from tests.world.logs import Log, read, records_in, verified
 from tests.world.records import gateway
-from tests.world.running import run
 
 from accredit.attest import CallRecord, Stored, decode_call_bundle, encode_envelope, verify_call_bundle, verify_log
 from accredit.policy.evidence import Auditor
@@ -60,12 +59,9 @@ def test_a_call_of_version_2_says_who_allowed_it__and_that_its_proof_was_not_kep
     assert all("keep no proof" in each.signed.why for each in told)
 
 
-def test_a_log_of_version_2_goes_on_in_version_3__and_its_open_call_is_closed(path: Path) -> None:
-    async def writing() -> None:
-        async with Log(path) as each:
-            await each.call()
-
-    run(writing())
+async def test_a_log_of_version_2_goes_on_in_version_3__and_its_open_call_is_closed(path: Path) -> None:
+    async with Log(path) as each:
+        await each.call()
     assert verified(path).valid
     assert versions(path) == {2: 13, 3: 3}
     statuses = Counter(each.outcome.status for each in records_in(path) if each.outcome is not None)

@@ -62,19 +62,16 @@ def add_long_entry(thief: Thief) -> str:
 @pytest.mark.holds("stores/audit_log/schema")
 @pytest.mark.holds("stores/audit_log/author", "open-calls")
 @pytest.mark.holds("stores/postgres/log_reader", "large-entries")
-def test_an_entry_that_is_too_long_is_damage__and_the_call_that_is_open_by_it_is_left(path: Path) -> None:
-    async def main() -> None:
-        async with Log(path) as log:
-            await log.call()
-            thief = Thief(path)
-            place = add_long_entry(thief)
-            thief.open("dd" * 16, DEAD, DEAD, 1)
-            await until(lambda: log.records.unverified() is not None)
-            assert "damaged" in str(log.records.unverified())
-            await log.call()
-            assert verified(path).fault == Fault(place, f"{place} is damaged")
-
-    run(main())
+async def test_an_entry_that_is_too_long_is_damage__and_the_call_that_is_open_by_it_is_left(path: Path) -> None:
+    async with Log(path) as log:
+        await log.call()
+        thief = Thief(path)
+        place = add_long_entry(thief)
+        thief.open("dd" * 16, DEAD, DEAD, 1)
+        await until(lambda: log.records.unverified() is not None)
+        assert "damaged" in str(log.records.unverified())
+        await log.call()
+        assert verified(path).fault == Fault(place, f"{place} is damaged")
     with pytest.raises(AttestationError, match=f"{DEAD}/1 is damaged"):
         pruned(path)
 
@@ -108,29 +105,26 @@ def test_of_the_records_of_an_open_call_no_more_is_read_than_a_call_has__and_it_
 
 @pytest.mark.slow
 @pytest.mark.holds("stores/audit_log/schema")
-def test_what_is_longer_than_a_record_is_not_read_as_one_of_an_open_call(path: Path) -> None:
-    async def main() -> None:
-        log = Log(path)
-        await log.call(None)
-        await log.die()
-        thief = Thief(path)
-        thief.add_writer(DEAD)
-        columns, values = "writer, number, key", "w.writer, 1, e.key"
-        payload = "CAST(e.payload || replace(hex(zeroblob(?)), '0', ' ') AS BLOB)"
-        if not thief.has_file:
-            columns, values = f"kind, day, {columns}", f"0, e.day, {values}"
-            payload = "e.payload || convert_to(repeat(' ', 2 * ?), 'UTF8')"
-        thief.run(
-            f"INSERT INTO log_entries ({columns}, payload, ed25519)"
-            f" SELECT {values}, {payload}, {zeros(thief, 64)} FROM log_writers w, log_entries e"
-            " WHERE w.name = ? AND e.number = 1 AND e.ml_dsa_65 IS NULL",
-            *(MAX_ATTESTATION_BYTES // 2, DEAD),
-        )
-        async with Log(path) as log:
-            await log.call()
-            await until(lambda: thief.run("SELECT count(*) FROM log_open") == [(0,)])
-
-    run(main())
+async def test_what_is_longer_than_a_record_is_not_read_as_one_of_an_open_call(path: Path) -> None:
+    log = Log(path)
+    await log.call(None)
+    await log.die()
+    thief = Thief(path)
+    thief.add_writer(DEAD)
+    columns, values = "writer, number, key", "w.writer, 1, e.key"
+    payload = "CAST(e.payload || replace(hex(zeroblob(?)), '0', ' ') AS BLOB)"
+    if not thief.has_file:
+        columns, values = f"kind, day, {columns}", f"0, e.day, {values}"
+        payload = "e.payload || convert_to(repeat(' ', 2 * ?), 'UTF8')"
+    thief.run(
+        f"INSERT INTO log_entries ({columns}, payload, ed25519)"
+        f" SELECT {values}, {payload}, {zeros(thief, 64)} FROM log_writers w, log_entries e"
+        " WHERE w.name = ? AND e.number = 1 AND e.ml_dsa_65 IS NULL",
+        *(MAX_ATTESTATION_BYTES // 2, DEAD),
+    )
+    async with Log(path) as log:
+        await log.call()
+        await until(lambda: thief.run("SELECT count(*) FROM log_open") == [(0,)])
 
 
 def pruned(path: Path) -> None:
@@ -159,15 +153,12 @@ def test_a_chain_of_certificates_that_is_too_long_is_damage(path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_no_reader_would_read_is_not_recorded(path: Path) -> None:
-    async def main() -> None:
-        async with Log(path) as log:
-            with pytest.raises(AttestationError, match="more than"):
-                await log.port.begin(decided(params=recorded_params(long, token_argument=False, full=True)))
-            await log.call()
-
+async def test_what_no_reader_would_read_is_not_recorded(path: Path) -> None:
     long = b'{"name":"t","arguments":{"a":"%b"}}' % (b"x" * MAX_RECORD_BYTES)
-    run(main())
+    async with Log(path) as log:
+        with pytest.raises(AttestationError, match="more than"):
+            await log.port.begin(decided(params=recorded_params(long, token_argument=False, full=True)))
+        await log.call()
     assert [each.gateway for each in records_in(path)] == [GATEWAY] * 2
 
 

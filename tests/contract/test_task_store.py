@@ -1,10 +1,9 @@
 """What all memories of tasks promise (`ports.TaskStore`), and that they promise the same."""
 
-from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
-from tests.world.running import run
 from tests.world.stores import NOW, SHARED_URLS, URLS, opened_tasks
 
 from accredit import limits
@@ -17,7 +16,7 @@ from accredit.stores.postgres.forgetting import DATABASE_KEEP_SECONDS
 
 pytestmark = [pytest.mark.holds("stores/tasks"), pytest.mark.holds("stores/postgres/tasks")]
 
-Told = Callable[[Callable[[TaskStore], Awaitable[None]]], None]
+Opening = AbstractAsyncContextManager[TaskStore]
 
 
 def key(number: int) -> bytes:
@@ -34,19 +33,12 @@ def url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def with_tasks(url: str, tmp_path: Path) -> Told:
-    def told(main: Callable[[TaskStore], Awaitable[None]]) -> None:
-        async def opening() -> None:
-            async with opened_tasks(url, tmp_path) as store:
-                await main(store)
-
-        run(opening())
-
-    return told
+def opening(url: str, tmp_path: Path) -> Opening:
+    return opened_tasks(url, tmp_path)
 
 
-def test_a_task_is_known_as_long_as_it_was_told_to_and_no_longer(with_tasks: Told) -> None:
-    async def main(store: TaskStore) -> None:
+async def test_a_task_is_known_as_long_as_it_was_told_to_and_no_longer(opening: Opening) -> None:
+    async with opening as store:
         assert await store.find(key(1), now=NOW) is None
         odd = task(target="p\ud800y\0")
         assert await store.keep(key(1), odd, keep_until=NOW + 60, now=NOW) == odd
@@ -54,11 +46,9 @@ def test_a_task_is_known_as_long_as_it_was_told_to_and_no_longer(with_tasks: Tol
         assert await store.find(key(1), now=NOW + 61) is None
         assert await store.find(key(2), now=NOW) is None
 
-    with_tasks(main)
 
-
-def test_a_key_that_is_known_keeps_its_task__whoever_comes_next(with_tasks: Told) -> None:
-    async def main(store: TaskStore) -> None:
+async def test_a_key_that_is_known_keeps_its_task__whoever_comes_next(opening: Opening) -> None:
+    async with opening as store:
         first = await store.keep(key(1), task(1), keep_until=NOW + 60, now=NOW)
         assert await store.keep(key(1), task(2, "list_inbox"), keep_until=NOW + 90, now=NOW) == first
         assert await store.find(key(1), now=NOW) == first
@@ -68,22 +58,18 @@ def test_a_key_that_is_known_keeps_its_task__whoever_comes_next(with_tasks: Told
         assert await store.owned(key(1), now=NOW + 61) == frozenset()
         assert await store.owned(key(2), now=NOW + 61) == {key(1)}
 
-    with_tasks(main)
 
-
-def test_each_owner_s_tasks_are_listed_for_that_owner_alone(with_tasks: Told) -> None:
-    async def main(store: TaskStore) -> None:
+async def test_each_owner_s_tasks_are_listed_for_that_owner_alone(opening: Opening) -> None:
+    async with opening as store:
         for number in range(6):
             await store.keep(key(number), task(number % 2), keep_until=NOW + number, now=NOW)
         assert await store.owned(key(0), now=NOW) == {key(0), key(2), key(4)}
         assert await store.owned(key(1), now=NOW + 3) == {key(3), key(5)}
         assert await store.owned(key(7), now=NOW) == frozenset()
 
-    with_tasks(main)
 
-
-def test_one_owner_can_t_take_the_room_of_others__and_what_has_expired_takes_none(
-    with_tasks: Told, monkeypatch: pytest.MonkeyPatch
+async def test_one_owner_can_t_take_the_room_of_others__and_what_has_expired_takes_none(
+    opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert limits.MAX_TASKS_PER_OWNER * 10 <= limits.MAX_TASKS
     for module in (tasks, postgres_tasks):
@@ -91,7 +77,7 @@ def test_one_owner_can_t_take_the_room_of_others__and_what_has_expired_takes_non
         monkeypatch.setattr(module, "MAX_TASKS", 3)
     later = NOW + 60 + DATABASE_KEEP_SECONDS + 1
 
-    async def main(store: TaskStore) -> None:
+    async with opening as store:
         for number in range(2):
             await store.keep(key(number), task(1), keep_until=NOW + 60, now=NOW)
         with pytest.raises(StoreUnavailable):
@@ -103,17 +89,15 @@ def test_one_owner_can_t_take_the_room_of_others__and_what_has_expired_takes_non
             await store.keep(key(number), task(number), keep_until=later + 30, now=later)
         assert await store.owned(key(1), now=later) == frozenset()
 
-    with_tasks(main)
 
-
-def test_the_id_of_a_task_that_a_clock_ahead_had_forgotten_becomes_no_other_task_s(
-    with_tasks: Told, monkeypatch: pytest.MonkeyPatch
+async def test_the_id_of_a_task_that_a_clock_ahead_had_forgotten_becomes_no_other_task_s(
+    opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (tasks, postgres_tasks):
         monkeypatch.setattr(module, "MAX_TASKS", 1)
     ahead, cheap = NOW + 4_000, task(2, "list_inbox")
 
-    async def main(store: TaskStore) -> None:
+    async with opening as store:
         await store.keep(key(1), task(1), keep_until=NOW + 60, now=NOW)
         await store.keep(key(2), task(1), keep_until=ahead + 60, now=ahead)
         assert await store.find(key(1), now=NOW) is None
@@ -122,11 +106,9 @@ def test_the_id_of_a_task_that_a_clock_ahead_had_forgotten_becomes_no_other_task
                 await store.keep(key(1), cheap, keep_until=now + 60, now=now)
         assert await store.find(key(2), now=NOW) == task(1)
 
-    with_tasks(main)
 
-
-def test_a_task_is_known_again_where_a_clock_was_ahead_for_a_moment(with_tasks: Told) -> None:
-    async def main(store: TaskStore) -> None:
+async def test_a_task_is_known_again_where_a_clock_was_ahead_for_a_moment(opening: Opening) -> None:
+    async with opening as store:
         await store.keep(key(1), task(1), keep_until=NOW + 60, now=NOW)
         late = NOW + 60 + CLOCK_BACK_SECONDS
         assert await store.find(key(1), now=late) is None
@@ -135,16 +117,11 @@ def test_a_task_is_known_again_where_a_clock_was_ahead_for_a_moment(with_tasks: 
         assert await store.owned(key(1), now=NOW) == {key(1), key(2)}
         await store.keep(key(3), task(1), keep_until=NOW, now=NOW)
 
-    with_tasks(main)
-
 
 @pytest.mark.parametrize("url", SHARED_URLS)
-def test_what_is_remembered_is_shared_by_all_who_open_it__and_survives_them(url: str, tmp_path: Path) -> None:
-    async def main() -> None:
-        async with opened_tasks(url, tmp_path) as one, opened_tasks(url, tmp_path) as two:
-            await one.keep(key(1), task(), keep_until=NOW + 60, now=NOW)
-            assert await two.find(key(1), now=NOW) == task()
-        async with opened_tasks(url, tmp_path) as again:
-            assert await again.find(key(1), now=NOW) == task()
-
-    run(main())
+async def test_what_is_remembered_is_shared_by_all_who_open_it__and_survives_them(url: str, tmp_path: Path) -> None:
+    async with opened_tasks(url, tmp_path) as one, opened_tasks(url, tmp_path) as two:
+        await one.keep(key(1), task(), keep_until=NOW + 60, now=NOW)
+        assert await two.find(key(1), now=NOW) == task()
+    async with opened_tasks(url, tmp_path) as again:
+        assert await again.find(key(1), now=NOW) == task()
