@@ -25,7 +25,7 @@ from tests.world.honest_server import HonestServer
 from tests.world.issuer import AUDIENCE, key_set_text
 from tests.world.raw_client import RawClient
 from tests.world.raw_server import RawServer
-from tests.world.running import RunningGateway, run
+from tests.world.running import RunningGateway
 from tests.world.tokened import ISSUER, Tokened
 
 from accredit.attest import CallRecord, recorded_params
@@ -176,35 +176,32 @@ def test_no_server_runs_a_tool_for_a_token_that_lacks_its_scope(peer: tuple[str,
     assert "steal" not in {seen["name"] for seen in server.ran()}
 
 
-def test_a_ping_that_is_a_call_in_brotli_is_refused_for_its_coding__and_is_a_ping_without_one() -> None:
+async def test_a_ping_that_is_a_call_in_brotli_is_refused_for_its_coding__and_is_a_ping_without_one() -> None:
     body, end = ping_or_stream("here")
     assert json.loads(body)["method"] == "ping"
     unpacking = brotli.Decompressor()
     assert json.loads(unpacking.process(body[:end])) == json.loads(hidden("here"))
     assert unpacking.is_finished()
 
-    async def main() -> None:
-        upstream = HonestServer()
-        async with RawServer(upstream) as server:
-            settings = Trust().settings(HttpUpstream(server.url))
-            async with RunningGateway(
-                create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}))
-            ) as gateway:
-                for coding in ("br", "identity, br"):
-                    asked = post(Era.LEGACY).and_header("Content-Encoding", coding)
-                    async with RawClient(gateway.port) as client:
-                        await client.ask("POST", "/mcp", asked.headers, body)
-                        answer = await client.answer()
-                    assert (answer.status, json.loads(answer.body)["error"]["code"]) == (415, -32600)
-                assert upstream.messages == []
+    upstream = HonestServer()
+    async with RawServer(upstream) as server:
+        settings = Trust().settings(HttpUpstream(server.url))
+        async with RunningGateway(
+            create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}))
+        ) as gateway:
+            for coding in ("br", "identity, br"):
+                asked = post(Era.LEGACY).and_header("Content-Encoding", coding)
                 async with RawClient(gateway.port) as client:
-                    await client.ask("POST", "/mcp", post(Era.LEGACY).headers, body)
-                    await client.answer()
-                for request in server.requests:
-                    assert request.header("content-encoding") is None
-                    assert json.loads(request.body)["method"] == "ping"
-
-    run(main())
+                    await client.ask("POST", "/mcp", asked.headers, body)
+                    answer = await client.answer()
+                assert (answer.status, json.loads(answer.body)["error"]["code"]) == (415, -32600)
+            assert upstream.messages == []
+            async with RawClient(gateway.port) as client:
+                await client.ask("POST", "/mcp", post(Era.LEGACY).headers, body)
+                await client.answer()
+            for request in server.requests:
+                assert request.header("content-encoding") is None
+                assert json.loads(request.body)["method"] == "ping"
 
 
 def ran_around(

@@ -11,7 +11,7 @@ from tests.world.authorization import Signed, Trust
 from tests.world.calls import Posted, compact, initialize, post
 from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.routes import messages_of
-from tests.world.running import RunningGateway, run
+from tests.world.running import RunningGateway
 
 from accredit.gateway import HttpUpstream, create_app
 from accredit.jsonrpc.methods import Era
@@ -96,36 +96,30 @@ async def clients(peer: Peer) -> AsyncGenerator[tuple[Client, Client]]:
         yield found
 
 
-def test_the_maker_of_a_real_servers_task_reads_lists_and_cancels_it(server: Peer) -> None:
-    async def main() -> None:
-        async with clients(server) as (mine, _):
-            done, stays = await mine.make("act"), await mine.make("stay")
-            assert done != stays
-            got = await mine.ask("tasks/get", {"taskId": done})
-            assert (got["result"]["taskId"], got["result"]["status"]) == (done, "completed")
-            result = await mine.ask("tasks/result", {"taskId": done})
-            assert result["result"]["content"] == [{"type": "text", "text": "done"}]
-            assert result["result"]["_meta"]["io.modelcontextprotocol/related-task"] == {"taskId": done}
-            assert await mine.listed() == {done, stays}
-            cancelled = await mine.ask("tasks/cancel", {"taskId": stays}, "email:read")
-            assert (cancelled["result"]["taskId"], cancelled["result"]["status"]) == (stays, "cancelled")
-            assert (await mine.ask("tasks/get", {"taskId": stays}))["result"]["status"] == "cancelled"
-
-    run(main())
+async def test_the_maker_of_a_real_servers_task_reads_lists_and_cancels_it(server: Peer) -> None:
+    async with clients(server) as (mine, _):
+        done, stays = await mine.make("act"), await mine.make("stay")
+        assert done != stays
+        got = await mine.ask("tasks/get", {"taskId": done})
+        assert (got["result"]["taskId"], got["result"]["status"]) == (done, "completed")
+        result = await mine.ask("tasks/result", {"taskId": done})
+        assert result["result"]["content"] == [{"type": "text", "text": "done"}]
+        assert result["result"]["_meta"]["io.modelcontextprotocol/related-task"] == {"taskId": done}
+        assert await mine.listed() == {done, stays}
+        cancelled = await mine.ask("tasks/cancel", {"taskId": stays}, "email:read")
+        assert (cancelled["result"]["taskId"], cancelled["result"]["status"]) == (stays, "cancelled")
+        assert (await mine.ask("tasks/get", {"taskId": stays}))["result"]["status"] == "cancelled"
 
 
-def test_a_real_servers_task_is_no_other_agents__though_the_server_would_tell_it_to_anybody(server: Peer) -> None:
-    async def main() -> None:
-        async with clients(server) as (mine, theirs):
-            id, own = await mine.make("stay"), await theirs.make("act")
-            before = len(server.noted())
-            for method in (*READING, "tasks/cancel"):
-                for named in (id, "none"):
-                    scope = "email:read" if method == "tasks/cancel" else ""
-                    error = (await theirs.ask(method, {"taskId": named}, scope))["error"]
-                    assert (error["code"], error["data"]["error"]) == (-32602, "unknown_task")
-            assert server.noted()[before:] == []
-            assert await theirs.listed() == {own}
-            assert (await mine.ask("tasks/get", {"taskId": id}))["result"]["status"] == "working"
-
-    run(main())
+async def test_a_real_servers_task_is_no_other_agents__though_the_server_would_tell_it_to_anybody(server: Peer) -> None:
+    async with clients(server) as (mine, theirs):
+        id, own = await mine.make("stay"), await theirs.make("act")
+        before = len(server.noted())
+        for method in (*READING, "tasks/cancel"):
+            for named in (id, "none"):
+                scope = "email:read" if method == "tasks/cancel" else ""
+                error = (await theirs.ask(method, {"taskId": named}, scope))["error"]
+                assert (error["code"], error["data"]["error"]) == (-32602, "unknown_task")
+        assert server.noted()[before:] == []
+        assert await theirs.listed() == {own}
+        assert (await mine.ask("tasks/get", {"taskId": id}))["result"]["status"] == "working"

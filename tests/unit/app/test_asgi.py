@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.world.raw_client import CutOff, RawClient
-from tests.world.running import RunningGateway, run
+from tests.world.running import RunningGateway
 
 pytestmark = [pytest.mark.holds("app/asgi"), pytest.mark.holds("app/http_request")]
 
@@ -38,68 +38,56 @@ class Application:
             self.received.append(await receive())
 
 
-def test_a_request_is_told_as_the_specification_says() -> None:
-    async def main() -> None:
-        app = Application(START, {"type": "http.response.body", "body": b"abc"})
-        async with RunningGateway(app) as server, RawClient(server.port) as client:
-            await client.send(b"POST /a%20b?c=d HTTP/1.1\r\nHost: h\r\nX: Y\r\nContent-Length: 2\r\n\r\nhi")
-            answer = await client.answer()
-            assert (answer.status, answer.header("x-own"), answer.body) == (200, "a", b"abc")
-        (scope,) = app.scopes
-        assert scope.pop("client")[0] == "127.0.0.1"
-        assert scope.pop("server") == ("127.0.0.1", server.port)
-        assert scope == {
-            "type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1", "scheme": "http",
-            "root_path": "", "method": "POST", "path": "/a b", "raw_path": b"/a%20b", "query_string": b"c=d",
-            "headers": [(b"host", b"h"), (b"x", b"Y"), (b"content-length", b"2")], "state": {"made": "at start"},
-        }  # fmt: skip
-        whole = b"".join(each.get("body", b"") for each in app.received)
-        assert (whole, app.received[-1]) == (b"hi", {"type": "http.disconnect"})
-
-    run(main())
+async def test_a_request_is_told_as_the_specification_says() -> None:
+    app = Application(START, {"type": "http.response.body", "body": b"abc"})
+    async with RunningGateway(app) as server, RawClient(server.port) as client:
+        await client.send(b"POST /a%20b?c=d HTTP/1.1\r\nHost: h\r\nX: Y\r\nContent-Length: 2\r\n\r\nhi")
+        answer = await client.answer()
+        assert (answer.status, answer.header("x-own"), answer.body) == (200, "a", b"abc")
+    (scope,) = app.scopes
+    assert scope.pop("client")[0] == "127.0.0.1"
+    assert scope.pop("server") == ("127.0.0.1", server.port)
+    assert scope == {
+        "type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1", "scheme": "http",
+        "root_path": "", "method": "POST", "path": "/a b", "raw_path": b"/a%20b", "query_string": b"c=d",
+        "headers": [(b"host", b"h"), (b"x", b"Y"), (b"content-length", b"2")], "state": {"made": "at start"},
+    }  # fmt: skip
+    whole = b"".join(each.get("body", b"") for each in app.received)
+    assert (whole, app.received[-1]) == (b"hi", {"type": "http.disconnect"})
 
 
 @pytest.mark.holds("app/http_request", "body-end")
 @pytest.mark.parametrize("length", [(), ((b"content-length", b"3"),)], ids=["chunks", "length"])
-def test_how_a_body_ends_is_said_once__whatever_an_application_says_of_it(
+async def test_how_a_body_ends_is_said_once__whatever_an_application_says_of_it(
     length: tuple[tuple[bytes, bytes], ...],
 ) -> None:
     said = [(b"x-connection", b"close"), (b"transfer-encoding", b"chunked"), (b"connection", b"close, x"), *length]
 
-    async def main() -> None:
-        app = Application({**START, "headers": said}, {"type": "http.response.body", "body": b"abc"})
-        async with RunningGateway(app) as server, RawClient(server.port) as client:
-            await client.send(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-            head = await client.reader.readuntil(b"\r\n\r\n")
-            fields = sorted(head.lower().split(b"\r\n")[1:-2])
-            framing = b"content-length: 3" if length else b"transfer-encoding: chunked"
-            assert fields == sorted([b"x-connection: close", b"connection: close", framing])
-            assert await client.reader.read() == (b"abc" if length else b"3\r\nabc\r\n0\r\n\r\n")
-
-    run(main())
+    app = Application({**START, "headers": said}, {"type": "http.response.body", "body": b"abc"})
+    async with RunningGateway(app) as server, RawClient(server.port) as client:
+        await client.send(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        head = await client.reader.readuntil(b"\r\n\r\n")
+        fields = sorted(head.lower().split(b"\r\n")[1:-2])
+        framing = b"content-length: 3" if length else b"transfer-encoding: chunked"
+        assert fields == sorted([b"x-connection: close", b"connection: close", framing])
+        assert await client.reader.read() == (b"abc" if length else b"3\r\nabc\r\n0\r\n\r\n")
 
 
-def test_a_head_is_answered_without_a_body() -> None:
-    async def main() -> None:
-        app = Application(START, {"type": "http.response.body", "body": b"abc"})
-        async with RunningGateway(app) as server, RawClient(server.port) as client:
-            await client.send(b"HEAD / HTTP/1.1\r\nHost: h\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n")
-            assert (await client.head())[0] == 200
-            assert (await client.answer()).body == b"abc"
-
-    run(main())
+async def test_a_head_is_answered_without_a_body() -> None:
+    app = Application(START, {"type": "http.response.body", "body": b"abc"})
+    async with RunningGateway(app) as server, RawClient(server.port) as client:
+        await client.send(b"HEAD / HTTP/1.1\r\nHost: h\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert (await client.head())[0] == 200
+        assert (await client.answer()).body == b"abc"
 
 
-def test_who_waits_to_be_asked_for_the_body_is_asked_once() -> None:
-    async def main() -> None:
-        app = Application(START, {"type": "http.response.body", "body": b"abc"})
-        async with RunningGateway(app) as server, RawClient(server.port) as client:
-            await client.send(b"POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
-            assert await client.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
-            await client.send(b"hi")
-            assert (await client.answer()).status == 200
-
-    run(main())
+async def test_who_waits_to_be_asked_for_the_body_is_asked_once() -> None:
+    app = Application(START, {"type": "http.response.body", "body": b"abc"})
+    async with RunningGateway(app) as server, RawClient(server.port) as client:
+        await client.send(b"POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
+        assert await client.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        await client.send(b"hi")
+        assert (await client.answer()).status == 200
 
 
 @pytest.mark.holds("app/http_request", "failure")
@@ -113,18 +101,15 @@ def test_who_waits_to_be_asked_for_the_body_is_asked_once() -> None:
     ],
     ids=["raises", "says nothing", "body first", "field"],
 )
-def test_an_application_that_fails_before_it_answers_is_a_500(messages: tuple[Any, ...]) -> None:
-    async def main() -> None:
-        async with (
-            RunningGateway(Application(*messages), reports_errors=True) as server,
-            RawClient(server.port) as client,
-        ):
-            await client.send(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-            answer = await client.answer()
-            assert (answer.status, answer.header("connection"), answer.header("c")) == (500, "close", None)
-            assert await client.peer_closed()
-
-    run(main())
+async def test_an_application_that_fails_before_it_answers_is_a_500(messages: tuple[Any, ...]) -> None:
+    async with (
+        RunningGateway(Application(*messages), reports_errors=True) as server,
+        RawClient(server.port) as client,
+    ):
+        await client.send(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        answer = await client.answer()
+        assert (answer.status, answer.header("connection"), answer.header("c")) == (500, "close", None)
+        assert await client.peer_closed()
 
 
 @pytest.mark.holds("app/http_request", "failure")
@@ -139,16 +124,13 @@ def test_an_application_that_fails_before_it_answers_is_a_500(messages: tuple[An
     ],
     ids=["raises", "shorter", "longer", "twice", "stream"],
 )
-def test_an_answer_that_is_broken_off_ends_the_connection__half_of_it_is_not_taken_for_the_whole(
+async def test_an_answer_that_is_broken_off_ends_the_connection__half_of_it_is_not_taken_for_the_whole(
     messages: tuple[Any, ...],
 ) -> None:
-    async def main() -> None:
-        async with (
-            RunningGateway(Application(*messages), reports_errors=True) as server,
-            RawClient(server.port) as client,
-        ):
-            await client.send(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-            with pytest.raises(CutOff):
-                await client.answer()
-
-    run(main())
+    async with (
+        RunningGateway(Application(*messages), reports_errors=True) as server,
+        RawClient(server.port) as client,
+    ):
+        await client.send(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        with pytest.raises(CutOff):
+            await client.answer()

@@ -9,7 +9,6 @@ from typing import cast
 
 import pytest
 from tests.world.certificates import write_certificate
-from tests.world.running import run
 
 from accredit.app import handshakes
 from accredit.app.handshakes import TlsListener
@@ -65,49 +64,42 @@ async def here(folder: Path) -> AsyncGenerator[Here]:
         yield found
 
 
-def test_a_handshake_that_is_never_finished_ends_in_its_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_handshake_that_is_never_finished_ends_in_its_time(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(handshakes, "TLS_HANDSHAKE_SECONDS", 0.05)
 
-    async def main() -> None:
-        async with here(folder) as world:
-            for said in (b"", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n"):
-                reader, writer = await world.connect()
-                writer.write(said)
-                with contextlib.suppress(ConnectionError):
-                    assert b"hello" not in await reader.read()
-
-    run(main())
+    async with here(folder) as world:
+        for said in (b"", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n"):
+            reader, writer = await world.connect()
+            writer.write(said)
+            with contextlib.suppress(ConnectionError):
+                assert b"hello" not in await reader.read()
 
 
-def test_who_begins_many_handshakes_makes_room_himself__and_nobody_of_another_address_is_cut_off(
+async def test_who_begins_many_handshakes_makes_room_himself__and_nobody_of_another_address_is_cut_off(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(handshakes, "client_handshakes", lambda: 3)
 
-    async def main() -> None:
-        async with here(folder) as world:
-            slow = await world.connect("127.0.0.2")
-            crowd = [await world.connect() for _ in range(9)]
-            for reader, _ in crowd[:-2]:
-                with contextlib.suppress(ConnectionError):
-                    assert await reader.read() == b""
-            await slow[1].start_tls(world.trusting, server_hostname="127.0.0.1")
-            assert await slow[0].readexactly(5) == b"hello"
-            reader, _ = await world.connect(tls=True)
-            assert await reader.readexactly(5) == b"hello"
-
-    run(main())
-
-
-def test_what_is_no_connection_yet_does_not_hold_up_the_end(folder: Path) -> None:
-    async def main() -> None:
-        async with here(folder) as world:
-            silent = await world.connect()
-            greeted = await world.connect(tls=True)
-            assert await greeted[0].readexactly(5) == b"hello"
-            world.listener.close()
-            await world.listener.wait_closed()
+    async with here(folder) as world:
+        slow = await world.connect("127.0.0.2")
+        crowd = [await world.connect() for _ in range(9)]
+        for reader, _ in crowd[:-2]:
             with contextlib.suppress(ConnectionError):
-                assert await silent[0].read() == b""
+                assert await reader.read() == b""
+        await slow[1].start_tls(world.trusting, server_hostname="127.0.0.1")
+        assert await slow[0].readexactly(5) == b"hello"
+        reader, _ = await world.connect(tls=True)
+        assert await reader.readexactly(5) == b"hello"
 
-    run(main())
+
+async def test_what_is_no_connection_yet_does_not_hold_up_the_end(folder: Path) -> None:
+    async with here(folder) as world:
+        silent = await world.connect()
+        greeted = await world.connect(tls=True)
+        assert await greeted[0].readexactly(5) == b"hello"
+        world.listener.close()
+        await world.listener.wait_closed()
+        with contextlib.suppress(ConnectionError):
+            assert await silent[0].read() == b""

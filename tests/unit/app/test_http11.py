@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.world.raw_client import CutOff, RawClient
 from tests.world.raw_server import until
-from tests.world.running import RunningGateway, run
+from tests.world.running import RunningGateway
 
 from accredit.app import connection
 from accredit.app.http11 import MAX_PIPELINED_REQUESTS, MAX_REQUEST_HEAD_BYTES
@@ -55,44 +55,35 @@ def flood(piece: bytes) -> Iterator[bytes]:
     ],
     ids=["target", "header", "headers", "empty lines", "chunk extension", "trailer", "trailers"],
 )
-def test_what_is_no_body_and_has_no_end_is_cut_off(start: bytes, piece: bytes) -> None:
-    async def main() -> None:
-        async with RunningGateway(app, reports_errors=True) as server:
-            async with RawClient(server.port) as client:
-                try:
-                    await client.send(start, *flood(piece))
-                    assert (await client.answer()).status == 400
-                except (ConnectionError, CutOff):
-                    pass  # cut off while it was still sending
-                await client.peer_closed()
-            async with RawClient(server.port) as client:
-                await client.ask("GET", "/")
-                assert (await client.answer()).status == 200
-
-    run(main())
+async def test_what_is_no_body_and_has_no_end_is_cut_off(start: bytes, piece: bytes) -> None:
+    async with RunningGateway(app, reports_errors=True) as server:
+        async with RawClient(server.port) as client:
+            try:
+                await client.send(start, *flood(piece))
+                assert (await client.answer()).status == 400
+            except (ConnectionError, CutOff):
+                pass  # cut off while it was still sending
+            await client.peer_closed()
+        async with RawClient(server.port) as client:
+            await client.ask("GET", "/")
+            assert (await client.answer()).status == 200
 
 
-def test_a_large_body_in_many_pieces_passes() -> None:
-    async def main() -> None:
-        async with RunningGateway(app) as server, RawClient(server.port) as client:
-            for _ in range(2):
-                await client.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
-                for _ in range(200):
-                    await client.send(b"400\r\n" + b"a" * 1024 + b"\r\n")
-                await client.send(b"0\r\n\r\n")
-                assert (await client.answer()).body == b"204800 host,transfer-encoding"
-
-    run(main())
+async def test_a_large_body_in_many_pieces_passes() -> None:
+    async with RunningGateway(app) as server, RawClient(server.port) as client:
+        for _ in range(2):
+            await client.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+            for _ in range(200):
+                await client.send(b"400\r\n" + b"a" * 1024 + b"\r\n")
+            await client.send(b"0\r\n\r\n")
+            assert (await client.answer()).body == b"204800 host,transfer-encoding"
 
 
 @pytest.mark.holds("app/http11", "trailers")
-def test_a_trailer_is_no_header() -> None:
-    async def main() -> None:
-        async with RunningGateway(app) as server, RawClient(server.port) as client:
-            await client.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nAuthorization: b\r\n\r\n")
-            assert (await client.answer()).body == b"1 host,transfer-encoding"
-
-    run(main())
+async def test_a_trailer_is_no_header() -> None:
+    async with RunningGateway(app) as server, RawClient(server.port) as client:
+        await client.send(HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nAuthorization: b\r\n\r\n")
+        assert (await client.answer()).body == b"1 host,transfer-encoding"
 
 
 @pytest.mark.holds("app/connection", "head-timeout")
@@ -108,32 +99,28 @@ def test_a_trailer_is_no_header() -> None:
         (False, b"GET / HTTP/1.1\r\nHost: a\r\n"),
     ],
 )
-def test_a_head_that_does_not_end_is_not_waited_for(first: bool, sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        async with RunningGateway(app) as server, contextlib.AsyncExitStack() as stack:
-            if first:
-                monkeypatch.setattr(connection, "REQUEST_HEAD_SECONDS", 0.05)
-            client = await stack.enter_async_context(RawClient(server.port))
-            if not first:
-                await client.ask("GET", "/")
-                assert (await client.answer()).status == 200
-                monkeypatch.setattr(connection, "REQUEST_HEAD_SECONDS", 0.05)  # the next head's: it has not begun
-            with contextlib.suppress(ConnectionError):  # where the machine stalls the time is over already
-                await client.send(sent)
-            assert await client.peer_closed()
+async def test_a_head_that_does_not_end_is_not_waited_for(
+    first: bool, sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with RunningGateway(app) as server, contextlib.AsyncExitStack() as stack:
+        if first:
+            monkeypatch.setattr(connection, "REQUEST_HEAD_SECONDS", 0.05)
+        client = await stack.enter_async_context(RawClient(server.port))
+        if not first:
+            await client.ask("GET", "/")
+            assert (await client.answer()).status == 200
+            monkeypatch.setattr(connection, "REQUEST_HEAD_SECONDS", 0.05)  # the next head's: it has not begun
+        with contextlib.suppress(ConnectionError):  # where the machine stalls the time is over already
+            await client.send(sent)
+        assert await client.peer_closed()
 
-    run(main())
 
-
-def test_a_head_that_comes_byte_by_byte_is_read() -> None:
-    async def main() -> None:
-        async with RunningGateway(app) as server, RawClient(server.port) as client:
-            for _ in range(3):
-                for byte in b"GET / HTTP/1.1\r\nHost: a\r\n\r\n":
-                    await client.send(bytes([byte]))
-                assert (await client.answer()).body == b"0 host"
-
-    run(main())
+async def test_a_head_that_comes_byte_by_byte_is_read() -> None:
+    async with RunningGateway(app) as server, RawClient(server.port) as client:
+        for _ in range(3):
+            for byte in b"GET / HTTP/1.1\r\nHost: a\r\n\r\n":
+                await client.send(bytes([byte]))
+            assert (await client.answer()).body == b"0 host"
 
 
 @pytest.mark.holds("app/http11", "head-bounds")
@@ -146,15 +133,12 @@ def test_a_head_that_comes_byte_by_byte_is_read() -> None:
     ],
     ids=["fields", "field", "target"],
 )
-def test_a_large_head_is_refused_also_where_it_comes_in_one_read(head: bytes) -> None:
-    async def main() -> None:
-        async with RunningGateway(app) as server, RawClient(server.port) as client:
-            await client.send(head + b"\r\n")
-            answer = await client.answer()
-            assert (answer.status, answer.body) == (400, b"The request's head is too large.")
-            assert await client.peer_closed()
-
-    run(main())
+async def test_a_large_head_is_refused_also_where_it_comes_in_one_read(head: bytes) -> None:
+    async with RunningGateway(app) as server, RawClient(server.port) as client:
+        await client.send(head + b"\r\n")
+        answer = await client.answer()
+        assert (answer.status, answer.body) == (400, b"The request's head is too large.")
+        assert await client.peer_closed()
 
 
 @pytest.mark.holds("app/http11", "ambiguous-head")
@@ -184,44 +168,35 @@ def test_a_large_head_is_refused_also_where_it_comes_in_one_read(head: bytes) ->
         b"GET / HTTP/1.1\r\nHost: a\r\nA : b\r\n\r\n",
     ],
 )
-def test_a_head_that_two_readers_could_take_for_different_ones_reaches_nobody(request_: bytes) -> None:
-    async def main() -> None:
-        async with RunningGateway(app) as server, RawClient(server.port) as client:
-            await client.send(request_)
-            assert (await client.answer()).status == 400
-            assert await client.peer_closed()
-
-    run(main())
+async def test_a_head_that_two_readers_could_take_for_different_ones_reaches_nobody(request_: bytes) -> None:
+    async with RunningGateway(app) as server, RawClient(server.port) as client:
+        await client.send(request_)
+        assert (await client.answer()).status == 400
+        assert await client.peer_closed()
 
 
-def test_a_target_that_names_this_host_is_read() -> None:
-    async def main() -> None:
-        async with RunningGateway(app) as server, RawClient(server.port) as client:
-            await client.send(b"GET http://A/ HTTP/1.1\r\nHost: a\r\n\r\n")
-            assert (await client.answer()).body == b"0 host"
-
-    run(main())
+async def test_a_target_that_names_this_host_is_read() -> None:
+    async with RunningGateway(app) as server, RawClient(server.port) as client:
+        await client.send(b"GET http://A/ HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert (await client.answer()).body == b"0 host"
 
 
 @pytest.mark.holds("app/http11", "upgrade")
 @pytest.mark.parametrize("split", [False, True])
 @pytest.mark.parametrize("offer", [b"h2c", b"websocket", b"h2c, websocket"])
-def test_an_offer_of_another_protocol_takes_no_body_away__java_s_client_makes_one_with_each_call(
+async def test_an_offer_of_another_protocol_takes_no_body_away__java_s_client_makes_one_with_each_call(
     offer: bytes, split: bool
 ) -> None:
     offered = HEAD + b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: " + offer + b"\r\nHTTP2-Settings: AAMA\r\n"
     parts = [offered + b"Content-Length: 3\r\n\r\n", b"abc"]
     parts += [offered + b"Transfer-Encoding: chunked\r\n\r\n", b"2\r\nab\r\n0\r\n\r\n", offered + b"\r\n"]
 
-    async def main() -> None:
-        async with RunningGateway(app) as server, RawClient(server.port) as client:
-            await client.send(*(parts if split else [b"".join(parts)]))
-            sizes = [(await client.answer()).body.split(b" ")[0] for _ in range(3)]
-            assert sizes == [b"3", b"2", b"0"]
-            await client.ask("GET", "/")
-            assert (await client.answer()).status == 200
-
-    run(main())
+    async with RunningGateway(app) as server, RawClient(server.port) as client:
+        await client.send(*(parts if split else [b"".join(parts)]))
+        sizes = [(await client.answer()).body.split(b" ")[0] for _ in range(3)]
+        assert sizes == [b"3", b"2", b"0"]
+        await client.ask("GET", "/")
+        assert (await client.answer()).status == 200
 
 
 async def streaming(scope: Any, receive: Any, send: Any) -> None:
@@ -236,21 +211,18 @@ async def streaming(scope: Any, receive: Any, send: Any) -> None:
 
 
 @pytest.mark.holds("app/http_request", "http-1-0")
-def test_a_client_of_http_1_0_gets_no_chunks__it_would_take_their_sizes_for_content() -> None:
-    async def main() -> None:
-        async with RunningGateway(streaming) as server, RawClient(server.port) as client:
-            await client.send(b"GET / HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\n\r\n")
-            answer = await client.answer()
-            assert answer.header("transfer-encoding") is None
-            assert answer.header("connection") == "close"
-            assert answer.body == b"one two"
-        async with RunningGateway(app) as server, RawClient(server.port) as client:
-            await client.send(b"GET / HTTP/1.0\r\nHost: a\r\n\r\n")
-            answer = await client.answer()
-            assert (answer.header("content-length"), answer.body) == ("6", b"0 host")
-            assert await client.peer_closed()
-
-    run(main())
+async def test_a_client_of_http_1_0_gets_no_chunks__it_would_take_their_sizes_for_content() -> None:
+    async with RunningGateway(streaming) as server, RawClient(server.port) as client:
+        await client.send(b"GET / HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\n\r\n")
+        answer = await client.answer()
+        assert answer.header("transfer-encoding") is None
+        assert answer.header("connection") == "close"
+        assert answer.body == b"one two"
+    async with RunningGateway(app) as server, RawClient(server.port) as client:
+        await client.send(b"GET / HTTP/1.0\r\nHost: a\r\n\r\n")
+        answer = await client.answer()
+        assert (answer.header("content-length"), answer.body) == ("6", b"0 host")
+        assert await client.peer_closed()
 
 
 class Slow:
@@ -269,39 +241,33 @@ class Slow:
 
 @pytest.mark.holds("app/http11", "head-bounds")
 @pytest.mark.parametrize("count", [MAX_PIPELINED_REQUESTS + 1, 10_000])
-def test_requests_that_come_before_an_answer_is_read_are_few__each_costs_memory_and_time(count: int) -> None:
-    async def main() -> None:
-        slow = Slow()
-        async with RunningGateway(slow, reports_errors=True) as server, RawClient(server.port) as client:
-            with contextlib.suppress(ConnectionError):  # cut off while it was still sending
-                await client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * count)
-            if count > MAX_PIPELINED_REQUESTS + 1:
-                assert await client.peer_closed()
-                assert slow.begun <= 1
-            slow.let.set()
-            if count == MAX_PIPELINED_REQUESTS + 1:
-                for _ in range(count):
-                    assert (await client.answer()).status == 200
-
-    run(main())
+async def test_requests_that_come_before_an_answer_is_read_are_few__each_costs_memory_and_time(count: int) -> None:
+    slow = Slow()
+    async with RunningGateway(slow, reports_errors=True) as server, RawClient(server.port) as client:
+        with contextlib.suppress(ConnectionError):  # cut off while it was still sending
+            await client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * count)
+        if count > MAX_PIPELINED_REQUESTS + 1:
+            assert await client.peer_closed()
+            assert slow.begun <= 1
+        slow.let.set()
+        if count == MAX_PIPELINED_REQUESTS + 1:
+            for _ in range(count):
+                assert (await client.answer()).status == 200
 
 
 @pytest.mark.holds("app/http11", "error-response")
-def test_what_is_no_request_is_not_answered_in_place_of_the_call_before_it() -> None:
-    async def main() -> None:
-        slow = Slow()
-        async with RunningGateway(slow, reports_errors=True) as server, RawClient(server.port) as client:
-            await client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-            await until(lambda: slow.begun == 1)
-            await client.send(b"nonsense\r\n\r\n")
-            assert await client.peer_closed()
-            slow.let.set()
-
-    run(main())
+async def test_what_is_no_request_is_not_answered_in_place_of_the_call_before_it() -> None:
+    slow = Slow()
+    async with RunningGateway(slow, reports_errors=True) as server, RawClient(server.port) as client:
+        await client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        await until(lambda: slow.begun == 1)
+        await client.send(b"nonsense\r\n\r\n")
+        assert await client.peer_closed()
+        slow.let.set()
 
 
 @pytest.mark.holds("app/connection", "head-timeout")
-def test_what_is_left_of_a_body_that_was_answered_is_not_waited_for_longer_than_a_head(
+async def test_what_is_left_of_a_body_that_was_answered_is_not_waited_for_longer_than_a_head(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def at_once(scope: Any, receive: Any, send: Any) -> None:
@@ -312,19 +278,16 @@ def test_what_is_left_of_a_body_that_was_answered_is_not_waited_for_longer_than_
         await send({"type": "http.response.body"})
         return None
 
-    async def main() -> None:
-        async with RunningGateway(at_once) as server, RawClient(server.port) as client:
-            await client.send(HEAD + b"Content-Length: 100000\r\n\r\na")
-            assert (await client.answer()).status == 413
+    async with RunningGateway(at_once) as server, RawClient(server.port) as client:
+        await client.send(HEAD + b"Content-Length: 100000\r\n\r\na")
+        assert (await client.answer()).status == 413
 
-            async def drip() -> None:
-                with contextlib.suppress(ConnectionError):
-                    while True:
-                        await client.send(b"a")
-                        await asyncio.sleep(0.01)
+        async def drip() -> None:
+            with contextlib.suppress(ConnectionError):
+                while True:
+                    await client.send(b"a")
+                    await asyncio.sleep(0.01)
 
-            dripping = asyncio.create_task(drip())
-            assert await client.peer_closed()
-            dripping.cancel()
-
-    run(main())
+        dripping = asyncio.create_task(drip())
+        assert await client.peer_closed()
+        dripping.cancel()

@@ -81,7 +81,7 @@ def repeated(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 @pytest.mark.holds("app/http11", "eager-start")
 @pytest.mark.holds("app/connection", "one-write")
-def test_a_call_begins_while_its_bytes_are_read_and_without_a_task__and_its_answer_is_one_write(
+async def test_a_call_begins_while_its_bytes_are_read_and_without_a_task__and_its_answer_is_one_write(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     begun: list[bytes] = []
@@ -107,32 +107,26 @@ def test_a_call_begins_while_its_bytes_are_read_and_without_a_task__and_its_answ
     monkeypatch.setattr(HttpRequest, "piece", take)
     monkeypatch.setattr(HttpConnection, "_flush", send)
 
-    async def main() -> None:
-        async with World() as world, world.client as client:
-            await client.send(post("one"))  # opens the connection to the server
-            await client.answer()
-            for seen in (begun, steps, writes):
-                seen.clear()
-            for number, tool in enumerate((b"two", b"longer"), 1):
-                await client.send(post(tool.decode()))
-                assert tool in (await client.answer()).body
-                assert steps == [(each, set()) for each in range(1, number + 1)]
-                assert len(writes) == number
-                assert writes[-1].startswith(b"HTTP/1.1 200")
-                assert tool in writes[-1]
-
-    run(main())
+    async with World() as world, world.client as client:
+        await client.send(post("one"))  # opens the connection to the server
+        await client.answer()
+        for seen in (begun, steps, writes):
+            seen.clear()
+        for number, tool in enumerate((b"two", b"longer"), 1):
+            await client.send(post(tool.decode()))
+            assert tool in (await client.answer()).body
+            assert steps == [(each, set()) for each in range(1, number + 1)]
+            assert len(writes) == number
+            assert writes[-1].startswith(b"HTTP/1.1 200")
+            assert tool in writes[-1]
 
 
 @pytest.mark.holds("app/http11", "same-head")
-def test_a_head_is_parsed_once__until_another_comes(repeated: list[bytes]) -> None:
-    async def main() -> None:
-        async with World() as world, world.client as client:
-            for tool in ("one", "two", "six", "longer", "seven", "eight"):
-                await client.send(post(tool))
-                assert tool.encode() in (await client.answer()).body
-
-    run(main())
+async def test_a_head_is_parsed_once__until_another_comes(repeated: list[bytes]) -> None:
+    async with World() as world, world.client as client:
+        for tool in ("one", "two", "six", "longer", "seven", "eight"):
+            await client.send(post(tool))
+            assert tool.encode() in (await client.answer()).body
     assert len(repeated) == 5  # all but the first, though they are not of one length
 
 
@@ -148,17 +142,14 @@ def test_a_head_is_parsed_once__until_another_comes(repeated: list[bytes]) -> No
         post("one")[:-1] + b"}" + b"\r\n",
     ],
 )
-def test_after_another_request_a_known_head_is_still_its_own(between: bytes, repeated: list[bytes]) -> None:
-    async def main() -> None:
-        async with World() as world, world.client as client:
-            await client.send(post("two"))
-            assert b"two" in (await client.answer()).body
-            await client.send(between)
-            assert (await client.answer()).status == 200
-            await client.send(post("six"))
-            assert b"six" in (await client.answer()).body
-
-    run(main())
+async def test_after_another_request_a_known_head_is_still_its_own(between: bytes, repeated: list[bytes]) -> None:
+    async with World() as world, world.client as client:
+        await client.send(post("two"))
+        assert b"two" in (await client.answer()).body
+        await client.send(between)
+        assert (await client.answer()).status == 200
+        await client.send(post("six"))
+        assert b"six" in (await client.answer()).body
 
 
 @pytest.mark.parametrize(
@@ -191,21 +182,18 @@ def test_each_request_of_a_pipeline_has_its_answer_in_its_turn__whatever_road_it
 
 
 @pytest.mark.holds("app/http11", "same-head")
-def test_bytes_behind_a_known_head_that_are_not_its_body_are_another_request() -> None:
-    async def main() -> None:
-        async with World() as world, world.client as client:
-            await client.send(post("one"))
-            await client.answer()
-            await client.send(post("one") + b"GET")
-            assert (await client.answer()).status == 200
-            await client.send(b" /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert (await client.answer()).body == b'{"status":"ok"}'
-            await client.send(post("one")[:-1])
-            await client.send(b"}")
-            assert (await client.answer()).status == 200
-            assert len(world.asked) == 3
-
-    run(main())
+async def test_bytes_behind_a_known_head_that_are_not_its_body_are_another_request() -> None:
+    async with World() as world, world.client as client:
+        await client.send(post("one"))
+        await client.answer()
+        await client.send(post("one") + b"GET")
+        assert (await client.answer()).status == 200
+        await client.send(b" /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert (await client.answer()).body == b'{"status":"ok"}'
+        await client.send(post("one")[:-1])
+        await client.send(b"}")
+        assert (await client.answer()).status == 200
+        assert len(world.asked) == 3
 
 
 @pytest.mark.parametrize(
@@ -219,117 +207,98 @@ def test_bytes_behind_a_known_head_that_are_not_its_body_are_another_request() -
         post("one", b"A: b\rC: d"),
     ],
 )
-def test_a_head_that_two_readers_could_take_for_different_ones_reaches_nobody__behind_a_good_one_neither(
+async def test_a_head_that_two_readers_could_take_for_different_ones_reaches_nobody__behind_a_good_one_neither(
     request_: bytes,
 ) -> None:
-    async def main() -> None:
-        async with World() as world, world.client as client:
-            await client.send(post("one"))
-            await client.answer()
-            await client.send(request_)
-            assert (await client.answer()).status == 400
+    async with World() as world, world.client as client:
+        await client.send(post("one"))
+        await client.answer()
+        await client.send(request_)
+        assert (await client.answer()).status == 400
+        assert await client.peer_closed()
+        assert len(world.asked) == 1
+
+
+async def test_a_head_that_is_large_or_ends_the_connection_is_not_remembered(repeated: list[bytes]) -> None:
+    async with World() as world:
+        async with world.client as client:
+            for _ in range(2):
+                await client.send(post("one", b"A: " + b"a" * MAX_REMEMBERED_HEAD_BYTES))
+                assert (await client.answer()).status == 200
+        async with world.client as client:
+            await client.send(post("one", b"Connection: close") * 2)
+            assert (await client.answer()).header("connection") == "close"
             assert await client.peer_closed()
-            assert len(world.asked) == 1
-
-    run(main())
-
-
-def test_a_head_that_is_large_or_ends_the_connection_is_not_remembered(repeated: list[bytes]) -> None:
-    async def main() -> None:
-        async with World() as world:
-            async with world.client as client:
-                for _ in range(2):
-                    await client.send(post("one", b"A: " + b"a" * MAX_REMEMBERED_HEAD_BYTES))
-                    assert (await client.answer()).status == 200
-            async with world.client as client:
-                await client.send(post("one", b"Connection: close") * 2)
-                assert (await client.answer()).header("connection") == "close"
-                assert await client.peer_closed()
-            assert len(world.asked) == 3
-
-    run(main())
+        assert len(world.asked) == 3
     assert not repeated
 
 
 @pytest.mark.holds("app/http_request", "disconnect")
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("half", [False, True])
-def test_a_client_that_goes_away_takes_its_call_with_it(known: bool, half: bool) -> None:
-    async def main() -> None:
-        async with World() as world, world.client as client:
-            if known:
-                await client.send(post("gong"))
-                await client.answer()
-            await client.send(post("hang"))
-            await until(lambda: any(b"hang" in each for each in world.asked))
-            if half:
-                client.half_close()
-            else:
-                await client.close()
-            await until(lambda: world.left == 1 and not world.gateway.state.tasks)
-
-    run(main())
-
-
-def test_a_client_that_goes_away_takes_its_call_with_it__with_others_in_its_pipeline() -> None:
-    async def main() -> None:
-        async with World() as world, world.client as client:
-            await client.send(post("hang") + post("one"))
-            await until(lambda: len(world.asked) == 1)
+async def test_a_client_that_goes_away_takes_its_call_with_it(known: bool, half: bool) -> None:
+    async with World() as world, world.client as client:
+        if known:
+            await client.send(post("gong"))
+            await client.answer()
+        await client.send(post("hang"))
+        await until(lambda: any(b"hang" in each for each in world.asked))
+        if half:
+            client.half_close()
+        else:
             await client.close()
-            await until(lambda: world.left == 1 and not world.gateway.state.tasks)
-            assert len(world.asked) == 1
-
-    run(main())
+        await until(lambda: world.left == 1 and not world.gateway.state.tasks)
 
 
-def test_an_answer_that_its_client_does_not_read_is_waited_for__and_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_goes_away_takes_its_call_with_it__with_others_in_its_pipeline() -> None:
+    async with World() as world, world.client as client:
+        await client.send(post("hang") + post("one"))
+        await until(lambda: len(world.asked) == 1)
+        await client.close()
+        await until(lambda: world.left == 1 and not world.gateway.state.tasks)
+        assert len(world.asked) == 1
+
+
+async def test_an_answer_that_its_client_does_not_read_is_waited_for__and_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("accredit.app.http_request.CLIENT_STALL_SECONDS", 0.2)
 
-    async def main() -> None:
-        async with World(reports_errors=True) as world, RawClient(world.gateway.port, buffer=1024) as client:
-            world.size = 40 * ANSWER_PIECE_BYTES
-            await client.send(post("one"))
-            await until(lambda: len(world.asked) == 1)
-            await until(lambda: not world.gateway.state.tasks)
-
-    run(main())
+    async with World(reports_errors=True) as world, RawClient(world.gateway.port, buffer=1024) as client:
+        world.size = 40 * ANSWER_PIECE_BYTES
+        await client.send(post("one"))
+        await until(lambda: len(world.asked) == 1)
+        await until(lambda: not world.gateway.state.tasks)
 
 
-def test_a_drain_lets_a_call_finish_and_says_that_its_connection_ends() -> None:
-    async def main() -> None:
-        async with World() as world, world.client as client:
-            await client.send(post("one"))
-            assert (await client.answer()).header("connection") is None
-            await client.send(post("hang"))
-            await until(lambda: len(world.asked) == 2)
-            for connection in list(world.gateway.state.connections):
-                connection.shutdown()
-            await asyncio.sleep(0)
-            for task in list(world.gateway.state.tasks):
-                task.cancel(msg="the grace is over")
-            answer = await client.answer()
-            assert (answer.status, answer.header("connection")) == (502, "close")
-            assert await client.peer_closed()
-            assert b"has stopped before the answer came" in answer.body
-
-    run(main())
+async def test_a_drain_lets_a_call_finish_and_says_that_its_connection_ends() -> None:
+    async with World() as world, world.client as client:
+        await client.send(post("one"))
+        assert (await client.answer()).header("connection") is None
+        await client.send(post("hang"))
+        await until(lambda: len(world.asked) == 2)
+        for connection in list(world.gateway.state.connections):
+            connection.shutdown()
+        await asyncio.sleep(0)
+        for task in list(world.gateway.state.tasks):
+            task.cancel(msg="the grace is over")
+        answer = await client.answer()
+        assert (answer.status, answer.header("connection")) == (502, "close")
+        assert await client.peer_closed()
+        assert b"has stopped before the answer came" in answer.body
 
 
-def test_a_field_that_no_head_can_carry_is_an_error_and_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_field_that_no_head_can_carry_is_an_error_and_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     async def evil(self: object, exchange: Any) -> None:
         await exchange.reply(200, b"", [(b"a", b"b\r\nc: d")])
 
     monkeypatch.setattr("accredit.gateway.app.Routes.serve", evil)
 
-    async def main() -> None:
-        settings = GatewaySettings(HttpUpstream("http://127.0.0.1:9/mcp"))
-        async with RunningGateway(settings, reports_errors=True) as gateway, RawClient(gateway.port) as client:
-            await client.send(post("one"))
-            answer = await client.answer()
-            assert (answer.status, answer.header("c")) == (500, None)
-
-    run(main())
+    settings = GatewaySettings(HttpUpstream("http://127.0.0.1:9/mcp"))
+    async with RunningGateway(settings, reports_errors=True) as gateway, RawClient(gateway.port) as client:
+        await client.send(post("one"))
+        answer = await client.answer()
+        assert (answer.status, answer.header("c")) == (500, None)
 
 
 def test_an_application_that_is_mounted_takes_the_other_road(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -510,12 +510,11 @@ def everything_in(folder: Path) -> dict[str, tuple[int, int, int]]:
     return {name: (each.st_size, each.st_mtime_ns, each.st_mode) for name, each in found.items()}
 
 
-def test_nothing_is_changed_or_made__and_no_secret_is_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    async def one_call() -> None:
-        async with Log(folder / "accredit.db") as log:
-            await log.call()
-
-    run(one_call())
+async def test_nothing_is_changed_or_made__and_no_secret_is_shown(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with Log(folder / "accredit.db") as log:
+        await log.call()
     before = everything_in(folder)
     for as_json in (False, True):
         assert go_through(folder / "accredit.toml", (), {}, as_json=as_json) == 1
@@ -609,13 +608,10 @@ def test_what_never_answers__or_fails__keeps_nobody_waiting_for_the_other_lines(
     }
 
 
-def test_a_sink_that_has_not_come_far_is_seen_in_the_log_itself(folder: Path) -> None:
-    async def two_calls() -> None:
-        async with Log(folder / "accredit.db", clock=lambda: 1_000_000_000_000) as log:
-            await log.call()
-            await log.call()
-
-    run(two_calls())
+async def test_a_sink_that_has_not_come_far_is_seen_in_the_log_itself(folder: Path) -> None:
+    async with Log(folder / "accredit.db", clock=lambda: 1_000_000_000_000) as log:
+        await log.call()
+        await log.call()
     place = {"sinks": facts_of(load(folder / "accredit.toml", {}, {}), {}).sinks}
     assert place["sinks"] == []
     with SqliteFile(folder / "accredit.db").open_sink("siem") as sink:

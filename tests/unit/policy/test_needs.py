@@ -123,7 +123,7 @@ def test_a_store_that_is_full_says_so() -> None:
     assert decision.refusal.code == -31007
 
 
-def test_who_gives_up_waiting_gets_no_decision_and_spends_nothing() -> None:
+async def test_who_gives_up_waiting_gets_no_decision_and_spends_nothing() -> None:
     deployment = Deployment()
     asked = proven(call())
 
@@ -132,12 +132,9 @@ def test_who_gives_up_waiting_gets_no_decision_and_spends_nothing() -> None:
             await asyncio.Event().wait()
             return False
 
-    async def given_up() -> None:
-        task = asyncio.create_task(drive(decide(asked, deployment.policy, NOW), deployment.store, Slow(), NOW))
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(given_up())
+    task = asyncio.create_task(drive(decide(asked, deployment.policy, NOW), deployment.store, Slow(), NOW))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert deployment.error(asked) == ""
