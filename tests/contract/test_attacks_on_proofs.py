@@ -322,21 +322,17 @@ def outcomes(path: Path) -> list[str]:
         return [record.call.id for each in log.newest_first() if (record := each.record()) and record.outcome]
 
 
-def test_l2_the_gateway_counts_no_call_because_a_row_says_so(path: Path, honest: Honest) -> None:
-    async def main() -> str:
-        dead = Log(path)
-        await dead.port.begin(decided(decision=DENY))
-        name = str(dead.records.writer)
-        await dead.die()
-        thief = Thief(path)
-        thief.set(name, records=501, head="ab" * 32)
-        thief.add_writer(WRITER, 7, "cd" * 32)
-        async with Log(path) as log:
-            await log.port.begin(decided(decision=DENY))
-            await until(lambda: log.records.left == 2)
-        return name
-
-    name = run(main())
+async def test_l2_the_gateway_counts_no_call_because_a_row_says_so(path: Path, honest: Honest) -> None:
+    dead = Log(path)
+    await dead.port.begin(decided(decision=DENY))
+    name = str(dead.records.writer)
+    await dead.die()
+    thief = Thief(path)
+    thief.set(name, records=501, head="ab" * 32)
+    thief.add_writer(WRITER, 7, "cd" * 32)
+    async with Log(path) as log:
+        await log.port.begin(decided(decision=DENY))
+        await until(lambda: log.records.left == 2)
     with read(path) as log:
         said = [each.statement() for each in log.summaries()]
     counted = [each.predicate for each in said if each is not None and isinstance(each.predicate, Checkpoint)]

@@ -166,42 +166,35 @@ def test_no_outcome_is_signed_of_a_call_that_is_not_open_by_its_own_record(path:
     assert all(head.writer != DEAD for head in signed(path) if isinstance(head, Checkpoint))
 
 
-def test_calls_that_do_not_verify_keep_no_good_one_from_being_closed(path: Path) -> None:
-    async def main() -> list[CallDecision]:
-        dead = Log(path)
-        calls = [await dead.call(None) for _ in range(3)]
-        name = str(dead.records.writer)
-        await dead.die()
-        thief = Thief(path)
-        for number in range(40):
-            thief.open(f"{number:032x}", name, name, 1)
-        async with Log(path) as log:
-            await log.call()
-            await left_open(log)
-            assert "40 open calls do not verify" in str(log.records.unverified())
-        return calls
-
-    calls = run(main())
+async def test_calls_that_do_not_verify_keep_no_good_one_from_being_closed(path: Path) -> None:
+    dead = Log(path)
+    calls = [await dead.call(None) for _ in range(3)]
+    name = str(dead.records.writer)
+    await dead.die()
+    thief = Thief(path)
+    for number in range(40):
+        thief.open(f"{number:032x}", name, name, 1)
+    async with Log(path) as log:
+        await log.call()
+        await left_open(log)
+        assert "40 open calls do not verify" in str(log.records.unverified())
     closed = [call for call, status in outcomes(path) if status == "unknown"]
     assert sorted(closed) == sorted(each.call.id for each in calls)
 
 
-def test_records_that_somebody_piles_up_of_one_call_keep_no_other_from_being_closed(path: Path) -> None:
-    async def main() -> list[CallDecision]:
-        dead = Log(path)
-        calls = [await dead.call(None) for _ in range(3)]
-        name = str(dead.records.writer)
-        await dead.die()
-        thief = Thief(path)
-        for number in range(60):
-            payload = decision_payload(calls[0], Place(writer=name, sequence=100 + number, previous=GENESIS), NOW_MS)
-            thief.add_entry(name, 100 + number, payload, SIGNER.id)
-        async with Log(path) as log:
-            await log.call()
-            await left_open(log)
-        return calls[1:]
-
-    calls = run(main())
+async def test_records_that_somebody_piles_up_of_one_call_keep_no_other_from_being_closed(path: Path) -> None:
+    dead = Log(path)
+    calls = [await dead.call(None) for _ in range(3)]
+    name = str(dead.records.writer)
+    await dead.die()
+    thief = Thief(path)
+    for number in range(60):
+        payload = decision_payload(calls[0], Place(writer=name, sequence=100 + number, previous=GENESIS), NOW_MS)
+        thief.add_entry(name, 100 + number, payload, SIGNER.id)
+    async with Log(path) as log:
+        await log.call()
+        await left_open(log)
+    calls = calls[1:]
     closed = [call for call, status in outcomes(path) if status == "unknown"]
     assert sorted(closed) == sorted(each.call.id for each in calls)
 
@@ -309,19 +302,15 @@ async def test_no_head_is_signed_or_told_that_a_row_counts_and_no_record_says(pa
     assert {each.count for each in signed(path) if isinstance(each, Checkpoint)} == {2}
 
 
-def test_a_head_that_a_row_says_is_signed_already_is_told_only_where_an_entry_says_so(path: Path) -> None:
-    async def main() -> str:
-        dead = Log(path)
-        await dead.call()
-        name = str(dead.records.writer)
-        await dead.die()
-        Thief(path).set(name, checkpointed=2)
-        async with Log(path) as log:
-            await log.call()
-            await until(lambda: any(head.writer == name for head in log.heads))
-        return name
-
-    name = run(main())
+async def test_a_head_that_a_row_says_is_signed_already_is_told_only_where_an_entry_says_so(path: Path) -> None:
+    dead = Log(path)
+    await dead.call()
+    name = str(dead.records.writer)
+    await dead.die()
+    Thief(path).set(name, checkpointed=2)
+    async with Log(path) as log:
+        await log.call()
+        await until(lambda: any(head.writer == name for head in log.heads))
     assert (name, 2) in {(each.writer, each.count) for each in signed(path) if isinstance(each, Checkpoint)}
 
 
@@ -342,15 +331,11 @@ async def test_a_chain_goes_on_from_where_its_writer_left_it__and_from_nowhere_t
 
 
 @pytest.mark.holds("stores/audit_log/author", "repeated-turns")
-def test_no_call_is_forwarded_because_a_row_says_that_its_turn_was_written(path: Path) -> None:
-    async def main() -> list[CallDecision]:
-        async with Log(path) as log:
-            calls = [await log.call()]
-            Thief(path).set(str(log.records.writer), turn=1_000_000)
-            calls += [await log.call(), await log.call()]
-        return calls
-
-    calls = run(main())
+async def test_no_call_is_forwarded_because_a_row_says_that_its_turn_was_written(path: Path) -> None:
+    async with Log(path) as log:
+        calls = [await log.call()]
+        Thief(path).set(str(log.records.writer), turn=1_000_000)
+        calls += [await log.call(), await log.call()]
     assert in_short(records_in(path)) == [(each.call.id, said) for each in calls for said in ("decision", "ok")]
 
 
@@ -370,27 +355,26 @@ async def test_no_file_is_touched_that_a_row_names(path: Path, name: str) -> Non
 
 
 @FILES
-def test_what_another_key_has_signed_is_left_to_whoever_trusts_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_another_key_has_signed_is_left_to_whoever_trusts_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def trusting(path: Path, signer: LogSigner, durable: bool) -> LogExecutor:
         return FileThread(FileLog(path, "FULL", GATEWAY, (KEY,)), signer)
 
-    async def main() -> tuple[str, CallDecision]:
-        dead = Log(path)
-        call = await dead.call(None)
-        name = str(dead.records.writer)
-        await dead.die()
-        async with Log(path, signer=gateway("new")[0]) as log:
-            await log.call()
-            await left_open(log)
-            assert "a key that is not known here" in str(log.records.unverified())
-            monkeypatch.setattr(Log, "executors", staticmethod(trusting))
-            async with Log(path, signer=gateway("new")[0]) as third:
-                await third.port.ready()
-                assert third.records.unverified() is None
-            await until(lambda: log.records.unverified() is None)
-        return name, call
-
-    _, call = run(main())
+    dead = Log(path)
+    call = await dead.call(None)
+    name = str(dead.records.writer)
+    await dead.die()
+    async with Log(path, signer=gateway("new")[0]) as log:
+        await log.call()
+        await left_open(log)
+        assert "a key that is not known here" in str(log.records.unverified())
+        monkeypatch.setattr(Log, "executors", staticmethod(trusting))
+        async with Log(path, signer=gateway("new")[0]) as third:
+            await third.port.ready()
+            assert third.records.unverified() is None
+        await until(lambda: log.records.unverified() is None)
+    _, call = name, call
     assert (call.call.id, "unknown") in in_short(records_in(path))
     with read(path) as log:
         assert log.verify([KEY, gateway("new")[1]]).valid
@@ -428,7 +412,7 @@ async def test_a_chain_that_was_cut_is_vouched_for_as_it_is_left__and_found_by_a
 
 @pytest.mark.slow
 @pytest.mark.parametrize("each_executor", [by_thread, by_database_thread], ids=["file", "database"], indirect=True)
-def test_what_somebody_brings_in_of_another_log_of_this_gateway_is_taken_for_this_ones__and_both_together_are_found(
+async def test_what_somebody_brings_in_of_another_log_of_this_gateway_passes_for_this_ones__and_both_together_are_found(
     path: Path,
 ) -> None:
     """Nothing that is signed names the store. Of a call that has ended there the outcome is left out."""
@@ -436,22 +420,18 @@ def test_what_somebody_brings_in_of_another_log_of_this_gateway_is_taken_for_thi
     brought = [elsewhere.decision(ended), elsewhere.outcome(ended), elsewhere.decision(cut)]
     elsewhere.outcome(cut)
 
-    async def main() -> list[Head]:
-        async with Log(path) as log:
-            await log.call()
-            await until(lambda: log.heads != [])
-            kept = [*log.heads]
-            thief = Thief(path)
-            for number, envelope in enumerate(brought, 1):
-                if number == 1:
-                    thief.add_writer(OTHER, len(brought), sha256_hex(brought[-1].payload))
-                thief.add_entry(OTHER, number, envelope.payload, SIGNER.id, envelope.signatures[0].data)
-            thief.open(cut.call.id, OTHER, OTHER, len(brought))
-            await until(lambda: (cut.call.id, "unknown") in outcomes(path))
-            assert log.records.unverified() is None
-        return kept
-
-    kept = run(main())
+    async with Log(path) as log:
+        await log.call()
+        await until(lambda: log.heads != [])
+        kept = [*log.heads]
+        thief = Thief(path)
+        for number, envelope in enumerate(brought, 1):
+            if number == 1:
+                thief.add_writer(OTHER, len(brought), sha256_hex(brought[-1].payload))
+            thief.add_entry(OTHER, number, envelope.payload, SIGNER.id, envelope.signatures[0].data)
+        thief.open(cut.call.id, OTHER, OTHER, len(brought))
+        await until(lambda: (cut.call.id, "unknown") in outcomes(path))
+        assert log.records.unverified() is None
     assert (ended.call.id, "ok") in outcomes(path)
     with read(path) as log:
         assert log.verify([KEY], kept).valid

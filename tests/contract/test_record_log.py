@@ -20,7 +20,6 @@ from accredit.attest import (
     Call,
     CallDecision,
     Checkpoint,
-    Head,
     LogReport,
     LogSigner,
     RecordSigner,
@@ -55,14 +54,11 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_a_call_has_a_record_of_its_decision_and_one_of_its_outcome(path: Path, durable: bool) -> None:
-    async def main() -> list[CallDecision]:
-        async with Log(path, durable=durable) as each:
-            first, denied = await each.call(), decided(decision=DENY)
-            await each.port.begin(denied)
-            return [first, denied]
-
-    first, denied = run(main())
+async def test_a_call_has_a_record_of_its_decision_and_one_of_its_outcome(path: Path, durable: bool) -> None:
+    async with Log(path, durable=durable) as each:
+        first, denied = await each.call(), decided(decision=DENY)
+        await each.port.begin(denied)
+        first, denied = [first, denied]
     assert in_short(records_in(path)) == [
         (first.call.id, "decision"),
         (first.call.id, "ok"),
@@ -129,22 +125,19 @@ async def test_a_checkpoint_comes_after_some_time__even_if_no_call_does(
 
 
 @FILES
-def test_each_head_that_is_signed_is_told_once__and_it_is_one_to_keep(
+async def test_each_head_that_is_signed_is_told_once__and_it_is_one_to_keep(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log, "CHECKPOINT_SECONDS", 0.02)
 
-    async def main() -> list[Head]:
-        dead = Log(path)
-        await dead.call(None)
-        await dead.die()
-        async with Log(path) as each:
-            await each.call()
-            await until(lambda: each.heads[-1].sequence == 3)
-            await each.call()
-        return each.heads
-
-    heads = run(main())
+    dead = Log(path)
+    await dead.call(None)
+    await dead.die()
+    async with Log(path) as each:
+        await each.call()
+        await until(lambda: each.heads[-1].sequence == 3)
+        await each.call()
+    heads = each.heads
     assert len({head.writer for head in heads}) == 2  # the one that it buried, and its own
     assert len(heads) == len(set(heads))
     assert heads[-1].sequence == 5  # its end
@@ -181,14 +174,11 @@ async def test_an_outcome_is_recorded_though_nobody_waits_for_it(path: Path) -> 
     assert [status for _, status in in_short(records_in(path))] == ["decision", "ok"]
 
 
-def test_one_record_that_cannot_be_written_does_not_keep_those_beside_it_from_being_written(path: Path) -> None:
-    async def main() -> list[BaseException | None]:
-        async with Log(path) as each:
-            bad = decided(call=Call(id="ab" * 16, method="tools/call", target="\ud800"))
-            beginning = [each.port.begin(call) for call in (decided(), bad, decided())]
-            return await asyncio.gather(*beginning, return_exceptions=True)
-
-    first, second, third = run(main())
+async def test_one_record_that_cannot_be_written_does_not_keep_those_beside_it_from_being_written(path: Path) -> None:
+    async with Log(path) as each:
+        bad = decided(call=Call(id="ab" * 16, method="tools/call", target="\ud800"))
+        beginning = [each.port.begin(call) for call in (decided(), bad, decided())]
+        first, second, third = await asyncio.gather(*beginning, return_exceptions=True)
     assert (first, third) == (None, None)
     assert isinstance(second, AttestationError)
     report = verified(path)
@@ -207,22 +197,18 @@ async def test_all_who_wait_are_told_when_the_store_fails__and_the_chain_goes_on
     assert (report.valid, report.records) == (True, 4)
 
 
-def test_calls_that_a_dead_writer_left_open_are_closed_as_unknown_by_a_later_one(
+async def test_calls_that_a_dead_writer_left_open_are_closed_as_unknown_by_a_later_one(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log, "LOG_LOOK_SECONDS", 0.02)  # a database has no lock that is gone at once
 
-    async def main() -> tuple[CallDecision, CallDecision]:
-        dead = Log(path)
-        done, cut_off = await dead.call(), await dead.call(None)
-        await dead.die()
-        async with Log(path) as later:
-            await later.records.start()
-            await until(lambda: "unknown" in [status for _, status in in_short(records_in(path))])
-            await later.call()
-        return done, cut_off
-
-    done, cut_off = run(main())
+    dead = Log(path)
+    done, cut_off = await dead.call(), await dead.call(None)
+    await dead.die()
+    async with Log(path) as later:
+        await later.records.start()
+        await until(lambda: "unknown" in [status for _, status in in_short(records_in(path))])
+        await later.call()
     records = records_in(path)
     assert in_short(records)[:4] == [
         (done.call.id, "decision"), (done.call.id, "ok"), (cut_off.call.id, "decision"), (cut_off.call.id, "unknown"),
@@ -271,7 +257,7 @@ async def test_a_call_whose_answer_comes_to_another_writer_is_claimed__and_its_o
     assert verified(path).valid
 
 
-def test_a_call_that_two_writers_end_at_once_has_one_outcome(path: Path) -> None:
+async def test_a_call_that_two_writers_end_at_once_has_one_outcome(path: Path) -> None:
     calls = [replace(decided(), resume=bytes([number]) * 32) for number in range(8)]
 
     async def claim(log: Log, call: CallDecision) -> None:
@@ -279,14 +265,11 @@ def test_a_call_that_two_writers_end_at_once_has_one_outcome(path: Path) -> None
         if claimed is not None:
             await log.port.finish(claimed, OK)
 
-    async def main() -> list[object]:
-        async with Log(path) as first, Log(path) as second:
-            for call in calls:
-                await first.port.begin(call)
-            both = [(first.port.finish(call, OK), claim(second, call)) for call in calls]
-            return await asyncio.gather(*(each for pair in both for each in pair), return_exceptions=True)
-
-    answers = run(main())
+    async with Log(path) as first, Log(path) as second:
+        for call in calls:
+            await first.port.begin(call)
+        both = [(first.port.finish(call, OK), claim(second, call)) for call in calls]
+        answers = await asyncio.gather(*(each for pair in both for each in pair), return_exceptions=True)
     assert all(answer is None or isinstance(answer, AttestationError) for answer in answers)
     statuses = in_short(records_in(path))
     assert sorted(id for id, status in statuses if status == "ok") == sorted(call.call.id for call in calls)

@@ -15,7 +15,7 @@ from tests.world.recorded import verified
 from tests.world.records import NOW_MS, OK, Chained, decided, gateway
 from tests.world.running import run
 
-from accredit.attest import CallDecision, LogReport, Stored, recorded_params, verify_log
+from accredit.attest import LogReport, Stored, recorded_params, verify_log
 from accredit.errors import AttestationError, StoreUnavailable
 from accredit.stores.audit_log.pruning import prune
 from accredit.stores.audit_log.reader import LogFile
@@ -147,21 +147,18 @@ def pruned(path: Path, before_ms: int) -> int:
 
 
 @pytest.mark.holds("stores/audit_log/pruning", "records", "digests")
-def test_a_pruned_log_verifies_and_goes_on(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pruned_log_verifies_and_goes_on(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accredit.stores.audit_log.pruning.PRUNE_ENTRIES", 3)
     now = [NOW_MS]
 
-    async def main() -> CallDecision:
-        async with Log(path, clock=lambda: now[0]) as first, Log(path, clock=lambda: now[0]) as second:
-            calls = [await each.call() for each in (first, second, first, second)]
-            now[0] += 1_000
-            await first.call()
-            await second.call(None)
-            assert pruned(path, NOW_MS + 500) == 8
-            await first.call()
-            return calls[0]
-
-    old = run(main())
+    async with Log(path, clock=lambda: now[0]) as first, Log(path, clock=lambda: now[0]) as second:
+        calls = [await each.call() for each in (first, second, first, second)]
+        now[0] += 1_000
+        await first.call()
+        await second.call(None)
+        assert pruned(path, NOW_MS + 500) == 8
+        await first.call()
+        old = calls[0]
     assert entries_from(path, lambda report: sum(writer.pruned for writer in report.writers)) == 8
     assert old.call.id[:16].encode() not in path.read_bytes()
     assert old.call.id not in [record.call.id for record in records_in(path)]

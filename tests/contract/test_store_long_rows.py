@@ -78,27 +78,24 @@ async def test_an_entry_that_is_too_long_is_damage__and_the_call_that_is_open_by
 
 @pytest.mark.holds("stores/audit_log/author", "open-calls")
 @pytest.mark.parametrize("most", [1, None])
-def test_of_the_records_of_an_open_call_no_more_is_read_than_a_call_has__and_it_is_left_open(
+async def test_of_the_records_of_an_open_call_no_more_is_read_than_a_call_has__and_it_is_left_open(
     most: int | None, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def phases(call: CallDecision) -> list[str]:
         return [each.phase for each in records_in(path) if each.call.id == call.call.id]
 
-    async def main() -> str | None:
-        log = Log(path)
-        call = await log.call(None)
-        await log.die()
-        if most is not None:
-            for module in (tables, log_tables):
-                monkeypatch.setattr(module, "MAX_RECORDS_OF_A_CALL_BYTES", most)
-        async with Log(path) as log:
-            await log.call()
-            await until(lambda: log.records.unverified() is not None or len(phases(call)) > 1)
-            told = log.records.unverified()
-        assert phases(call) == (["decision", "outcome"] if most is None else ["decision"])
-        return None if told is None else str(told)
-
-    told = run(main())
+    log = Log(path)
+    call = await log.call(None)
+    await log.die()
+    if most is not None:
+        for module in (tables, log_tables):
+            monkeypatch.setattr(module, "MAX_RECORDS_OF_A_CALL_BYTES", most)
+    async with Log(path) as log:
+        await log.call()
+        await until(lambda: log.records.unverified() is not None or len(phases(call)) > 1)
+        told = log.records.unverified()
+    assert phases(call) == (["decision", "outcome"] if most is None else ["decision"])
+    told = None if told is None else str(told)
     assert (told is None) == (most is None)
     assert told is None or "more records name it than a call has" in told
 

@@ -19,7 +19,6 @@ from tests.world.children import children
 from tests.world.logs import Log, by_process, in_short, records_in
 from tests.world.recorded import verified
 from tests.world.records import GATEWAY, OK, decided, gateway
-from tests.world.running import run
 
 from accredit.attest import RecordSigner
 from accredit.errors import AttestationError, StoreUnavailable
@@ -139,25 +138,22 @@ async def test_a_process_that_ends_at_once_is_not_started_all_the_time(
     assert verified(path).valid
 
 
-def test_a_process_that_hangs_is_not_waited_for__and_its_late_answers_are_nobody_elses(
+async def test_a_process_that_hangs_is_not_waited_for__and_its_late_answers_are_nobody_elses(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main() -> list[str]:
-        async with Log(path) as each:
-            await each.call()
-            os.kill(writing(), signal.SIGSTOP)
-            monkeypatch.setattr(log_process, "STORE_WAIT_SECONDS", 0.05)
-            for _ in range(2):
-                with pytest.raises(StoreUnavailable, match=r"not answered in 0\.05 s"):
-                    await each.port.begin(decided())
-            monkeypatch.undo()
-            os.kill(writing(), signal.SIGCONT)
-            last = await each.call()
-            assert await each.port.ready() in (True, False)
-            assert in_short(records_in(path))[-1] == (last.call.id, "ok")
-        return [status for _, status in in_short(records_in(path))]
-
-    found = run(main())
+    async with Log(path) as each:
+        await each.call()
+        os.kill(writing(), signal.SIGSTOP)
+        monkeypatch.setattr(log_process, "STORE_WAIT_SECONDS", 0.05)
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match=r"not answered in 0\.05 s"):
+                await each.port.begin(decided())
+        monkeypatch.undo()
+        os.kill(writing(), signal.SIGCONT)
+        last = await each.call()
+        assert await each.port.ready() in (True, False)
+        assert in_short(records_in(path))[-1] == (last.call.id, "ok")
+    found = [status for _, status in in_short(records_in(path))]
     assert found.count("ok") == 2
     assert found.count("decision") - 2 == found.count("error")  # what was written late was not forwarded
     assert verified(path).valid
