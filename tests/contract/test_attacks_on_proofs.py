@@ -333,8 +333,8 @@ async def test_l2_the_gateway_counts_no_call_because_a_row_says_so(path: Path, h
     async with Log(path) as log:
         await log.port.begin(decided(decision=DENY))
         await until(lambda: log.records.left == 2)
-    with read(path) as log:
-        said = [each.statement() for each in log.summaries()]
+    with read(path) as reader:
+        said = [each.statement() for each in reader.summaries()]
     counted = [each.predicate for each in said if each is not None and isinstance(each.predicate, Checkpoint)]
     assert max(each.count for each in counted) == 5, "the honest calls, and the refused one"
     assert {name, WRITER}.isdisjoint(each.writer for each in counted)

@@ -376,8 +376,8 @@ async def test_what_another_key_has_signed_is_left_to_whoever_trusts_it(
         await until(lambda: log.records.unverified() is None)
     _, call = name, call
     assert (call.call.id, "unknown") in in_short(records_in(path))
-    with read(path) as log:
-        assert log.verify([KEY, gateway("new")[1]]).valid
+    with read(path) as reader:
+        assert reader.verify([KEY, gateway("new")[1]]).valid
 
 
 @FILES

@@ -257,10 +257,10 @@ def rows(connection: sqlite3.Connection) -> int:
     return connection.execute("SELECT count(*) FROM spent").fetchone()[0]
 
 
-def test_a_look_sees_at_once_what_another_has_written__and_waits_for_nobody_who_writes(
-    file: Path, with_worker: Told
+async def test_a_look_sees_at_once_what_another_has_written__and_waits_for_nobody_who_writes(
+    file: Path, opening: Opening
 ) -> None:
-    async def main(worker: Worker) -> None:
+    async with opening as worker:
         assert [await worker.look(rows), await worker.look(rows)] == [0, 0]
         with closing(sqlite3.connect(file, isolation_level=None)) as other:
             other.execute("INSERT INTO spent VALUES (x'01', 1)")
@@ -269,31 +269,25 @@ def test_a_look_sees_at_once_what_another_has_written__and_waits_for_nobody_who_
             other.execute("INSERT INTO spent VALUES (x'02', 1)")
             assert await worker.look(rows) == 1
 
-    with_worker(main)
 
-
-def test_a_look_in_another_thread_and_one_that_fails_are_run_like_other_jobs(with_worker: Told) -> None:
-    async def main(worker: Worker) -> None:
+async def test_a_look_in_another_thread_and_one_that_fails_are_run_like_other_jobs(opening: Opening) -> None:
+    async with opening as worker:
         await worker.look(rows)
         assert await asyncio.to_thread(asyncio.run, worker.look(rows)) == 0
         with pytest.raises(StoreUnavailable, match="no such table"):
             await worker.look(lambda connection: connection.execute("SELECT * FROM nowhere").fetchone())
         assert await worker.look(rows) == 0
 
-    with_worker(main)
 
-
-def test_a_look_at_a_file_that_was_replaced_is_refused__it_knows_of_nothing_that_was_spent(
-    file: Path, tmp_path: Path, with_worker: Told, monkeypatch: pytest.MonkeyPatch
+async def test_a_look_at_a_file_that_was_replaced_is_refused__it_knows_of_nothing_that_was_spent(
+    file: Path, tmp_path: Path, opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("accredit.stores.sqlite.database.STORE_FILE_CHECK_SECONDS", 0.0)
 
-    async def main(worker: Worker) -> None:
+    async with opening as worker:
         await worker.look(rows)
         (tmp_path / "another").touch()
         (tmp_path / "another").rename(file)
         with pytest.raises(StoreUnavailable, match="was replaced"):
             await worker.look(rows)
         assert file.read_bytes() == b""
-
-    with_worker(main)
