@@ -44,6 +44,13 @@ def pytest_configure(config: pytest.Config) -> None:
     rewrite_once(config)
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Names the cases of a test alike in each run of one process, as mutmut has them: pytest keeps the ids that `ids`
+    gives, and escapes again what it has kept, so that an id with a backslash finds nothing."""
+    for mark in metafunc.definition.iter_markers("parametrize"):
+        object.__setattr__(mark._param_ids_from or mark, "_param_ids_generated", None)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Has what hangs end with a traceback. pytest's own watch begins again, with another thread, for each test."""
     now = time.monotonic()
