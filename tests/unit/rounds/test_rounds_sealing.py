@@ -133,7 +133,8 @@ def test_a_doubled_one_a_foreign_one_and_one_of_a_mebibyte_are_refused() -> None
 def test_an_inside_that_is_not_ours_is_refused_even_under_our_key() -> None:
     id = base64.urlsafe_b64decode(sealed()[3:] + "==")[:8]
     inside = AESGCM(NEW).encrypt(NONCE, msgspec.msgpack.encode(["s"]), b"s1." + id + BINDING)
-    refusal("s1." + base64.urlsafe_b64encode(id + NONCE + inside).decode().rstrip("="))
+    text = "s1." + base64.urlsafe_b64encode(id + NONCE + inside).decode().rstrip("=")
+    assert refusal(text) == "changed, or sealed for another principal or request"
 
 
 # --- keys -------------------------------------------------------------------------------------------
@@ -162,6 +163,8 @@ def test_a_key_file_has_a_key_a_line() -> None:
     ring = parse_keys(f"{line(NEW)}\r\n\n  {line(OLD)}  \n")
     assert ring.seal(STATE, BINDING, NONCE) == sealed()
     assert ring.open(sealed(ring=KeyRing([OLD])), BINDING, NOW) == STATE
+    for count in (1, MAX_STATE_KEYS):
+        assert parse_keys(f"{line(NEW)}\n" * count).open(sealed(), BINDING, NOW) == STATE
 
 
 @pytest.mark.parametrize(
@@ -180,7 +183,9 @@ def test_a_key_file_has_a_key_a_line() -> None:
 def test_a_key_file_that_is_none_says_where_and_quotes_nothing(text: str, what: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         parse_keys(text)
+    assert caught.value.what.startswith("rounds.keys_file")
     assert what in caught.value.what
+    assert caught.value.remedy
     assert "secr" not in str(caught.value)
     assert line(NEW)[:10] not in str(caught.value)
 
@@ -189,9 +194,10 @@ def test_a_key_file_that_is_none_says_where_and_quotes_nothing(text: str, what: 
 
 
 def test_a_state_that_is_too_long_or_no_text_is_not_sealed() -> None:
-    for state in ("x" * (MAX_STATE_BYTES + 1), "\ud800"):
-        with pytest.raises(SealError):
+    for state, reason in (("x" * (MAX_STATE_BYTES + 1), "262144 bytes"), ("\ud800", "no text in UTF-8")):
+        with pytest.raises(SealError) as refused:
             sealed(FlowState(state, "f", 1, NOW))
+        assert reason in refused.value.reason
 
 
 def test_wrong_lengths_are_misuse() -> None:
