@@ -27,7 +27,7 @@ WORK = ROOT / ".mutants"
 DRAWN = 120
 CORES = {
     "policy/decide": ("unit/policy", "property/test_policy.py"),
-    "ratify/verify": ("unit/ratify", "property/test_ratify.py"),
+    "ratify/verify": ("unit/ratify", "unit/signing/test_cli_chain.py", "property/test_ratify.py"),
     "jsonrpc": (
         "unit/jsonrpc",
         "property/test_error_tree.py",

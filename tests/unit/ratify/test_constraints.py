@@ -269,6 +269,9 @@ class TestRate:
             "denied: rate limit exceeded: 3 invocations in last 60s (max 3)"
         )
         assert asked == [("cert", 60)] * 3
+        bundle = constrained(self.LIMIT)
+        verdict(bundle, context=VerifierContext(invocations_in_window=count))
+        assert asked[3:] == [(bundle.delegations[0].cert_id, 60)]
 
     def test_no_counter_comes_first(self) -> None:
         for members in (self.LIMIT, self.LIMIT | {"count": 0}):

@@ -37,7 +37,9 @@ from accredit.ratify import (
     verify_bundle,
     verify_chain,
 )
+from accredit.ratify.needs import run
 from accredit.ratify.results import Refusal
+from accredit.ratify.verify import Terms, constraints_fault, verification
 from accredit.ratify.verify import _check_link as check_link
 
 pytestmark = [
@@ -358,6 +360,12 @@ class TestLinks:
 
 class TestChallenge:
     @pytest.mark.holds("ratify/verify", "freshness")
+    @pytest.mark.parametrize(("age", "good"), [(60, True), (61, False), (-5, True), (-6, False)])
+    def test_who_verifies_may_set_another_window(self, age: int, good: bool) -> None:
+        terms = Terms(now=NOW, max_age=60, max_ahead=5)
+        assert run(verification(proof(challenge_at=NOW - age), terms), NOW).valid is good
+
+    @pytest.mark.holds("ratify/verify", "freshness")
     @pytest.mark.parametrize(("age", "good"), [(0, True), (300, True), (301, False), (-1, False)])
     def test_the_window_is_inclusive(self, age: int, good: bool) -> None:
         reason = f"stale_challenge: challenge is {age} seconds old (max 300)"
@@ -436,6 +444,8 @@ class TestStore:
         bundle = replace(constrained({"type": "x.y"}), challenge_sig=STRANGER.sign(b"x"))
         assert verdict(bundle, challenge_store=self.issued())[1].startswith("bad_challenge_sig")
         assert verdict(bundle)[0] == "constraint_unknown"
+        bundle = constrained({"type": "x.y"})
+        assert verdict(bundle, challenge_store=self.issued()) == verdict(bundle)
 
     def test_a_store_that_fails_has_not_said_yes(self) -> None:
         class Broken:
@@ -604,11 +614,13 @@ def test_without_a_time_the_clock_is_read() -> None:
 class TestChain:
     def test_a_good_chain_without_a_proof(self) -> None:
         result = verify_chain(chain(3), now=NOW)
-        assert (result.valid, result.human_id, result.granted_scope) == (
+        assert (result.valid, result.human_id, result.agent_id, result.granted_scope) == (
             True,
             HUMAN.id,
+            proof(chain(3)).agent_id,
             ["files:read", "identity:delegate"],
         )
+        assert verify_chain([certificate(scope=("email:send",))], now=NOW, vocabulary=["email:send"]).valid
 
     @pytest.mark.parametrize(
         ("certs", "reason"),
@@ -616,6 +628,7 @@ class TestChain:
             ((), "no_delegations"),
             (chain(1) * 9, "chain_too_deep"),
             ((certificate(version=2),), "version_mismatch"),
+            ((certificate(scope=("email:send",)),), "invalid_scope"),
             ((certificate(expires_at=NOW - 1),), "delegation certificate has expired"),
             ((certificate(STRANGER, issuer_id=HUMAN.id),), "id_derivation"),
             (chain(2)[:1] * 2, "broken_chain"),
@@ -623,6 +636,15 @@ class TestChain:
     )
     def test_refusals(self, certs: tuple[DelegationCert, ...], reason: str) -> None:
         assert verify_chain(certs, now=NOW).error_reason.startswith(reason)
+
+
+def test_constraints_alone_name_the_first_that_does_not_hold() -> None:
+    certs = (*chain(1), *constrained({"type": "x.y"}).delegations)
+    assert constraints_fault(chain(1), Terms(now=NOW)) is None
+    fault = constraints_fault(certs, Terms(now=NOW))
+    assert fault is not None
+    assert fault.error_reason.startswith("constraint_unknown: cert 1: constraint[0] (x.y)")
+    assert constraints_fault(certs, Terms(now=NOW, check_constraints=False)) is None
 
 
 def test_the_signable_of_a_certificate_has_a_canonical_form_or_it_is_refused() -> None:
