@@ -228,7 +228,9 @@ def script(
             answer = GOOD[type(need)] if answers is None else answers(need)
             need = steps.throw(answer) if isinstance(answer, BaseException) else steps.send(answer)
     except StopIteration as stop:
-        return stop.value, needs
+        decision: Decision = stop.value
+    assert decision.call is call
+    return decision, needs
 
 
 def but(**other: object) -> Answer:

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.unit.ratify.world import AGENT, NOW, STRANGER, SUB_AGENT, certificate
+from tests.unit.ratify.world import AGENT, HUMAN, NOW, STRANGER, SUB_AGENT, certificate
 from tests.world.decisions import (
     GOOD,
     GRANT,
     ISSUED,
+    VERIFIER,
     Answer,
     but,
     call,
@@ -23,21 +24,27 @@ from tests.world.decisions import (
     with_proof,
 )
 
+from accredit.attest.proofs import Halves, KeptProof
+from accredit.consent import CallTerms
 from accredit.errors import ChallengesFull, StoreUnavailable
 from accredit.pins import Pins
 from accredit.policy import LISTS, Decision
+from accredit.policy.decide import decide
 from accredit.policy.needs import (
     CountUses,
     FindDefinition,
+    FindTask,
     IsRevoked,
     IssueChallenge,
     LookAtChallenge,
     SpendChallenge,
     TakeUse,
 )
-from accredit.ports import RateLimit, Spending
-from accredit.ratify import HybridSignature, ProofBundle
-from accredit.ratify.constraints import MaxRate
+from accredit.policy.tasks import Owner, encode_task_facts, task_key
+from accredit.ports import RateLimit, Spending, Task
+from accredit.ratify import DelegationCert, HybridSignature, ProofBundle
+from accredit.ratify.constraints import MaxAmount, MaxRate
+from accredit.tokens import VerifiedToken
 
 LIST = call("", method="tools/list")
 
@@ -70,6 +77,19 @@ def test_a_good_call_asks_about_the_challenge_then_each_certificate_then_spends_
 def test_a_call_without_limits_ends_with_the_spending() -> None:
     _, needs = script(proven(call()), policy())
     assert kinds(needs) == [LookAtChallenge, IsRevoked, SpendChallenge]
+
+
+@pytest.mark.holds("policy/decide", "token-subject")
+@pytest.mark.parametrize("subject", [None, STRANGER.id, AGENT.id])
+def test_where_tokens_are_tied_to_agents_no_other_token_gets_as_far_as_a_question(subject: str | None) -> None:
+    token = None if subject is None else VerifiedToken("issuer", subject, NOW + 60, "ab")
+    steps = decide(proven(call()), policy(bind_agent=True), NOW, token)
+    if subject == AGENT.id:
+        assert isinstance(next(steps), LookAtChallenge)
+        return
+    with pytest.raises(StopIteration) as ended:
+        next(steps)
+    assert ended.value.value.refusal.data["reason"].startswith("token_mismatch: ")
 
 
 @pytest.mark.holds("policy/decide", "revocation", "replay")
@@ -179,6 +199,7 @@ def test_a_definition_that_is_not_the_pinned_one_ends_it_before_the_spending(fou
     answers: Answer = lambda need: found if isinstance(need, FindDefinition) else GOOD[type(need)]  # noqa: E731
     decision, needs = script(proven(call(), chain), policy(), answers, pins=PINS)
     assert (error(decision), kinds(needs)) == ("definition_changed", [LookAtChallenge, IsRevoked, FindDefinition])
+    assert needs[-1] == FindDefinition("list_inbox", HUMAN.id, AGENT.id)
     assert decision.refusal is not None
     assert (decision.refusal.data["expected"], decision.refusal.data["found"]) == ("a" * 64, found)
     assert decision.proved is None
@@ -202,6 +223,26 @@ def test_what_is_no_answer_to_what_is_listed_refuses(answer: object) -> None:
         decision, needs = script(proven(call()), policy(), answers, pins=pins)
         assert error(decision) == "ratify_invalid"
         assert SpendChallenge not in kinds(needs)
+
+
+@pytest.mark.holds("policy/decide", "definition")
+@pytest.mark.parametrize(
+    ("named", "listed", "expected"),
+    [("a" * 64, "a" * 64, ""), ("a" * 64, "b" * 64, "definition_changed"), (None, "b" * 64, "")],
+)
+def test_who_was_granted_one_definition_is_held_to_it__though_pins_only_warn(
+    named: str | None, listed: str, expected: str
+) -> None:
+    answers: Answer = lambda need: listed if isinstance(need, FindDefinition) else GOOD[type(need)]  # noqa: E731
+    decision, _ = script(proven(call(), defined(named)), policy(), answers, pins=replace(PINS, enforced=False))
+    assert error(decision) == expected
+
+
+def defined(named: str | None) -> tuple[DelegationCert, ...]:
+    """A chain for a tool, and for one definition of it."""
+    terms = {} if named is None else {"definition": named}
+    call_terms = CallTerms(gateway=VERIFIER, method="tools/call", target=("list_inbox",), **terms)
+    return granted(constraints=(call_terms.constraint(),))
 
 
 def test_only_calls_of_tools_are_held_to_definitions() -> None:
@@ -335,6 +376,8 @@ def test_an_exception_instead_of_an_answer_is_a_no_and_its_text_is_for_the_log(n
     assert "store_unavailable" in decision.refusal.message
     assert "/secret/file" not in repr(decision.refusal.data) + decision.refusal.message
     assert kinds(needs)[-1].__name__ == name
+    assert decision.entry is not None
+    assert (decision.proved is not None) is (name == "TakeUse"), "only then is it certain who calls"
 
 
 @pytest.mark.parametrize("answer", [*WRONG, (bytes(32), NOW)], ids=repr)
@@ -385,3 +428,107 @@ def test_it_says_as_of_when_a_proof_was_judged__a_call_is_recorded_as_of_no_late
     decision, _ = script(proven(call("list_inbox")), policy())
     assert decision.proved is not None
     assert decision.proved.judged_at == NOW
+
+
+@pytest.mark.parametrize(("target", "until"), [("list_inbox", NOW + 25), ("wipe", NOW + 65)])
+def test_it_says_until_when_a_store_could_be_asked_for_it_again__with_a_clock_that_was_set_back(
+    target: str, until: int
+) -> None:
+    decision, _ = script(proven(call(target), at=NOW - 5), policy(freshness_seconds=20, challenge_seconds=55))
+    assert decision.authority is not None
+    assert decision.authority.fresh_until == until
+
+
+@pytest.mark.parametrize("bound", [True, False])
+def test_what_was_signed_is_kept_for_whoever_checks_the_record(bound: bool) -> None:
+    asked = call("pay", {"amount": 1, "currency": "EUR"})
+    bundle = prove(to=asked if bound else None)
+    decision, _ = script(with_proof(asked, bundle), policy())
+    assert decision.authority is not None
+    assert decision.authority.chain == bundle.delegations
+    key, signature = bundle.agent_pub_key, bundle.challenge_sig
+    assert decision.authority.proof == KeptProof(
+        Halves(key.ed25519, key.ml_dsa_65),
+        bundle.challenge,
+        NOW,
+        Halves(signature.ed25519, signature.ml_dsa_65),
+        asked.signed_context(VERIFIER, AGENT.id, "payments:send") if bound else None,
+        bundle.session_context,
+    )
+
+
+# --- tasks ------------------------------------------------------------------------------------------
+
+
+CANCEL, LOOK = (call("", method=method, taskId="t") for method in ("tasks/cancel", "tasks/get"))
+MINE = Owner(HUMAN.id, AGENT.id).at("")
+
+
+def task(target: str = "pay", owner: bytes = MINE) -> Task:
+    return Task(owner, "tools/call", target, encode_task_facts({"amount": 50, "currency": "EUR"}, b"", None, ()), "")
+
+
+def finding(found: object, **other: object) -> Answer:
+    return lambda need: found if isinstance(need, FindTask) else but(**other)(need)
+
+
+@pytest.mark.holds("policy/decide", "authority")
+def test_to_see_a_task_needs_nothing_more_than_owning_it() -> None:
+    decision, needs = script(proven(LOOK, granted("identity:prove")), policy(), finding(task()))
+    assert (error(decision), decision.task) == ("", task())
+    assert kinds(needs) == [LookAtChallenge, IsRevoked, FindTask, SpendChallenge]
+    assert needs[2] == FindTask(task_key("", "t"))
+
+
+@pytest.mark.holds("policy/decide", "authority")
+@pytest.mark.parametrize("asked", [CANCEL, LOOK])
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (None, "unknown_task"),
+        (task(owner=Owner(HUMAN.id, SUB_AGENT.id).at("")), "unknown_task"),
+        (task(owner=Owner(STRANGER.id, AGENT.id).at("")), "unknown_task"),
+        (task("gone"), "unknown_task"),
+        (True, "ratify_invalid"),
+        (b"", "ratify_invalid"),
+    ],
+)
+def test_a_task_is_its_makers__and_nothing_is_spent_on_anothers(asked: Any, found: object, expected: str) -> None:
+    decision, needs = script(proven(asked), policy(), finding(found))
+    assert (error(decision), kinds(needs)[-1]) == (expected, FindTask)
+
+
+@pytest.mark.holds("policy/decide", "authority")
+@pytest.mark.parametrize(
+    ("proof", "target", "expected"),
+    [
+        (prove(), "pay", ""),
+        (prove(to=CANCEL, scope="payments:send"), "pay", ""),
+        (prove(to=CANCEL, scope="email:read"), "pay", "ratify_invalid"),
+        (prove(granted("email:read")), "pay", "ratify_scope_denied"),
+        (prove(), "wipe", "ratify_challenge_required"),
+        (prove(granted(constraints=(MaxAmount(max_amount=50, currency="EUR"),))), "pay", ""),
+        (prove(granted(constraints=(MaxAmount(max_amount=49, currency="EUR"),))), "pay", "ratify_constraint_denied"),
+        (prove(granted(constraints=(MaxRate(count=1, window_s=60),))), "pay", ""),
+    ],
+)
+def test_to_change_a_task_needs_what_its_call_needed__and_takes_no_use(
+    proof: ProofBundle, target: str, expected: str
+) -> None:
+    answers = finding(task(target))
+    own: Answer = lambda need: Spending.NOT_ISSUED if getattr(need, "issued", False) else answers(need)  # noqa: E731
+    decision, needs = script(with_proof(CANCEL, proof), policy(), own)
+    assert error(decision) == expected
+    assert CountUses not in kinds(needs)
+    assert TakeUse not in kinds(needs)
+    if expected == "ratify_constraint_denied":
+        assert decision.refusal is not None
+        assert "49" in decision.refusal.message
+
+
+@pytest.mark.parametrize(("pins", "refused"), [(PINS, False), (None, True)])
+def test_a_task_is_held_to_the_definition_that_is_pinned_for_its_tool(pins: Pins | None, refused: bool) -> None:
+    asked = proven(CANCEL, defined("a" * 64))
+    decision, _ = script(asked, policy(), finding(task("list_inbox")), pins=pins)
+    assert error(decision).startswith("ratify_constraint_") is refused
+    assert (decision.refusal is not None) is refused

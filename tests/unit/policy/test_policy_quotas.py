@@ -55,6 +55,9 @@ def test_a_call_that_is_refused_for_anything_was_not_counted() -> None:
         assert here.error(asked) not in ("", REACHED)
     spent = proven(call())
     assert [here.error(spent), here.error(spent), here.error(proven(call()))] == ["", "ratify_replayed", REACHED]
+    refusal = here.decides(proven(call())).refusal
+    assert refusal is not None
+    assert refusal.data["required_scope"] == "email:read"
 
 
 @pytest.mark.holds("policy/quotas", "capacity")
