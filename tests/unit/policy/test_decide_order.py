@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 from tests.unit.ratify.world import AGENT, HUMAN, NOW, STRANGER, SUB_AGENT, certificate
 from tests.world.decisions import (
@@ -228,21 +229,20 @@ def test_what_is_no_answer_to_what_is_listed_refuses(answer: object) -> None:
 @pytest.mark.holds("policy/decide", "definition")
 @pytest.mark.parametrize(
     ("named", "listed", "expected"),
-    [("a" * 64, "a" * 64, ""), ("a" * 64, "b" * 64, "definition_changed"), (None, "b" * 64, "")],
+    [("a" * 64, "a" * 64, ""), ("a" * 64, "b" * 64, "definition_changed"), (UNSET, "b" * 64, "")],
 )
 def test_who_was_granted_one_definition_is_held_to_it__though_pins_only_warn(
-    named: str | None, listed: str, expected: str
+    named: str | UnsetType, listed: str, expected: str
 ) -> None:
     answers: Answer = lambda need: listed if isinstance(need, FindDefinition) else GOOD[type(need)]  # noqa: E731
     decision, _ = script(proven(call(), defined(named)), policy(), answers, pins=replace(PINS, enforced=False))
     assert error(decision) == expected
 
 
-def defined(named: str | None) -> tuple[DelegationCert, ...]:
+def defined(named: str | UnsetType) -> tuple[DelegationCert, ...]:
     """A chain for a tool, and for one definition of it."""
-    terms = {} if named is None else {"definition": named}
-    call_terms = CallTerms(gateway=VERIFIER, method="tools/call", target=("list_inbox",), **terms)
-    return granted(constraints=(call_terms.constraint(),))
+    terms = CallTerms(gateway=VERIFIER, method="tools/call", target=("list_inbox",), definition=named)
+    return granted(constraints=(terms.constraint(),))
 
 
 def test_only_calls_of_tools_are_held_to_definitions() -> None:
