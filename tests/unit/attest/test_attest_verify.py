@@ -200,6 +200,8 @@ def test_what_a_note_says_of_digests_holds() -> None:
         [*entries[:3], Stored(log[-1])],
     ):
         assert verify_log(broken, KEYS).fault is not None
+    missing = verify_log(entries[:3], KEYS).fault
+    assert missing == (f"{WRITER}/3", "the note of the pruning is missing")
 
 
 def test_a_note_of_a_stranger_hides_nothing() -> None:
@@ -216,6 +218,11 @@ def test_a_kept_checkpoint_of_what_was_pruned_is_held_against_the_digests() -> N
     assert verify_log(entries, KEYS, [good]).valid
     assert not verify_log(entries, KEYS, [bad]).valid
     assert verify_log([Stored(note), *map(Stored, log[4:])], KEYS, [good]).valid
+    last = gateway()[0].summary(checkpoint_payload(WRITER, 4, "ab" * 32, NOW_MS))
+    for left in (entries, [Stored(note), *map(Stored, log[4:])]):
+        found = verify_log(left, KEYS, [last]).fault
+        assert found is not None
+        assert found.reason == "another record was there before"
 
 
 def test_a_log_is_read_from_envelopes_and_lines_in_every_form() -> None:
