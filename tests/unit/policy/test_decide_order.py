@@ -235,11 +235,13 @@ def test_who_was_granted_one_definition_is_held_to_it__though_pins_only_warn(
     named: str | UnsetType, listed: str, expected: str
 ) -> None:
     answers: Answer = lambda need: listed if isinstance(need, FindDefinition) else GOOD[type(need)]  # noqa: E731
-    decision, _ = script(proven(call(), defined(named)), policy(), answers, pins=replace(PINS, enforced=False))
+    decision, _ = script(
+        proven(call(), chain_for_definition(named)), policy(), answers, pins=replace(PINS, enforced=False)
+    )
     assert error(decision) == expected
 
 
-def defined(named: str | UnsetType) -> tuple[DelegationCert, ...]:
+def chain_for_definition(named: str | UnsetType) -> tuple[DelegationCert, ...]:
     """A chain for a tool, and for one definition of it."""
     terms = CallTerms(gateway=VERIFIER, method="tools/call", target=("list_inbox",), definition=named)
     return granted(constraints=(terms.constraint(),))
@@ -468,13 +470,13 @@ def task(target: str = "pay", owner: bytes = MINE) -> Task:
     return Task(owner, "tools/call", target, encode_task_facts({"amount": 50, "currency": "EUR"}, b"", None, ()), "")
 
 
-def finding(found: object, **other: object) -> Answer:
+def answers_with(found: object, **other: object) -> Answer:
     return lambda need: found if isinstance(need, FindTask) else but(**other)(need)
 
 
 @pytest.mark.holds("policy/decide", "authority")
 def test_to_see_a_task_needs_nothing_more_than_owning_it() -> None:
-    decision, needs = script(proven(LOOK, granted("identity:prove")), policy(), finding(task()))
+    decision, needs = script(proven(LOOK, granted("identity:prove")), policy(), answers_with(task()))
     assert (error(decision), decision.task) == ("", task())
     assert kinds(needs) == [LookAtChallenge, IsRevoked, FindTask, SpendChallenge]
     assert needs[2] == FindTask(task_key("", "t"))
@@ -494,7 +496,7 @@ def test_to_see_a_task_needs_nothing_more_than_owning_it() -> None:
     ],
 )
 def test_a_task_is_its_makers__and_nothing_is_spent_on_anothers(asked: Any, found: object, expected: str) -> None:
-    decision, needs = script(proven(asked), policy(), finding(found))
+    decision, needs = script(proven(asked), policy(), answers_with(found))
     assert (error(decision), kinds(needs)[-1]) == (expected, FindTask)
 
 
@@ -515,7 +517,7 @@ def test_a_task_is_its_makers__and_nothing_is_spent_on_anothers(asked: Any, foun
 def test_to_change_a_task_needs_what_its_call_needed__and_takes_no_use(
     proof: ProofBundle, target: str, expected: str
 ) -> None:
-    answers = finding(task(target))
+    answers = answers_with(task(target))
     own: Answer = lambda need: Spending.NOT_ISSUED if getattr(need, "issued", False) else answers(need)  # noqa: E731
     decision, needs = script(with_proof(CANCEL, proof), policy(), own)
     assert error(decision) == expected
@@ -528,7 +530,7 @@ def test_to_change_a_task_needs_what_its_call_needed__and_takes_no_use(
 
 @pytest.mark.parametrize(("pins", "refused"), [(PINS, False), (None, True)])
 def test_a_task_is_held_to_the_definition_that_is_pinned_for_its_tool(pins: Pins | None, refused: bool) -> None:
-    asked = proven(CANCEL, defined("a" * 64))
-    decision, _ = script(asked, policy(), finding(task("list_inbox")), pins=pins)
+    asked = proven(CANCEL, chain_for_definition("a" * 64))
+    decision, _ = script(asked, policy(), answers_with(task("list_inbox")), pins=pins)
     assert error(decision).startswith("ratify_constraint_") is refused
     assert (decision.refusal is not None) is refused
