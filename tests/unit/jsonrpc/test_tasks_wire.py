@@ -15,6 +15,7 @@ from accredit.jsonrpc.frames import Notification, Success
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.tasks import (
     MAX_TASK_ID_CHARS,
+    Announced,
     announced_task,
     check_about,
     filter_tasks,
@@ -62,6 +63,22 @@ def test_a_list_names_no_task_by_nothing__a_client_asked_about_one_that_was_any_
         at_one_go(filter_tasks(Success(1, raw({"tasks": [{"taskId": ""}]}), text), lambda id: True))
 
 
+@pytest.mark.holds("jsonrpc/tasks", "announced")
+@pytest.mark.parametrize(
+    ("era", "result"),
+    [
+        (Era.LEGACY, {"task": {"taskId": "t", "ttl": 5}}),
+        (Era.MODERN, {"resultType": "task", "taskId": "t", "ttlMs": 5}),
+    ],
+)
+def test_a_task_is_announced_only_where_one_was_asked_for(era: Era, result: dict[str, Any]) -> None:
+    assert at_one_go(announced_task(raw(result), era, allowed=True)) == Announced("t", 5)
+    refused = [(result, False), *([({**result, "content": []}, True)] if era is Era.LEGACY else [])]
+    for each, allowed in refused:
+        with pytest.raises(FrameError, match="a task that was not asked for"):
+            at_one_go(announced_task(raw(each), era, allowed=allowed))
+
+
 @pytest.mark.holds("jsonrpc/tasks", "id")
 @pytest.mark.parametrize("id", ["", 7, None, "x" * (MAX_TASK_ID_CHARS + 1), ["x"]])
 def test_an_id_is_a_string_of_bounded_length(id: Any) -> None:
@@ -96,3 +113,4 @@ def test_an_answer_about_another_task_is_none() -> None:
         with pytest.raises(FrameError):
             at_one_go(check_about(raw(result), "a"))
     at_one_go(check_about(raw({"taskId": "a", "content": []}), "a"))
+    at_one_go(check_about(raw({"_meta": {"io.modelcontextprotocol/related-task": {"taskId": "a"}}}), "a"))
