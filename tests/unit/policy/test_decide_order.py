@@ -526,6 +526,7 @@ def test_to_change_a_task_needs_what_its_call_needed__and_takes_no_use(
     if expected == "ratify_constraint_denied":
         assert decision.refusal is not None
         assert "49" in decision.refusal.message
+        assert "constraint[0]" not in decision.refusal.message, "that is for programs"
 
 
 @pytest.mark.parametrize(("pins", "refused"), [(PINS, False), (None, True)])
