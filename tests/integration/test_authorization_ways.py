@@ -4,9 +4,7 @@ import asyncio
 import json
 import re
 import sqlite3
-import subprocess
 import sys
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +15,13 @@ from hypothesis import strategies as st
 from tests.world.asgi import Told
 from tests.world.authorization import GATEWAY, Signed, Trust
 from tests.world.calls import LAST_CHUNK, STREAM_HEAD, chunk, compact, event, http, post
-from tests.world.command import COMMAND, environment
+from tests.world.command import environment
 from tests.world.honest_server import HonestServer, answer_to
 from tests.world.raw_client import RawClient
-from tests.world.raw_server import PATIENCE, Connection, RawServer
+from tests.world.raw_server import Connection, RawServer
 from tests.world.routes import ROUTES, Route
 from tests.world.running import RunningGateway, run
-from tests.world.warm import Warm, python
+from tests.world.wrap_host import WrapHost
 
 from accredit.errors import ChallengesFull, RequestError, StoreUnavailable
 from accredit.gateway import create_app
@@ -287,56 +285,19 @@ async def test_http_sse_of_2024_is_decided__and_a_refusal_comes_on_the_stream(tr
 # --- wrap -------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def wrapped(trust: Trust, tmp_path: Path) -> Generator["subprocess.Popen[bytes]"]:
-    write_key(tmp_path / "owner.key", trust.owner)
-    upstream = f"""
-command = ['{python()}', '-m', 'tests.world.honest_server', '{tmp_path / "received"}']
-env = {{ PYTHONPATH = '{Path(__file__).parents[2]}' }}
-"""
-    (tmp_path / "accredit.toml").write_text(CONFIGURATION.format(id=GATEWAY, upstream=upstream), "utf-8")
-    with (tmp_path / "stderr").open("wb") as stderr:
-        process = Warm(
-            [*COMMAND, "wrap", "--config", str(tmp_path / "accredit.toml")],
-            env=environment({}),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-        )
-    yield process
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.close()
-    process.wait(PATIENCE)
-    process.stdout.close()
-
-
 @pytest.mark.parametrize("era", list(Era))
-def test_wrap_decides_as_the_gateway_does(
-    era: Era, wrapped: "subprocess.Popen[bytes]", trust: Trust, tmp_path: Path
-) -> None:
-    stdin, stdout = wrapped.stdin, wrapped.stdout
-    assert stdin is not None
-    assert stdout is not None
-
-    def ask(method: str, params: dict[str, Any], id: int = 1) -> dict[str, Any]:
-        stdin.write(post(era, method, params, id=id).body + b"\n")
-        stdin.flush()
-        return json.loads(stdout.readline())
-
-    if era is Era.LEGACY:
-        told = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-        assert "result" in ask("initialize", told)
-    assert ask("tools/call", INBOX)["error"]["data"]["error"] == "missing_ratify_proof"
-    params = proved(trust)
-    assert "result" in ask("tools/call", params)
-    assert ask("tools/call", params)["error"]["data"]["error"] == "ratify_replayed"
-    assert ask("tools/call", SEND)["error"]["data"]["error"] == "ratify_challenge_required"
-    tools = ask("tools/list", {"cursor": "2"})["result"]["tools"]
-    assert [tool["name"] for tool in tools] == ["pay"]
-    lines = [json.loads(line) for line in (tmp_path / "received").read_text("utf-8").splitlines()]
-    (came,) = [line for line in lines if line["method"] == "tools/call"]
-    assert came["params"]["_meta"][AUTHORIZATION]["agent_id"] == trust.agent.id
+def test_wrap_decides_as_the_gateway_does(era: Era, trust: Trust, tmp_path: Path) -> None:
+    with WrapHost(tmp_path, trust, era) as host:
+        assert host.ask("tools/call", INBOX)["error"]["data"]["error"] == "missing_ratify_proof"
+        params = proved(trust)
+        assert "result" in host.ask("tools/call", params)
+        assert host.ask("tools/call", params)["error"]["data"]["error"] == "ratify_replayed"
+        assert host.ask("tools/call", SEND)["error"]["data"]["error"] == "ratify_challenge_required"
+        tools = host.ask("tools/list", {"cursor": "2"})["result"]["tools"]
+        assert [tool["name"] for tool in tools] == ["pay"]
+        assert host.told == []
+        (came,) = [message for message in host.received() if message["method"] == "tools/call"]
+        assert came["params"]["_meta"][AUTHORIZATION]["agent_id"] == trust.agent.id
 
 
 # --- whatever is in `_meta` -------------------------------------------------------------------------

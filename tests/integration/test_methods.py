@@ -1,22 +1,16 @@
 """Methods that nobody has named: by whatever way they come, they don't reach a server that is guarded."""
 
 import json
-import subprocess
-from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.world.authorization import GATEWAY, Signed, Trust
+from tests.world.authorization import Signed, Trust
 from tests.world.calls import compact, notification, post
-from tests.world.command import COMMAND, environment
-from tests.world.raw_server import PATIENCE
 from tests.world.routes import ROUTES, Route
 from tests.world.tokened import Tokened
-from tests.world.warm import Warm, python
+from tests.world.wrap_host import WrapHost
 
 from accredit.jsonrpc.methods import METHODS, Era
-from accredit.keys import write_key
 
 INBOX = {"name": "list_inbox", "arguments": {}}
 UNNAMED = ("vendor/x", "tools/call/all", "tasks/everything", "sampling/createMessage", "roots/list", "", "\u212b/x")
@@ -121,71 +115,15 @@ async def test_with_tokens_alone_it_is_the_same(name: str, trust: Trust, tmp_pat
             assert bool(route.received("vendor/x")) is not required
 
 
-WRAPPED = """
-[gateway]
-id = "{id}"
-{methods}
-[upstream]
-command = ['{python}', '-m', 'tests.world.honest_server', '{folder}/received']
-env = {{ PYTHONPATH = '{path}' }}
-[proofs]
-mode = "required"
-[[proofs.roots]]
-name = "Owner"
-public_key_file = "owner.key.pub"
-[tools.list_inbox]
-scope = "email:read"
-"""
-
-
-@pytest.fixture
-def wrapped(trust: Trust, tmp_path: Path) -> Generator["subprocess.Popen[bytes]"]:
-    write_key(tmp_path / "owner.key", trust.owner)
-    settings = WRAPPED.format(
-        id=GATEWAY,
-        methods='methods = ["vendor/listed"]',
-        python=python(),
-        folder=tmp_path,
-        path=Path(__file__).parents[2],
-    )
-    (tmp_path / "accredit.toml").write_text(settings, "utf-8")
-    with (tmp_path / "stderr").open("wb") as stderr:
-        process = Warm(
-            [*COMMAND, "wrap", "--config", str(tmp_path / "accredit.toml")],
-            env=environment({}),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-        )
-    yield process
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.close()
-    process.wait(PATIENCE)
-    process.stdout.close()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("era", list(Era))
-def test_wrap_forwards_no_method_that_nobody_named(
-    era: Era, wrapped: "subprocess.Popen[bytes]", tmp_path: Path
-) -> None:
-    stdin, stdout = wrapped.stdin, wrapped.stdout
-    assert stdin is not None
-    assert stdout is not None
-
-    def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
-        stdin.write(post(era, method, params).body + b"\n")
-        stdin.flush()
-        return json.loads(stdout.readline())
-
-    if era is Era.LEGACY:
-        told = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-        assert "result" in ask("initialize", told)
-    for method in (*UNNAMED, *of_another_era(era)):
-        assert ask(method, {})["error"]["code"] == -32601, method
-    stdin.write(compact({"jsonrpc": "2.0", "method": "vendor/x"}) + b"\n")
-    assert "result" in ask("vendor/listed", {})
-    lines = [json.loads(line) for line in (tmp_path / "received").read_text("utf-8").splitlines()]
-    assert [line["method"] for line in lines if line["method"] != "initialize"] == ["vendor/listed"]
-    assert "notification_refused" in (tmp_path / "stderr").read_text("utf-8")
+def test_wrap_forwards_no_method_that_nobody_named(era: Era, trust: Trust, tmp_path: Path) -> None:
+    with WrapHost(tmp_path, trust, era, gateway='methods = ["vendor/listed"]') as host:
+        for method in (*UNNAMED, *of_another_era(era)):
+            assert host.ask(method, {})["error"]["code"] == -32601, method
+        host.say(compact({"jsonrpc": "2.0", "method": "vendor/x"}))
+        assert "result" in host.ask("vendor/listed", {})
+        assert host.told == []
+        came = [message["method"] for message in host.received()]
+        assert [method for method in came if method != "initialize"] == ["vendor/listed"]
+        assert "notification_refused" in host.stderr
