@@ -8,7 +8,7 @@ Run by `make check`. What is counted, over `src/accredit`:
 - public names: classes, functions and constants at the top level, by 1,000 lines;
 - participles: functions at the top level that are named by one (`told`, `_shown`, `asked_of_desk`). A function is named
   by what it does or by what it gives: `read_answer`, `quoted_text`;
-- checks of a kind of store by its class outside `stores/`: what a kind can do are its methods.
+- checks of a class of `stores/` outside that package: what a store or a log can do are its methods.
 """
 
 import ast
@@ -38,9 +38,8 @@ PARTICIPLE = re.compile(
 )
 """A name that is a participle, or one with what follows it (`kept_by`); `kept_proof` is a plain noun."""
 
-KINDS_OF_STORE = {"InMemory", "SqliteFile", "PostgresDatabase"}
-"""Classes of what a store's URL names: none is asked for outside the package that has them."""
 STORES = "accredit/stores/"
+"""The package whose classes nobody outside it asks for."""
 
 Module = tuple[str, ...]
 """A module's dotted name in its parts."""
@@ -68,7 +67,7 @@ def main(root: Path = ROOT) -> int:
     print(f"house: {len(named)} functions are named by a participle")
     if len(named) > MAX_PARTICIPLES:
         print(f"house: more than {MAX_PARTICIPLES}: {', '.join(named)}")
-    checks = {str(path.relative_to(root)): len(list(checks_of_kind(tree))) for path, tree in trees.items()}
+    checks = {str(path.relative_to(root)): len(list(checks_of_store(tree))) for path, tree in trees.items()}
     checks = {path: number for path, number in checks.items() if number and not path.startswith(STORES)}
     for path, number in checks.items():
         print(f"house: {path} asks {number} times for the class of a store")
@@ -164,17 +163,25 @@ def participles(tree: ast.Module) -> Iterator[str]:
             yield node.name
 
 
-def checks_of_kind(tree: ast.Module) -> Iterator[ast.expr]:
-    """Where a value's class is compared with a kind of store: by `isinstance`, or by a pattern."""
+def checks_of_store(tree: ast.Module) -> Iterator[ast.expr]:
+    """Where a value's class is compared with one of `stores/`: by `isinstance`, or by a pattern."""
+    theirs = {"stores", *names_from_stores(tree)}
     for node in ast.walk(tree):
         match node:
-            case ast.Call(func=ast.Name(id="isinstance"), args=[_, kinds]) | ast.MatchClass(cls=kinds):
+            case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]) | ast.MatchClass(cls=kinds):
                 named = {each.id for each in ast.walk(kinds) if isinstance(each, ast.Name)}
                 named |= {each.attr for each in ast.walk(kinds) if isinstance(each, ast.Attribute)}
-                if named & KINDS_OF_STORE:
+                if named & theirs:
                     yield kinds
             case _:
                 pass
+
+
+def names_from_stores(tree: ast.Module) -> Iterator[str]:
+    """The names that a module has for what it imports from `stores/`, or for a module there."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{PACKAGE}.stores."):
+            yield from (alias.asname or alias.name for alias in node.names)
 
 
 if __name__ == "__main__":

@@ -68,15 +68,17 @@ def test_functions_named_by_a_participle_are_counted__nouns_and_verbs_are_not(
 @pytest.mark.parametrize(
     "text",
     [
-        "a = isinstance(b, SqliteFile)\n",
-        "a = isinstance(store_of(b), stores.InMemory | None)\n",
-        "match a:\n    case PostgresDatabase():\n        pass\n",
+        "from accredit.stores import SqliteFile\na = isinstance(b, SqliteFile)\n",
+        "from accredit import stores\na = isinstance(store_of(b), stores.InMemory | None)\n",
+        "from accredit.stores.opening import PostgresDatabase\nmatch a:\n    case PostgresDatabase():\n        pass\n",
+        "from accredit.stores.audit_log.requests import FileLog as Log\na = issubclass(b, Log)\n",
+        "from accredit.stores.audit_log import queue\na = isinstance(b, int | queue.QueuedRecords)\n",
     ],
 )
 def test_whoever_asks_for_the_class_of_a_store_is_named__but_where_it_is_at_home(
     measure: Callable[[Path], int], tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
-    package = house(tmp_path, first=text, second="a = isinstance(b, Database)\n")
+    package = house(tmp_path, first=text, second="from mcp.stores import A\na = isinstance(b, A | Database)\n")
     assert measure(package) == 1
     assert "accredit/first.py asks 1 times for the class of a store" in capsys.readouterr().out
     (package / "accredit/stores").mkdir()

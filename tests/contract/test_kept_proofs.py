@@ -20,7 +20,7 @@ from accredit.limits import CLOCK_BACK_SECONDS, SESSION_ID_SECONDS
 from accredit.policy import GuardedCall
 from accredit.policy.evidence import Auditor, Evidence
 from accredit.stores.audit_log.pruning import prune
-from accredit.stores.audit_log.thread import DatabaseThread
+from accredit.stores.audit_log.thread import LogThread
 from accredit.stores.opening import PostgresDatabase
 from accredit.stores.postgres.log_pruning import prune as prune_database
 from accredit.stores.postgres.migration import migrate
@@ -140,7 +140,7 @@ def test_tables_of_the_version_before_have_records_of_that__until_they_are_migra
 ) -> None:
     """Gateways are replaced before the tables are changed: calls go on, and nothing says what is not kept."""
     database: PostgresDatabase = cluster().before()
-    monkeypatch.setattr(Log, "executors", staticmethod(lambda *_: DatabaseThread(place_in(database), gateway()[0])))
+    monkeypatch.setattr(Log, "executors", staticmethod(lambda *_: LogThread(place_in(database), gateway()[0])))
 
     def written() -> list[tuple[int, bool]]:
         async def main() -> None:

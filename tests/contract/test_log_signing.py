@@ -29,7 +29,7 @@ from accredit.attest.statements import GENESIS
 from accredit.errors import AttestationError
 from accredit.stores.audit_log import queue
 from accredit.stores.audit_log.requests import FileLog, LogExecutor
-from accredit.stores.audit_log.thread import FileThread
+from accredit.stores.audit_log.thread import LogThread
 from accredit.stores.postgres.log_pruning import prune
 
 __all__ = ["each_executor"]
@@ -359,7 +359,7 @@ async def test_what_another_key_has_signed_is_left_to_whoever_trusts_it(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def trusting(path: Path, signer: LogSigner, durable: bool) -> LogExecutor:
-        return FileThread(FileLog(path, "FULL", GATEWAY, (KEY,)), signer)
+        return LogThread(FileLog(path, "FULL", GATEWAY, (KEY,)), signer)
 
     dead = Log(path)
     call = await dead.call(None)

@@ -27,7 +27,7 @@ from accredit.keys import load_public_key, log_key
 from accredit.stores.audit_log.pruning import prune
 from accredit.stores.audit_log.reader import LogFile
 from accredit.stores.audit_log.requests import FileLog, LogExecutor
-from accredit.stores.audit_log.thread import FileThread
+from accredit.stores.audit_log.thread import LogThread
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "log_v1"
 KEY = ("--key", str(VECTORS / "gateway.key.pub"))
@@ -144,7 +144,7 @@ def test_what_version_2_brought_is_refused_in_version_1__a_reader_of_old_would_n
 
 def who_trusts_the_old_key(path: Path, signer: LogSigner, durable: bool) -> LogExecutor:
     """The gateway has another key meanwhile."""
-    return FileThread(FileLog(path, "FULL", GATEWAY, (OLD,)), signer)
+    return LogThread(FileLog(path, "FULL", GATEWAY, (OLD,)), signer)
 
 
 def test_a_log_of_version_1_goes_on_in_version_2__and_its_open_call_is_closed(

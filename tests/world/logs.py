@@ -30,7 +30,7 @@ from accredit.stores.audit_log.process import LogProcess
 from accredit.stores.audit_log.queue import QueuedRecords
 from accredit.stores.audit_log.reading import LogReader
 from accredit.stores.audit_log.requests import DatabaseLog, FileLog, LogExecutor, Touch, Turn, WriterRequest
-from accredit.stores.audit_log.thread import DatabaseThread
+from accredit.stores.audit_log.thread import LogThread
 from accredit.stores.opening import PostgresDatabase
 from accredit.stores.postgres.address import DatabaseAddress
 
@@ -51,7 +51,7 @@ def place_in(database: DatabaseAddress) -> DatabaseLog:
 def by_database_thread(path: Path, signer: LogSigner, durable: bool) -> LogExecutor:
     """A thread writes the log into the database that stands for the file's folder."""
     with database_for(path.parent) as database:
-        return DatabaseThread(place_in(database), signer)
+        return LogThread(place_in(database), signer)
 
 
 def by_database_process(path: Path, signer: LogSigner, durable: bool) -> LogExecutor:

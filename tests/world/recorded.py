@@ -13,12 +13,12 @@ from accredit.errors import StoreUnavailable
 from accredit.stores.audit_log.queue import QueuedRecords
 from accredit.stores.audit_log.reader import LogFile
 from accredit.stores.audit_log.requests import FileLog
-from accredit.stores.audit_log.thread import FileThread
+from accredit.stores.audit_log.thread import LogThread
 
 
-def thread(path: Path, signer: LogSigner, *, durable: bool = True) -> FileThread:
+def thread(path: Path, signer: LogSigner, *, durable: bool = True) -> LogThread:
     """A thread that writes a log, as the gateway has it for one that is or is not `durable`."""
-    return FileThread(FileLog(path, "FULL" if durable else "NORMAL", GATEWAY), signer)
+    return LogThread(FileLog(path, "FULL" if durable else "NORMAL", GATEWAY), signer)
 
 
 def records_at(path: Path, *, durable: bool = True, signer: RecordSigner | None = None) -> QueuedRecords:

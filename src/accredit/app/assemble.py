@@ -31,8 +31,8 @@ from accredit.ports import AccessTokens, KeySets, ProofStore, TaskStore
 from accredit.stores import OpenStore, RevocationLists, StoreUrl, open_revocations
 from accredit.stores.audit_log.process import LogProcess
 from accredit.stores.audit_log.queue import QueuedRecords
-from accredit.stores.audit_log.requests import FileLog, LogExecutor, LogPlace
-from accredit.stores.audit_log.thread import DatabaseThread, FileThread
+from accredit.stores.audit_log.requests import LogExecutor, LogPlace
+from accredit.stores.audit_log.thread import LogThread
 from accredit.tokens import AccessGrant
 
 _logger = logging.getLogger("accredit.app")
@@ -144,7 +144,7 @@ def _log_executor(place: LogPlace, signer: LogSigner) -> LogExecutor:
     Another signer is used in a thread, as it mostly waits."""
     if signer.records is None:
         return LogProcess(place, signer, on_replaced=_report_replaced)
-    return FileThread(place, signer) if isinstance(place, FileLog) else DatabaseThread(place, signer)
+    return LogThread(place, signer)
 
 
 def revocation_lists(

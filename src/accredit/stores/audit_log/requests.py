@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from accredit.attest import LogKey
 from accredit.attest.statements import clip_text
-from accredit.errors import AttestationError
+from accredit.errors import AttestationError, StoreUnavailable
 from accredit.stores.audit_log.author import Author
 from accredit.stores.audit_log.tables import LogTables, Others
 from accredit.stores.audit_log.transactions import Chain, Claimed, Closed, Event, Signed
@@ -97,8 +97,30 @@ class WriterRequest(Protocol[T_co]):
         ...
 
 
+class LogWriter(Protocol):
+    """Runs requests on a log in the event loop of its caller, which it blocks while it makes signatures."""
+
+    turn_records: int
+    """The maximum number of records written in one request."""
+
+    async def run(self, request: WriterRequest[T], deadline: float) -> T:
+        """Return a request's answer once it is committed. `deadline` is until when somebody waits for it (seconds of
+        the monotonic clock). Raises `StoreUnavailable`."""
+        ...
+
+    async def aclose(self) -> None:
+        """Finish the requests, and release all resources."""
+        ...
+
+
+def check_in_time(deadline: float, now: float) -> None:
+    """Refuse a request that nobody waits for any more. Raises `StoreUnavailable`."""
+    if now >= deadline:
+        raise StoreUnavailable("what was asked before took too long")
+
+
 class LogExecutor(Protocol):
-    """Runs requests on a log, one after the other."""
+    """Has a writer run requests beside its caller's event loop, one after the other: in a process or in a thread."""
 
     place: LogPlace
     turn_records: int

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from accredit.attest import LogSigner
 from accredit.errors import AccreditError
 from accredit.stores.audit_log.author import Author
-from accredit.stores.audit_log.requests import DatabaseLog, LogPlace, WriterRequest
+from accredit.stores.audit_log.requests import DatabaseLog, WriterRequest, check_in_time
 from accredit.stores.audit_log.tables import ChainMoved
 from accredit.stores.postgres.driver import Connection, DatabaseFailed
 from accredit.stores.postgres.log_tables import DatabaseTables
@@ -30,10 +30,9 @@ T = TypeVar("T")
 
 
 class DatabaseWriter:
-    """A `LogExecutor` that runs in the event loop of its caller. Making a signature blocks that loop."""
+    """A `LogWriter` for a database."""
 
     def __init__(self, place: DatabaseLog, signer: LogSigner) -> None:
-        self.place: LogPlace = place
         self._author = Author(signer, place.gateway, place.trusted)
         self.turn_records = self._author.turn_records
         self._place = place
@@ -43,8 +42,9 @@ class DatabaseWriter:
         self._writer: str | None = None
         self._days_made = float("-inf")
 
-    async def run(self, request: WriterRequest[T]) -> T:
+    async def run(self, request: WriterRequest[T], deadline: float = float("inf")) -> T:
         """Return a request's answer. Raises `StoreUnavailable`, also after `STORE_WAIT_SECONDS`."""
+        check_in_time(deadline, monotonic())
         return await self._worker.run(self._requests, request)
 
     async def aclose(self) -> None:

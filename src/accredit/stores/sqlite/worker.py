@@ -5,8 +5,8 @@ one wake-up. If a job of a batch fails, the batch is rolled back and its jobs ar
 another. Nothing is opened before the first job, so that a process may fork until then. Reading a few rows by their keys
 is the exception: that takes less time than to wake a thread, and is done where it is asked for (`look`).
 
-If callers wait for the thread, it runs on the event loop's core. The two take turns with the interpreter anyway. If
-other processes keep the cores busy, moving the interpreter between two cores costs a third of the throughput.
+The thread runs on the event loop's core. The two take turns with the interpreter anyway. If other processes keep the
+cores busy, moving the interpreter between two cores costs a third of the throughput.
 
 A job whose caller has stopped waiting may still run later, and be committed: the caller has been refused.
 """
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeVar
 from accredit.errors import AccreditError, StoreUnavailable
 from accredit.limits import MAX_STORE_JOBS, STORE_BATCH_JOBS, STORE_LOCK_SECONDS, STORE_WAIT_SECONDS
 from accredit.stores.cpu_affinity import Follower
-from accredit.stores.sqlite.database import STORE_RETRY_SECONDS, Database, DatabaseLocked, Job, Synchronous
+from accredit.stores.sqlite.database import STORE_RETRY_SECONDS, Database, DatabaseLocked, Job
 
 T = TypeVar("T")
 
@@ -38,12 +38,9 @@ class _Waiting(NamedTuple):
 class Worker:
     """Runs jobs on the file at `path`, one after the other, in a thread of its own."""
 
-    def __init__(self, path: Path, synchronous: Synchronous = "NORMAL", *, awaited: bool = True) -> None:
-        """If `awaited`, callers wait for the answers, and the thread stays on the event loop's core. Otherwise it may
-        run on another core."""
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._awaited = awaited
-        self._database = Database(path, synchronous)
+        self._database = Database(path)
         self._looks: Database | None = None
         self._looker = 0
         self._steps: dict[asyncio.AbstractEventLoop, list[_Waiting]] = {}
@@ -117,24 +114,22 @@ class Worker:
     def _start(self) -> None:
         with self._starting:
             if self._thread is None:
-                leader = get_native_id() if self._awaited else None
                 name = f"accredit-store-{self._path.name}"
                 # A daemon: a hanging disk must not keep the process from ending.
-                thread = Thread(target=self._work, args=(leader,), name=name, daemon=True)
+                thread = Thread(target=self._work, args=(get_native_id(),), name=name, daemon=True)
                 try:
                     thread.start()
                 except RuntimeError as error:
                     raise StoreUnavailable(f"{self._path}: {error}") from None
                 self._thread = thread
 
-    def _work(self, leader: int | None) -> None:
-        follower = Follower(leader) if leader is not None else None
+    def _work(self, leader: int) -> None:
+        follower = Follower(leader)
         going = True
         while going:
             first = self._waiting.get()
             batch = [] if first is None else [first]
-            if follower is not None:
-                follower.follow()
+            follower.follow()
             going = first is not None
             while going and len(batch) < STORE_BATCH_JOBS and not self._waiting.empty():
                 following = self._waiting.get()
@@ -144,8 +139,7 @@ class Worker:
                     batch.append(following)
             self._serve(batch)
         self._database.close()
-        if follower is not None:
-            follower.close()
+        follower.close()
 
     def _serve(self, batch: list[_Waiting]) -> None:
         while batch := self._in_time(batch):

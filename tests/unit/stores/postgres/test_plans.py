@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from tests.world.postgres import Cluster
@@ -12,10 +13,10 @@ from tests.world.stores import NOW, challenge, request
 from accredit.ports import RateLimit, Spending, Task
 from accredit.stores.audit_log.queue import QueuedRecords
 from accredit.stores.audit_log.requests import DatabaseLog
+from accredit.stores.audit_log.thread import LogThread
 from accredit.stores.opening import PostgresDatabase
 from accredit.stores.postgres import worker
 from accredit.stores.postgres.driver import Connection
-from accredit.stores.postgres.log_writer import DatabaseWriter
 from accredit.stores.postgres.store import PostgresStore
 from accredit.stores.postgres.tasks import PostgresTasks
 from accredit.stores.postgres.worker import Batch
@@ -103,17 +104,17 @@ def test_what_a_record_reads_does_not_grow_with_the_log__the_calls_that_are_open
     signer, _ = gateway()
 
     async def main() -> None:
-        writer = DatabaseWriter(DatabaseLog(database, "g", "h", 60.0), signer)
-        records = QueuedRecords(writer, durable=True, policy_digest=POLICY, on_problem=print)
+        thread: Any = LogThread(DatabaseLog(database, "g", "h", 60.0), signer)
+        records = QueuedRecords(thread, durable=True, policy_digest=POLICY, on_problem=print)
         await records.start()
         for _ in range(CALLS):
             await record(records)
         statements = [each.format(many=MANY) for each in FILL_LOG]
         await asyncio.to_thread(server.run, *statements, database=database.database)
-        before = await writer._worker.run(Batch(rows_read, True), None)
+        before = await thread._done(thread._loop, thread._writer._worker.run(Batch(rows_read, True), None))
         for _ in range(CALLS):
             await record(records)
-        after = await writer._worker.run(Batch(rows_read, True), None)
+        after = await thread._done(thread._loop, thread._writer._worker.run(Batch(rows_read, True), None))
         by_scan, by_index = (now - then for now, then in zip(after, before, strict=True))
         assert by_scan <= CALLS * FEW
         assert by_index <= CALLS * FEW

@@ -13,6 +13,7 @@ from tests.world.raw_server import PATIENCE, until
 from tests.world.running import run
 
 from accredit.errors import ConfigurationError, StoreUnavailable
+from accredit.stores.sqlite.database import Database
 from accredit.stores.sqlite.worker import Worker
 
 pytestmark = pytest.mark.holds("stores/sqlite/worker")
@@ -243,14 +244,12 @@ def test_a_worker_that_was_never_used_ends_without_a_file(file: Path) -> None:
 
 
 def test_full_is_full_and_normal_is_normal(tmp_path: Path) -> None:
-    async def level(worker: Worker) -> int:
-        try:
-            return (await worker.run(lambda c: c.execute("PRAGMA synchronous").fetchone(), writes=False))[0]
-        finally:
-            await worker.aclose()
+    def level(connection: sqlite3.Connection) -> int:
+        return connection.execute("PRAGMA synchronous").fetchone()[0]
 
-    assert run(level(Worker(tmp_path / "one.db"))) == 1
-    assert run(level(Worker(tmp_path / "two.db", "FULL"))) == 2
+    with closing(Database(tmp_path / "one.db")) as normal, closing(Database(tmp_path / "two.db", "FULL")) as full:
+        assert normal.transact([level], writes=False) == [1]
+        assert full.transact([level], writes=False) == [2]
 
 
 def rows(connection: sqlite3.Connection) -> int:
