@@ -49,9 +49,7 @@ from bench.side_by_side import cpu_ns
 GATEWAY_ID = "bench"
 SCOPE = "payments:send"
 PARAMS = {"name": "pay", "arguments": {"amount": 12, "currency": "EUR", "to": "x" * 60}}
-ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"%s"}],"resultType":"complete"}}' % (
-    b"x" * 107
-)
+ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"%s"}]}}' % (b"x" * 130)
 CONNECTIONS = 16
 _HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 FULL, QUICK = (15, 320), (5, 240)
@@ -134,6 +132,8 @@ def body_of(
 class Upstream(asyncio.Protocol):
     """Gives every request the same answer."""
 
+    answer = ANSWER
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._parser = httptools.HttpRequestParser(self)
@@ -143,11 +143,15 @@ class Upstream(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-        self._transport.write(head % len(ANSWER) + ANSWER)
+        self._transport.write(head % len(self.answer) + self.answer)
 
 
 async def post_all(
-    url: str, bodies: Sequence[bytes], connections: int = CONNECTIONS, headers: Mapping[str, str] = _HEADERS
+    url: str,
+    bodies: Sequence[bytes],
+    connections: int = CONNECTIONS,
+    headers: Mapping[str, str] = _HEADERS,
+    answer: bytes = ANSWER,
 ) -> list[float]:
     """Posts each body once; returns how many seconds each answer took."""
     left, times = iter(bodies), list[float]()
@@ -161,11 +165,11 @@ async def post_all(
             for body in left:
                 began = time.perf_counter()
                 writer.write(b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body))
-                answer = await reader.readuntil(b"\r\n\r\n")
-                length = int(answer.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+                status = await reader.readuntil(b"\r\n\r\n")
+                length = int(status.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
                 said = await reader.readexactly(length)
                 times.append(time.perf_counter() - began)
-                if said != ANSWER:
+                if said != answer:
                     raise BenchError(f"a call failed: {said[:300]!r}")
 
     async with asyncio.TaskGroup() as group:

@@ -28,7 +28,7 @@ CRUMB_LINES = 60
 MAX_CRUMBS = 0.17
 """The share of crumbs may only fall: lower this when it has."""
 
-MAX_PARTICIPLES = 8
+MAX_PARTICIPLES = 7
 """Their number may only fall, too."""
 PARTICIPLE = re.compile(
     r"_*(?!(?:em)?bed\b|exceed|feed|need|proceed|red\b|seed|shed|speed|succeed)"
