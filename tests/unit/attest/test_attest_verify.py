@@ -12,14 +12,17 @@ from accredit.attest import (
     Digest,
     Entry,
     Envelope,
+    Examined,
     LogKey,
     LogSigner,
     Pruning,
     Signature,
+    Statement,
     Stored,
     checkpoint_payload,
     decode_statement,
     encode_envelope,
+    examine,
     pruning_payload,
     sha256_hex,
     timestamp,
@@ -156,7 +159,19 @@ def test_a_record_that_is_not_where_the_store_says_is_found_out() -> None:
     log = Chained(writer=WRITER).calls(1)
     report = verify_log([Stored(log[0], f"{WRITER}/1"), Stored(log[1], f"{WRITER}/3")], KEYS)
     assert report.fault is not None
-    assert report.fault.place == f"{WRITER}/3"
+    assert report.fault == (f"{WRITER}/3", f"the record here is {WRITER}/2, after {WRITER}/1")
+    kinds = ("record", "record", "checkpoint")
+    places = (f"{WRITER}/1", f"{WRITER}/2", f"{WRITER}/2")
+    stored = [Stored(*each) for each in zip(log, places, kinds, strict=True)]
+    assert verify_log(stored, KEYS).valid
+    wrong = verify_log([stored[0]._replace(kind="note"), *stored[1:]], KEYS).fault
+    assert wrong == (f"{WRITER}/1", "it is stored as a note, and is a record, after the first entry")
+
+
+def test_who_judges_a_statement_is_asked_once_its_signatures_are_good() -> None:
+    record, stranger = (Chained(name, WRITER).decision(decided()) for name in ("gateway", "stranger"))
+    found = [examine(each, {key.id: key for key in KEYS}, type) for each in (record, stranger)]
+    assert [isinstance(each, Examined) and each.judged for each in found] == [Statement, None]
 
 
 def pruned(log: Sequence[Envelope], last: int, signer: LogSigner | None = None) -> tuple[list[Entry], Envelope]:
