@@ -280,7 +280,7 @@ class _Overheard(logging.Handler):
             logging.getLogger().handle(record)
 
     def tell(self) -> None:
-        """Print the last kept lines to stderr."""
+        """Print the kept lines, which are the child's last ones, to stderr."""
         for line in self._lines:
             tell(f"{self._name}: {line}")
 

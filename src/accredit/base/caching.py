@@ -67,7 +67,7 @@ class RecentlyUsed(Generic[_Key, _Value]):
 
 
 class RecentlyUsedInSize(RecentlyUsed[_Key, _Value]):
-    """The same cache, with a bound on the values' total size as well. It never evicts the newest entry. For one
+    """A `RecentlyUsed` that also bounds the total size of its values. It never evicts the newest entry. For one
     thread."""
 
     __slots__ = ("_max_size", "_size", "_sizes")

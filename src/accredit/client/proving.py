@@ -84,9 +84,9 @@ class _Target(Struct, frozen=True):
 class Attempt(Struct):
     """A request in progress: its `params` without a proof, and what was tried.
 
-    `scope` is what was signed for, if anything; `named` is the scope that the gateway asked for. `chains` are the
-    delegations for it that were not refused yet, and `proofs` is how many proofs were made. `other` is the call as the
-    gateway may read it instead ([token-argument]).
+    `scope` is what was signed for, if anything. `chains` are the delegations for that scope that were not refused yet.
+    `named` is the scope that the gateway asked for, and `proofs` is how many proofs were made. `other` is the call as
+    the gateway may read it instead ([token-argument]).
     """
 
     method: str

@@ -85,7 +85,8 @@ def _content(path: Path) -> dict[str, str] | None:
 
 
 def _make_relative(value: object, loaded: Loaded) -> object:
-    """Return a path relative to the configuration's folder. In a server's table, do so for its `cwd`."""
+    """Return a path in the configuration's folder relative to that folder, and any other value as it is. For a server's
+    table, return the table with its `cwd` treated in this way."""
     if isinstance(value, dict):
         server = cast("dict[str, object]", value)
         return server | {"cwd": _make_relative(server["cwd"], loaded)}

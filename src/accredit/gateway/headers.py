@@ -186,7 +186,7 @@ class RequestHead:
             self._is_good_post = True
 
     def with_fields(self, fields: RawHeaders, query: bytes | None = None) -> "RequestHead":
-        """Return a head in which these fields, and this query, replace the head's own."""
+        """Return the head with `fields` in place of its own fields, and with `query`, if given, in place of its own."""
         query = self.query if query is None else query
         head = RequestHead(self.method, self.path, fields, query=query, root=self.root, raw_path=self.raw_path)
         head.replica = self.replica

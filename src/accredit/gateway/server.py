@@ -71,7 +71,7 @@ class Server:
         beside: "Mapping[str, Server] | None" = None,
     ) -> None:
         """`servers` is how many there are, this one included. `before` is the previous `Server` of this name: nothing
-        in it changes before `begin`. `beside` are all others by name, for the merged one."""
+        in it changes before `begin`. For the merged server, `beside` holds all others by name."""
         self.settings = settings
         self._members = _members(settings, beside or {})
         self._servers = servers

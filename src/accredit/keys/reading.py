@@ -91,7 +91,7 @@ class ReadFiles:
         return known
 
     def exists(self, path: Path) -> bool:
-        """Return whether the path exists, or existed when first asked."""
+        """Return whether the path was read before, or exists now. If `known` was given, the disk is not looked at."""
         name = os.path.abspath(path)
         if self._known.get(name) is not None:
             return True

@@ -77,8 +77,8 @@ class Pins(Struct, frozen=True, kw_only=True):
     """One gateway's pins for its server: the digests of tools by name, and of the instructions.
 
     If they are not `enforced`, differences are only reported. Once the server's list was compared, the result is valid
-    for `fresh_seconds`. Clients' lists may name tools differently from their servers; `listed` then has the digests of
-    the definitions in clients' lists.
+    for `fresh_seconds`. If the lists that clients get name the tools differently from the server's own list, `listed`
+    has the digests of the definitions as clients get them.
     """
 
     tools: Mapping[str, str]

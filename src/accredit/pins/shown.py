@@ -1,15 +1,17 @@
 """Shows definitions to a person: what a model would read, and what changed. No I/O.
 
 - [invisible] Every invisible character is written as its code point, such as `⟨U+202E⟩`. These are controls,
-  bidirectional controls, tags, variation selectors, fillers, blanks of all kinds but the space, and marks piled on a
-  letter. The two brackets themselves are written like that, too, so that nothing shown can be forged.
+  bidirectional controls, tags, variation selectors, fillers, and blanks of all kinds but the space. Marks piled on a
+  letter are written like that, too. So are the two brackets themselves, so that nothing shown can be forged.
 - [look-alike] A character that makes a text look like another one is also written as its code point. So two texts that
-  differ in their composition or their signs are never shown alike. These characters are:
-  - one that has another form in Unicode (NFC), such as a separate accent that follows a letter which also exists with
-    that accent, or that follows no letter;
+  differ only in such characters are never shown alike. These characters are:
+  - one that has another form in Unicode (NFC), such as a separate accent after a letter which also exists with that
+    accent;
+  - a separate accent that follows no letter;
   - a mark of one script on a letter of another;
   - a sign that passes for one of ASCII's (a dot leader, a division slash), except for East Asia's full-width ones.
-- [diff] A diff goes by JSON Pointers: it has a line for each value that is gone, new or different. Takes linear time.
+- [diff] A diff names values by their JSON Pointers. It has a line for each value that is gone or new, and two lines for
+  one that is different. Takes linear time.
 
 Not covered: letters of right-to-left scripts reorder a line by themselves, as they should.
 """

@@ -18,21 +18,26 @@
 - [replay] Only now is the challenge spent: a forged proof can't use up a real challenge.
 - [authority] The constraints of every certificate hold for the facts of the call. The scope that all certificates grant
   covers the target. Limited uses and quotas are taken, all at once or none (`uses`). For a list, constraints are not
-  evaluated. A request about a task is judged only when its sender is certain: between [revocation] and [replay] the
-  task is looked up, and unless this sender owns it, the request is refused, with the same text for every cause. To
-  change a task needs the tool's scope, a binding to that scope and, if the tool is sensitive, a challenge issued here;
-  the constraints are evaluated for the call that created the task, and no use is taken. To see a task needs nothing
-  more than owning it.
+  evaluated. A request about a task differs:
+  - The task is looked up between [revocation] and [replay], once the sender is certain. If this sender does not own the
+    task, the request is refused, with the same text for every cause.
+  - To see a task, its owner needs nothing more.
+  - To change a task, its owner needs the tool's scope and, if the tool is sensitive, a challenge issued here. A bound
+    proof must be bound to that scope. The constraints are evaluated for the call that created the task, and no use is
+    taken.
 - [record] The caller records the decision before anything is forwarded or refused (`gateway.recording`).
 - [allow] The call is allowed.
 - [observe] Where the policy `observes`, the steps are the same, but refusals by [target], [proof], [revocation],
   [replay] and [authority] are not enforced: the decision says what would have been, and the call is forwarded as with
-  proofs off. Challenges are spent and uses taken all the same. These things differ: nobody is asked to sign a
-  challenge, so a sensitive target takes one that the client made. The proof for a target without an entry is verified
-  too, to learn who calls. The agent that made a task is not compared if the task belongs to a token
-  (`TaskScope.by_token`). Two kinds of refusals are always enforced: that no decision can be made (the store does not
-  answer, or a clock was set back); and those that are not about authority and so not decided here, for tokens, pins,
-  sealed states, bounds, invalid messages and calls that can't be recorded.
+  proofs off. Challenges are spent and uses taken all the same. These things differ:
+  - Nobody is asked to sign a challenge, so a sensitive target takes one that the client made.
+  - The proof for a target without an entry in the catalog is verified too, to learn who calls.
+  - If a task belongs to a token, the agent that made it is not compared (`TaskScope.by_token`).
+
+  These refusals are enforced even then:
+  - those for want of a decision: the store does not answer, or a clock was set back;
+  - those that are not about authority, and so are made elsewhere: for tokens, pins, sealed states, bounds, invalid
+    messages and calls that can't be recorded.
 
 If a need is not answered, the call is refused: any exception in place of an answer ends in a refusal. Not checked here:
 whether the person meant it, what the upstream does with the call, and whether a proof that is not bound to its call was

@@ -230,7 +230,7 @@ class Auditor:
 
     def verified(self, text: bytes, chain: _Chain, now: int) -> VerifyResult:
         """Verify a chain by itself, as of a time. Any scopes are accepted: the gateway's catalog may have defined them.
-        A result is used again for every other time at which all certificates are valid."""
+        A valid result is kept, and returned for every other time at which all certificates are valid."""
         known = self._verified.get(text)
         if known is not None and all(cert.issued_at <= now <= cert.expires_at for cert in chain):
             return known

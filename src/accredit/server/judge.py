@@ -175,8 +175,8 @@ class Judge:
             raise refusals.unknown_target(call)
 
     def standing(self, allowed: Allowed | None) -> AbstractContextManager[None]:
-        """While a request runs, let `decided` and `current_authority` return `allowed`. None stands for an undecided
-        request."""
+        """Return a context manager to use while a request runs. Within it, `decided` returns `allowed`, and
+        `current_authority` returns its authority. None stands for an undecided request."""
         return self._runs(_Standing(self, allowed), allowed.found if allowed is not None else TargetInfo())
 
     def standing_within(self, allowed: Allowed, found: TargetInfo) -> AbstractContextManager[None]:

@@ -1,6 +1,6 @@
 """Reaches a server for one call: at an endpoint, or through a configuration's own gate in this process.
 
-I/O: HTTP; with a configuration also what that names: a child, the store, the log.
+I/O: HTTP. With a configuration, also what it names: a child, the store, the log.
 """
 
 import os

@@ -112,7 +112,7 @@ def _run_read_only_desk(port: int, store: str | None, config: Path | None, *, wa
 
 
 def _own_address(config: Path | None) -> Mapping[str, str]:
-    """Return the id of the configuration's own gateway, by its URL."""
+    """Return the id of the configuration's own gateway ("" if it has none), in a mapping whose only key is its URL."""
     loaded = load(config, os.environ, {})
     gateway, own_id = loaded.config.gateway, ""
     with contextlib.suppress(ConfigurationError):  # a gateway that needs none has none

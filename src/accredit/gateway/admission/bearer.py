@@ -82,8 +82,10 @@ class Bearer:
         return await self._verified(text, session) if text is not None else None
 
     async def of_call(self, call: Call, frame: Frame, ask: Ask | None, session: str = "") -> None:
-        """Look for the tokens in a message, and store in its call the one that counts ([header] to [verification]).
-        Until then the call has the token of its HTTP request's header. Next, the caller must run `check`.
+        """Find the tokens in a message, and store in `call` the one that decides ([header] to [verification]).
+
+        On entry, `call` holds the token of the HTTP request's header, if there was one. On return, the caller must run
+        `check`.
 
         `ask` sends the upstream a request for its tools, if that is possible. Raises `TokenError` and
         `KeysUnavailable`.

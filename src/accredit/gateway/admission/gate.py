@@ -335,8 +335,10 @@ class Gate:
         )
 
     def _check_own_tools(self, request: Request) -> None:
-        """Refuse a call of one of the gateway's own tools where that tool does not exist: where no proofs are judged,
-        and under the name of one of several servers. Raises `ProofRefused`."""
+        """Refuse a call of one of the gateway's own tools if there is no such tool here. Raises `ProofRefused`.
+
+        There are none where no proofs are judged. Nor are there any under the name of one of several servers.
+        """
         if not self._is_own_tool(request):
             return
         if request.target not in DRILLS or not self._judge.of_proofs:

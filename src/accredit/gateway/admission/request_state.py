@@ -151,8 +151,11 @@ def _may_be_sealed(response: Success) -> Steps[bool]:
 
 
 def sealed_for(call: Call) -> tuple[str, ...]:
-    """Return for whom a state in the answer is sealed. Where proofs are only observed, that is not whom the proof
-    names: a follow-up with another proof, or none, must not be refused because its state does not open."""
+    """Return for whom a state in the answer is sealed.
+
+    Where proofs are only observed, the state is not sealed for whoever the proof names. Otherwise a follow-up with
+    another proof, or with none, would be refused because its state does not open.
+    """
     is_enforced = call.decision is not None and call.decision.enforced
     return principal_of(call.authority if is_enforced else None, subject_of(call.token))
 

@@ -119,8 +119,8 @@ class Author:
 
 
 def decision_on(open_call: OpenCall, keys: Keys) -> tuple[Statement, CallRecord]:
-    """Return the decision of an open call. It is checked by [open-calls], as far as one entry allows. Raises
-    `AttestationError`."""
+    """Return the decision of an open call. Of [open-calls], only what can be told from its entry and `keys` is checked.
+    Raises `AttestationError`."""
     entry = open_call.decision
     if entry is None:
         raise AttestationError("the record of its decision is not there, or is damaged")

@@ -109,7 +109,8 @@ class FileSink(Sink):
 
 
 def _is_note(payload: bytes) -> bool:
-    """Return whether an entry is a note of pruning. Such a note has the place of the last record that it covers."""
+    """Return whether an entry is a note of pruning. Such a note stands in the log where the last record that it covers
+    stood."""
     try:
         return isinstance(decode_statement(payload).predicate, Pruning)
     except AttestationError:

@@ -296,8 +296,11 @@ def _find_uncounted(report: LogReport, heads: Iterable[Head]) -> Fault | None:
 
 
 def windows(first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Yield number ranges, (first, last), that together cover a long one. They begin short, so that an early match
-    costs little reading: databases read on to one match more than is asked for."""
+    """Yield number ranges, (first, last), that together cover a long one.
+
+    A database that searches a range reads on until it finds one match more than it was asked for. So the first ranges
+    are short: if there is an early match, little is read.
+    """
     size = _FIRST_WINDOW
     while first <= last:
         yield first, min(last, first + size - 1)

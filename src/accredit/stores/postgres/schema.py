@@ -1,7 +1,7 @@
 """The tables and roles in a database. No I/O.
 
 `SCHEMA` has one step per version: a database of version n has had the first n steps. New steps are only ever appended.
-No key contains bytes of unknown length: an index entry takes 2,700 bytes at most.
+No key contains bytes of unknown length, because PostgreSQL allows an index entry 2,700 bytes at most.
 
 Entries of the log are only ever added. Each day has its own table (UTC, by the database's clock), so that a day can be
 dropped whole. A gateway's role has no rights to the table of a day, only to the log as a whole. It creates the tables

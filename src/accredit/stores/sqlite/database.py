@@ -8,9 +8,9 @@ Each time the file is opened, in this order:
   synchronization.
 - [schema] A schema of an older version is upgraded; one of a newer version is refused.
 
-Once a second, and whenever the file is opened again, it is compared with the file that now has its name. If that is
-another file, or there is none, the store is refused: such a file does not know what was spent, so that all of it would
-be valid again. Not checked: who else can read an existing file.
+While it is used, the open file is compared once a second with the file that now has its name, and again whenever it is
+reopened. If the name now belongs to another file, or to none, the store fails. Another file does not record what was
+spent, so everything spent would be valid again. Not checked: who else can read an existing file.
 """
 
 import contextlib

@@ -2,13 +2,15 @@
 
 All jobs that wait are run in one transaction, and answered after its commit. Each event loop gets all its answers in
 one wake-up. If a job of a batch fails, the batch is rolled back and its jobs are run one by one, so that none spoils
-another. Nothing is opened before the first job, so that a process may fork until then. Reading a few rows by their keys
-is the exception: that takes less time than to wake a thread, and is done where it is asked for (`look`).
+another. Nothing is opened before the first job, so that a process may fork until then.
 
-The thread runs on the event loop's core. The two take turns with the interpreter anyway. If other processes keep the
-cores busy, moving the interpreter between two cores costs a third of the throughput.
+One kind of job is not given to the thread: reading a few rows by their keys (`look`). It takes less time than waking a
+thread, so it is done in the caller's thread.
 
-A job whose caller has stopped waiting may still run later, and be committed: the caller has been refused.
+The thread runs on the event loop's core. The two can't use the interpreter at the same time anyway. If other processes
+keep the cores busy, moving the interpreter between two cores costs a third of the throughput.
+
+If a caller stops waiting, it is refused. Its job may still run later, and be committed.
 """
 
 import asyncio

@@ -349,8 +349,8 @@ class MergedSessions:
     # --- streams -------------------------------------------------------------------------------------
 
     async def get(self, reply: Reply, otherwise: Callable[[str], Edit | None]) -> None:
-        """Serve the standing stream of a session, or resume one; `otherwise` returns the edit for a server's answers
-        there."""
+        """Serve a session's standing stream, or resume a stream. `otherwise` takes a server's name, and returns the
+        edit for that server's answers on a resumed stream."""
         if reply.head.is_modern:
             raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
         sessions = self._access.sessions_of(reply)
