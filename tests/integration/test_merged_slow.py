@@ -168,8 +168,8 @@ def test_a_slow_server_that_does_not_come_leaves_nothing__and_the_session_is_the
 
 @pytest.mark.holds("gateway/upstream/stdio/backend", "fairness")
 async def test_starts_that_nobody_waits_for_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accredit.gateway.upstream.stdio.sessions.MAX_SESSIONS", 2)
-    monkeypatch.setattr("accredit.gateway.upstream.stdio.sessions.MIN_SESSIONS", 2)
+    monkeypatch.setattr("accredit.gateway.upstream.stdio.backend.MAX_SESSIONS", 2)
+    monkeypatch.setattr("accredit.gateway.upstream.stdio.backend.MIN_SESSIONS", 2)
 
     commands = {"files": once_there(tmp_path / "there", raw_command())}
     async with Merged({"mail": HTTP, "files": STDIO}, commands=commands) as merged:

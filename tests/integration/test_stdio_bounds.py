@@ -94,7 +94,7 @@ async def test_a_child_that_never_reads_does_not_fill_our_memory() -> None:
 
 
 async def test_idle_sessions_end_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accredit.gateway.upstream.stdio.sessions.SESSION_IDLE_SECONDS", 2.0)
+    monkeypatch.setattr("accredit.gateway.upstream.stdio.backend.SESSION_IDLE_SECONDS", 2.0)
 
     async with Bridge() as bridge, RawClient(bridge.port) as client:
         used = await bridge.session()
@@ -122,7 +122,7 @@ async def test_a_client_that_has_left_without_a_word_keeps_no_child__and_one_tha
 
 
 async def test_there_is_an_end_to_the_number_of_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accredit.gateway.upstream.stdio.sessions.MAX_SESSIONS", 1)
+    monkeypatch.setattr("accredit.gateway.upstream.stdio.backend.MAX_SESSIONS", 1)
 
     async with Bridge() as bridge, RawClient(bridge.port) as client:
         session = await bridge.session()

@@ -120,7 +120,7 @@ def test_a_call_is_verified_without_the_configuration_the_stores_or_a_loop(tmp_p
         {"accredit.config", "accredit.stores", "accredit.gateway", "accredit.net", "accredit.tokens"}
     )
     assert loaded.isdisjoint({"accredit.policy.decide", "accredit.jsonrpc.frames", "accredit.consent.asks"})
-    assert from_elsewhere(loaded) - OPTIONAL <= {"click", "msgspec", "cryptography"}
+    assert from_elsewhere(loaded) - OPTIONAL <= {"click", "msgspec", "cryptography", "nacl"}
     assert loaded.isdisjoint({"asyncio", "ssl", "sqlite3", "multiprocessing", "secrets", "tempfile", "zoneinfo"})
 
 

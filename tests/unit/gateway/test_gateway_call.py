@@ -1,5 +1,7 @@
 """What a `Call` says of itself, from what the steps have stored in it."""
 
+import pytest
+
 from accredit.base.steps import Steps
 from accredit.errors import TokenError
 from accredit.gateway.call import Call
@@ -7,6 +9,8 @@ from accredit.jsonrpc.frames import Request, Success
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.policy import Decision, GuardedCall, refusals
+
+pytestmark = pytest.mark.holds("gateway/call")
 
 TEXTS = [b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"a"}}' % id for id in (1, 2)]
 GUARDED = GuardedCall("tools/call", "a", "", b"", None, None)
