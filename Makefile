@@ -55,7 +55,7 @@ BENCHES = proofs authorization records recording tokens token_gateway servers me
 # All of it, or (ARGS="--only NAME") a part of the first.
 bench: $(READY)
 	$(BIN)/python -m bench $(ARGS)
-	$(if $(filter --only,$(ARGS)),,for name in $(BENCHES); do $(BIN)/python -m bench.$$name $(filter --quick,$(ARGS)) || exit 1; done)
+	$(if $(findstring --only,$(ARGS)),,for name in $(BENCHES); do $(BIN)/python -m bench.$$name $(filter --quick,$(ARGS)) || exit 1; done)
 
 # Machines that fail under gateways, for some ten minutes; as root it has network namespaces.
 chaos: $(READY)

@@ -13,6 +13,7 @@ be idle. Runs in the event loop.
 import asyncio
 from abc import ABC, abstractmethod
 from collections import OrderedDict
+from contextvars import Context
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -52,7 +53,8 @@ class _Deadlines:
         self._until[connection] = self._loop.time() + seconds
         self._until.move_to_end(connection)
         if self._timer is None:
-            self._timer = self._loop.call_later(seconds, self._close_late)
+            # In a context of its own: the timer goes on for ever, and would keep that of the call it began with.
+            self._timer = self._loop.call_later(seconds, self._close_late, context=Context())
 
     def end(self, connection: "ClientConnection") -> None:
         """End a connection's wait, if it waits."""

@@ -1,7 +1,7 @@
 """Ed25519 (RFC 8032) by libsodium, for proofs, certificates and records. No I/O.
 
-libsodium takes half of OpenSSL's time. Each judges no signature as valid that the other refuses, but for these, which
-libsodium refuses and so do we: a public key, or an R, of small order or not in its canonical form.
+It takes half of OpenSSL's time, and refuses all that OpenSSL refuses. Beyond that it refuses a public key, or a
+signature's R, of small order or not in its canonical form.
 """
 
 from collections.abc import Callable

@@ -267,6 +267,7 @@ class Gate:
                 self._counters.refused(error)
                 one.replies = (_refusal_of(frame, error),)
             except BaseException:
+                call.open_calls.add_all(one.open_calls)
                 call.open_calls.drop()
                 raise
             call.replies += one.replies

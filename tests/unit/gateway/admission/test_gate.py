@@ -64,3 +64,21 @@ async def test_a_batch_that_is_not_decided_to_its_end_leaves_no_call_open(how: s
     assert not any(recorder.in_session("session").get(id) for id in (7, 8))
     settled = [outcome.status for outcome in records.outcomes]
     assert settled == ["cancelled"] * (2 if how == "cancelled" else 1)
+
+
+async def test_a_member_of_a_batch_that_breaks_off_after_its_record_was_made_leaves_no_call_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def breaks(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("accredit.gateway.admission.gate.for_upstream", breaks)
+    records, settings = FailingRecords(), GatewaySettings(HttpUpstream("http://127.0.0.1:9/mcp"))
+    recorder = Recorder(records, RecordSettings("gate"), Counters())
+    gate = Gate(settings, Counters(), ToolDirectory(), recorder=recorder)
+    batch = decode_request(b"[%b]" % post(Era.LEGACY, id=7).body, batch_allowed=True)
+    with pytest.raises(MemoryError):
+        await gate.admit(Call(batch, "session"))
+    await recorder.drain()
+    assert recorder.in_session("session").get(7) is None
+    assert [outcome.status for outcome in records.outcomes] == ["cancelled"]
