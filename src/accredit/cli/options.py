@@ -9,7 +9,7 @@ from accredit.cli.standard import only_file, reads, reads_secret
 from accredit.terminal.progress import printing_json
 
 _CONFIG = "The configuration; else $ACCREDIT_CONFIG, else ./accredit.toml"
-_UNLESS_NAMED = f"{_CONFIG}, but that only where no server is named."
+_UNLESS_NAMED = f"{_CONFIG} if no server is named."
 _SERVED = "a configuration that is served is a file, which is read again at a reload"
 _BESIDE = "a file beside the configuration is read or written as well"
 CONFIG = option("--config", metavar="FILE", type=FILE, callback=reads, help=f"{_CONFIG}; - for stdin.")
@@ -41,16 +41,19 @@ TIMEOUT = option(
     "--timeout",
     metavar="SECONDS",
     type=float,
-    help="Give up on a server that sends nothing, not even progress, for so long.",
+    help="Give up on a server that sends nothing for so long, not even progress.",
 )
 SERVER = option(
     "--server",
     metavar="NAME",
     shell_complete=server_names,
-    help="One of the gateway's [servers]; of a URL, what is at URL/NAME.",
+    help="One of the gateway's [servers]. With a URL: the server at URL/NAME.",
 )
 LOG_LEVEL = option(
-    "--log-level", type=Choice(["debug", "info", "warning", "error"]), default="info", help="The least that is logged."
+    "--log-level",
+    type=Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    help="The lowest level in the log.",
 )
 LOG_FORMAT = option(
     "--log-format", type=Choice(["json", "text"]), default="json", help="JSON for programs, text for people."
@@ -82,6 +85,6 @@ KEYS = option(
     type=FILE,
     multiple=True,
     callback=reads,
-    help="A public key that is trusted: the gateway's, attest.signer's; may be repeated.",
+    help="A trusted public key: the gateway's or attest.signer's; may be repeated.",
 )
 SINCE = option("--since", metavar="TIME", help="Calls since then: 2026-08-01T12:00:00Z, or 7d for so long ago.")

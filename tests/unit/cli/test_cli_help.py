@@ -31,7 +31,7 @@ def test_it_has_help_with_an_example(words: tuple[str, ...]) -> None:
         ("add", "its one server of [upstream] becomes [servers.NAME]"),
         ("check", "One of [servers]; or an MCP server"),
         ("pin", "else that of [upstream], `upstream`"),
-        ("log list", "Of this one of [servers]."),
+        ("log list", "Calls of this server of [servers]."),
     ],
 )
 def test_tables_that_it_names_are_not_taken_for_markup(

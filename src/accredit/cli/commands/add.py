@@ -20,10 +20,10 @@ add = ProgramCommand(
     accredit add files --config /etc/accredit/accredit.toml -- python files_server.py
     """,
     [
-        argument("name", metavar="NAME", required=True, help="What the server is called: its [servers.NAME]."),
+        argument("name", metavar="NAME", required=True, help="The server's name: its [servers.NAME]."),
         argument("url", metavar="URL", help="The MCP server."),
         CONFIG_FILE,
-        option("--name-existing", metavar="NAME", help="What the server of [upstream] is called from now on."),
+        option("--name-existing", metavar="NAME", help="A new name for the server of [upstream]."),
         HEADER,
         TOKEN_ENV,
         TIMEOUT,

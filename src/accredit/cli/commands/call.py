@@ -36,7 +36,7 @@ call = Command(
             metavar="FILE",
             type=FILE,
             callback=reads,
-            help="In place of a URL: a configuration, whose gateway this process is itself.",
+            help="A configuration, in place of a URL: this process is its gateway.",
         ),
         SERVER,
         AGENT_KEY,

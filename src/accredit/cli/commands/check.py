@@ -12,7 +12,7 @@ _NAME = re.compile(r"[a-z0-9-]+")
 
 check = ProgramCommand(
     "check",
-    """Tells whether every tool of a server has a scope; exit code 1 lists those that have not.
+    """Says whether every tool of a server has a scope. Lists those that have none, with exit code 1.
 
     With a configuration, asks its server(s), or only NAME, and compares the tools with the catalog: each needs an
     entry, with the scope that the server advertises, if any, and no entry may be left over. If accredit.lock is beside

@@ -6,7 +6,7 @@ from accredit.cli.options import CHECKED_CONFIG, CONFIG, HOST, JSON, JSON_ANYWAY
 
 _check = Command(
     "check",
-    """Validates the configuration and the files that it names; starts nothing. attest.signer signs a trial.
+    """Validates the configuration and the files that it names; starts nothing. Lets attest.signer sign a trial.
 
     Example:
 

@@ -16,23 +16,23 @@ from accredit.cli.options import (
 )
 from accredit.limits import HOLD_SECONDS
 
-_SHOW_UNCOVERED = flag("--show-uncovered", help="List what no delegation covers too, with a note.")
+_SHOW_UNCOVERED = flag("--show-uncovered", help="Also list what no delegation covers, with a note.")
 _ASK = option(
     "--ask",
     type=Choice(("auto", "off")),
     show_default="auto",
-    help="Ask a person for what is refused, where a desk runs or has run.",
+    help="If a call is refused, ask a person at the desk, if one runs or has run.",
 )
 _HOLD = option(
     "--hold", metavar="SECONDS", type=float, default=HOLD_SECONDS, help="How long a call waits while a person decides."
 )
-_MODERN = flag("--modern", help="Speak revision 2026-07-28 to the gateway, also for an older host.")
+_MODERN = flag("--modern", help="Speak revision 2026-07-28 to the gateway, even for an older host.")
 
 connect = Command(
     "connect",
-    """Attaches proofs and the token for a host, as a stdio server that the host starts.
+    """Adds proofs and the token to a host's calls, as a stdio server that the host starts.
 
-    Tools that no delegation covers are hidden. The error of a refused call says what would allow it. Where a desk
+    Tools that no delegation covers are hidden. The error of a refused call says what would allow it. If a desk
     runs, the person is asked to allow it.
 
     Examples:

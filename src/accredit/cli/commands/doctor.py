@@ -9,8 +9,8 @@ doctor = Command(
     """Finds problems of keys, configuration, store, gateway, clock, desk, hosts and versions, and says what fixes
     them.
 
-    It takes some seconds, and changes nothing. If a command fixes a problem, it is printed for copying. The exit code
-    is 1 if something is bad; a desk that does not run is not.
+    It takes some seconds, and changes nothing. If a command fixes a problem, it prints the command. The exit code is 1
+    if something is bad; a missing desk is not.
 
     With --production it goes through the checklist of docs/how-to/run-in-production.md, for one configuration. Each
     line is ok; or not, with the setting or command that fixes it; or unknown, which does not count as passed.
@@ -37,7 +37,7 @@ doctor = Command(
             "left_out",
             metavar="ID",
             multiple=True,
-            help="A line of it that does not count, on your word; may be repeated.",
+            help="A line to leave out, because you decide so; may be repeated.",
         ),
         JSON,
     ],

@@ -17,7 +17,7 @@ _ISSUER = option(
     "--issuer", metavar="KEY", type=FILE, required=True, callback=reads_secret, help="The private key that signs."
 )
 _AGENT = option(
-    "--agent", metavar="AGENT.pub", type=FILE, required=True, callback=reads, help="The public key that it is for."
+    "--agent", metavar="AGENT.pub", type=FILE, required=True, callback=reads, help="The agent's public key."
 )
 _OUT = option(
     "--out",
@@ -44,7 +44,7 @@ _PARENT = option(
     metavar="FILE",
     type=FILE,
     callback=reads,
-    help="The issuer's own delegation, of which this passes on a part.",
+    help="The issuer's own delegation: the new one passes on a part.",
 )
 _FORCE = flag("--force", help="Replace FILE if it exists; sign scopes that no catalog knows.")
 _YES = flag("--yes", help="Sign sensitive scopes without asking.")
@@ -53,8 +53,9 @@ grant = Command(
     "grant",
     """Signs a delegation: what an agent may do, under which conditions, and until when.
 
-    With --config or --url, each --tool's scope is looked up (of several SERVER__TOOL), and a --scope that nothing
-    there needs is refused. All constraints must hold. With identity:delegate, an agent passes on a part (--parent).
+    With --config or --url, it looks up the scope of each --tool (SERVER__TOOL if there are several servers), and
+    refuses a --scope that nothing there needs. All constraints must hold. With identity:delegate, an agent can pass on a part
+    (--parent).
 
     Examples:
 

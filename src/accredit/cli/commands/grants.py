@@ -34,7 +34,7 @@ _show = Command(
 
 _set = Command(
     "set",
-    """Gives a key or a gateway your own name for it, which the desk then shows.
+    """Gives a key or a gateway a name of your own, which the desk then shows.
 
     Example:
 
@@ -57,7 +57,7 @@ grants = Group(
 
 names = Group(
     "names",
-    "Gives agents and gateways names of yours.",
+    "Gives agents and gateways names of your own.",
     [_set],
     example="accredit names set b4a4c717 Assistant",
 )

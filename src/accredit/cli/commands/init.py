@@ -27,7 +27,7 @@ init = ProgramCommand(
     """,
     [
         argument("url", metavar="URL", help="The MCP server."),
-        option("--server", metavar="NAME", default="", help="Make it the first of [servers], of this name."),
+        option("--server", metavar="NAME", default="", help="Write it as the first of [servers], with this name."),
         option(
             "--dir",
             "folder",

@@ -35,8 +35,8 @@ inspect = Command(
             type=FILE,
             multiple=True,
             callback=reads,
-            help="To know ids by, and to check lists, attestations and tokens with; of a person, to say who allowed a"
-            " call; repeatable.",
+            help="A public key; repeatable. Shows its name with its id, and verifies what it signed. A person's key says"
+            " who allowed a call.",
         ),
         JSON,
     ],

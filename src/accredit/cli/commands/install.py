@@ -6,7 +6,7 @@ from accredit.cli.options import JSON, PASSPHRASE_FILE
 from accredit.cli.standard import only_file
 
 _HOST = argument("host", metavar="HOST", shell_complete=host_names, help="Such as cursor; --list names all.")
-_NAME = option("--name", metavar="N", show_default="the gateway's name", help="What the entry is called.")
+_NAME = option("--name", metavar="N", show_default="the gateway's name", help="The entry's name.")
 _PROJECT = flag("--project", help="The current folder's file, not the user's.")
 _CONFIG = option(
     "--config",

@@ -27,7 +27,7 @@ _new = Command(
             help="The private key; the public one is PATH.pub.",
         ),
         option("--kind", type=Choice(("human", "agent", "gateway")), required=True, help="Whose key it is."),
-        option("--name", metavar="N", help="For people to know it by; else PATH's own."),
+        option("--name", metavar="N", help="A name for people to read; else PATH's own."),
         option(
             "--passphrase-file",
             metavar="F",

@@ -18,7 +18,7 @@ _KNOWN = option(
     type=FILE,
     multiple=True,
     callback=reads,
-    help="A public key, by whose name its id is shown; repeatable.",
+    help="A public key; its name is shown with its id. Repeatable.",
 )
 _OUT = option("--out", metavar="FILE", type=FILE, callback=writes, help="Write to a new file, not to stdout (-).")
 _ROOT = option(
@@ -27,7 +27,7 @@ _ROOT = option(
     type=FILE,
     multiple=True,
     callback=reads,
-    help="The public key of who may have allowed a call; repeatable.",
+    help="The public key of a person who may allow calls; repeatable.",
 )
 
 ENDINGS = (
@@ -49,10 +49,10 @@ _CALL_FILE = argument(
     callback=reads,
     help="A call that `log export --bundle` wrote, in place of a store.",
 )
-_SERVER = option("--server", metavar="NAME", shell_complete=server_names, help="Of this one of [servers].")
-_PRINCIPAL = option("--principal", metavar="ID", help="Of this principal; the id or how it begins.")
-_AGENT = option("--agent", metavar="ID", help="Of this agent; the id or how it begins.")
-_DECISION = option("--decision", type=Choice(("allow", "deny", "challenge")), help="Decided so.")
+_SERVER = option("--server", metavar="NAME", shell_complete=server_names, help="Calls of this server of [servers].")
+_PRINCIPAL = option("--principal", metavar="ID", help="Calls of this principal: the id, or its beginning.")
+_AGENT = option("--agent", metavar="ID", help="Calls of this agent: the id, or its beginning.")
+_DECISION = option("--decision", type=Choice(("allow", "deny", "challenge")), help="Calls with this decision.")
 _TIME = "2026-08-01T12:00:00Z, or 7d for so long ago"
 
 _list = Command(
@@ -83,11 +83,11 @@ _list = Command(
         _PRINCIPAL,
         _AGENT,
         _DECISION,
-        option("--outcome", metavar="STATUS", type=Choice(ENDINGS), help="Ended so; or open."),
+        option("--outcome", metavar="STATUS", type=Choice(ENDINGS), help="Calls with this status; or open."),
         option("--after", metavar="TIME", help=f"Since then: {_TIME}."),
         option("--before", metavar="TIME", help="Until then."),
         option("--limit", "-n", metavar="N", type=IntRange(1), default=50, help="At most so many."),
-        flag("--follow", "-f", help="Go on with what comes; Ctrl-C ends it."),
+        flag("--follow", "-f", help="Also show each new call; Ctrl-C ends it."),
         KEYS,
         _KNOWN,
         _ROOT,
@@ -112,7 +112,7 @@ _show = Command(
             "call_id",
             metavar="CALL_ID",
             required=True,
-            help="The call's id, or how it begins; see `accredit log list`.",
+            help="The call's id, or its beginning; see `accredit log list`.",
         ),
         _STORE,
         CONFIG,
@@ -186,7 +186,7 @@ _export = Command(
         _STORE,
         CONFIG,
         _OUT,
-        option("--call", metavar="ID", help="Only this call's; the id or how it begins."),
+        option("--call", metavar="ID", help="Only this call's: the id, or its beginning."),
         flag("--bundle", help="With --call: one object, with certificates and checkpoint."),
         JSON_ANYWAY,
     ],
@@ -208,7 +208,9 @@ _follow = Command(
     accredit log follow --sink otel --format otlp --to http://127.0.0.1:4318
     """,
     [
-        option("--sink", metavar="NAME", required=True, help="By this name the store remembers how far it came."),
+        option(
+            "--sink", metavar="NAME", required=True, help="The sink's name, under which the store keeps its position."
+        ),
         option(
             "--format",
             "form",
@@ -230,7 +232,7 @@ _follow = Command(
 
 _checkpoint = Command(
     "checkpoint",
-    """Writes each writer's latest checkpoint, one a line. Keep it where nobody who can change the log can change it.
+    """Writes each writer's latest checkpoint, one a line. Keep it out of reach of all who can change the log.
 
     Example:
 

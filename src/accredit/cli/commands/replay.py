@@ -10,12 +10,12 @@ _CONFIG = option(
     type=FILE,
     required=True,
     callback=only_file("files beside the configuration are read as well"),
-    help="The configuration to decide by; its store has the log.",
+    help="The configuration that decides; its store has the log.",
 )
 
 replay = Command(
     "replay",
-    """Decides recorded calls by another configuration; exit code 1 if it would decide any differently.
+    """Decides recorded calls with another configuration. The exit code is 1 if it decides any differently.
 
     If the log lacks what a decision needs, the call is counted as undecided, with the reason: arguments, for example,
     are only digests unless recorded in full. Revocations, uses and the ages of challenges are ignored. Records that do

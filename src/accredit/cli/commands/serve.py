@@ -12,8 +12,8 @@ MAX_WORKERS = 64
 
 serve = ProgramCommand(
     "serve",
-    """Stands in front of an MCP server: no malformed frame gets through and, if so configured, no call without a
-    proof.
+    """Runs the gateway in front of an MCP server: it stops malformed frames and, where proofs are required,
+    calls without one.
 
     The server is a URL or, after --, a stdio server's command. Clients connect to the address that is printed, by
     default http://127.0.0.1:8484/mcp.
@@ -34,7 +34,7 @@ serve = ProgramCommand(
         option(
             "--workers", metavar="N", type=IntRange(1, MAX_WORKERS), default=1, help="Processes that share the port."
         ),
-        flag("--insecure", help="Listen outside loopback without TLS: something in front does it."),
+        flag("--insecure", help="Listen outside loopback without TLS, because a proxy in front does TLS."),
         TIMEOUT,
         LOG_LEVEL,
         LOG_FORMAT,

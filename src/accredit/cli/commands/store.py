@@ -25,7 +25,7 @@ _migrate = Command(
 
 _status = Command(
     "status",
-    """Tells whether the tables fit this version: exit code 0, else 1.
+    """Says whether the tables fit this version: exit code 0, else 1.
 
     Example:
 
@@ -41,8 +41,8 @@ _status = Command(
 
 _restored = Command(
     "restored",
-    """To run after restoring a backup: refuses proofs for five minutes, as those used since the backup are valid
-    again.
+    """Refuses proofs for five minutes. Run it after you have restored a backup: proofs that were used since would be
+    valid again.
 
     Example:
 

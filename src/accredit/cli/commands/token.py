@@ -10,7 +10,7 @@ _POLICY = option(
     metavar="FILE",
     type=FILE,
     callback=reads,
-    help="The configuration that it is good under: accredit.toml.",
+    help="The configuration under which it is good: accredit.toml.",
 )
 
 _keygen = Command(
@@ -51,17 +51,15 @@ _issue = Command(
         option(
             "--key", metavar="K", type=FILE, required=True, callback=reads_secret, help="The private key that signs."
         ),
-        option("--agent", metavar="ID", required=True, help="Whom it is for: the agent's id."),
-        option(
-            "--audience", metavar="A", required=True, help="Where it is good: the audience that the gateway expects."
-        ),
+        option("--agent", metavar="ID", required=True, help="The agent's id, for which the token is."),
+        option("--audience", metavar="A", required=True, help="The audience that the gateway expects."),
         option("--ttl", metavar="15m", default="15m", help="How long it lives: 30s, 15m, 12h, 7d."),
         option(
             "--allow", metavar="TOOL", multiple=True, help="Only this tool; may be repeated. Without it: all tools."
         ),
         option("--deny", metavar="TOOL", multiple=True, help="Not this tool; may be repeated."),
         _POLICY,
-        option("--session", metavar="ID", help="The one MCP session that it is good in, as its client knows it."),
+        option("--session", metavar="ID", help="The one MCP session in which it is good, by the client's id of it."),
         _ISSUER,
         option(
             "--out",
@@ -95,7 +93,7 @@ _verify = Command(
             callback=reads,
             help="The issuer's public key (PEM), or its JWK set.",
         ),
-        option("--audience", metavar="A", required=True, help="The audience that it has to be for."),
+        option("--audience", metavar="A", required=True, help="The audience that it must have."),
         argument(
             "file",
             metavar="FILE",
@@ -106,7 +104,7 @@ _verify = Command(
         _ISSUER,
         _POLICY,
         option("--session", metavar="ID", help="The MCP session in which it has to be good."),
-        option("--tool", metavar="TOOL", help="A tool that it has to be good for."),
+        option("--tool", metavar="TOOL", help="A tool that it must allow."),
         JSON,
     ],
     run="accredit.signing.token_verify:run_verify",

@@ -15,7 +15,7 @@ _CONFIG = option(
     metavar="FILE",
     type=FILE,
     callback=only_file("the gateway reads it again"),
-    help="A configuration that is there, in place of a server.",
+    help="An existing configuration, in place of a server.",
 )
 _DIR = option(
     "--dir",
@@ -26,10 +26,8 @@ _DIR = option(
     callback=only_file("that is a folder"),
     help="Where the configuration is or goes.",
 )
-_PORT = option(
-    "--port", metavar="P", type=IntRange(1, 65_535), help="The port of a configuration that is made; else 8484."
-)
-_NO_PASSPHRASE = flag("--no-passphrase", help="Do not encrypt a key that is made.")
+_PORT = option("--port", metavar="P", type=IntRange(1, 65_535), help="The port of a new configuration; else 8484.")
+_NO_PASSPHRASE = flag("--no-passphrase", help="Do not encrypt a new key.")
 _NO_BROWSER = flag("--no-browser", help="Open no browser for the desk.")
 _YES = flag("--yes", help="Put it into every host that is found, without asking.")
 _DRY_RUN = flag("--dry-run", help="Print each step, and do nothing.")

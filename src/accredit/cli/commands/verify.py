@@ -29,8 +29,8 @@ verify = Command(
     "verify",
     """Takes each step of the verification and says where it failed: exit code 0 if all hold, 1 if one does not.
 
-    Whether a challenge was spent only its gateway can know. Facts: amount, currency, resource_id, requested_path, lat,
-    lon, alt_m, speed_mps. A constraint on certain calls (dev.accredit.call) is compared with --params and
+    Only the call's gateway knows whether a challenge was spent. Facts: amount, currency, resource_id, requested_path,
+    lat, lon, alt_m, speed_mps. A constraint on certain calls (dev.accredit.call) is compared with --params and
     --gateway-id.
 
     Examples:
@@ -55,8 +55,8 @@ verify = Command(
         ),
         _PARAMS,
         option("--method", metavar="M", default="", help="The call's method; by default what its params look like."),
-        option("--gateway-id", metavar="ID", default="", help="The gateway that the call was made at."),
-        option("--session-context", metavar="BASE64", default="", help="What a bound proof has to be bound to."),
+        option("--gateway-id", metavar="ID", default="", help="The id of the gateway at which the call was made."),
+        option("--session-context", metavar="BASE64", default="", help="The 32 bytes to which a bound proof is bound."),
         _REVOKED,
         option("--now", metavar="TIME", help="Judge as of this time (RFC 3339 or unix seconds)."),
         JSON,
