@@ -54,8 +54,8 @@ grant = Command(
     """Signs a delegation: what an agent may do, under which conditions, and until when.
 
     With --config or --url, it looks up the scope of each --tool (SERVER__TOOL if there are several servers), and
-    refuses a --scope that nothing there needs. All constraints must hold. With identity:delegate, an agent can pass on a part
-    (--parent).
+    refuses a --scope that nothing there needs. All constraints must hold. With identity:delegate, an agent can pass on
+    a part (--parent).
 
     Examples:
 

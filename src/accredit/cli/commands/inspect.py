@@ -35,8 +35,8 @@ inspect = Command(
             type=FILE,
             multiple=True,
             callback=reads,
-            help="A public key; repeatable. Shows its name with its id, and verifies what it signed. A person's key says"
-            " who allowed a call.",
+            help="A public key; repeatable. Shows its name with its id, and verifies what it signed. A person's key"
+            " says who allowed a call.",
         ),
         JSON,
     ],
