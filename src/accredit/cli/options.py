@@ -41,7 +41,7 @@ TIMEOUT = option(
     "--timeout",
     metavar="SECONDS",
     type=float,
-    help="Give up on a server that sends nothing for so long, not even progress.",
+    help="How long to wait for a server that sends nothing, not even progress.",
 )
 SERVER = option(
     "--server",
