@@ -7,22 +7,22 @@ LISTS = ("tools", "resources", "templates", "prompts")
 DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         name="what a call needs",
-        reason="with proofs, what is listed says in its `_meta` which scope it needs, and for whom a proof is made out",
+        reason="with proofs, each listed item says in its `_meta` which scope it needs, and for whom to make a proof",
         ways=("connect*",),
         steps=LISTS,
         members=("ratify_scope", "ratify_sensitive", "ratify_binding", "ratify_verifier"),
     ),
     Difference(
         name="a list of one's own",
-        reason="with proofs, what is listed is not the same for everybody: its `cacheScope` is `private`",
+        reason="with proofs, a list is not the same for everybody: its `cacheScope` is `private`",
         ways=("connect*",),
         steps=LISTS[1:],
         members=("cacheScope",),
     ),
     Difference(
         name="several servers that speak as one",
-        reason="what the merged endpoint says of itself is made of what all servers say: their capabilities and "
-        "instructions together, the oldest revision, the gateway's name",
+        reason="the merged endpoint describes itself by what all servers say: their capabilities and instructions "
+        "together, the oldest revision, and the gateway's name",
         ways=("connect to all as one",),
         steps=("server",),
         direct='"result"',
@@ -30,15 +30,15 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         name="the revision that all speak",
-        reason="some of these servers speak none but the older revisions, so all as one do: a client that speaks both "
-        "eras with a server directly has a session here, without what only 2026-07-28 has",
+        reason="some of these servers speak only the older revisions, so all as one do. A client of both eras has a "
+        "session here, without what only 2026-07-28 has",
         ways=("connect to all as one",),
         clients=("python-sdk-2", "typescript-sdk-2"),
         members=("io.modelcontextprotocol/serverInfo", "ttlMs", "cacheScope", "resultType"),
     ),
     Difference(
         name="methods of older revisions",
-        reason="as above: these methods are none of 2026-07-28, and in a session they are",
+        reason="as above: 2026-07-28 does not have these methods; a session has them",
         ways=("connect to all as one",),
         clients=("python-sdk-2", "typescript-sdk-2"),
         steps=("ping", "log_level", "subscribe", "unsubscribe"),
@@ -47,7 +47,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         name="servers that ask in a session",
-        reason="as above: what these servers ask their clients for while a call is open they ask in sessions alone",
+        reason="as above: only in a session do these servers ask their clients for something while a call is open",
         ways=("connect to all as one",),
         clients=("python-sdk-2", "typescript-sdk-2"),
         steps=("call ask_*", "call test_sampling", "call test_elicitation*"),
@@ -56,8 +56,8 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         name="servers that can ask nowhere",
-        reason="as above, of a server that keeps no sessions for older clients over HTTP: it can ask them for nothing "
-        "either, and says so in other words, or waits in vain",
+        reason="as above: this server keeps no sessions for older clients over HTTP. So it can't ask them for "
+        "anything, and says so in other words, or waits in vain",
         ways=("connect to all as one",),
         clients=("python-sdk-2", "typescript-sdk-2"),
         servers=("typescript-sdk-2",),
@@ -67,7 +67,8 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         name="rounds in a session",
-        reason="as above: a result that asks for input is of 2026-07-28; in a session the server's library refuses it",
+        reason="as above: only 2026-07-28 has results that ask for input. In a session the server's library refuses "
+        "them",
         ways=("connect to all as one",),
         clients=("python-sdk-2", "typescript-sdk-2"),
         servers=("python-sdk-2",),
@@ -76,7 +77,8 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         name="log messages in a session",
-        reason="as above: in a session they come unasked; elsewhere each request has to ask, and this client's do not",
+        reason="as above: in a session they come unasked. Elsewhere each request has to ask for them, and this "
+        "client's requests do not",
         ways=("connect to all as one",),
         clients=("typescript-sdk-2",),
         steps=("call say", "call test_tool_with_logging", "call test_logging_tool"),
@@ -93,7 +95,8 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         name="a client that says what its server has not",
-        reason="one client prints a line where a server does not advertise a list; as one they advertise what any has",
+        reason="one client prints a line if a server does not advertise a list. All as one advertise what any of "
+        "them has",
         ways=("connect to all as one",),
         clients=("typescript-sdk-2",),
         steps=("a line that is none of the program's",),
@@ -102,7 +105,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         name="a server that is down meanwhile",
-        reason="what goes to all servers names those that do not answer; some are restarted while a client is there",
+        reason="an answer from all servers names those that do not answer. Some are restarted while a client is there",
         ways=("connect to all as one",),
         steps=("ping", "log_level"),
         direct='"result": {}',
@@ -111,7 +114,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         name="a logger's server",
-        reason="where several servers log on one stream, the logger begins with the server's name",
+        reason="if several servers log on one stream, the logger begins with the server's name",
         ways=("connect to all as one",),
         members=("logger",),
     ),
@@ -143,8 +146,9 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         name="the environment of a command",
-        reason="a server that the gateway starts has the gateway's environment; one that a client starts, what that "
-        "client chooses to give (with `wrap` that, and two variables that the gateway's own start adds)",
+        reason="a server that the gateway starts has the gateway's environment. A server that a client starts has "
+        "what the client gives it; with `wrap` it has that, and two variables that the gateway's own start "
+        "adds",
         ways=("serve -- COMMAND", "wrap"),
         steps=("call get-env",),
         direct='"PATH"',
@@ -152,8 +156,8 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         name="an event that is too long for its client",
-        reason="some clients refuse an answer of more than a megabyte in a stream over HTTP; "
-        "`connect` brings it by stdio",
+        reason="some clients refuse an answer of more than a megabyte in a stream over HTTP. `connect` passes it "
+        "over stdio",
         ways=("connect*",),
         steps=("call big_image",),
         direct="Server-sent event exceeded",
@@ -161,8 +165,8 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         name="a server that dies under an open call",
-        reason="a call that is open when its server dies is answered with 502, and clients on the Python SDK 1.x take "
-        "any such answer for the end of everything; directly they go on, but have lost their session as well",
+        reason="if a server dies, its open call is answered with 502. Clients on the Python SDK 1.x take any such "
+        "answer for the end of the connection. Directly they go on, but have also lost their session",
         ways=("serve -- COMMAND",),
         clients=("python-sdk-1", "langchain"),
         steps=("end", "works after a restart of the server"),
@@ -171,8 +175,9 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         name="a session that ends with its server's process",
-        reason="over HTTP this server keeps no sessions for older clients; behind `serve -- COMMAND` each has a "
-        "process, whose end is a 404, and these clients do not initialize anew then, as the specification demands",
+        reason="over HTTP this server keeps no sessions for older clients. Behind `serve -- COMMAND` each session "
+        "has a process, and its end is a 404. Then these clients do not initialize anew, though the "
+        "specification demands it",
         ways=("serve -- COMMAND",),
         servers=("typescript-sdk-2",),
         steps=("works after a restart of *",),
@@ -181,8 +186,8 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         name="a session that is not known",
-        reason="this server answers for a session that it does not know with 400, which ends clients on the Python SDK "
-        "1.x; the gateway's own sessions are answered for with 404, as the specification says: these go on, but do "
+        reason="this server answers 400 for an unknown session, which ends clients on the Python SDK 1.x. For its "
+        "own sessions the gateway answers 404, as the specification says. Then these clients go on, but do "
         "not initialize anew",
         ways=("serve -- COMMAND",),
         clients=("python-sdk-1",),
@@ -204,7 +209,8 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         name="a word too late for its client",
-        reason="as above, where `connect` is the server by stdio: what is said while such a client closes goes on",
+        reason="as above, with `connect` as the server over stdio: messages that come while such a client closes "
+        "still pass",
         ways=("connect*",),
         clients=("python-sdk-1", "langchain"),
         steps=("end",),
@@ -213,7 +219,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         name="a client that does not survive what connect does",
-        reason="some clients end when their server over HTTP is restarted, and none goes on when one over stdio is; "
+        reason="some clients end when their server over HTTP is restarted, and all end when one over stdio is. "
         "`connect` begins a new session for them",
         ways=("connect*",),
         steps=("works after a restart of *", "restart *", "end"),
