@@ -164,6 +164,13 @@ def serving(configuration: Path) -> PidFileContent | None:
     return None
 
 
+def is_served(configuration: Path) -> bool:
+    """Return whether a gateway of this user serves a configuration now."""
+    with contextlib.suppress(ConfigurationError):
+        return serving(configuration) is not None
+    return False
+
+
 def is_same(configuration: str, file: Path) -> bool:
     """Return whether two paths lead to one file, by whatever links."""
     try:

@@ -30,6 +30,7 @@ from accredit.base.addresses import is_loopback_host
 from accredit.base.clock import unix_ms
 from accredit.errors import ConfigurationError
 from accredit.keys import read_file
+from accredit.keys.places import KNOWN_GATEWAYS, agent_folders
 from accredit.limits import HEALTH_SECONDS, MAX_ASKED_LISTS, MAX_HEALTH_BYTES, MAX_KNOWN_GATEWAYS_BYTES
 from accredit.net.fetch import trust
 
@@ -56,6 +57,16 @@ def read_known(file: Path) -> Mapping[str, str]:
         return msgspec.json.decode(read_file(file, MAX_KNOWN_GATEWAYS_BYTES).data, type=dict[str, str])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise ConfigurationError(f"{file} is not an object of gateways' ids by URL", "repair it or delete it") from None
+
+
+def gateways_met(folder: Path) -> Mapping[str, str]:
+    """Return the gateways that the agents in the person's folder have met, adopted ones included: ids by URL. Raises
+    `ConfigurationError`."""
+    return {
+        url: gateway
+        for each in reversed(agent_folders(folder))
+        for url, gateway in read_known(each / KNOWN_GATEWAYS).items()
+    }
 
 
 class GatewayHealth(Struct, frozen=True, kw_only=True):

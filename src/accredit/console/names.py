@@ -15,6 +15,7 @@ from accredit.base.files import make_folder
 from accredit.errors import ConfigurationError
 from accredit.keys import load_public_key, log_key, read_file, write_file
 from accredit.keys.formats import name_fault
+from accredit.keys.places import agent_folders
 from accredit.limits import MAX_IDENTIFIER_LENGTH_BYTES, MAX_KEY_FILES
 
 MAX_NAMES = 4_096
@@ -46,10 +47,12 @@ def read_names(folder: Path) -> Mapping[str, str]:
 
 
 def known_names(folder: Path) -> Mapping[str, str]:
-    """Return the names of `read_names`, and those in the folder's public keys, which the person made or accepted.
-    Unreadable files are skipped."""
+    """Return the names of `read_names`, and those in the public keys of the folder and of its adopted agents, which the
+    person made or accepted. Unreadable files are skipped."""
     names: dict[str, str] = {}
-    for path in sorted(folder.glob("*.pub"))[:MAX_KEY_FILES] if folder.is_dir() else []:
+    for path in [
+        each for part in reversed(agent_folders(folder)) for each in sorted(part.glob("*.pub"))[:MAX_KEY_FILES]
+    ]:
         with suppress(ConfigurationError):
             key = load_public_key(path)
             names[key.id] = key.name

@@ -1,8 +1,6 @@
-"""The page's section of asks: the state that all pages share, one ask with its nonce, and decisions. Reads the person's
-names."""
+"""The page's section of asks: the state that all pages share, one ask with its nonce, and decisions."""
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import to_builtins
@@ -12,7 +10,6 @@ from accredit.console.api import Said, Work, text_in
 from accredit.console.book import PendingAsk
 from accredit.console.desk import Choice, Desk
 from accredit.console.log_pages import LogPages
-from accredit.console.names import known_names
 from accredit.console.uses import use_of
 from accredit.console.views import Circumstances, choices, describe, page_offer, preview, short
 from accredit.errors import DeskError, NotOffered
@@ -23,11 +20,11 @@ _LISTED_CHARS = 200
 
 
 class Views:
-    """A desk's data for its pages. `folder` is that of the person's keys and names."""
+    """A desk's data for its pages. `names` returns the known names, by the ids of keys and gateways."""
 
-    def __init__(self, desk: Desk, folder: Path) -> None:
+    def __init__(self, desk: Desk, names: Callable[[], Mapping[str, str]]) -> None:
         self._desk = desk
-        self._folder = folder
+        self._names = names
 
     def circumstances(self, asked: PendingAsk) -> Circumstances:
         """Return what the desk knows about an ask beyond the ask itself."""
@@ -36,7 +33,7 @@ class Views:
         return Circumstances(
             person=desk.person.name,
             person_id=desk.person.id,
-            names=known_names(self._folder),
+            names=self._names(),
             is_new=asked.is_new,
             is_first=desk.past.is_first(ask),
             first_values=tuple(desk.past.first_values(ask, kept)),
@@ -48,7 +45,7 @@ class Views:
 
     def state(self) -> dict[str, Any]:
         """Return what every page shows at its top, and the pending asks, oldest first."""
-        desk, names = self._desk, known_names(self._folder)
+        desk, names = self._desk, self._names()
         now = desk.now()
         return {
             "person": visible_text(desk.person.name),
@@ -102,11 +99,11 @@ def _ask_row(asked: PendingAsk, name: str | None, unseen: int) -> dict[str, Any]
 class AskedPart:
     """The section of asks. It shows, allows, denies and keeps open an ask, and locks the key."""
 
-    def __init__(self, desk: Desk, views: Views, log: LogPages | None = None) -> None:
-        """`log` is the gateway's log, if there is one."""
+    def __init__(self, desk: Desk, views: Views, log_of: Callable[[str], LogPages | None]) -> None:
+        """`log_of` returns the log of the gateway with an id, if it is known here."""
         self._desk = desk
         self._views = views
-        self._log = log
+        self._log_of = log_of
 
     def routes(self) -> Mapping[str, Work]:
         """Return the routes."""
@@ -129,7 +126,8 @@ class AskedPart:
     async def _show(self, _said: Said, code: str) -> Said:
         asked = self._desk.find(code)
         chain = asked.answer.certificates if asked.answer is not None else ()
-        return {**self._views.ask(asked), "use": await use_of(chain, self._log) if chain else None}
+        log = self._log_of(asked.ask.gateway.id)
+        return {**self._views.ask(asked), "use": await use_of(chain, log) if chain else None}
 
     async def _preview(self, said: Said, code: str) -> Said:
         return {"signs": self._views.signs(self._desk.find(code), _choice(said))}

@@ -25,13 +25,12 @@ from accredit.console import browser
 from accredit.console.api import Page, PageSection
 from accredit.console.connections import PageConnection
 from accredit.console.desk import Desk
-from accredit.console.gateways import Gateways, read_known
+from accredit.console.gateways import Gateways
 from accredit.console.health import HealthPart
 from accredit.console.journal import Journal
 from accredit.console.lists import ListPlace
 from accredit.console.live import Changes
 from accredit.console.log_pages import CallsPart, LogPages
-from accredit.console.names import known_names
 from accredit.console.page_views import AskedPart, Views
 from accredit.console.people import People
 from accredit.console.people_part import PeoplePart, TakingBack
@@ -40,7 +39,6 @@ from accredit.console.socket import DeskSocket, listen
 from accredit.console.unlock import KeyHolder
 from accredit.errors import ConfigurationError
 from accredit.keys import KeyFile
-from accredit.keys.places import KNOWN_GATEWAYS
 from accredit.limits import LISTEN_BACKLOG
 
 BROWSER_SECONDS = 60
@@ -61,6 +59,23 @@ class DeskPlaces(Struct, frozen=True):
     socket: Path
     state: Path
     keys: Path
+
+
+class DeskSources(Struct, frozen=True):
+    """What the desk shows of the gateways on this machine. `names` returns names by the ids of keys and gateways, and
+    `gateways` the ids of gateways by URL. `lists` are the places of the person's revocation list. `log` is the log that
+    the pages show. `logs` are all logs, by the ids of their gateways; that of "" may be any other gateway's."""
+
+    names: Callable[[], Mapping[str, str]]
+    gateways: Callable[[], Mapping[str, str]]
+    lists: Sequence[ListPlace] = ()
+    log: LogPages | None = None
+    logs: Mapping[str, LogPages] = {}
+
+    def log_of(self, gateway_id: str) -> LogPages | None:
+        """Return the log of a gateway, or of one of its servers (`GATEWAY/SERVER`)."""
+        own = gateway_id.rpartition("/")[0]
+        return self.logs.get(gateway_id) or self.logs.get(own) or self.logs.get("")
 
 
 def open_page_listener(port: int) -> socket.socket:
@@ -168,7 +183,7 @@ class PageServer:
 
 
 class DeskProcess:
-    """A desk ready to run: its key, its socket and its page. If it has a log, the page shows that, too."""
+    """A desk ready to run: its key, its socket and its page, which also shows what the `sources` hold."""
 
     def __init__(
         self,
@@ -176,32 +191,30 @@ class DeskProcess:
         keys: Callable[[Callable[[], None]], KeyHolder],
         places: DeskPlaces,
         server: PageServer,
-        log: LogPages | None = None,
-        lists: Sequence[ListPlace] = (),
+        sources: DeskSources,
     ) -> None:
-        """Do everything that can fail. `lists` are the places of the person's revocation list. Raises
-        `ConfigurationError`."""
+        """Do everything that can fail. Raises `ConfigurationError`."""
         self._socket = places.socket
         self._server = server
         self._journal = Journal(places.state)
         changed = server.changes.note
         self._desk = Desk(person, keys(changed), self._journal, unix_seconds, changed)
-        self._views = Views(self._desk, places.keys)
+        self._views = Views(self._desk, sources.names)
         self._control = listen(places.socket)
         self._parts: list[PageSection] = [
-            AskedPart(self._desk, self._views, log),
-            *([CallsPart(log)] if log is not None else []),
+            AskedPart(self._desk, self._views, sources.log_of),
+            *([CallsPart(sources.log)] if sources.log is not None else []),
         ]
-        self._parts += self._about_people(places.keys, log, lists)
+        self._parts += self._about_people(places.keys, sources)
 
-    def _about_people(self, folder: Path, log: LogPages | None, lists: Sequence[ListPlace]) -> list[PageSection]:
-        desk, gateways = self._desk, Gateways(lambda: read_known(folder / KNOWN_GATEWAYS))
-        people = People(log, folder, lists=lists, person=desk.person, signed=lambda: desk.past.signed)
+    def _about_people(self, folder: Path, sources: DeskSources) -> list[PageSection]:
+        desk, gateways, log = self._desk, Gateways(sources.gateways), sources.log
+        people = People(log, folder, lists=sources.lists, person=desk.person, signed=lambda: desk.past.signed)
 
         def names() -> Mapping[str, str]:
-            return {desk.person.id: desk.person.name, **known_names(folder)}
+            return {desk.person.id: desk.person.name, **sources.names()}
 
-        taking = TakingBack(desk, lists, gateways, people)
+        taking = TakingBack(desk, sources.lists, gateways, people)
         return [PeoplePart(people, names, taking), HealthPart(gateways, people, names, log)]
 
     async def run(self) -> int:

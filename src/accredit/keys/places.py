@@ -18,6 +18,10 @@ JOURNAL = "journal.jsonl"
 """The name of the desk's journal."""
 KNOWN_GATEWAYS = "known_gateways.json"
 """The name of the file, beside the agent's key, of the gateways that `connect` has met."""
+MAX_AGENT_FOLDERS = 100
+"""How many folders of adopted agents are looked at."""
+AGENTS = "agents"
+"""The folder within the person's own that holds the agents of hosts, one for each host whose servers were adopted."""
 
 
 def home_folder(environ: Mapping[str, str]) -> Path:
@@ -34,6 +38,11 @@ def home_folder(environ: Mapping[str, str]) -> Path:
 def config_folder(environ: Mapping[str, str]) -> Path:
     """Return the folder of keys, delegations, `desk.toml` and the person's names for others."""
     return (_absolute(environ, "XDG_CONFIG_HOME") or home_folder(environ) / ".config") / OWN_FOLDER
+
+
+def agent_folders(folder: Path) -> list[Path]:
+    """Return the folders of agents' keys within the person's own: itself, and one for each adopted host."""
+    return [folder, *sorted((folder / AGENTS).glob("*/"))[:MAX_AGENT_FOLDERS]]
 
 
 def state_folder(environ: Mapping[str, str]) -> Path:

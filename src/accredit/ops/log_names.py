@@ -12,9 +12,11 @@ from pathlib import Path
 
 from accredit.attest import CallRecord, LogKey, RecordKey
 from accredit.config import load
+from accredit.console.names import known_names as own_names
 from accredit.errors import ConfigurationError
 from accredit.keys import load_public_key
 from accredit.keys.load import PUBLIC_SUFFIX
+from accredit.keys.places import config_folder
 from accredit.limits import MAX_KEY_FILES
 from accredit.ops.log_place import names_in
 from accredit.ops.log_record import Names
@@ -31,16 +33,17 @@ _UNKNOWN_PARTY = "`accredit log list --json` shows the ids of those who called"
 
 
 def known_names(paths: Iterable[Path], store: str | None, config: Path | None) -> Names:
-    """Return the names in the given keys. If the log is a configuration's, add the names in the keys beside that
-    configuration.
+    """Return the names in the given keys, and those that the person has given or has keys for (`console.names`). If the
+    log is a configuration's, add the names in the keys beside that configuration.
 
     Raises `ConfigurationError`, but not for a file beside the configuration that is not a key.
     """
-    names = names_in(paths)
-    return names if store is not None else {**_beside(load(config, os.environ, {}).file), **names}
+    names = {**own_names(config_folder(os.environ)), **names_in(paths)}
+    return names if store is not None else {**names_beside(load(config, os.environ, {}).file), **names}
 
 
-def _beside(configuration: Path | None) -> dict[str, str]:
+def names_beside(configuration: Path | None) -> dict[str, str]:
+    """Return the names in the public keys beside a configuration, by the keys' ids."""
     if configuration is None:
         return {}
     names: dict[str, str] = {}

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from accredit.errors import ConfigurationError
-from accredit.keys.places import config_folder
+from accredit.keys.places import AGENTS, config_folder
 
 if TYPE_CHECKING:
     from accredit.config import Loaded
 
-AGENTS = "agents"
-"""The folder within the person's own that holds the agents of hosts, one for each host whose servers were adopted."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _ID = re.compile(r"[0-9a-f]{16,}")
 """Matches what looks like a key's id, which is no name for people."""

@@ -247,7 +247,7 @@ def _run(wish: UpOptions, ready: _Ready, environ: Mapping[str, str], release: Ca
         parts.append(Subprocess("gateway", (*_SERVE, str(file)), lambda pid: _serves(file, pid), own_group=True))
     desk = desk_process(environ)
     if desk is None:
-        words = ("desk", *(() if wish.wants_browser else ("--no-browser",)))
+        words = ("desk", "--config", str(file), *(() if wish.wants_browser else ("--no-browser",)))
         parts.append(Subprocess("desk", words, lambda pid: desk_process(environ) in (pid, 0), is_needed=no_desk))
     tell(f"starting {' and '.join(f'the {part.name}' for part in parts)}")
     return run_together(parts, gateway.drain_seconds + gateway.grace_seconds, on_start)

@@ -4,23 +4,25 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import click
 
+from accredit.app.pid_file import is_served
 from accredit.attest import LogKey, RecordKey
 from accredit.base.private_memory import keep_memory_private
 from accredit.config import gateway_id, load
 from accredit.config.listen import url_here
 from accredit.console.client import find_desk, tell_desk
+from accredit.console.gateways import gateways_met
 from accredit.console.lists import list_places
 from accredit.console.log_pages import LogPages
 from accredit.console.names import gateway_keys, known_names, read_names
 from accredit.console.prompts import find_prompt
-from accredit.console.serving import DeskPlaces, DeskProcess, PageServer, run_read_only
-from accredit.console.settings import find_key, read_settings
+from accredit.console.serving import DeskPlaces, DeskProcess, DeskSources, PageServer, run_read_only
+from accredit.console.settings import DeskSettings, find_key, read_settings
 from accredit.console.socket import is_running, make_own_folder
 from accredit.console.unlock import KeyHolder, KeyInFile
 from accredit.errors import ConfigurationError, DeskError
@@ -28,7 +30,8 @@ from accredit.keys import KeyFile
 from accredit.keys.places import config_folder, desk_log, desk_socket, desk_sockets, runtime_folder, state_folder
 from accredit.ops.log_names import known_names as log_names
 from accredit.ops.log_place import as_configuration_errors, log_store, people_to_show_with, public_keys
-from accredit.stores import StoreUrl, parse_store_url
+from accredit.ops.own_gateways import OwnGateway, names_here, own_gateways
+from accredit.stores import LogStore, parse_store_url
 from accredit.terminal.output import print_json, say, tell
 from accredit.terminal.passphrases import passphrase_source
 
@@ -47,14 +50,14 @@ def run_desk(
     """Run `accredit desk` until it is stopped; return the exit code. Raises `ConfigurationError`."""
     if read_only:
         return _run_read_only_desk(port, store, config, wants_browser=not no_browser)
-    if store is not None or config is not None:
+    if store is not None:
         raise ConfigurationError(
-            "--store and --config are for --read-only", "the desk's own log is `store` in desk.toml"
+            "--store is for --read-only", "name the gateway's configuration with --config, or `store` in desk.toml"
         )
-    return _run_desk(port, wants_browser=not no_browser, passphrase_file=passphrase_file)
+    return _run_desk(port, config, wants_browser=not no_browser, passphrase_file=passphrase_file)
 
 
-def _run_desk(port: int, *, wants_browser: bool, passphrase_file: Path | None) -> int:
+def _run_desk(port: int, config: Path | None, *, wants_browser: bool, passphrase_file: Path | None) -> int:
     """Run the desk until it is stopped; return the exit code. Raises `ConfigurationError`."""
     keep_memory_private()
     environ = os.environ
@@ -84,13 +87,55 @@ def _run_desk(port: int, *, wants_browser: bool, passphrase_file: Path | None) -
         )
 
     places = DeskPlaces(desk_socket(environ), state_folder(environ), settings.folder)
-    url = parse_store_url(settings.store, settings.folder) if settings.store else None
-    log = _log(url, settings.folder, key.person) if url is not None else None
-    lists = list_places(settings)
+    sources = desk_sources(settings, key.person, own_gateways(environ, config), environ)
     server = PageServer(
         port, environ, places.socket.parent, _print_link, wants_browser=wants_browser, told=_output_kind(environ)
     )
-    return asyncio.run(DeskProcess(key.person, holder, places, server, log, lists).run())
+    return asyncio.run(DeskProcess(key.person, holder, places, server, sources).run())
+
+
+def desk_sources(
+    settings: DeskSettings, person: KeyFile, gateways: Sequence[OwnGateway], environ: Mapping[str, str]
+) -> DeskSources:
+    """Return what a desk shows of the person's `gateways`. What `desk.toml` names comes first: its store is then the
+    log, and its places are those of the revocation list. Raises `ConfigurationError`."""
+    folder = settings.folder
+    keys = {each.id: each for each in (*gateway_keys(folder), *(key for each in gateways for key in each.keys))}
+    people = {person.public_key: person.name, **{key: name for each in gateways for key, name in each.roots.items()}}
+
+    def names() -> Mapping[str, str]:
+        return names_here(environ, gateways)
+
+    def pages(store: LogStore) -> LogPages:
+        return LogPages(store, names, [*keys.values()], people)
+
+    logs = {each.id: pages(each.store) for each in gateways if each.id and each.store is not None}
+    named = pages(_named_store(settings)) if settings.store else None
+    if named is not None:
+        logs[""] = named
+    lists = list_places(settings) or [place for each in gateways for place in each.list_places(person)]
+    return DeskSources(
+        names,
+        lambda: _known_addresses(folder, gateways),
+        [*{each.name: each for each in lists}.values()],
+        named or next(iter(logs.values()), None),
+        logs,
+    )
+
+
+def _named_store(settings: DeskSettings) -> LogStore:
+    """Return the store that `desk.toml` names. Raises `ConfigurationError`."""
+    url = parse_store_url(settings.store, settings.folder)
+    if url.lasting is None:
+        raise ConfigurationError("desk.toml: desk.store: a store in memory has no log", "name the gateway's store")
+    return url.lasting
+
+
+def _known_addresses(folder: Path, gateways: Sequence[OwnGateway]) -> Mapping[str, str]:
+    """Return the ids by URL of the gateways that agents have met, and of the person's own that are served now. If none
+    is, the first one is among them: the page says that it does not answer. Raises `ConfigurationError`."""
+    served = [each for each in gateways if is_served(each.file)] or gateways[:1]
+    return {**gateways_met(folder), **{url_here(each.loaded.config.gateway): each.id for each in served}}
 
 
 def _run_read_only_desk(port: int, store: str | None, config: Path | None, *, wants_browser: bool) -> int:
@@ -106,7 +151,7 @@ def _run_read_only_desk(port: int, store: str | None, config: Path | None, *, wa
     server = PageServer(port, os.environ, folder, _print_link, wants_browser=wants_browser)
     names = log_names((), store, config)
     people = people_to_show_with((), store, config)
-    pages = LogPages(place, lambda: {**known_names(config_folder(os.environ)), **names}, keys, people)
+    pages = LogPages(place, lambda: {**names, **known_names(config_folder(os.environ))}, keys, people)
     gateways: Mapping[str, str] = _own_address(config) if store is None else {}
     return asyncio.run(run_read_only(server, pages, lambda: gateways))
 
@@ -118,12 +163,6 @@ def _own_address(config: Path | None) -> Mapping[str, str]:
     with contextlib.suppress(ConfigurationError):  # a gateway that needs none has none
         own_id = gateway_id(loaded)
     return {url_here(gateway): own_id}
-
-
-def _log(url: StoreUrl, folder: Path, person: KeyFile) -> LogPages:
-    if url.lasting is None:
-        raise ConfigurationError("desk.toml: desk.store: a store in memory has no log", "name the gateway's store")
-    return LogPages(url.lasting, lambda: known_names(folder), gateway_keys(folder), {person.public_key: person.name})
 
 
 def _output_kind(environ: Mapping[str, str]) -> Literal["terminal", "log"]:

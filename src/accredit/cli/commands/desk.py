@@ -52,13 +52,17 @@ desk = Group(
     "desk",
     """Holds your key, shows what agents ask you for, and signs what you allow.
 
-    It prints one line: a link to its page on 127.0.0.1, which works once, within a minute. Your key stays in this
-    process; it asks for the passphrase in this terminal, or by pinentry. With --passphrase-file it unlocks the key
-    without asking, until `accredit desk lock`.
+    It prints a link to its page on 127.0.0.1, which works once, within a minute. Your key stays in this process; it
+    asks for the passphrase in this terminal, or by pinentry. With --passphrase-file it unlocks the key without asking,
+    until `accredit desk lock`. It also shows the calls of your gateways on this machine, and takes back what you
+    allowed there: of the one that --config names, those that `accredit up` has made, and one that runs by
+    ./accredit.toml.
 
     Examples:
 
     accredit desk
+
+    accredit desk --config accredit.toml
 
     accredit desk --port 8700 --no-browser
 

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping
 from accredit.app.pid_file import serving
 from accredit.base.addresses import is_loopback_host
 from accredit.config.listen import url_here
-from accredit.console.gateways import GatewayHealth, Gateways, read_known
+from accredit.console.gateways import GatewayHealth, Gateways, gateways_met
 from accredit.errors import ConfigurationError
-from accredit.keys.places import KNOWN_GATEWAYS
 from accredit.ops.doctor.engine import Result, bad, command_line, faulty, good, note
 from accredit.ops.doctor.surroundings import Surroundings
 
@@ -48,7 +47,7 @@ def look_at_gateways(at: Surroundings) -> Iterator[Result]:
             if found.reloads.problem:
                 yield bad("gateway", f"its last reload was refused: {found.reloads.problem}", found.reloads.remedy)
     try:
-        met = read_known(at.folder / KNOWN_GATEWAYS)
+        met = gateways_met(at.folder)
     except ConfigurationError as error:
         yield faulty("gateway", error)
         met = {}

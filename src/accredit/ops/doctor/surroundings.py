@@ -2,14 +2,16 @@
 
 A configuration is the person's own if it was named, or if `accredit up` knows it. One merely found in the current
 folder may be somebody else's. It is read, and so are its files, but nothing that it names is contacted over the
-network.
+network. If none is named and none is in the current folder, it is the one that `accredit up` runs or, if none runs, the
+latest that it has made.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from accredit.app.pid_file import is_served
 from accredit.config import Loaded, load
 from accredit.config.load import DEFAULT_FILE, folder_of
 from accredit.console.settings import find_key, read_settings
@@ -73,6 +75,8 @@ def surroundings(config: Path | None, environ: Mapping[str, str]) -> Surrounding
         known = tuple(map(Path, known_files(environ)))
     except ConfigurationError:
         known = ()  # which `accredit up` says
+    if found is None:
+        found = _run_by_up(known)
     loaded, problem = None, None
     if found is not None:
         try:
@@ -81,3 +85,9 @@ def surroundings(config: Path | None, environ: Mapping[str, str]) -> Surrounding
             problem = error
     is_own = named is not None or (found is not None and Path(os.path.realpath(found)) in known)
     return Surroundings(environ, here, config_folder(environ), found, loaded, problem, is_own, known)
+
+
+def _run_by_up(known: Sequence[Path]) -> Path | None:
+    """Return the configuration that `accredit up` runs or, if none runs, the latest that it has made."""
+    there = [each for each in reversed(known) if each.is_file()]
+    return next((each for each in there if is_served(each)), there[0] if there else None)
