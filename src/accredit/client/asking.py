@@ -43,7 +43,15 @@ from accredit.client.presenter import ProofPresenter
 from accredit.client.proving import TokenTakers, scope_in
 from accredit.client.refusals import strip_mark
 from accredit.consent import Answer, Ask, chain_allowed, read_answer
-from accredit.consent.asks import ASKABLE, LEG_MEMBERS, AskedGateway, AskedRefusal, Asker, ServerWords
+from accredit.consent.asks import (
+    ASKABLE,
+    LEG_MEMBERS,
+    MAX_ASKED_PARAMS_BYTES,
+    AskedGateway,
+    AskedRefusal,
+    Asker,
+    ServerWords,
+)
 from accredit.errors import ConfigurationError, ConsentError, ProofRefused
 from accredit.jsonrpc.methods import TARGET_MEMBER
 from accredit.limits import (
@@ -169,6 +177,8 @@ class Asking:
         sent = self._token_takers.readings(request.method, dumped.get("params") or {})[0]
         params = {name: value for name, value in sent.items() if name not in LEG_MEMBERS}
         try:
+            if len(canonical(params)) > MAX_ASKED_PARAMS_BYTES:
+                return _too_large(params)
             gateway = self._presenter.pin(self._url).id
             ask = self._ask(request.method, params, AskedGateway(gateway, self._url), _refusal(refusal, scope))
         except (ConsentError, ConfigurationError, ValueError) as error:
@@ -345,6 +355,20 @@ def _refusal(refusal: ProofRefused, scope: str) -> AskedRefusal:
     )
 
 
+def _too_large(params: Mapping[str, Any]) -> str:
+    """Return what of a call is too large to be asked about, and what to do."""
+    arguments = params.get("arguments")
+    named = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) and arguments else params
+    sizes = {name: len(canonical(value)) for name, value in named.items()}
+    largest = max(sizes, key=lambda each: sizes[each])
+    return (
+        f"Nobody can be asked for this call: it has {len(canonical(params)):,} bytes, and a person is asked about at"
+        f" most {MAX_ASKED_PARAMS_BYTES:,}. The largest argument is {excerpt(largest, _NAME_CHARS)}, with"
+        f" {sizes[largest]:,} bytes: send less of it, or in several calls. Or the user allows the tool beforehand:"
+        " accredit grant --help"
+    )
+
+
 def _wants(ask: Ask) -> tuple[object, ...]:
     """Return what the refusal asks for: two asks with equal parts need the same delegation."""
     return ask.refusal.required_scope, ask.refusal.definition
@@ -384,7 +408,8 @@ def _not_answered(waiting: _Waiting, code: str) -> str:
     named = f" (code {code})" if code else ""
     ways = [f"open {waiting.url}{f'/a/{code}' if code else ''}"] if waiting.url else []
     ways.append(f"run: accredit approve {code}" if code else "run: accredit asked")
+    opens = f"If that page is not signed in, run: accredit desk open {code}".rstrip() + "\n" if waiting.url else ""
     return (
         f"{waiting.person} has not answered yet{named}. Tell the user: {', or '.join(ways)}\n"
-        f"When they say that it is allowed, call {target} again with exactly the same arguments."
+        f"{opens}When they say that it is allowed, call {target} again with exactly the same arguments."
     )

@@ -141,7 +141,10 @@ def _binding(agent_id: str, method: str, target: str, params: dict[str, Any]) ->
 
 
 def _elicitation(ask: Ask, url: str) -> dict[str, Any]:
-    message = f"{one_line(ask.target)} needs your permission (code {ask.code}). The page shows the call."
+    message = (
+        f"{one_line(ask.target)} needs your permission (code {ask.code}). The page shows the call."
+        f" If it is not signed in, run: accredit desk open {ask.code}"
+    )
     return {"mode": "url", "message": message, "url": f"{url}/a/{ask.code}"}
 
 

@@ -51,6 +51,7 @@ class Views:
             "person": visible_text(desk.person.name),
             "key": desk.keys.state,
             "place": desk.keys.place,
+            "wrong": desk.keys.has_failed,
             "now": now,
             "asks": [_ask_row(each, names.get(each.ask.agent_id), desk.book.unseen(each.ask.agent_id))
                      for each in desk.book.waiting(now)],

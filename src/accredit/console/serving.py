@@ -158,19 +158,27 @@ class PageServer:
         if self._has_browser and unix_seconds() - self._opened_at >= BROWSER_SECONDS:
             self._open(path)
         else:
-            self._tell(f"asked: code {code}; `accredit approve {code}`, or {self.url}{path}")
+            self._tell(
+                f"asked: code {code}; `accredit desk open {code}` shows it, `accredit approve {code}` answers here"
+            )
 
-    async def open_page(self) -> str:
-        """Open the page on request. Return where it appeared, but not the link: that stays with this process."""
-        if self._has_browser and await browser.open_browser(self._folder, self._link("/")):
+    async def open_page(self, code: str = "") -> str:
+        """Open the page, or that of the ask with this code, on request. Return where it appeared, but not the link:
+        that stays with this process."""
+        path = f"/a/{code}" if code else "/"
+        if self._has_browser and await browser.open_browser(self._folder, self._link(path)):
             return "browser"
-        self._tell(f"desk: {self._link('/')}")
+        self._tell_link(path)
         return self._told
 
     def _announce(self) -> None:
-        self._tell(f"desk: {self._link('/')}")
+        self._tell_link("/")
         if self._has_browser:
             self._open("/")
+
+    def _tell_link(self, path: str) -> None:
+        self._tell(f"desk: {self._link(path)}")
+        self._tell("  the link is good once, for a minute; `accredit desk open` gives another")
 
     def _link(self, path: str) -> str:
         return f"{self.url}{path}#k={self._sessions.new_link(unix_seconds())}"

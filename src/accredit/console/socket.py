@@ -136,8 +136,8 @@ def _answers(path: Path) -> bool:
 
 
 class DeskSocket:
-    """Serves the socket. `show` is called with each ask that the person has not seen. `open_page` opens the page.
-    `address` is the page's URL."""
+    """Serves the socket. `show` is called with each ask that the person has not seen. `open_page` opens the page of the
+    ask with this code, or the first page (""). `address` is the page's URL."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class DeskSocket:
         *,
         circumstances: Callable[[PendingAsk], Circumstances],
         show: Callable[[PendingAsk], None],
-        open_page: Callable[[], Awaitable[str]],
+        open_page: Callable[[str], Awaitable[str]],
     ) -> None:
         self._desk = desk
         self._address = address
@@ -257,8 +257,10 @@ class DeskSocket:
         self._desk.deliver(answer)
         return {"state": "allowed"}
 
-    async def _open(self, _value: object, _connection: "_Connection") -> Said:
-        return {"opened": await self._open_page()}
+    async def _open(self, value: object, _connection: "_Connection") -> Said:
+        """Open the page: that of an ask if the value is its code."""
+        code = self._desk.find(value).ask.code if isinstance(value, str) else ""
+        return {"opened": await self._open_page(code)}
 
     def _lock(self, _value: object, _connection: "_Connection") -> Said:
         self._desk.keys.lock()

@@ -91,6 +91,8 @@ class KeyHolder:
         self._trying = asyncio.Lock()
         self._wanted: asyncio.Future[HybridSigner] | None = None
         self._text, self._each = "", False
+        self.has_failed = False
+        """Whether the last passphrase was wrong."""
 
     @property
     def is_for_each(self) -> bool:
@@ -139,7 +141,7 @@ class KeyHolder:
         `ConfigurationError` for a wrong passphrase, and `DeskError`."""
         locks = self._locks
         async with self._trying:  # each try takes 64 MiB, and any program of the user may try
-            opened = await asyncio.to_thread(self._key.open, passphrase)
+            opened = await self._try(passphrase)
         waiting = self._wanted if self._wanted is not None and not self._wanted.done() else None
         for_all = self._unlock_seconds is not None and not self._each
         if waiting is not None and (for_all or wanted_for in (None, self._text)):
@@ -176,7 +178,7 @@ class KeyHolder:
 
     async def _asked(self, text: str, *, each: bool) -> HybridSigner:
         self._wanted = wanted = asyncio.get_running_loop().create_future()
-        self._text, self._each = text, each
+        self._text, self._each, self.has_failed = text, each, False
         self._on_change()
         prompting = asyncio.ensure_future(self._prompted(text)) if self._prompt is not None else None
         try:
@@ -197,6 +199,8 @@ class KeyHolder:
                 prompting.cancel()
                 await asyncio.wait([prompting])
             self._on_change()
+        if self.has_failed:
+            raise DeskError("locked", "nothing was signed: that was not the passphrase. Press the button to try again")
         raise DeskError("locked", f"nothing was signed: the passphrase was not given {self.place}")
 
     async def _prompted(self, text: str) -> HybridSigner | None:
@@ -206,10 +210,20 @@ class KeyHolder:
             if not typed:
                 return None
             try:
-                return await asyncio.to_thread(self._key.open, typed)
+                return await self._try(typed)
             except ConfigurationError:
                 text = f"That is not the passphrase. {text.removeprefix('That is not the passphrase. ')}"
         return None
+
+    async def _try(self, passphrase: str) -> HybridSigner:
+        """Open the key; note a wrong passphrase, for the page. Raises `ConfigurationError`."""
+        self.has_failed = False
+        try:
+            return await asyncio.to_thread(self._key.open, passphrase)
+        except ConfigurationError:
+            self.has_failed = True
+            self._on_change()
+            raise
 
     def _keep(self, opened: HybridSigner, locks: int) -> None:
         """Keep the key open, unless it was locked in the meantime. `locks` is how often it had been locked before it

@@ -133,17 +133,19 @@ def bring_up(wish: UpOptions, environ: Mapping[str, str] = os.environ) -> int:
 
 
 class _Ready(NamedTuple):
-    """What is needed to start the processes. `gateway` is the gateway that runs already, if any."""
+    """What is needed to start the processes. `gateway` is the gateway that runs already, if any. `is_first` says
+    whether this is the first `accredit up` for the configuration."""
 
     loaded: Loaded
     gateway: PidFileContent | None
+    is_first: bool
 
 
 def _prepare(wish: UpOptions, environ: Mapping[str, str]) -> _Ready:
     """Do steps 3 to 7. Raises `ConfigurationError`."""
     place = wish.place
     file, was_there = place.file, place.is_there
-    gateway = serving(file) if was_there else None
+    gateway, is_known_before = serving(file) if was_there else None, is_known(file, environ)
     if was_there:
         check_meant(place, environ)
         say(f"kept {file}")
@@ -163,7 +165,7 @@ def _prepare(wish: UpOptions, environ: Mapping[str, str]) -> _Ready:
     is_first = _grant(wish, loaded, person, agent, roots)
     read_configuration(Start(file, dict(environ), {}), ReadFiles())
     offer_hosts(loaded, file, agreed=wish.agreed, asks=is_first or not was_there)
-    return _Ready(loaded, gateway)
+    return _Ready(loaded, gateway, not is_known_before)
 
 
 def _configure(plan: InitPlan, file: Path, environ: Mapping[str, str]) -> None:
@@ -249,6 +251,8 @@ def _run(wish: UpOptions, ready: _Ready, environ: Mapping[str, str], release: Ca
     if desk is None:
         words = ("desk", "--config", str(file), *(() if wish.wants_browser else ("--no-browser",)))
         parts.append(Subprocess("desk", words, lambda pid: desk_process(environ) in (pid, 0), is_needed=no_desk))
+    elif ready.is_first:
+        tell("note: the desk that runs began before this gateway: end it and start it anew to see these calls there")
     tell(f"starting {' and '.join(f'the {part.name}' for part in parts)}")
     return run_together(parts, gateway.drain_seconds + gateway.grace_seconds, on_start)
 

@@ -177,9 +177,13 @@ def _print_link(line: str) -> None:
     click.echo(line, err=True)
 
 
-def open_desk(*, as_json: bool) -> int:
-    """Open the page of the running desk. Raises `ConfigurationError`."""
-    opened = ask_desk({"open": True})["opened"]
+def open_desk(code: str | None, *, as_json: bool) -> int:
+    """Open the page of the running desk, or that of the ask with this code; exit code 1 if there is no such ask. Raises
+    `ConfigurationError`."""
+    try:
+        opened = ask_desk({"open": True if code is None else code})["opened"]
+    except DeskError as error:
+        return print_desk_refusal(error)
     if as_json:
         print_json({"opened": opened})
     else:

@@ -2,18 +2,25 @@
 
 from click import IntRange
 
-from accredit.cli.declare import Command, Group, flag, option
+from accredit.cli.declare import Command, Group, argument, flag, option
 from accredit.cli.options import CONFIG, JSON, PASSPHRASE_FILE
+
+_CODE = argument("code", metavar="CODE", required=False, help="The ask to open, such as 7KQ4-M2.")
 
 _open = Command(
     "open",
     """Opens the running desk's page in the browser; else its link appears in the desk's terminal.
 
-    Example:
+    With an ask's code, it opens the page of that ask.
+
+    Examples:
 
     accredit desk open
+
+    accredit desk open 7KQ4-M2
     """,
     [
+        _CODE,
         JSON,
     ],
     run="accredit.cli.actions.desk:open_desk",

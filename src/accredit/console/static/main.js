@@ -13,6 +13,7 @@ import { people } from "./people.js";
 
 const parts = [asked, calls, people, health];
 const main = document.querySelector("main");
+const CODE = /^\/a\/([0-9A-Za-z]{4}-?[0-9A-Za-z]{2})$/;
 const waiting = (state) => state.asks ?? [];
 const KEY = { open: "key without a passphrase", unlocked: "key unlocked", asking: "waiting for the passphrase", locked: "key locked" };
 
@@ -67,10 +68,11 @@ function signedOut(reason) {
   document.title = "Signed out – accredit desk";
   document.querySelector("nav").replaceChildren();
   document.getElementById("key").textContent = "";
+  const code = CODE.exec(location.pathname)?.[1];
   main.replaceChildren(
     make("h1", {}, "This page is not signed in"),
     reason ? make("p", { className: "warn" }, reason) : "",
-    make("p", {}, "In a terminal, ", make("code", {}, "accredit desk open"), " opens a page that is."),
+    make("p", {}, "In a terminal, ", make("code", {}, code ? `accredit desk open ${code}` : "accredit desk open"), code ? " opens this ask on a page that is." : " opens a page that is."),
     make("p", { className: "mute" }, "A page stays signed in for 12 hours, and until the desk ends."),
   );
 }
