@@ -109,6 +109,7 @@ def test_when_patience_ends_the_model_has_a_code__and_the_same_call_passes_once_
         assert text(result) == (
             f"Ada has not answered yet (code {code}). Tell the user: open http://127.0.0.1:8686/a/{code}, "
             f"or run: accredit approve {code}\n"
+            f"If that page is not signed in, run: accredit desk open {code}\n"
             "When they say that it is allowed, call send_email again with exactly the same arguments."
         )
         desk.script = allows(trust.owner)

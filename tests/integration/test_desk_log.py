@@ -14,15 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.world.browser import LOOKS, faults
 from tests.world.command import accredit, environment, wait_until
 from tests.world.desk import Desk
 from tests.world.logs import Log
 from tests.world.raw_server import PATIENCE
-from tests.world.records import DENY, OK, allowed_by_a_person, decided
+from tests.world.records import ALLOW, DENY, NOW_MS, OK, allowed_by_a_person, decided
 from tests.world.warm import COMMAND, Warm
 
-from accredit.attest import LogSigner, Outcome
+from accredit.attest import CallDecision, LogSigner, Outcome, RecordedDecision, RecordedParams
 from accredit.keys import log_signer, make_key, write_key
 
 pytestmark = [
@@ -266,3 +267,46 @@ def test_a_persons_desk_shows_the_log_that_its_file_names(tmp_path: Path) -> Non
         for nobody in ("0" * 32, "", "0", "%25", "a" * 33):
             assert asked("GET", f"/api/calls/{nobody}", **sign)[0] == 404, nobody
         assert asked("GET", "/api/calls?before=x", **sign)[0] == 400
+
+
+def test_a_call_that_was_refused_asked_for_and_then_allowed_is_one_row(tmp_path: Path, browser: Any) -> None:
+    def made(second: int, decision: RecordedDecision = ALLOW, target: str = "send_email", **more: Any) -> CallDecision:
+        return decided(target, decision, received_ms=NOW_MS + second * 1_000, **more)
+
+    challenge = RecordedDecision(verdict="challenge", error="ratify_challenge_required")
+    authority = made(0).authority
+    assert authority is not None
+    calls = [
+        made(0, DENY, "other"),  # another tool's
+        made(0, DENY, params=RecordedParams("cd" * 32)),  # with other arguments
+        made(0, DENY, authority=replace(authority, agent_id="dd" * 16)),  # another agent's
+        made(1, DENY),
+        made(2, challenge, authority=None),
+        made(3),
+        made(4),  # and once more, with nothing before it
+        made(5, DENY),  # what comes later is no step before it
+        made(-5_000, DENY, "late"),  # too long ago
+        made(5, target="late"),
+    ]
+
+    async def write() -> None:
+        async with Log(tmp_path / "log.db", durable=False) as log:
+            for each in calls:
+                await log.port.begin(each)
+                if each.decision.verdict == "allow":
+                    await log.port.finish(each, OK)
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: asyncio.run(write())).result()
+    with ReadOnly(tmp_path) as desk:
+        page = browser.new_page()
+        page.goto(desk.link)
+        page.wait_for_selector("tbody tr")
+        rows = page.locator("tbody tr")
+        assert rows.count() == len(calls)
+        assert page.locator("tbody tr:visible").count() == len(calls) - 2
+        assert page.locator("button:visible:has-text('before it')").all_inner_texts() == ["2 steps before it"]
+        page.click("text=2 steps before it")
+        assert page.locator("tbody tr:visible").count() == len(calls)
+        assert faults(page) == []
+        page.close()

@@ -359,7 +359,7 @@ def _too_large(params: Mapping[str, Any]) -> str:
     """Return what of a call is too large to be asked about, and what to do."""
     arguments = params.get("arguments")
     named = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) and arguments else params
-    sizes = {name: len(canonical(value)) for name, value in named.items()}
+    sizes = {name: len(canonical(name)) + len(canonical(value)) for name, value in named.items()}
     largest = max(sizes, key=lambda each: sizes[each])
     return (
         f"Nobody can be asked for this call: it has {len(canonical(params)):,} bytes, and a person is asked about at"

@@ -76,6 +76,7 @@ class HealthPart:
             log = await self._log.look(lambda found: _log(found, self._keys()))
         except DeskError as error:
             return {"log": None, "problem": error.reason}
+        log["words"] = self._log.words
         size = self._log.store.log_bytes()
         return {"log": log if size is None else {**log, "bytes": size}, "problem": ""}
 

@@ -4,7 +4,8 @@ store, in a few threads.
 - [verification] Each shown call is verified with the keys that the desk was given. It is marked if a record of it does
   not verify. So is each record of a story; the story is told from those that verify, if there are any.
 - [evidence] Who allowed a call, and who signed it, is shown only from a record that verifies, by the evidence kept with
-  it (`policy.evidence`). A person is named only if theirs is one of the keys that the desk was given.
+  it (`policy.evidence`). A person is named only if theirs is one of the keys that the desk was given. That goes for the
+  list, too.
 - [no-key] Without a key nothing is verified, and the page says so. Calls that are only counted are never verified: the
   page says so beside their rate.
 """
@@ -30,6 +31,7 @@ from accredit.attest import (
     decode_statement,
     encode_call_bundle,
     encode_envelope,
+    sha256_hex,
     verify_envelope,
 )
 from accredit.attest import timestamp as timestamp_ms
@@ -37,12 +39,12 @@ from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_ms
 from accredit.console.api import Said, Work
 from accredit.console.call_filter import CallFilter, Glimpse, glimpse, read_filter, values_of
-from accredit.console.views import timestamp
+from accredit.console.views import fold_ids, timestamp
 from accredit.errors import AttestationError, DeskError, StoreUnavailable, WireError
 from accredit.limits import SHORT_ID_CHARS
 from accredit.pins.shown import visible_text
 from accredit.policy.constraint_words import constraint
-from accredit.policy.evidence import Auditor, Evidence, in_words, sentence
+from accredit.policy.evidence import Auditor, Evidence, in_words, sentence, who_allowed
 from accredit.ratify import DelegationCert, HybridPublicKey
 from accredit.stores import LogStore
 from accredit.stores.audit_log.proven import Prover
@@ -75,7 +77,8 @@ _Bookmarks = RecentlyUsed[str, Bookmark]
 
 class LogPages:
     """Reads the log in a store. `names` returns the known names by id. `keys` verify the log's records. `people` are
-    the keys of those who may have allowed calls, with their names."""
+    the keys of those who may have allowed calls, with their names. `words` are options by which `accredit log` finds
+    this log."""
 
     def __init__(
         self,
@@ -83,8 +86,10 @@ class LogPages:
         names: Callable[[], Mapping[str, str]],
         keys: Sequence[LogKey | RecordKey] = (),
         people: Mapping[HybridPublicKey, str] | None = None,
+        words: str = "",
     ) -> None:
         self.store = store
+        self.words = visible_text(words)
         self.names = names
         self.keys = keys
         self._auditor = Auditor(people or {})
@@ -96,7 +101,7 @@ class LogPages:
         """Return a page of the calls that match a filter, newest first, and where the next page begins (None: this is
         the last one). Raises `DeskError`."""
         wanted, names = read_filter(text, unix_ms()), self.names()
-        shown_by = _Listing(names, Prover(self.keys), self._bookmarks)
+        shown_by = _Listing(names, Prover(self.keys), self._bookmarks, self._auditor)
         return await self.look(lambda log: _page(log, wanted, before, shown_by))
 
     async def rate(self, text: str) -> dict[str, Any]:
@@ -108,7 +113,8 @@ class LogPages:
     async def story(self, call_id: str) -> dict[str, Any]:
         """Return everything that the log holds about a call. Raises `DeskError`."""
         names, since = self.names(), self._bookmarks.get(call_id)
-        return await self.look(lambda log: _story(log, call_id, since, names, self.keys, self._auditor))
+        told = await self.look(lambda log: _story(log, call_id, since, names, self.keys, self._auditor))
+        return {**told, "words": self.words}
 
     async def bundle(self, call_id: str) -> dict[str, Any]:
         """Return a call's bundle, which proves to others what happened. Raises `DeskError`."""
@@ -167,11 +173,25 @@ class CallsPart:
 
 
 class _Listing(NamedTuple):
-    """What making a list needs: the names, the verifier, and the remembered log positions."""
+    """What making a list needs: the names, the verifiers of records and of their evidence, and the remembered log
+    positions."""
 
     names: Mapping[str, str]
     prover: Prover
     bookmarks: _Bookmarks
+    auditor: Auditor
+
+    def add_verdict(self, row: dict[str, Any], log: LogReader, decision: Numbered, outcome: Numbered | None) -> None:
+        """Add to a call's row whether its records verify and, if they do, who allowed it."""
+        row["signature"] = signature = _signature((decision, outcome), self.prover)
+        statement = decision.statement() if signature == "good" else None
+        record = statement.predicate if statement is not None else None
+        evidence = None
+        if statement is not None and isinstance(record, CallRecord):
+            evidence = self.auditor.judge(statement, *log.kept_of(record))
+        is_shown = evidence is not None and (evidence.allowed.who or evidence.allowed.verified is False)
+        row["by"] = visible_text(who_allowed(evidence.allowed)) if evidence is not None and is_shown else ""
+        row["by_is_bad"] = evidence is not None and evidence.allowed.verified is False
 
 
 def _page(log: LogReader, wanted: CallFilter, before: int | None, listing: _Listing) -> dict[str, Any]:
@@ -195,7 +215,8 @@ def _page(log: LogReader, wanted: CallFilter, before: int | None, listing: _List
             if wanted.passes(since, values_of(seen, _status(seen, status, still_open), names)):
                 listed = _in_full(each, outcome, wanted, names, still_open)
                 if listed is not None:
-                    found.append({**listed, "signature": _signature((each, outcome), listing.prover)})
+                    listing.add_verdict(listed, log, each, outcome)
+                    found.append(listed)
                     listing.bookmarks.put(seen.call.id, Bookmark(each.number, seen.log.writer, seen.log.sequence))
             if since < wanted.after:
                 break
@@ -250,12 +271,14 @@ def _in_full(
     entry: Numbered, outcome: Numbered | None, wanted: CallFilter, names: Mapping[str, str], still_open: frozenset[str]
 ) -> dict[str, Any] | None:
     """Decode a call in full. Return its row, or None if it does not match after all. Raises `AttestationError`."""
-    decision, ended = entry.record(), outcome.record() if outcome is not None else None
-    if decision is None:
+    statement, ended = entry.statement(), outcome.record() if outcome is not None else None
+    decision = statement.predicate if statement is not None else None
+    if statement is None or not isinstance(decision, CallRecord):
         return None
     status = _status(decision, ended.outcome.status if ended and ended.outcome else "open", still_open)
     passes = wanted.passes(decision.times.received, values_of(decision, status, names))
-    return _call_row(decision, status, names) if passes else None
+    # The digest of the call's params joins a refused call with the same call that was made again.
+    return {**_call_row(decision, status, names), "params": statement.sha256} if passes else None
 
 
 def _status(decision: Glimpse | CallRecord, outcome: str, still_open: frozenset[str]) -> str:
@@ -284,6 +307,8 @@ def _call_row(record: CallRecord, status: str, names: Mapping[str, str]) -> dict
         "target": visible_text(call.target or call.method),
         "server": visible_text(call.server or ""),
         "agent": _name(authority.agent_id, names) if authority else "",
+        "agent_key": visible_text(authority.agent_id) if authority else "",
+        "session": sha256_hex(call.session.encode())[:_ID_CHARS] if call.session else "",
         "principal": _name(authority.principal_id, names) if authority else "",
         "decision": decision.verdict if decision else "",
         "enforced": decision.enforced is not False if decision else True,
@@ -327,7 +352,9 @@ def _describe_evidence(decision: CallRecord, evidence: Evidence, names: Mapping[
     parts = evidence.parts(decision).items()
     return {
         "sentence": visible_text(sentence(decision, evidence, names)),
-        "parts": [[name, visible_text(in_words(name, part, names)), part.verified] for name, part in parts],
+        "parts": [
+            [name, fold_ids(visible_text(in_words(name, part, names)), {}), part.verified] for name, part in parts
+        ],
         "unanswered": visible_text(", ".join(evidence.unanswered)),
     }
 
@@ -396,7 +423,7 @@ def _link(cert: DelegationCert, names: Mapping[str, str]) -> dict[str, str]:
         "who": _name(cert.issuer_id, names),
         "lets": _name(cert.subject_id, names),
         "scopes": ", ".join(map(visible_text, cert.scope)),
-        "constraints": visible_text("; ".join(map(constraint, cert.constraints))),
+        "constraints": fold_ids(visible_text("; ".join(map(constraint, cert.constraints))), names),
         "until": timestamp(cert.expires_at),
         "certificate": visible_text(cert.cert_id),
     }

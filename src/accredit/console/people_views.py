@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from accredit.base.clock import unix_seconds
 from accredit.console.delegations import HOLDS, Node, Placed, State, sorted_nodes
 from accredit.console.people import Known
+from accredit.console.views import fold_ids
 from accredit.errors import DeskError
 from accredit.limits import SHORT_ID_CHARS
 from accredit.pins.shown import visible_text
@@ -180,7 +181,8 @@ class PeopleViews:
     def _row(self, node: Node, *, is_short: bool = True) -> dict[str, Any]:
         link, placed = node.link, self._placed[id(node)]
         may = scopes(map(visible_text, link.scope))
-        words = visible_text(link.words())
+        whole = visible_text(link.words())
+        words = fold_ids(whole, self._names)
         most = MAX_SHOWN_SCOPE_CHARS if is_short else len(may) + len(words)
         most_asked = MAX_SHOWN_SCOPE_CHARS if is_short else len(node.asked_for)
         return {
@@ -193,6 +195,7 @@ class PeopleViews:
             "yours": bool(self._person_id) and placed.person == self._person_id and placed.state in HOLDS,
             "may": _clip(may, most),
             "only": _clip(words, most),
+            "only_whole": "" if is_short or whole == words else whole,
             "for": _clip(visible_text(node.asked_for), most_asked),
             "ends": None if placed.ends_at == UNTIL_REVOKED else placed.ends_at,
             "state": placed.state,

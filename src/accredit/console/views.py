@@ -7,6 +7,7 @@
 - [preview] The preview is derived from the very grant that would be signed.
 """
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -30,6 +31,8 @@ _CAUTIONS = {
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MINUTE = 60
 _NO_CERT = "0" * 32
+_LONG_ID = re.compile(r"\b([0-9a-f]{32}|[0-9a-f]{64})\b(/[a-z0-9][a-z0-9-]{0,31})?")
+_SHOWN_DIGITS = 8
 
 
 class Circumstances(Struct, frozen=True, kw_only=True):
@@ -49,18 +52,22 @@ class Circumstances(Struct, frozen=True, kw_only=True):
 
 
 class Caution(Struct, frozen=True):
-    """A warning to read before allowing a call. `lead` is its first words."""
+    """A warning to read before allowing a call. `lead` is its first words. `code` are the names in the text that the
+    page shows as code."""
 
     lead: str
     text: str
+    code: tuple[str, ...] = ()
 
 
 class Fact(Struct, frozen=True):
-    """A fact about who asks. `note` says where it comes from."""
+    """A fact about who asks. `note` says where it comes from. `code` are the names in the text that the page shows as
+    code."""
 
     label: str
     text: str
     note: str = ""
+    code: tuple[str, ...] = ()
 
 
 class Described(Struct, frozen=True, kw_only=True):
@@ -162,6 +169,18 @@ def short(holder_id: str) -> str:
     return f"{text}…" if len(holder_id) > SHORT_ID_CHARS else text
 
 
+def fold_ids(text: str, names: Mapping[str, str]) -> str:
+    """Return a text for people: an id has the name that is known for it, and any other id or digest is shortened."""
+
+    def shorten(found: re.Match[str]) -> str:
+        holder, server = found[1], found[2] or ""
+        if holder + server in names:
+            return f"“{visible_text(names[holder + server])}”"
+        return (f"“{visible_text(names[holder])}”" if holder in names else f"{holder[:_SHOWN_DIGITS]}…") + server
+
+    return _LONG_ID.sub(shorten, text)
+
+
 def timestamp(at: int) -> str:
     """Return a time in RFC 3339, UTC. If RFC 3339 can't express it, return the number of seconds."""
     try:
@@ -179,10 +198,10 @@ def _firsts(ask: Ask, known: Circumstances) -> list[Caution]:
         return [Caution("New:", text)]
     what = f"this agent was not allowed at this desk to {_VERBS[ask.method]} {one_word(ask.target)}"
     if known.is_first:
-        return [Caution("First time:", f"{what} before.")]
+        return [Caution("First time:", f"{what} before.", (one_word(ask.target),))]
     if known.first_values:
         names = " and ".join(f"“{in_quotes(each)}”" for each in known.first_values)
-        return [Caution("First time:", f"{what} with this {names} before.")]
+        return [Caution("First time:", f"{what} with this {names} before.", (one_word(ask.target),))]
     return []
 
 
@@ -214,7 +233,8 @@ def _who(ask: Ask, known: Circumstances, agent: str | None, gateway: str | None)
     # What else the agent holds, it did not show: the gateway's words are about the delegation that came with the call.
     text = f"it needs {one_word(refusal.required_scope)}; what the agent showed allows {has}, so it says"
     reason = f"“{in_quotes(refusal.reason)}”" if refusal.reason else ""
-    return (*facts, where, Fact("refused because", text, reason))
+    code = (one_word(refusal.required_scope), *map(one_word, refusal.granted_scope))
+    return (*facts, where, Fact("refused because", text, reason, code))
 
 
 def _server_says(ask: Ask) -> str:

@@ -156,11 +156,13 @@ def who_allowed(allowed: Part) -> str:
 
 
 def sentence(record: CallRecord, evidence: Evidence, names: Mapping[str, str]) -> str:
-    """Return what the record of an allowed call proves, in one sentence for people. `names` are names of agents, by id.
-    Others may have chosen them, so they are written such that they can't control a terminal or imitate our words."""
+    """Return what the record of an allowed call proves, in one sentence for people. `names` are names of agents and
+    gateways, by id. Others may have chosen them, so they are written such that they can't control a terminal or imitate
+    our words."""
     allowed, signed, _ = evidence
     agent = one_line(names.get(signed.who, f"agent {signed.who}")) if signed.who else "whoever called"
-    gateway, target = _printable_name(record.gateway), _printable_name(record.call.target or "")
+    target = _printable_name(record.call.target or "")
+    gateway = one_line(names[record.gateway]) if record.gateway in names else _printable_name(record.gateway)
     act = f"{_VERBS.get(record.call.method, record.call.method)} {target} at {gateway}"
     until = "until it is taken back" if allowed.when == _time(UNTIL_REVOKED) else f"until {allowed.when[:10]}"
     if allowed.verified is False or not allowed.when:

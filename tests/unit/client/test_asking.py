@@ -112,6 +112,28 @@ def test_what_can_t_be_signed_or_shown_says_so(arguments: Any, asking: Asking) -
     assert told.startswith("Nobody can be asked for this call: ")
 
 
+@pytest.mark.parametrize(
+    ("params", "largest"),
+    [
+        ({"name": "send_email", "arguments": {"to": "ada", "body": "y" * 70_000}}, "body, with 70,008 bytes"),
+        ({"name": "send_email", "arguments": {"a": ["x" * 40_000], "b": "z" * 30_000}}, "a, with 40,007 bytes"),
+        ({"name": "s" * 70_000}, "name, with 70,008 bytes"),
+        ({"name": "send_email", "arguments": ["x" * 70_000]}, "arguments, with 70,015 bytes"),
+        ({"name": "x", "arguments": {"\x1b[31m\n" + "k" * 70_000: 1}}, "kkk, with 70,0"),
+    ],
+)
+def test_what_is_too_large_to_be_asked_about_is_named__with_what_to_do(
+    params: Any, largest: str, asking: Asking
+) -> None:
+    told = asking.ask_for(request(params), refused())
+    assert isinstance(told, str)
+    assert "and a person is asked about at most 65,536. The largest argument is " in told
+    assert largest in told
+    assert "send less of it, or in several calls" in told
+    assert told.isprintable()
+    assert len(told) < 500
+
+
 @pytest.mark.parametrize("text", ["Sends a message.", "\x00" * 2_000, "\U0001f600" * 2_000, "\ud800", '"' * 2_000])
 def test_the_server_s_words_are_repeated_within_their_bound(text: str, asking: Asking) -> None:
     tool: dict[str, Any] = {"name": "x", "title": text, "description": text, "_meta": {"ratify_scope": "a:b"}}

@@ -65,10 +65,29 @@ async def test_with_each_every_signature_needs_it() -> None:
 async def test_wrong_passphrases_open_nothing__and_the_prompt_ends() -> None:
     typing = Typing(*["wrong"] * (MAX_PASSPHRASE_TRIES + 1))
     holder = KeyHolder(LOCKED, unlock_seconds=900, prompt=typing)
-    with pytest.raises(DeskError, match="nothing was signed"):
+    with pytest.raises(DeskError, match="nothing was signed: that was not the passphrase"):
         await holder.signer("x", each=False)
     assert len(typing.asked) == MAX_PASSPHRASE_TRIES
     assert holder.state == "locked"
+
+
+@pytest.mark.holds("console/unlock", "passphrase")
+async def test_a_wrong_passphrase_is_known_until_another_is_tried__wherever_it_was_typed() -> None:
+    changes: list[bool] = []
+    holder = KeyHolder(LOCKED, unlock_seconds=900, prompt=Typing("wrong", WORD), on_change=lambda: noted())
+
+    def noted() -> None:
+        changes.append(holder.has_failed)
+
+    assert not holder.has_failed
+    await holder.signer("x", each=False)
+    assert changes[:2] == [False, True]  # the page was told of the wrong one, while it waited
+    assert not holder.has_failed
+    with pytest.raises(ConfigurationError):
+        await holder.unlock("wrong")
+    assert holder.has_failed
+    await holder.unlock(WORD)
+    assert not holder.has_failed
 
 
 @pytest.mark.holds("console/unlock", "passphrase")

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -106,10 +107,11 @@ def desk_sources(
     def names() -> Mapping[str, str]:
         return names_here(environ, gateways)
 
-    def pages(store: LogStore) -> LogPages:
-        return LogPages(store, names, [*keys.values()], people)
+    def pages(store: LogStore, file: Path | None = None) -> LogPages:
+        words = f"--config {shlex.quote(str(file))}" if file is not None else ""
+        return LogPages(store, names, [*keys.values()], people, words)
 
-    logs = {each.id: pages(each.store) for each in gateways if each.id and each.store is not None}
+    logs = {each.id: pages(each.store, each.file) for each in gateways if each.id and each.store is not None}
     named = pages(_named_store(settings)) if settings.store else None
     if named is not None:
         logs[""] = named

@@ -2,7 +2,7 @@
 
 import { decision } from "./decision.js";
 import { ask as askDesk } from "./desk.js";
-import { clock, ends, make, moment, rows, several } from "./dom.js";
+import { clock, ends, make, moment, prose, rows, several, withCode } from "./dom.js";
 import { shownFields } from "./fields.js";
 
 const LOOK_MS = 2000;
@@ -36,12 +36,15 @@ export const asked = {
   update(state) {
     place.others.replaceChildren(...others(state));
     if (shown && shown.state === "pending" && !state.asks.some((each) => each.code === shown.code)) showOne();
-    place.one.querySelector("[data-passphrase]")?.replaceChildren(...passphrase(state));
+    const notice = place.one.querySelector("[data-passphrase]");
+    const before = notice?.textContent;
+    notice?.replaceChildren(...passphrase(state));
+    if (notice?.textContent && notice.textContent !== before) notice.scrollIntoView({ block: "nearest" });
   },
 };
 
 const passphrase = (state) =>
-  state.key === "asking" ? [make("p", { className: "warn" }, `Type your passphrase ${state.place}.`)] : [];
+  state.key !== "asking" ? [] : [make("p", { className: "warn" }, state.wrong ? make("strong", {}, "That was not the passphrase. ") : "", prose(`${state.wrong ? "Type it again" : "Type your passphrase"} ${state.place}.`))];
 
 function others(state) {
   const list = state.asks.filter((each) => each.code !== shown?.code && each.code !== code.toUpperCase());
@@ -71,7 +74,7 @@ async function showOne() {
     if (found.state === "pending") place.one.querySelector("[data-deny]").focus({ preventScroll: true });
     document.title = document.title.replace(/Asked(?!:)/, `Asked: ${found.target}`);
   } catch (error) {
-    place.one.replaceChildren(make("h1", {}, "There is no such ask"), make("p", {}, `${error.message}.`));
+    place.one.replaceChildren(make("h1", {}, "There is no such ask"), make("p", {}, prose(`${error.message}.`)));
   }
 }
 
@@ -82,14 +85,22 @@ const heading = (found) =>
     found.agent_is_named ? found.agent : `An agent that calls itself “${found.agent}”`,
     ` asks to ${found.verb} `,
     make("code", {}, found.target),
-    found.gateway_is_named ? ` on “${found.gateway}”` : ` on the gateway at ${found.gateway}`,
+    found.gateway_is_named ? ` on “${found.gateway}”` : "",
   );
+
+/** What the headline has no room for: where the gateway is and, where two lines cut it off, the whole name. */
+function below(found, headline) {
+  const whole = make("p", { hidden: true }, make("span", { className: "mute" }, "in full: "), make("code", {}, found.target));
+  new ResizeObserver(() => (whole.hidden = headline.scrollHeight <= headline.clientHeight + 2)).observe(headline);
+  return [whole, found.gateway_is_named ? "" : make("p", { className: "mute" }, `on the gateway at ${found.gateway}`)];
+}
 
 function over(found, wasPending) {
   const text = make("p", { className: "over", role: "status", tabIndex: -1 }, OVER[found.state]);
   if (wasPending) queueMicrotask(() => text.focus({ preventScroll: true }));
   const all = make("p", {}, make("a", { href: "/" }, "All who ask"));
-  return [heading(found), make("p", { className: "mute" }, `Code ${found.code}`), text, found.use ? used(found) : "", all].filter(Boolean);
+  const headline = heading(found);
+  return [headline, ...below(found, headline), make("p", { className: "mute" }, `Code ${found.code}`), text, found.use ? used(found) : "", all].filter(Boolean);
 }
 
 /** Whether what was allowed was used. While it was not, the page looks again. */
@@ -113,20 +124,22 @@ const isOver = (one) => one.ends * 1000 < Date.now();
 function use(one) {
   const takes = isOver(one) ? "" : [" ", make("a", { href: `/people/${one.handle}#take` }, "Take back…")];
   if (one.used) return [make("p", {}, "Used: ", make("a", { href: `/calls/${one.call}` }, `the call of ${moment(one.received)}`), one.checked ? "." : ", as the log says: this desk was given no key of the gateway's to verify it with.", one.once ? "" : takes)];
-  if (one.used === null) return [make("p", { className: "mute" }, `Whether it was used is not known here: ${one.problem}.`, takes)];
+  if (one.used === null) return [make("p", { className: "mute" }, prose(`Whether it was used is not known here: ${one.problem}.`), takes)];
   if (isOver(one)) return [make("p", {}, "It was never used, and has ended.")];
   return [make("p", { className: "warn" }, make("strong", {}, "Allowed, not used yet: "), `the gateway has had no call with it. It ${ends(one.ends)}.`, takes)];
 }
 
 function pending(found) {
+  const headline = heading(found);
   const fields = shownFields(found.fields);
-  const warnings = found.warnings.map((each) => make("p", { className: "warn" }, make("strong", {}, each.lead), ` ${each.text}`));
-  const who = found.who.map((each) => [each.label, [each.text, each.note ? make("span", { className: "mute" }, ` (${each.note})`) : ""]]);
+  const warnings = found.warnings.map((each) => make("p", { className: "warn" }, make("strong", {}, each.lead), " ", withCode(each.text, each.code)));
+  const who = found.who.map((each) => [each.label, [...withCode(each.text, each.code), each.note ? make("span", { className: "mute" }, ` (${each.note})`) : ""]]);
   const says = found.server_says
     ? [make("h2", {}, "What the server says of this tool – nobody has checked it"), make("div", { className: "server" }, make("p", {}, found.server_says))]
     : [];
   return [
-    heading(found),
+    headline,
+    ...below(found, headline),
     make("p", { className: "mute" }, `Code `, make("strong", { className: "code" }, found.code), ` · asked ${clock(found.asked_at, true)} · waits until ${clock(found.until)}`),
     make("p", { className: "mute" }, "Compare the code with the one your assistant tells you."),
     make("h2", { id: "arguments" }, "With exactly these arguments"),

@@ -2,19 +2,21 @@
 // shared; more is read at the end of the list. A call's own page is its story.
 
 import { ask as askDesk } from "./desk.js";
-import { make, moment } from "./dom.js";
+import { make, moment, prose } from "./dom.js";
 import { chart } from "./chart.js";
 import { showStory } from "./story.js";
 import { save } from "./verify.js";
 
 const STORY = /^\/calls\/([0-9a-f]+)$/;
 const LIVE_MS = 2000;
+const ASKED_MS = 70 * 60 * 1000; // how long after it was refused a call may come again: an ask can be kept open for an hour
 const VERDICTS = { allow: "allowed", deny: "refused", challenge: "asked for a proof" };
 
 let place = null;
 let next = null;
 let first = "";
 let listed = [];
+let allowed = new Map(); // rows of allowed calls, of which what came before is looked for, by what they call
 let turn = 0;
 let isLive = true;
 let timer = null;
@@ -64,7 +66,7 @@ function shell() {
   };
   const words = make("p", { className: "mute", id: "words" }, "For example ", make("code", {}, "tool:send_email agent:Assistant -outcome:ok after:1d"));
   const body = make("tbody");
-  const heads = ["time", "agent", "tool", "decision", "outcome"].map((each) => make("th", { scope: "col" }, each));
+  const heads = ["time", "agent", "tool", "decision", "allowed by", "outcome"].map((each) => make("th", { scope: "col" }, each));
   const table = make("table", {}, make("caption", { className: "unseen" }, "Calls, the newest first"), make("thead", {}, make("tr", {}, heads)), body);
   const more = make("button", { type: "button", onclick: () => load(true) }, "Show more");
   const told = make("p", { role: "status", className: "mute" });
@@ -91,6 +93,7 @@ async function load(isMore) {
       if (!isMore && before === null) {
         place.body.replaceChildren();
         listed = [];
+        allowed = new Map();
         first = JSON.stringify(found.calls.slice(0, 3));
       }
       listed.push(...found.calls);
@@ -104,7 +107,7 @@ async function load(isMore) {
   } catch (error) {
     place.body.replaceChildren();
     place.more.hidden = true;
-    place.told.textContent = `${error.message}.`;
+    place.told.replaceChildren(...prose(`${error.message}.`));
   }
   place.more.disabled = false;
 }
@@ -130,10 +133,19 @@ async function look() {
   }
 }
 
-/** Rows, of which refusals that are alike and stand together are folded into one. */
+/** Rows. A call that was refused, asked for, and then allowed is one of them; so are refusals that are alike and stand
+ * together. What is folded stays in its place, and is hidden. */
 function folded(found) {
   const rows = [];
   for (let at = 0; at < found.length; ) {
+    const later = cameAgain(found[at]);
+    if (later) {
+      const step = row(found[at]);
+      later.fold(step);
+      rows.push(step);
+      at += 1;
+      continue;
+    }
     const same = alike(found, at);
     const hidden = found.slice(at + 1, at + same).map((each) => row(each));
     hidden.forEach((each) => (each.hidden = true));
@@ -150,6 +162,36 @@ function alike(found, at) {
   return count;
 }
 
+const isGood = (each) => !each.signature.startsWith("BAD");
+const sameCall = (each) => JSON.stringify([each.target, each.server, each.params]);
+
+/** The row of the allowed call that this refused one came before: the same call, by the same agent as far as the log
+ * says, and soon after. */
+function cameAgain(each) {
+  const later = allowed.get(sameCall(each));
+  if (!later || each.decision === "allow" || !each.enforced || !isGood(each)) return null;
+  const isOther = (each.agent_key && each.agent_key !== later.each.agent_key) || (each.session && later.each.session && each.session !== later.each.session);
+  return !isOther && Date.parse(later.each.received) - Date.parse(each.received) <= ASKED_MS ? later : null;
+}
+
+/** The button that shows the steps before an allowed call: there is none until one is found. */
+function stepsBefore(each) {
+  const steps = [];
+  const button = make("button", { type: "button", className: "small", hidden: true });
+  button.onclick = () => {
+    steps.forEach((one) => (one.hidden = false));
+    button.hidden = true;
+  };
+  const fold = (step) => {
+    step.hidden = true;
+    steps.push(step);
+    button.hidden = false;
+    button.textContent = `${steps.length === 1 ? "1 step" : `${steps.length} steps`} before it`;
+  };
+  allowed.set(sameCall(each), { each, fold });
+  return button;
+}
+
 function row(each, hidden = []) {
   const unfold = hidden.length ? make("button", { type: "button", className: "small" }, `${hidden.length} more like it`) : "";
   if (unfold) {
@@ -161,7 +203,7 @@ function row(each, hidden = []) {
   const verdict = VERDICTS[each.decision] ?? each.decision;
   const isBad = each.signature.startsWith("BAD");
   const bad = isBad ? make("strong", {}, `${each.signature}. It says: `) : "";
-  const decision = [bad, verdict, each.enforced ? "" : " (only observed)", each.error ? make("span", { className: "mute" }, ` ${each.error}`) : "", " ", unfold];
+  const decision = [bad, verdict, each.enforced ? "" : " (only observed)", each.error && each.decision !== "challenge" ? make("span", { className: "mute" }, ` ${each.error}`) : "", " ", unfold, each.decision === "allow" && isGood(each) ? stepsBefore(each) : ""];
   const target = make("a", { href: `/calls/${each.call}` }, make("code", {}, each.target));
   return make(
     "tr",
@@ -170,6 +212,7 @@ function row(each, hidden = []) {
     make("td", {}, each.agent || "–"),
     make("td", {}, target, each.server ? make("span", { className: "mute" }, ` on ${each.server}`) : ""),
     make("td", { className: isBad || each.decision === "deny" ? "bad" : "" }, decision),
+    make("td", { className: each.by_is_bad ? "bad" : "" }, each.by || "–"),
     make("td", {}, each.outcome || "–"),
   );
 }

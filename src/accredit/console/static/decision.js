@@ -2,7 +2,7 @@
 // the page visible for a moment, so that nobody allows what they were about to click on anyway.
 
 import { ask as askDesk, send } from "./desk.js";
-import { make, rows } from "./dom.js";
+import { make, prose, rows } from "./dom.js";
 
 const MOMENT_MS = 700;
 const LENGTHS = [[600, "10 minutes"], [3600, "1 hour"], [86400, "a day"]];
@@ -45,7 +45,8 @@ export function decision(found, fields, done) {
       await send(url, { ask: found.ask, nonce: found.nonce, ...said });
       await done();
     } catch (error) {
-      told.replaceChildren(make("p", { className: "warn" }, `${error.message}.`));
+      told.replaceChildren(make("p", { className: "warn" }, prose(`${error.message}.`)));
+      told.scrollIntoView({ block: "nearest" });
     } finally {
       isBusy = isDenying = false;
       refresh();
@@ -64,7 +65,7 @@ export function decision(found, fields, done) {
       signs.replaceChildren(rows(one.isChanged() ? (await askDesk(`${url}/signs?${query}`)).signs : one.offer.signs));
       told.replaceChildren();
     } catch (error) {
-      told.replaceChildren(make("p", { className: "warn" }, `${error.message}.`));
+      told.replaceChildren(make("p", { className: "warn" }, prose(`${error.message}.`)));
     }
   };
   choices.forEach((each) => (each.element.onchange = change));
@@ -73,10 +74,10 @@ export function decision(found, fields, done) {
 
   const what = offers.length
     ? [
-        make("fieldset", {}, make("legend", {}, "Allow"), choices.map((each) => each.element)),
+        make("fieldset", { className: offers.length === 1 ? "only" : "" }, make("legend", {}, "Allow"), choices.map((each) => each.element)),
         make("details", {}, make("summary", {}, "What you will sign"), make("div", { className: "signs" }, signs)),
       ]
-    : [make("p", { className: "warn" }, make("strong", {}, "Not here: "), found.refused)];
+    : [make("p", { className: "warn" }, make("strong", {}, "Not here: "), prose(found.refused))];
   const form = make("form", { onsubmit: (event) => event.preventDefault() }, what, make("div", { "data-passphrase": "" }), told, hint);
   form.append(make("div", { className: "go" }, deny, offers.length ? allow : "", keep));
   return form;

@@ -16,6 +16,17 @@ export function rows(pairs) {
   return make("dl", {}, pairs.flatMap(([term, detail]) => [make("dt", {}, term), make("dd", {}, detail)]));
 }
 
+/** A sentence of ours, in which our commands stand between backticks: they are shown as code. */
+export const prose = (text) => text.split(/`(accredit [^`]+)`/).map((part, at) => (at % 2 ? make("code", {}, part) : part));
+
+/** A text in which these names are shown as code. It stays the same text. */
+export function withCode(text, names) {
+  const [name, ...more] = names;
+  const at = name ? text.lastIndexOf(name) : -1;
+  if (at < 0) return more.length ? withCode(text, more) : prose(text);
+  return [...withCode(text.slice(0, at), more), make("code", {}, name), ...withCode(text.slice(at + name.length), more)];
+}
+
 /** A time of day, as this person writes it; with seconds where they matter. */
 export function clock(seconds, precise = false) {
   const options = { hour: "2-digit", minute: "2-digit", hourCycle: "h23", ...(precise ? { second: "2-digit" } : {}) };

@@ -1,7 +1,7 @@
 // "Health": how gateways say that they are, how far the log is vouched for, and the revocation lists.
 
 import { ask as askDesk } from "./desk.js";
-import { make, moment, rows, several, table } from "./dom.js";
+import { make, moment, prose, rows, several, table } from "./dom.js";
 
 const CLOCK_SECONDS = 2; // a certificate or a proof may be refused for less than what is more
 const LIVE_MS = 10000;
@@ -40,12 +40,12 @@ async function fill(element, path, build) {
   try {
     element.replaceChildren(...build(await askDesk(path)));
   } catch (error) {
-    element.replaceChildren(make("p", { className: "bad" }, `${error.message}.`));
+    element.replaceChildren(make("p", { className: "bad" }, prose(`${error.message}.`)));
   }
 }
 
 const none = () =>
-  make("p", { className: "mute" }, "None is known. A gateway is known here once an agent of yours has met it (", make("code", {}, "known_gateways.json"), " in the desk's folder), or by ", make("code", {}, "--config"), ".");
+  make("p", { className: "mute" }, "None is known. A gateway is known here once ", make("code", {}, "accredit up"), " has made it, an agent of yours has met it (", make("code", {}, "known_gateways.json"), " in the desk's folder), or ", make("code", {}, "--config"), " names it.");
 
 function gateway(each) {
   const bad = Object.entries(each.parts).filter(([, value]) => !value).map(([name]) => name);
@@ -69,8 +69,8 @@ function clock(ahead) {
 
 function logged(found) {
   const log = found.log;
-  if (found.problem) return [make("p", { className: "bad" }, `${found.problem}.`)];
-  if (!log) return [make("p", { className: "mute" }, "This desk shows no log: ", make("code", {}, "desk.toml"), " names no ", make("code", {}, "store"), ".")];
+  if (found.problem) return [make("p", { className: "bad" }, prose(`${found.problem}.`))];
+  if (!log) return [make("p", { className: "mute" }, "This desk knows no gateway's log. Name one: ", make("code", {}, "accredit desk --config accredit.toml"), ", or ", make("code", {}, "store"), " in ", make("code", {}, "desk.toml"), ".")];
   const vouched = !log.writers.some((each) => each.signature) ? "no checkpoint yet" : !found.checked ? "not checked: this desk was given no key of the gateway's" : log.writers.some((each) => each.signature.startsWith("BAD")) ? make("span", { className: "bad" }, "a checkpoint's signature is BAD") : make("span", { className: "good" }, "checkpoints are signed by the gateway");
   const facts = [
     ["entries", log.entries.toLocaleString("en")],
@@ -86,7 +86,7 @@ function logged(found) {
   verify.onclick = () => verified(verify, told);
   const writers = log.writers.map((each) => [make("code", {}, each.writer), each.records.toLocaleString("en"), each.counted.toLocaleString("en"), each.at ? moment(each.at) : "–", make("span", { className: each.signature === "good" ? "good" : each.signature.startsWith("BAD") ? "bad" : "mute" }, each.signature || "–")]);
   const list = writers.length ? make("details", {}, make("summary", {}, `${several(log.writers.length + log.writers_more, "writer")}`), table("Writers of the log", ["writer", "records", "counted by a checkpoint", "of", "signature"], writers), log.writers_more ? make("p", { className: "mute" }, `And ${log.writers_more} more.`) : "") : "";
-  const how = make("p", { className: "mute" }, "Without this page: ", make("code", {}, "accredit log verify"));
+  const how = make("p", { className: "mute" }, "Without this page: ", make("code", {}, `accredit log verify ${log.words}`.trim()));
   return [rows(facts), list, found.checked ? make("p", {}, verify) : "", told, how].filter(Boolean);
 }
 
@@ -105,7 +105,7 @@ async function verified(button, told) {
 }
 
 function revocations(found) {
-  if (!found.lists.length) return [make("p", { className: "mute" }, "There is none where this desk looks: of what was taken back elsewhere it does not know.")];
+  if (!found.lists.length) return [make("p", { className: "mute" }, "No list is here yet: nothing was taken back at this desk. What was taken back elsewhere is not known here.")];
   return found.lists.map((each) =>
     make("section", { className: "card", "aria-label": `List of ${each.issuer}` }, rows([
       ["of", each.issuer || "–"],

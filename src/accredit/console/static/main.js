@@ -7,7 +7,7 @@
 import { asked } from "./asked.js";
 import { calls } from "./calls.js";
 import { follow, isSignedIn, send, signIn } from "./desk.js";
-import { make } from "./dom.js";
+import { make, prose } from "./dom.js";
 import { health } from "./health.js";
 import { people } from "./people.js";
 
@@ -71,7 +71,7 @@ function signedOut(reason) {
   const code = CODE.exec(location.pathname)?.[1];
   main.replaceChildren(
     make("h1", {}, "This page is not signed in"),
-    reason ? make("p", { className: "warn" }, reason) : "",
+    reason ? make("p", { className: "warn" }, prose(reason)) : "",
     make("p", {}, "In a terminal, ", make("code", {}, code ? `accredit desk open ${code}` : "accredit desk open"), code ? " opens this ask on a page that is." : " opens a page that is."),
     make("p", { className: "mute" }, "A page stays signed in for 12 hours, and until the desk ends."),
   );

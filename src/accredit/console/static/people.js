@@ -2,7 +2,7 @@
 // delegation's own page says what ends with it, and takes it back.
 
 import { Refused, ask as askDesk, send } from "./desk.js";
-import { ends, make, moment, rows, several } from "./dom.js";
+import { ends, make, moment, prose, rows, several } from "./dom.js";
 
 const ONE = /^\/people\/([0-9a-f]{32})$/;
 const STATES = { early: "not yet", ended: "ended", "taken back": "taken back" };
@@ -29,7 +29,7 @@ export const people = {
 
   update(state) {
     const waits = document.getElementById("waits");
-    if (waits) waits.textContent = state.key === "asking" ? `Waiting for your passphrase ${state.place}.` : waits.dataset.text;
+    if (waits) waits.replaceChildren(...(state.key === "asking" ? prose(`${state.wrong ? "That was not the passphrase. " : ""}Waiting for your passphrase ${state.place}.`) : [waits.dataset.text]));
   },
 };
 
@@ -150,7 +150,7 @@ const back = () => make("p", {}, make("a", { href: "/people" }, "Who may what"))
 function one(found, handle) {
   const facts = [
     ["may", make("code", {}, found.may)],
-    ["only", found.only || "no further condition"],
+    ["only", found.only ? [found.only, found.only_whole ? make("details", {}, make("summary", {}, "with whole digests"), make("p", { className: "mute" }, found.only_whole)) : ""] : "no further condition"],
     ["from", [found.by, " ", make("span", { className: "mute" }, found.by_key)]],
     ["to", [found.who, " ", make("span", { className: "mute" }, found.key)]],
     ["on the word of", found.person],
@@ -184,7 +184,7 @@ const more = (count) => (count ? make("p", { className: "mute" }, `And ${several
 function takeBack(found, handle) {
   if (found.why_not === "read-only") return [];
   const head = make("h2", {}, "Take back");
-  if (found.why_not) return [head, make("p", {}, found.why_not)];
+  if (found.why_not) return [head, make("p", {}, prose(found.why_not))];
   const words = found.missing.length && found.state === "taken back" ? `It is in one of your lists, and not in that in ${found.missing.join(" and ")} yet. Take it back there as well:` : found.ends_with.length > 1 ? `This ends ${several(found.ends_with.length + found.ends_with_more, "delegation")}, at once and for good:` : "This ends, at once and for good:";
   const button = make("button", { type: "button", className: "yes danger", "data-take": "" }, `Take back from ${found.who}`);
   const waits = make("p", { id: "waits", role: "status", "data-text": "" });

@@ -1,9 +1,10 @@
 // A call's story: what was decided, on whose word, and what each record of the log says.
 
 import { ask as askDesk } from "./desk.js";
-import { make, moment, rows, table } from "./dom.js";
+import { make, moment, prose, rows, table } from "./dom.js";
 import { save, verified } from "./verify.js";
 
+const SHORT = 12; // characters of an id, by which commands find it
 const VERDICTS = { allow: "allowed", deny: "refused", challenge: "asked for a proof" };
 
 export async function showStory(main, call) {
@@ -13,7 +14,7 @@ export async function showStory(main, call) {
     main.replaceChildren(...story(main, found));
     document.title = `${found.target}, ${moment(found.received)} – accredit desk`;
   } catch (error) {
-    main.replaceChildren(make("h1", {}, "There is nothing to tell"), make("p", {}, `${error.message}.`), back());
+    main.replaceChildren(make("h1", {}, "There is nothing to tell"), make("p", {}, prose(`${error.message}.`)), back());
   }
 }
 
@@ -31,7 +32,7 @@ function story(main, found) {
   if (found.server) facts.push(["server", found.server]);
   return [
     make("h1", {}, make("code", {}, found.target), " ", make("span", { className: found.decision === "deny" ? "bad" : "good" }, `${verdict}${ended}`)),
-    make("p", { className: "mute" }, `call ${found.call} · ${moment(found.received)} · ${found.method}`),
+    make("p", { className: "mute" }, `call ${found.call.slice(0, SHORT)}… · ${moment(found.received)} · ${found.method}`),
     found.checked && !found.good ? make("p", { className: "bad" }, "No record of this call verifies: somebody else than the gateway may have written this.") : "",
     rows(facts),
     ...(found.proved ? proved(found.proved) : []),
@@ -41,7 +42,7 @@ function story(main, found) {
     records(found.records),
     found.checked ? "" : make("p", { className: "mute" }, "Signatures are not checked: this desk was given no key of the gateway's."),
     make("p", { className: "buttons" }, found.checked ? again : "", saves),
-    make("p", { className: "mute" }, "Without this page: ", make("code", {}, `accredit log show ${found.call} --key GATEWAY.pub`)),
+    make("p", { className: "mute" }, "Without this page: ", make("code", {}, `accredit log show ${found.call.slice(0, SHORT)} ${found.words || "--key GATEWAY.pub"}`)),
     back(),
   ];
 }
