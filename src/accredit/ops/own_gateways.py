@@ -42,7 +42,8 @@ MAX_OWN_GATEWAYS = 16
 
 class OwnGateway(NamedTuple):
     """A gateway as its configuration describes it. `id` is "" if there is none yet. `keys` sign its log, and `roots`
-    are the people whose delegations count there. `store` is None if it is in memory."""
+    are the people whose delegations count there. `store` is None if it is in memory. `names` are names by the ids of
+    the gateway, its servers, and the public keys beside its configuration, as they were when it was read."""
 
     file: Path
     loaded: Loaded
@@ -51,13 +52,7 @@ class OwnGateway(NamedTuple):
     keys: Sequence[LogKey | RecordKey]
     roots: Mapping[HybridPublicKey, str]
     store: LogStore | None
-
-    @property
-    def names(self) -> Mapping[str, str]:
-        """Names by the ids of the gateway, its servers, and the public keys beside its configuration."""
-        servers = {f"{self.id}/{each}": each for each in self.loaded.config.servers.by_name}
-        own = {self.id: self.name, **servers} if self.id else {}
-        return {**names_beside(self.file), **own}
+    names: Mapping[str, str]
 
     def list_places(self, person: KeyFile) -> list[ListPlace]:
         """Return where this gateway reads the revocation list of `person`: in its store or, if that is in memory, in a
@@ -141,7 +136,9 @@ def _read(file: Path, environ: Mapping[str, str]) -> OwnGateway:
     key = _public_key(public)
     gateway_id = loaded.config.gateway.id or (key.id if key is not None else "")
     name = loaded.config.gateway.id or (key.name if key is not None else "")
-    return OwnGateway(file, loaded, gateway_id, name, _or_nothing(own_keys, loaded), _roots(loaded), store)
+    servers = {f"{gateway_id}/{each}": each for each in loaded.config.servers.by_name}
+    names = {**names_beside(file), **({gateway_id: name, **servers} if gateway_id else {})}
+    return OwnGateway(file, loaded, gateway_id, name, _or_nothing(own_keys, loaded), _roots(loaded), store, names)
 
 
 def _check_own(fault: OwnFault | None, path: Path) -> None:

@@ -90,7 +90,7 @@ def _processes(place: UpPlace) -> Iterator[_Step]:
         desk.close()
         yield _Step("the desk that runs", done=True)
     else:
-        yield _Step("run the desk beside it", _line("desk"))
+        yield _Step("run the desk beside it", _line("desk", "--config", str(place.file)))
 
 
 def _hosts(place: UpPlace) -> Iterator[_Step]:

@@ -1,11 +1,16 @@
 """Implements `accredit asked` and `accredit deny`, which talk to the running desk."""
 
+import os
+from collections.abc import Mapping
 from typing import Any
 
 from accredit.base.clock import unix_seconds
 from accredit.cli.actions.desk import ask_desk, print_desk_refusal
 from accredit.consent.shown import in_quotes, one_word
+from accredit.console.names import known_names
 from accredit.errors import DeskError
+from accredit.keys.places import config_folder
+from accredit.pins.shown import visible_text
 from accredit.terminal import wording as words
 from accredit.terminal.output import print_json, print_table, say
 
@@ -18,7 +23,8 @@ def list_asks(*, as_json: bool) -> int:
     elif not asks:
         say("Nobody is asking.")
     else:
-        print_table(("code", "agent", "asks for", "gateway", "ends"), map(_row, asks))
+        names = known_names(config_folder(os.environ))
+        print_table(("code", "agent", "asks for", "gateway", "ends"), (_row(each, names) for each in asks))
     return 0
 
 
@@ -35,11 +41,13 @@ def deny_ask(code: str, *, as_json: bool) -> int:
     return 0
 
 
-def _row(ask: dict[str, Any]) -> list[str]:
-    until = int(ask["expires_at"])
+def _row(ask: dict[str, Any], names: Mapping[str, str]) -> list[str]:
+    """Return an ask's row. A name that the person has not given is quoted."""
+    until, agent = int(ask["expires_at"]), ask["agent"]
+    called = visible_text(names[agent["id"]]) if agent["id"] in names else f"“{in_quotes(agent['name'])}”"
     return [
         ask["code"],
-        f"“{in_quotes(ask['agent']['name'])}” ({ask['agent']['id'][:8]}…)",
+        f"{called} ({agent['id'][:8]}…)",
         one_word(ask["target"]),
         one_word(ask["gateway"]["url"] or ask["gateway"]["id"]),
         words.relative(until, unix_seconds()),
