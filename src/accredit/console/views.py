@@ -195,7 +195,7 @@ def _firsts(ask: Ask, known: Circumstances) -> list[Caution]:
             "nothing was allowed at this desk yet to this agent at this gateway; what was signed elsewhere"
             " (`accredit grant`) is not known here. Only this one call can be allowed."
         )
-        return [Caution("New:", text)]
+        return [Caution("New:", text, ("`accredit grant`",))]
     what = f"this agent was not allowed at this desk to {_VERBS[ask.method]} {one_word(ask.target)}"
     if known.is_first:
         return [Caution("First time:", f"{what} before.", (one_word(ask.target),))]

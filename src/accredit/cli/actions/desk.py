@@ -99,7 +99,8 @@ def desk_sources(
     settings: DeskSettings, person: KeyFile, gateways: Sequence[OwnGateway], environ: Mapping[str, str]
 ) -> DeskSources:
     """Return what a desk shows of the person's `gateways`. What `desk.toml` names comes first: its store is then the
-    log, and its places are those of the revocation list. Raises `ConfigurationError`."""
+    log that is shown. A revocation list goes to all places, so that no gateway misses it. Raises
+    `ConfigurationError`."""
     folder = settings.folder
     keys = {each.id: each for each in (*gateway_keys(folder), *(key for each in gateways for key in each.keys))}
     people = {person.public_key: person.name, **{key: name for each in gateways for key, name in each.roots.items()}}
@@ -115,7 +116,7 @@ def desk_sources(
     named = pages(_named_store(settings)) if settings.store else None
     if named is not None:
         logs[""] = named
-    lists = list_places(settings) or [place for each in gateways for place in each.list_places(person)]
+    lists = [*list_places(settings), *(place for each in gateways for place in each.list_places(person))]
     return DeskSources(
         names,
         lambda: _known_addresses(folder, gateways),

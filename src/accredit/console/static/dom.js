@@ -16,15 +16,16 @@ export function rows(pairs) {
   return make("dl", {}, pairs.flatMap(([term, detail]) => [make("dt", {}, term), make("dd", {}, detail)]));
 }
 
-/** A sentence of ours, in which our commands stand between backticks: they are shown as code. */
+/** A sentence of ours, in which our commands stand between backticks: they are shown as code. Texts of others are not
+ * passed here: what is between backticks there would show without them. */
 export const prose = (text) => text.split(/`(accredit [^`]+)`/).map((part, at) => (at % 2 ? make("code", {}, part) : part));
 
-/** A text in which these names are shown as code. It stays the same text. */
+/** A text in which these names are shown as code. It stays the same text, but for backticks around our commands. */
 export function withCode(text, names) {
   const [name, ...more] = names;
   const at = name ? text.lastIndexOf(name) : -1;
-  if (at < 0) return more.length ? withCode(text, more) : prose(text);
-  return [...withCode(text.slice(0, at), more), make("code", {}, name), ...withCode(text.slice(at + name.length), more)];
+  if (at < 0) return more.length ? withCode(text, more) : [text];
+  return [...withCode(text.slice(0, at), more), make("code", {}, name.replace(/^`(accredit [^`]+)`$/, "$1")), ...withCode(text.slice(at + name.length), more)];
 }
 
 /** A time of day, as this person writes it; with seconds where they matter. */
