@@ -1,4 +1,5 @@
-"""The snippets of the README run as they stand, imports and all. (Its commands are run with the tutorials'.)"""
+"""The snippets of the README run as they stand, imports and all, and its figures are those of the reference. (Its commands
+are run with the tutorials'.)"""
 
 import json
 import re
@@ -33,5 +34,26 @@ def test_each_program_of_the_readme_runs_as_it_stands(program: str, tmp_path: Pa
 
 
 def test_there_are_programs__and_what_is_json_is() -> None:
-    assert len(PROGRAMS) >= 2
+    assert PROGRAMS
     assert all(json.loads(body) for kind, body in BLOCKS if kind == "json")
+
+
+REFERENCE = Path(__file__).parents[2] / "docs/reference"
+CONFORMANCE = (REFERENCE / "conformance.md").read_text("utf-8")
+PERFORMANCE = (REFERENCE / "performance.md").read_text("utf-8")
+ROW = re.compile(
+    r"^\| \**([\w-]+)[^|]*\| \**(\d+)(?:/\d+)?, (\d+)(?:/\d+)?\** \|[^|]*\| (?:\[([\d.]+)\])?", re.MULTILINE
+)
+OF_OTHERS = re.compile(r"^\| ([\w-]+)[^|]*\| (\d+) \| (\d+) \|$", re.MULTILINE)
+
+
+def test_the_figures_of_the_comparison_are_those_of_the_measurements() -> None:
+    rows = {name: (legacy, modern, cost) for name, legacy, modern, cost in ROW.findall(README)}
+    measured = {name: (legacy, modern) for name, legacy, modern in OF_OTHERS.findall(CONFORMANCE)}
+    legacy, modern = re.findall(
+        r"^\| \*\*required scenarios that pass\*\*((?: \| \*\*(?:\d+)/\d+\*\*)+)", CONFORMANCE, re.MULTILINE
+    )
+    least = [str(min(map(int, re.findall(r"(\d+)/", each)))) for each in (legacy, modern)]
+    assert {name: row[:2] for name, row in rows.items()} == {"accredit": tuple(least), **measured}
+    (cost,) = re.findall(r"^\| 200b-json-x16 +(?:\| +\d+ +){3}\| ([\d.]+) x ", PERFORMANCE, re.MULTILINE)
+    assert rows["accredit"][2] == cost
