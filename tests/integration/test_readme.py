@@ -1,5 +1,4 @@
-"""The snippets of the README run as they stand, imports and all, and its figures are those of the reference. (Its commands
-are run with the tutorials'.)"""
+"""The snippets of the README run as they stand, imports and all, and its figures are those of the reference."""
 
 import json
 import re
