@@ -74,8 +74,9 @@ fuzz: $(READY)
 mutants: $(READY)
 	$(BIN)/python scripts/mutants.py $(ARGS)
 
-# The pictures of the desk's pages in the documentation.
+# The pictures of the desk's pages and of the demo in the documentation.
 pictures: $(READY)
+	$(BIN)/python -m tests.demo_picture
 	$(BIN)/python -m tests.pictures
 
 # Hash-pinned, and without index addresses: the machine's own settings say where packages come from.

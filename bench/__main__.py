@@ -18,6 +18,7 @@ FULL_GROWTH_CALLS, QUICK_GROWTH_CALLS = 100_000, 5_000
 MEMORY = "memory"
 RESULTS = ROOT / "bench" / "results"
 PAGE = ROOT / "docs" / "reference" / "performance.md"
+README = ROOT / "README.md"
 
 
 def main(arguments: list[str]) -> int:
@@ -26,28 +27,22 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--only", metavar="NAME", default="", help="only the series whose name holds it, 'memory', or 'main-job'"
     )
-    parser.add_argument("--write", action="store_true", help=f"put the tables into {PAGE.relative_to(ROOT)}")
+    parser.add_argument(
+        "--write", action="store_true", help=f"put the tables into {PAGE.relative_to(ROOT)}, and two ratios into README"
+    )
     options = parser.parse_args(arguments)
-    if options.only == main_job.NAME:
-        return report_main_job(quick=options.quick)
+    if options.write and (options.only or options.quick):
+        parser.error("--write takes a whole run")
     plan = chosen(QUICK if options.quick else FULL, options.only)
     calls = QUICK_GROWTH_CALLS if options.quick else FULL_GROWTH_CALLS
-    if not plan.series and options.only not in MEMORY:
+    if not plan.series and options.only not in (MEMORY, main_job.NAME):
         parser.error(f"no series has {options.only!r} in its name")
     try:
         with tempfile.TemporaryDirectory(prefix="accredit-bench-") as folder:
             found = list(series(plan, Path(folder)))
-            memory = footprint.measure(calls, Path(folder), say) if options.only in MEMORY else None
-        keep(results(arguments, found, memory), write=options.write)
-    except BenchError as error:
-        print(f"bench: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-def report_main_job(*, quick: bool) -> int:
-    try:
-        print(main_job.main(quick=quick))
+            memory = footprint.measure(calls, Path(folder), say) if options.only in ("", MEMORY) else None
+        job = main_job.main(quick=options.quick) if options.only in ("", main_job.NAME) else ""
+        keep(results(arguments, found, memory, job), write=options.write)
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
@@ -72,7 +67,7 @@ def series(plan: Plan, folder: Path) -> list[Series]:
         return list(speed.measure(plan, ways, folder, say))
 
 
-def results(arguments: list[str], found: list[Series], memory: footprint.Footprint | None) -> report.Results:
+def results(arguments: list[str], found: list[Series], memory: footprint.Footprint | None, job: str) -> report.Results:
     return report.Results(
         command=" ".join(["python -m bench", *arguments]),
         date=f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}",
@@ -81,6 +76,7 @@ def results(arguments: list[str], found: list[Series], memory: footprint.Footpri
         skipped=() if NGINX is not None else ("nginx, which is not installed (Debian: apt-get install nginx)",),
         series=found,
         footprint=memory,
+        main_job=job,
     )
 
 
@@ -92,6 +88,7 @@ def keep(found: report.Results, *, write: bool) -> None:
     (RESULTS / "bench.json").write_bytes(report.as_json(found))
     if write:
         PAGE.write_text(report.into_page(PAGE.read_text("utf-8"), text), "utf-8")
+        README.write_text(report.into_readme(README.read_text("utf-8"), PAGE.read_text("utf-8")), "utf-8")
 
 
 def say(line: str) -> None:

@@ -35,6 +35,10 @@ MAX_HUGE_BYTES = 48 * MIB
 """The bound that `[gateway] max_response_bytes` has by default, and 32 MiB."""
 
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
+README_SERIES = "200b-json-x16"
+"""The series whose ratio README's comparison shows; the highest of all is named below it."""
+_SHOWN_RATIO = re.compile(r"(?<=\[)[\d.]+(?=\]\(docs/reference/performance\.md\))")
+_RATIO_CELL = re.compile(r"^\| ([\w-]+) .* ([\d.]+) x +\|$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,7 @@ class Results:
     skipped: tuple[str, ...]
     series: list[Series]
     footprint: Footprint | None
+    main_job: str = ""
 
 
 def machine() -> str:
@@ -56,9 +61,11 @@ def machine() -> str:
 
 
 def versions() -> str:
-    """The versions of what was measured and of what it was measured with."""
+    """The commit that was measured, and the versions of that and of what it was measured with."""
+    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
     names = ["accredit", "uvicorn", "uvloop", "httptools", "msgspec"]
-    found = [f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in names)]
+    found = [f"commit {commit.stdout.strip() or 'unknown'}", f"Python {platform.python_version()}"]
+    found += [f"{name} {version(name)}" for name in names]
     for program in filter(None, (NGINX, WRK)):
         said = subprocess.run([program, "-v"], capture_output=True, text=True, check=False)
         number = re.search(r"\d+\.\d+[.\d]*", said.stdout + said.stderr)
@@ -74,8 +81,12 @@ def as_markdown(results: Results) -> str:
     parts = [
         f"{results.date}; {results.machine}; {results.versions}; `{results.command}`.",
         *(f"Skipped: {what}." for what in results.skipped),
-        table(("target", "at most", "measured", ""), _targets(results)),
     ]
+    targets = list(_targets(results))
+    if targets:
+        parts += [table(("target", "at most", "measured", ""), targets)]
+    if results.main_job:
+        parts += ["**The main job**", results.main_job]
     if results.series:
         parts += ["**CPU time per call, µs** (direct: the upstream's own)"]
         parts += [table(_COST_HEAD, map(_cost_row, results.series))]
@@ -96,6 +107,23 @@ def into_page(page: str, text: str) -> str:
     if not begin or not end:
         raise BenchError(f"the page has no {BEGIN} ... {END}")
     return f"{head}{BEGIN}\n{text}{END}{tail}"
+
+
+def shown_ratios(page: str) -> tuple[str, str]:
+    """The two ratios of the page that README shows: that of `README_SERIES`, and the highest."""
+    block = page.partition(BEGIN)[2].partition(END)[0].partition("**CPU time per call")[2].partition("**Calls per")[0]
+    ratios = dict(_RATIO_CELL.findall(block))
+    if README_SERIES not in ratios:
+        raise BenchError(f"the page has no ratio of {README_SERIES}")
+    return ratios[README_SERIES], max(ratios.values(), key=float)
+
+
+def into_readme(readme: str, page: str) -> str:
+    """README with the ratios of the page."""
+    ratios = iter(shown_ratios(page))
+    if len(_SHOWN_RATIO.findall(readme)) != 2:
+        raise BenchError("README does not show two ratios of the page")
+    return _SHOWN_RATIO.sub(lambda _: next(ratios), readme)
 
 
 def _targets(results: Results) -> Iterable[tuple[str, ...]]:

@@ -3,6 +3,7 @@
 import http.client
 import os
 import re
+import resource
 import signal
 import socket
 import ssl
@@ -20,6 +21,7 @@ from tests.world.running import run
 
 from accredit.app.admin import MAX_ADMIN_CONNECTIONS
 from accredit.app.http11 import MAX_REQUEST_HEAD_BYTES
+from accredit.app.listener import MAX_CLIENT_CONNECTIONS
 from accredit.gateway.upstream.http.replicas import BREAKER_FAILURES
 from accredit.jsonrpc.methods import Era
 
@@ -219,6 +221,8 @@ def test_the_log_and_replicas_that_are_left_out_are_told_as_well(
             assert number(shown, "accredit_log_turn_seconds_count") >= BREAKER_FAILURES
             assert number(shown, 'accredit_decisions_total{error="",verdict="allow"}') == BREAKER_FAILURES
             assert "\naccredit_log_queue 0.0\n" in shown
+            most = min(MAX_CLIENT_CONNECTIONS, resource.prlimit(gateway.process.pid, resource.RLIMIT_NOFILE)[0] // 2)
+            assert number(shown, 'accredit_connections{of="most"}') == most
             wait_until(lambda: number(get(port, "/metrics")[1], 'accredit_breaker_state{server=""}') == 1)
 
     with reserved_port() as dead:

@@ -305,3 +305,28 @@ async def test_a_connection_at_work_is_never_closed_for_another() -> None:
         await crowd.members[0].leave()
         await until(lambda: len(gateway.state.connections) == 3)
         assert await crowd.asks(post(Era.LEGACY, "tools/call", INBOX)) == 200
+
+
+@pytest.mark.holds("app/connection", "unfinished-heads")
+async def test_unfinished_heads_are_bounded_together__and_the_first_begun_make_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("accredit.app.connection.MAX_UNFINISHED_BYTES", 4 * 10_000)
+    begun = b"POST /mcp HTTP/1.1\r\nX: ".ljust(10_000, b"x")
+    async with RawServer(upstream) as server, open_to_all(server) as gateway, Crowd(gateway.port) as crowd:
+        (honest,) = await crowd.join(1, b"POST /mcp HTTP/1.1\r\nHo")  # begun first, so it goes first
+        assert await crowd.asks(post(Era.LEGACY, "tools/call", INBOX)) == 200
+        held = await crowd.join(3, begun)
+        await until(lambda: len(gateway.state.connections) == 4)
+        assert await crowd.asks(post(Era.LEGACY, "tools/call", INBOX)) == 200
+        held += await crowd.join(1, begun)
+        await honest.is_closed()
+        held += await crowd.join(2, begun)
+        for each in held[:2]:
+            await each.is_closed()
+        for each in crowd.members:
+            await each.leave()
+        await until(lambda: not gateway.state.connections)
+        await crowd.join(4, begun)  # what those held that have gone is free again
+        await until(lambda: len(gateway.state.connections) == 4)
+        assert await crowd.asks(post(Era.LEGACY, "tools/call", INBOX)) == 200

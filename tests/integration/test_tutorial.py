@@ -12,9 +12,12 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
+from tests.demo_picture import PICTURE, draw, drawn_lines
 from tests.world.command import wait_until, with_nobody_to_ask
 from tests.world.raw_server import PATIENCE
 from tests.world.warm import path, python
+
+from accredit.keys import make_key, write_key
 
 pytestmark = pytest.mark.slow
 
@@ -156,6 +159,18 @@ def test_the_readme_does_what_it_says__its_delegation_is_good_for_a_call(
             assert "ada@example.org: The engine" in called(command, "list_inbox", tmp_path)
 
 
+def test_the_readme_s_programs_run_as_they_stand(tmp_path: Path) -> None:
+    programs = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    assert programs
+    write_key(tmp_path / "owner.key", make_key("human", "Owner", 1_700_000_000))
+    for program in programs:
+        done = subprocess.run(
+            [sys.executable, "-c", program], cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=PATIENCE, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
+
 def called(command: list[str], tool: str, folder: Path) -> str:
     """What a host that starts this command gets from a tool."""
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "n", "version": "1"}}
@@ -187,6 +202,7 @@ def test_the_demo_tells_its_story_and_stops() -> None:
     assert "revision 2026-07-28" in done.stdout
     assert "Nothing malformed got through, and nobody did what no human has allowed." in done.stdout
     assert "1 writer verify" in done.stdout
+    assert PICTURE.read_text("utf-8") == draw(drawn_lines(done.stdout)), "make pictures"
 
 
 def test_who_interrupts_the_demo_in_the_middle_sees_no_trace_and_nothing_goes_on() -> None:

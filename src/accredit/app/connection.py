@@ -6,6 +6,9 @@ be idle. Runs in the event loop.
 - [idle-limit] If there are as many connections as allowed (`listener.client_connections`), the one that has been idle
   longest makes room for the next. Idle means: there is no request, or no byte of its body has come. If none is idle,
   the next connection gets a 503.
+- [unfinished-heads] All connections together may hold `MAX_UNFINISHED_BYTES` of heads, trailers and chunk extensions
+  that are not complete. Above that, the connections whose unfinished part began first are closed: that of an honest
+  client takes a moment.
 - [one-write] Everything written in one step of the loop is sent in one write, at the step's end. Each write is a system
   call that wakes the client, so a head and its body are sent together.
 """
@@ -27,6 +30,9 @@ from accredit.limits import BUSY_RETRY_SECONDS, CLIENT_STALL_SECONDS
 REQUEST_HEAD_SECONDS = 20.0
 """How many seconds a connection has, from its beginning or from the first byte of its next request, to the end of that
 request's head. A head is one or two packets; a connection that sends none holds a file descriptor."""
+MAX_UNFINISHED_BYTES = 33_554_432
+"""The most bytes of unfinished heads that all connections hold together. In Python's objects these take up to four
+times as much memory. A head is one or two packets, and most come in one."""
 ONE_WRITE_BYTES = 65_536
 """How many bytes of an answer are held back so that they leave in one write with its head. If there are more, all leave
 at once, so that the transport's own bound on buffered data applies."""
@@ -74,13 +80,30 @@ class _Deadlines:
 
 class _Connections:
     """What a server knows of its connections: which are idle, the longest idle first; which wait for a request's head
-    ([head-timeout]); and which rest after a response."""
+    ([head-timeout]); which rest after a response; and how many bytes of an unfinished head each holds, the one that
+    began first in front."""
 
-    __slots__ = ("heads", "idle", "rests")
+    __slots__ = ("heads", "idle", "rests", "unfinished", "unfinished_bytes")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.idle: OrderedDict[ClientConnection, None] = OrderedDict()
         self.heads, self.rests = _Deadlines(loop), _Deadlines(loop)
+        self.unfinished: dict[ClientConnection, int] = {}
+        self.unfinished_bytes = 0
+
+    def hold(self, connection: "ClientConnection", size: int) -> None:
+        """Note how many bytes of an unfinished head a connection holds, and keep [unfinished-heads]."""
+        if size or connection in self.unfinished:
+            before = self.unfinished.get(connection, 0)
+            self.unfinished_bytes += size - before
+            if size:
+                self.unfinished[connection] = size
+            else:
+                del self.unfinished[connection]
+        while self.unfinished_bytes > MAX_UNFINISHED_BYTES:
+            first = next(iter(self.unfinished))
+            self.unfinished_bytes -= self.unfinished.pop(first)
+            first.abort()
 
 
 _connections: WeakKeyDictionary[ServerState, _Connections] = WeakKeyDictionary()
@@ -144,6 +167,7 @@ class ClientConnection(asyncio.Protocol, ABC):
         """End all waits."""
         self.server_state.connections.discard(cast(Any, self))
         self.stop_clock()
+        self.hold(0)
         self.wake()
         self.work()
         self.resume_writing()
@@ -160,7 +184,7 @@ class ClientConnection(asyncio.Protocol, ABC):
 
     def most_connections(self) -> int:
         """Return how many connections there may be at this server ([idle-limit])."""
-        return client_connections()
+        return client_connections(tls=self.socket_info("sslcontext") is not None)
 
     def abort(self) -> None:
         """Close now, whatever is left to send."""
@@ -229,6 +253,10 @@ class ClientConnection(asyncio.Protocol, ABC):
     def stop_clock(self) -> None:
         """Stop the time: the head has come, or is no longer expected."""
         self._connections.heads.end(self)
+
+    def hold(self, size: int) -> None:
+        """Note how many bytes this connection holds of a head that is not complete ([unfinished-heads])."""
+        self._connections.hold(self, size)
 
     def work(self) -> None:
         """Note that a request has come: the connection is not idle."""

@@ -237,6 +237,7 @@ class HttpConnection(ClientConnection):
             self._send_400(self._fault or _INVALID)
         if self.is_closing():
             return
+        self.hold(self._without_progress)
         if self._without_progress > MAX_REQUEST_HEAD_BYTES:
             self._send_400(_TOO_LARGE)
         elif not self._is_answering():

@@ -12,12 +12,14 @@ import socket
 from accredit.errors import ConfigurationError
 from accredit.limits import LISTEN_BACKLOG
 
-MAX_DESCRIPTORS = 8_192
-"""How many files a process may open: a client's connection, and one to the upstream, for each call under way, twice
-over. Many systems start with a limit of 1,024."""
-MAX_CLIENT_CONNECTIONS = 4_096
-"""The most connections of clients at once: half of the descriptors; the others are for connections to upstreams. The
-limits of streams, calls and slow bodies under way are lower, so there is always an idle connection to close."""
+MAX_DESCRIPTORS = 49_152
+"""How many files a process may open: twice `MAX_CLIENT_CONNECTIONS`. Many systems start with a limit of 1,024."""
+MAX_CLIENT_CONNECTIONS = 24_576
+"""The most connections of clients at once: half of the descriptors; the others are for connections to upstreams. Hosts
+keep theirs open while they rest, each of which takes 2 to 4 KB. The limits of streams, calls and slow bodies under way
+are lower, so there is always an idle connection to close."""
+MAX_TLS_CONNECTIONS = 4_096
+"""The most of them in TLS, where one that rests takes some 50 KB."""
 MAX_TLS_HANDSHAKES = 512
 """The most connections that are still in the TLS handshake, in addition to those that are past it. Honest ones take two
 round trips: some hundred a second are under way at once. Above that, one is dropped: of the address with the most, the
@@ -55,15 +57,16 @@ def allow_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def client_connections() -> int:
-    """Return the limit of client connections: half of the descriptors, as upstreams need some, too."""
+def client_connections(*, tls: bool = False) -> int:
+    """Return the limit of client connections: at most half of the descriptors, as upstreams need some, too."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MAX_CLIENT_CONNECTIONS if soft == resource.RLIM_INFINITY else min(MAX_CLIENT_CONNECTIONS, soft // 2)
+    most = MAX_TLS_CONNECTIONS if tls else MAX_CLIENT_CONNECTIONS
+    return most if soft == resource.RLIM_INFINITY else min(most, soft // 2)
 
 
 def client_handshakes() -> int:
     """Return how many TLS handshakes may be under way, in addition to connections: an eighth as many."""
-    return max(1, client_connections() * MAX_TLS_HANDSHAKES // MAX_CLIENT_CONNECTIONS)
+    return max(1, client_connections(tls=True) * MAX_TLS_HANDSHAKES // MAX_TLS_CONNECTIONS)
 
 
 def address_of(listener: socket.socket) -> str:

@@ -59,8 +59,8 @@ class Application(Protocol):
 class Beside(Protocol):
     """Something that runs beside the application, in the same event loop, for as long as that serves."""
 
-    async def start(self) -> None:
-        """Begin."""
+    async def start(self, connections: Callable[[], int]) -> None:
+        """Begin. `connections` says how many connections of clients there are."""
         ...
 
     def take(self, tls: ssl.SSLContext | None) -> None:
@@ -178,7 +178,7 @@ class _Server(uvicorn.Server):
         if self._lifeline is not None:
             asyncio.get_running_loop().add_reader(self._lifeline, self._let_go, self._lifeline)
         if self._beside is not None:
-            await self._beside.start()
+            await self._beside.start(lambda: len(self.server_state.connections))
         if self._reloads is not None:
             self._reloads.begin(self.take)
         if self._announce is not None:

@@ -7,14 +7,14 @@ of its slot.
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
 from accredit.app.admin import AdminApp, AdminListener
 from accredit.app.assemble import Ports
 from accredit.app.configured import Configured
-from accredit.app.listener import open_listener
+from accredit.app.listener import client_connections, open_listener
 from accredit.base.random_ids import RandomIds
 from accredit.config import WatchSettings, policy_digest, store_of
 from accredit.errors import AccreditError
@@ -70,6 +70,8 @@ class Watching:
         self._gateway: Gateway | None = None
         self._admin: AdminListener | None = None
         self._ports = Ports()
+        self._tls = False
+        self._connections: Callable[[], int] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._log: LogStore | None = None
         self._asking: asyncio.Task[None] | None = None
@@ -92,7 +94,7 @@ class Watching:
 
     def goes_by(self, now: Configured, ports: Ports) -> None:
         """Set the configuration that is in force now."""
-        self._ports = ports
+        self._ports, self._tls = ports, now.tls is not None
         with reading(now.files):
             digest = policy_digest(now.loaded)
         self._metrics.config_digest.set(float(int(digest[:_DIGEST_DIGITS], 16)))
@@ -105,8 +107,9 @@ class Watching:
         finally:
             await self.stop()
 
-    async def start(self) -> None:
-        """Begin."""
+    async def start(self, connections: Callable[[], int] | None = None) -> None:
+        """Begin. `connections` says how many connections of clients there are, where any are accepted."""
+        self._connections = connections
         if self._admin is not None:
             await self._admin.start()
         if self._exporter is not None:
@@ -134,6 +137,9 @@ class Watching:
     def _look(self) -> None:
         """Update the gauges, now and every few seconds."""
         metrics, ports = self._metrics, self._ports
+        if self._connections is not None:
+            metrics.connections.set(self._connections(), ("open",))
+            metrics.connections.set(client_connections(tls=self._tls), ("most",))
         if ports.records is not None:
             metrics.log_queue.set(ports.records.waiting)
             metrics.log_left.set(ports.records.left)

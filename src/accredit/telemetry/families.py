@@ -67,6 +67,10 @@ LOG_LEFT = Family(
     "accredit_log_left_open", "gauge", (),
     "Writers of the log that are left open, as what it holds of them does not verify.", together="max",
 )  # fmt: skip
+CONNECTIONS = Family(
+    "accredit_connections", "gauge", ("of",),
+    "Connections of clients: open, and the most that there may be at once.",
+)  # fmt: skip
 LOG_QUEUE = Family("accredit_log_queue", "gauge", (), "Records that wait to be written into the log.")
 STORE_SKEW = Family(
     "accredit_store_skew_seconds", "gauge", (),
@@ -92,6 +96,6 @@ SPANS = Family(
 )  # fmt: skip
 
 FAMILIES = (
-    SERVER_SECONDS, CLIENT_SECONDS, DECISIONS, INVALID, UNASKED, STORE_SECONDS, LOG_TURN_SECONDS, LOG_QUEUE, LOG_LEFT,
-    STORE_SKEW, CONFIG_DIGEST, BREAKERS, STARTS, SINK_LAG, SPANS,
+    SERVER_SECONDS, CLIENT_SECONDS, DECISIONS, INVALID, UNASKED, STORE_SECONDS, LOG_TURN_SECONDS, CONNECTIONS,
+    LOG_QUEUE, LOG_LEFT, STORE_SKEW, CONFIG_DIGEST, BREAKERS, STARTS, SINK_LAG, SPANS,
 )  # fmt: skip

@@ -114,6 +114,7 @@ class Metrics:
         self.unasked = Number(slot, families.UNASKED)
         self.store_seconds = Histogram[str](slot, families.STORE_SECONDS, lambda op: (op,))
         self.log_turn_seconds = partial(Histogram[Labels](slot, families.LOG_TURN_SECONDS, tuple).observe, ())
+        self.connections = Number(slot, families.CONNECTIONS)
         self.log_queue = Number(slot, families.LOG_QUEUE)
         self.log_left = Number(slot, families.LOG_LEFT)
         self.store_skew = Number(slot, families.STORE_SKEW)
