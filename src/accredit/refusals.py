@@ -76,7 +76,11 @@ _ROWS = (
     Refused("ratify_replayed", REPLAYED),
     Refused("record_unavailable", RECORD_UNAVAILABLE),
     Refused("too_many_challenges", TOO_MANY_CHALLENGES),
-    Refused("unknown_tool", _UNKNOWN),
+    Refused(
+        "unknown_tool", _UNKNOWN,
+        advice="No delegation can allow it before it has a scope. Whoever runs the gateway has the tables of all tools"
+        " that its server lists written by `accredit check --fix`, and then runs `accredit reload`.",
+    ),
     Refused("unknown_resource", _UNKNOWN),
     Refused("unknown_prompt", _UNKNOWN),
     Refused("unknown_task", _UNKNOWN),

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.slow
 
 PAGES = Path(__file__).parents[2] / "docs" / "quickstart"
 BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
+TOKEN = {"TOKEN": "s3cret"}
 NAMES = ("claude-desktop", "claude-code", "cursor", "vscode")
 
 
@@ -43,41 +44,50 @@ def test_the_page_leads_from_a_host_s_servers_to_calls_that_are_signed_and_on_re
     host = HOSTS[name]
     file = host.file(Places(person.env))
     file.parent.mkdir(parents=True, exist_ok=True)
-    server = {"command": sys.executable, "args": [adopting.__file__], "env": {"TOKEN": "s3cret"}}
+    tools = ["list_inbox", "search", "send_email"]
+    server = {"command": sys.executable, "args": [adopting.__file__, "--tools", ",".join(tools)], "env": TOKEN}
     old = json.dumps({"theme": "dark", host.table: {"mail": server}}, indent=4)
     file.write_text(old)
-    install, listed, suggested, back = BLOCK.findall((PAGES / f"{name}.md").read_text("utf-8"))
+    install, listed, suggested, reload, back = BLOCK.findall((PAGES / f"{name}.md").read_text("utf-8"))
     install, up = install.splitlines()
-    shell(f"{install} --yes --passphrase-file {shlex.quote(str(person.secret))}", person)
+    secret = f"--passphrase-file {shlex.quote(str(person.secret))}"
+    shell(f"{install} --yes {secret}", person)
     words = shlex.split(up.replace("~", str(person.home)))[1:]
     with Up(person, [*words, "--no-browser", "--passphrase-file", str(person.secret)]):
         entry = json.loads(file.read_text())[host.table]["mail"]
         connect, url, *options = entry["args"]
         assert connect == "connect"
-        call = {"name": "told", "arguments": {}}
         with Connected(tmp_path, url, *options, **person.env) as connected:
             connected.initialize()
-            assert [each["name"] for each in connected.ask("tools/list")["result"]["tools"]] == ["told"]
-            told = connected.ask("tools/call", call)["result"]
-            assert json.loads(told["content"][0]["text"])["token"] == "s3cret"
-        (row,) = [line for line in shell(listed, person).stdout.splitlines() if "told" in line]
-        assert "ok" in row
-        proposed = shell(suggested, person).stdout
-        tables, grants = proposed.split("# For whoever signs")
-        agent = person.own / "agents" / name / "agent.key"
+            assert passes(connected, "list_inbox"), "it is signed, though the host lists nothing"
+            assert passes(connected, "send_email"), "all works as before"
+        assert [line for line in shell(listed, person).stdout.splitlines() if "list_inbox" in line and "ok" in line]
+        check, suggest = suggested.splitlines()
+        assert "tables for list_inbox of mail, search of mail, send_email of mail" in shell(check, person).stderr
+        proposed = shell(suggest, person).stdout
+        assert not re.search(r"PRINCIPAL-|AGENT-|\[servers|nobody signed", proposed), proposed
+        (grant,) = [line for line in proposed.splitlines() if line.startswith("accredit grant")]
+        shell(f"{grant} {secret}", person)
         config = person.home / "accredit/accredit.toml"
-        config.write_text(config.read_text().replace('mode = "observe"', 'mode = "required"') + tables)
-        (grant,) = [line for line in grants.splitlines() if line.startswith("accredit grant")]
-        grant = re.sub(r"PRINCIPAL-\S+", str(person.own / "owner.key"), grant)
-        grant = re.sub(r"AGENT-\S+", f"{agent}.pub", grant)
-        grant = re.sub(r"--out (\S+)", rf"--out {agent.parent}/grants/\1", grant)
-        shell("accredit reload --config ~/accredit/accredit.toml", person)
-        with Connected(tmp_path, url, *options, "--ask", "off", **person.env) as connected:
+        config.write_text(config.read_text().replace('mode = "observe"', 'mode = "required"'))
+        shell(reload, person)
+        with Connected(tmp_path, url, *options, "--hold", "1", **person.env) as connected:
             connected.initialize()
-            assert "nobody has allowed" in str(connected.ask("tools/call", call))
-        shell(f"{grant} --passphrase-file {shlex.quote(str(person.secret))} --yes", person)
-        with Connected(tmp_path, url, *options, **person.env) as connected:
-            connected.initialize()
-            assert connected.ask("tools/call", call)["result"]["content"] == told["content"]
+            listed = connected.ask("tools/list")["result"]["tools"]
+            assert sorted(each["name"] for each in listed) == tools, "none is gone"
+            assert passes(connected, "list_inbox")
+            assert passes(connected, "send_email")
+            assert "accredit approve " in text(connected, "search"), "it waits, and the desk asks"
+            assert "accredit check --fix" in text(connected, "new"), "what has no scope can't be asked for"
     shell(f"{back.strip()} --yes", person)
     assert file.read_text() == old
+
+
+def text(connected: Connected, tool: str) -> str:
+    """What the host's model gets of a call."""
+    told = connected.ask("tools/call", {"name": tool, "arguments": {}})
+    return told["result"]["content"][0]["text"]
+
+
+def passes(connected: Connected, tool: str) -> bool:
+    return json.loads(text(connected, tool))["token"] == TOKEN["TOKEN"]

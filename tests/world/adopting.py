@@ -86,13 +86,23 @@ def theirs(url: str) -> str:
     )
 
 
+def next_to(option: str, default: str) -> str:
+    """What follows a word of the command line."""
+    return sys.argv[sys.argv.index(option) + 1] if option in sys.argv else default
+
+
+def _tool(name: str) -> dict[str, Any]:
+    hints = {"annotations": {"readOnlyHint": True}} if name.startswith("list_") else {}
+    return {"name": name, "inputSchema": {"type": "object"}, **hints}
+
+
 def _answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
     match method:
         case "initialize":
             info = {"name": "echo", "version": "1"}
             return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": info}
         case "tools/list":
-            return {"tools": [{"name": "told", "inputSchema": {"type": "object"}}]}
+            return {"tools": [_tool(name) for name in next_to("--tools", "told").split(",")]}
         case "tools/call":
             told = json.dumps({"args": sys.argv[1:], "token": os.environ.get("TOKEN"), "cwd": os.getcwd()})
             return {"content": [{"type": "text", "text": told}]}

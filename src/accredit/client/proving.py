@@ -10,6 +10,9 @@ For a request, the first rule that applies:
   know who calls.
 - [task] A request about a task gets a proof for the tool that made the task. If the request changes the task, the proof
   is bound to the tool's scope, else to no scope.
+- [list-first] Before a call that would go without a proof, because nothing is known of the gateway or the target, the
+  list that could name them is requested once (`list_first`). A gateway that only observes refuses nothing: without
+  the list, the calls of a client that never lists would be nobody's there.
 - [list] A list request gets a proof if one delegation covers everything that the agent may do, so that the gateway can
   filter the list.
 
@@ -74,6 +77,11 @@ _ANOTHER_MAY_PASS = frozenset(word for word, row in BY_WORD.items() if row.other
 
 _INVALID = "ratify_invalid"
 _DEFAULT_SCOPES = {"resources/read": "mcp:resource", "prompts/get": "mcp:prompt"}
+_LISTS_FIRST = {
+    "resources/read": ("resources/list", "resources/templates/list"),
+    "prompts/get": ("prompts/list",),
+}
+"""The lists that tell who the gateway is and whether it observes, by method; `tools/list` for all other methods."""
 
 
 class _Target(Struct, frozen=True):
@@ -130,6 +138,8 @@ class Prover:
         self._session_id = session_id
         self._filters = presenter.has_one_chain and not whole_lists
         self._targets = RecentlyUsed[tuple[str, str], _Target](MAX_KNOWN_TARGETS)
+        self._listed = set[str]()
+        self._observes = False
         self._token_takers = TokenTakers()
 
     @property
@@ -155,6 +165,24 @@ class Prover:
             return None  # it can't be signed: the gateway reports what is wrong
         other = calls[1] if len(calls) > 1 else None
         return Attempt(method, params, calls[0], other=other) if method != LISTEN or calls[0].subscribed else None
+
+    def list_first(self, attempt: Attempt) -> str | None:
+        """Return the method of a list to request before this call, or None ([list-first])."""
+        is_known = self._pin.id and self._target(attempt) is not None
+        can_learn = self._pin.id or self._pin.url or self._pin.unbound
+        if attempt.method not in GUARDED or is_known or not can_learn or not self._presenter.granted:
+            return None
+        lists = _LISTS_FIRST.get(attempt.method, ("tools/list",))
+        return next((each for each in lists if each not in self._listed), None)
+
+    def learn_list(self, method: str, result: Params) -> None:
+        """Learn from a list that was requested before a call; `result` is empty if the server refused it. Raises
+        `ProofRefused` if it is not the pinned gateway."""
+        kind = KINDS[method]
+        items = result.get(kind.items)
+        for item in cast("list[object]", items) if isinstance(items, list) else []:
+            self._learn(kind, _object(item))
+        self._listed.add(method)
 
     def proved(self, attempt: Attempt) -> Params:
         """Return the params to send first."""
@@ -226,6 +254,7 @@ class Prover:
         items = result.get(kind.items)
         filtered = attempt.scope is not None and result.get("cacheScope") == "private"
         granted = self._presenter.granted_at(self._pin)
+        self._listed.add(attempt.method)
         covered: list[object] = []
         others: list[object] = []
         for item in cast("list[object]", items) if isinstance(items, list) else []:
@@ -244,6 +273,7 @@ class Prover:
         if kind.method == "tools/call":
             self._token_takers.learn(item)
         observed = _is_observed(item)
+        self._observes |= observed
         if not isinstance(named, str) or (scope is None and not observed):
             return None
         self._meet(meta)
@@ -268,7 +298,7 @@ class Prover:
             # The scope of a task that was made elsewhere is unknown here; the gateway's refusal will name it.
             made = next((made for id in attempt.call.tasks if (made := self._targets.peek((TASK, id)))), None)
             return _Target(made.scope if made is not None else "")
-        default = _DEFAULT_SCOPES.get(attempt.method)
+        default = _DEFAULT_SCOPES.get(attempt.method, "" if self._observes else None)
         known = self._targets.peek((attempt.method, attempt.call.target))
         return known or (_Target(default) if default is not None else None)
 

@@ -5,6 +5,8 @@ Proofs are added to messages only here, below the SDK's session, so that what is
 - [proof] A request that needs a proof gets one (`proving`). It also gets the token, if tokens are sent in messages.
 - [challenge] Each answer is examined. A refusal that a new proof can answer is not passed on: the request is sent again
   under an id of our own. That id is translated back in the answer, and in a subscription's notifications.
+- [list-first] If a list is to be seen before a call, it is requested under an id of our own, and the call waits for the
+  answer, with all calls that need the same list. If the list is refused, they go on as they are.
 - [lists] Of a list, only the items that the delegations cover are passed on.
 - [foreign-gateway] A server may claim the id of a gateway that is known under another URL. From then on nothing is sent
   to that server: each request is answered here, and everything else is dropped.
@@ -22,7 +24,7 @@ from typing import cast
 import anyio
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectSendStream
-from mcp.shared.message import SessionMessage
+from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types import (
     ErrorData,
     JSONRPCError,
@@ -34,12 +36,19 @@ from mcp_types import (
 )
 from msgspec import Struct
 
+from accredit.client.headers import RoutingHeaders
 from accredit.client.peers import Changed
 from accredit.client.pins import PinsInUse
 from accredit.client.proving import Attempt, Listed, Params, Prover, with_meta
 from accredit.client.sdk import Incoming, ReadStream, Transport, TransportStreams, WriteStream
 from accredit.errors import ProofRefused
-from accredit.jsonrpc.methods import LISTEN, META_SUBSCRIPTION
+from accredit.jsonrpc.methods import (
+    LISTEN,
+    META_CAPABILITIES,
+    META_CLIENT_INFO,
+    META_SUBSCRIPTION,
+    META_VERSION,
+)
 from accredit.limits import MAX_DIALOGS
 from accredit.policy import GUARDED, LISTS
 from accredit.policy.lists import KINDS
@@ -50,6 +59,9 @@ a millisecond or two; without this bound a stopped process would block all other
 KNOWN_GATEWAYS_LOOK_SECONDS = 0.002
 """How often the client tries again meanwhile."""
 
+
+_OF_EACH_REQUEST = frozenset({META_VERSION, META_CLIENT_INFO, META_CAPABILITIES, "token"})
+"""What the `_meta` of a call has in common with that of a list request."""
 
 Uncovered = Callable[[dict[str, object]], dict[str, object]]
 """Returns what is shown in place of a list's item that no delegation covers. Without this, such items are left out."""
@@ -89,6 +101,9 @@ class ProvingTransport:
         self._open: dict[RequestId, _Open] = {}
         self._renamed: dict[RequestId, RequestId] = {}
         self._resent = 0
+        self._looks = 0
+        self._looking: dict[RequestId, str] = {}
+        self._waiting: dict[str, list[_Open]] = {}
         self._is_closed = False
         self._writing = _Writing()
         self._stack = AsyncExitStack()
@@ -149,7 +164,7 @@ class ProvingTransport:
             case _:
                 return item
 
-    def _request(self, item: SessionMessage, request: JSONRPCRequest) -> SessionMessage:
+    def _request(self, item: SessionMessage, request: JSONRPCRequest) -> SessionMessage | None:
         # Sign the dump: it is what is written, while values in memory may have another form.
         dumped = request.model_dump(by_alias=True, mode="json", exclude_unset=True)
         params = cast("Params", dumped.get("params") or {})
@@ -157,9 +172,42 @@ class ProvingTransport:
             params = with_meta(params, {"token": self._token})
         attempt = self._prover.attempt(request.method, params) if self._prover is not None else None
         if self._prover is not None and attempt is not None:
-            self._open[request.id] = _Open(item, request.id, attempt)
+            opened = self._open[request.id] = _Open(item, request.id, attempt)
+            if (first := self._prover.list_first(attempt)) is not None:
+                return self._look(first, opened)
             params = self._prover.proved(attempt)
         return item if params == (request.params or {}) else _with_params(item, request.id, params)
+
+    def _look(self, method: str, opened: _Open) -> SessionMessage | None:
+        """Let a call wait for a list. Return the request for it, or None if it was sent already ([list-first])."""
+        waiting = self._waiting.setdefault(method, [])
+        waiting.append(opened)
+        if len(waiting) > 1:
+            return None
+        self._looks += 1
+        id = f"accredit-list-{self._looks}"
+        self._looking[id] = method
+        return _list_request(method, id, opened)
+
+    def _go_on(self, id: RequestId, result: Params) -> None:
+        """Send the calls that waited for a list. Raises `PinsInUse`, with nothing changed."""
+        prover = cast("Prover", self._prover)
+        method = self._looking[id]
+        try:
+            prover.learn_list(method, result)
+        except ProofRefused:
+            prover.learn_list(method, {})  # from now on nothing is sent, or signed, and each call is answered so
+        except PinsInUse as held:
+            held.request = id
+            raise
+        del self._looking[id]
+        for opened in self._waiting.pop(method):
+            if self._open.get(opened.id) is not opened:
+                continue  # it was cancelled
+            del self._open[opened.id]
+            message = self._sent(opened.sent)
+            if message is not None:
+                self._tasks.start_soon(self._write_again, message)
 
     def _cancelled(self, item: SessionMessage, cancelled: JSONRPCNotification) -> SessionMessage:
         id = cast("RequestId | None", (cancelled.params or {}).get("requestId"))
@@ -180,6 +228,9 @@ class ProvingTransport:
             try:
                 return self._received(item)
             except PinsInUse as held:
+                if anyio.current_time() >= until and held.request in self._looking:
+                    self._go_on(held.request, {})
+                    return None
                 if anyio.current_time() >= until:
                     return _refusal(self._settle(held.request).id, held.refusal)
                 await anyio.sleep(KNOWN_GATEWAYS_LOOK_SECONDS)
@@ -192,6 +243,9 @@ class ProvingTransport:
             return self._notification(item, message)
         if not isinstance(message, JSONRPCResponse | JSONRPCError) or message.id is None:
             return item
+        if message.id in self._looking:
+            self._go_on(message.id, message.result if isinstance(message, JSONRPCResponse) else {})
+            return None
         opened = self._open.get(message.id)
         if opened is None or self._prover is None:
             return item
@@ -255,6 +309,18 @@ class ProvingTransport:
 
 def _with_params(item: SessionMessage, id: RequestId, params: Params) -> SessionMessage:
     return SessionMessage(item.message.model_copy(update={"id": id, "params": params}), item.metadata)
+
+
+def _list_request(method: str, id: str, opened: _Open) -> SessionMessage:
+    """Return a request for a list, made as the host made its call: with its token, revision and headers."""
+    of_call = opened.attempt.params.get("_meta")
+    meta: Params = cast("Params", of_call) if isinstance(of_call, dict) else {}
+    meta = {name: value for name, value in meta.items() if name in _OF_EACH_REQUEST}
+    request = JSONRPCRequest(jsonrpc="2.0", id=id, method=method, params={"_meta": meta} if meta else {})
+    headers = RoutingHeaders().of(request)
+    if not headers and isinstance(opened.sent.metadata, ClientMessageMetadata):
+        headers = dict(opened.sent.metadata.headers or {})
+    return SessionMessage(request, ClientMessageMetadata(headers=headers))
 
 
 def _refusal(id: RequestId, refused: ProofRefused) -> SessionMessage:

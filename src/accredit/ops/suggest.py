@@ -4,6 +4,8 @@ Only records that verify with the trusted keys count, so a forged record leads t
 the output. The names in records were chosen by servers and agents. No name can break out of its place in the output:
 
 - a key of a table and a scope are TOML strings in ASCII, escaped (`config_text`);
+- [key-paths] a grant names the key files that are on this machine, and a file beside the agent's key to write to. It
+  has a placeholder for a key that is not here, or whose path a shell could not take as it is;
 - a grant is one line for a POSIX shell, with quoted words; targets are JSON in ASCII, escaped;
 - in comments a name is a quoted string in ASCII, escaped and cut: it can't end a comment, or hide part of a line;
 - `$`, a backtick, `!`, `'` and a backslash in a name are escaped, also within quotes and comments: an interactive zsh
@@ -11,8 +13,9 @@ the output. The names in records were chosen by servers and agents. No name can 
 """
 
 import os
+import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -20,9 +23,12 @@ from msgspec import structs
 
 from accredit.attest import timestamp
 from accredit.base.text import json_ascii
+from accredit.client.presenter import GRANTS
 from accredit.config import Loaded, build_catalog, build_proofs, gateway_id, load
 from accredit.config.servers import views
+from accredit.keys.load import PUBLIC_SUFFIX
 from accredit.limits import SHORT_ID_CHARS
+from accredit.ops.key_files import find_public_keys
 from accredit.ops.log_names import known_names
 from accredit.ops.log_place import as_configuration_errors, log_store, moment, public_keys
 from accredit.ops.log_record import Names, id_with_name
@@ -36,6 +42,7 @@ from accredit.terminal.progress import Progress
 from accredit.terminal.wording import calls, shown_target, tally_text, unverified_note
 
 _EXPIRES = "30d"
+_PLACEHOLDER = re.compile(r"^(PRINCIPAL|AGENT)-[0-9a-f]+\.(key|pub)$")
 _ACTIVE = str.maketrans({char: f"\\u{ord(char):04x}" for char in "$`!'"})
 
 
@@ -57,7 +64,7 @@ def suggest_from_log(config: Path | None, keys: Sequence[Path], since: int | Non
         for _, record, _ in prover.records(progress.over(log.newest_first()), partial(is_decision_since, first)):
             suggester.add(record)
     found, names = suggester.suggestion(), known_names((), None, config)
-    lines = Lines(found, names, prover.left)
+    lines = Lines(found, names, prover.left, find_public_keys(os.environ, loaded.file))
     if as_json:
         print_json(lines.members())
     else:
@@ -77,9 +84,16 @@ def deployment_of(loaded: Loaded) -> Deployment:
 
 class Lines:
     """A suggestion as text and as JSON members. `names` maps key ids to names. `left` counts the records that were left
-    out because they do not verify."""
+    out because they do not verify. `keys` has the paths of public keys by the keys' ids ([key-paths])."""
 
-    def __init__(self, found: Suggestion, names: Names, left: UnverifiedEntries = NOTHING_LEFT) -> None:
+    def __init__(
+        self,
+        found: Suggestion,
+        names: Names,
+        left: UnverifiedEntries = NOTHING_LEFT,
+        keys: Mapping[str, Path] = {},
+    ) -> None:
+        self._keys = keys
         self._left = left
         self._found = found
         self._names = names
@@ -92,11 +106,14 @@ class Lines:
         """Yield TOML, then shell lines, with comments."""
         found = self._found
         if found.tables:
-            yield "# For the configuration: the tools that it does not name, each with a scope of its own."
+            yield "# For the configuration: the used tools that it does not name, each with a scope of its own."
+            yield "# For all tools that the servers list: accredit check --fix"
         for table in found.tables:
             yield from ("", _comment(tally_text(table.tally)), *_toml(table).splitlines())
         if found.grants:
-            yield from ("", "# For whoever signs: the names of keys and files are placeholders.")
+            yield from ("", "# For whoever signs.")
+            if any(_PLACEHOLDER.search(word) for command in self._commands for word in command):
+                yield "# PRINCIPAL- and AGENT- stand for key files that are not on this machine."
         for grant, command in zip(found.grants, self._commands, strict=True):
             yield from ("", *map(_comment, self._about(grant)), shlex.join(command))
         yield ""
@@ -147,16 +164,26 @@ class Lines:
         # Without blanks no name in it reads as a command, wherever a terminal wraps the line.
         constraint = _inert(json_ascii(grant.constraint.members())).replace(" ", "\\u0020")
         agent = grant.agent_id[: self._digits]
+        public, out = self._keys.get(grant.agent_id), Path(f"delegation-{agent}-{number}.json")
+        if public is not None:
+            folder = public.parent / GRANTS
+            out = (folder if folder.is_dir() else public.parent) / out
         return [
             *("accredit", "grant"),
-            *("--issuer", f"PRINCIPAL-{grant.principal_id[: self._digits]}.key"),
-            *("--agent", f"AGENT-{agent}.pub"),
+            *("--issuer", self._issuer(grant)),
+            *("--agent", _path(public) or f"AGENT-{agent}.pub"),
             *(word for scope in grant.scopes for word in ("--scope", scope)),
             *("--constraint", constraint),
             *("--expires", _EXPIRES),
             *(["--yes"] if any(map(is_sensitive, grant.scopes)) else []),
-            *("--out", f"delegation-{agent}-{number}.json"),
+            *("--out", _path(out) or out.name),
         ]
+
+    def _issuer(self, grant: Grant) -> str:
+        public = self._keys.get(grant.principal_id)
+        private = public.with_name(public.name.removesuffix(PUBLIC_SUFFIX)) if public is not None else None
+        is_here = private is not None and private.is_file()
+        return (_path(private) if is_here else "") or f"PRINCIPAL-{grant.principal_id[: self._digits]}.key"
 
     def _about(self, grant: Grant) -> Iterator[str]:
         agent, principal = (id_with_name(each, self._names) for each in (grant.agent_id, grant.principal_id))
@@ -184,6 +211,17 @@ class Lines:
 
     def _refused(self) -> list[tuple[str, RefusedCalls]]:
         return [(word, self._found.refused[word]) for word in WHY if word in self._found.refused]
+
+
+def _path(path: Path | None) -> str:
+    """Return a path as a command has it, relative to the current folder if it is in there. Return "" for none, and for
+    one that some shell would not take as it is."""
+    if path is None or not path.is_absolute():
+        return "" if path is None else str(path)
+    here = Path.cwd()
+    text = str(path.relative_to(here) if path.is_relative_to(here) else path)
+    is_plain = text.isprintable() and _inert(text) == text and "\\" not in text and not text.startswith("-")
+    return text if is_plain else ""
 
 
 def _comment(line: str) -> str:

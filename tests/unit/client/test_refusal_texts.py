@@ -72,6 +72,15 @@ def test_a_person_reads_what_was_asked_what_is_covered_and_what_would_allow_it(t
     ]
 
 
+def test_of_a_tool_without_a_scope_a_person_reads_what_gives_it_one(trust: Trust, tmp_path: Path) -> None:
+    files = agent_files(tmp_path, trust, "email:read")
+    first, *advice = told(held(files.key, files.delegation), "unknown_tool", -32602, target="new").splitlines()
+    assert first == "Not allowed: the gateway's words (unknown_tool)."
+    assert "`accredit check --fix`" in advice[0]
+    assert "`accredit reload`" in advice[0]
+    assert len(advice) == 1
+
+
 def test_the_command_does_what_it_says(trust: Trust, tmp_path: Path) -> None:
     folder = tmp_path / "a folder's name"
     folder.mkdir()

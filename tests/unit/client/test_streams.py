@@ -262,6 +262,77 @@ async def test_for_another_gateway_nothing_is_signed__the_host_gets_an_error_tha
         assert told.error.data == {"error": "gateway_changed", "pinned": GATEWAY, "found": "evil"}
 
 
+def call(name: str = "send", *, id: int = 7, **meta: Any) -> JSONRPCRequest:
+    return request("tools/call", {"name": name, "arguments": {}, **({"_meta": meta} if meta else {})}, id=id)
+
+
+def observed(name: str) -> dict[str, Any]:
+    return {"name": name, "_meta": {"ratify_verifier": GATEWAY, "dev.accredit/observed": True}}
+
+
+MODERN: Any = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "progressToken": 7}
+
+
+@pytest.mark.holds("client/streams", "list-first")
+@pytest.mark.holds("client/proving", "list-first")
+async def test_a_call_of_nothing_known_waits_for_one_list__and_is_signed_where_calls_are_only_observed(
+    trust: Trust,
+) -> None:
+    async with between(trust) as ends:
+        await ends.host_sends(call(**MODERN), {"mcp-method": "tools/call", "mcp-name": "send"})
+        await ends.host_sends(call("other", id=8))
+        listed = await ends.gateway_reads()
+        assert (listed.method, listed.params) == (
+            "tools/list", {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}},
+        )  # fmt: skip
+        headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/list"}
+        assert {name.lower(): value for name, value in ends.last.metadata.headers.items()} == headers
+        await ends.gateway_sends(answer(listed.id, {"tools": [observed("send")]}))
+        written = sorted([await ends.gateway_reads(), await ends.gateway_reads()], key=lambda each: each.id)
+        assert [each.id for each in written] == [7, 8], "also of a tool that the page does not name"
+        assert [proof_in(each)["agent_id"] for each in written] == [trust.agent.id] * 2
+        await ends.gateway_sends(answer(7))
+        assert await ends.host_reads() == answer(7)
+
+
+@pytest.mark.holds("client/streams", "list-first")
+async def test_if_the_list_is_refused_the_call_goes_as_it_is__and_no_list_is_asked_for_again(trust: Trust) -> None:
+    async with between(trust) as ends:
+        for id in (7, 8):
+            await ends.host_sends(call(id=id))
+            written = await ends.gateway_reads()
+            if id == 7:
+                assert written.method == "tools/list"
+                await ends.gateway_sends(refusal(written.id, -32601))
+                written = await ends.gateway_reads()
+            assert (written.id, written.params) == (id, {"name": "send", "arguments": {}})
+
+
+async def test_a_call_that_is_cancelled_while_the_list_is_under_way_is_never_made(trust: Trust) -> None:
+    async with between(trust) as ends:
+        await ends.host_sends(call())
+        listed = await ends.gateway_reads()
+        await ends.host_sends(
+            JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params={"requestId": 7})
+        )
+        await ends.gateway_reads()
+        await ends.gateway_sends(answer(listed.id, {"tools": [observed("send")]}))
+        await ends.host_sends(request("ping", id=9))
+        assert (await ends.gateway_reads()).id == 9
+
+
+async def test_what_is_known_needs_no_list(trust: Trust) -> None:
+    async with between(trust) as ends:
+        await ends.host_sends(request("tools/list"))
+        await ends.gateway_reads()
+        await ends.gateway_sends(answer(7, {"tools": TOOLS}))
+        await ends.host_reads()
+        await ends.host_sends(call("mine", id=8))
+        assert (await ends.gateway_reads()).id == 8
+        await ends.host_sends(call("unknown", id=9))
+        assert (await ends.gateway_reads()).id == 9
+
+
 TOOLS = [
     {"name": "free"},
     {"name": "mine", "_meta": {"ratify_scope": "email:read"}},

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 import sqlite3
 import subprocess
@@ -19,7 +20,8 @@ from tests.world.in_process import Run
 
 from accredit.config import convert_tables
 from accredit.consent import CallTerms
-from accredit.keys import make_key, write_key
+from accredit.keys import load_public_key, make_key, write_key
+from accredit.ops.key_files import find_public_keys
 from accredit.ops.suggest import Lines
 from accredit.policy import Catalog, Entry
 from accredit.policy.suggesting import Deployment
@@ -165,6 +167,66 @@ def test_agents_whose_ids_begin_alike_have_names_of_their_own() -> None:
     one, other = "bb" * 16, "bb" * 15 + "cc"
     printed = commands(lines(record(agent=one), record(agent=other)))
     assert {line.split(" --agent ")[1].split(" ")[0] for line in printed} == {f"AGENT-{one}.pub", f"AGENT-{other}.pub"}
+
+
+def grant_words(keys: dict[str, Path]) -> list[str]:
+    (line,) = [
+        each for each in Lines(suggested(record(), to=ONE), {}, keys=keys).text() if each.startswith("accredit ")
+    ]
+    return shlex.split(line)
+
+
+@pytest.mark.holds("ops/suggest", "key-paths")
+def test_keys_that_are_on_this_machine_are_named__and_the_grant_goes_where_connect_looks_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    own = tmp_path / "it is/me"
+    keys = {"aa" * 16: own / "owner.key.pub", "bb" * 16: own / "agents/cursor/agent.key.pub"}
+    (own / "agents/cursor").mkdir(parents=True)
+    assert after("--issuer", grant_words(keys)) == [f"PRINCIPAL-{'aa' * 6}.key"], "the private half is not here"
+    (own / "owner.key").touch()
+    words = grant_words(keys)
+    assert after("--issuer", words) == ["it is/me/owner.key"]
+    assert after("--agent", words) == ["it is/me/agents/cursor/agent.key.pub"]
+    assert after("--out", words) == [f"it is/me/agents/cursor/delegation-{'bb' * 6}-1.json"]
+    (own / "agents/cursor/grants").mkdir()
+    assert after("--out", grant_words(keys)) == [f"it is/me/agents/cursor/grants/delegation-{'bb' * 6}-1.json"]
+    monkeypatch.chdir(own)
+    assert after("--issuer", grant_words(keys)) == ["owner.key"]
+    monkeypatch.chdir("/")
+    assert after("--issuer", grant_words(keys)) == [f"{own.relative_to('/')}/owner.key"]
+
+
+@pytest.mark.holds("ops/suggest", "key-paths")
+@pytest.mark.parametrize("name", ["a'b", "$HOME", "`id`", "x!!", "a\\b", "a\nb", "-x"])
+def test_a_path_that_some_shell_would_not_take_as_it_is_has_a_placeholder(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "owner.key").touch()
+    words = grant_words({each * 16: tmp_path / name / "owner.key.pub" for each in ("aa", "bb")})
+    assert [after(option, words)[0] for option in ("--issuer", "--agent", "--out")] == [
+        f"PRINCIPAL-{'aa' * 6}.key", f"AGENT-{'bb' * 6}.pub", f"delegation-{'bb' * 6}-1.json",
+    ]  # fmt: skip
+
+
+def test_keys_are_found_in_the_person_s_folder__of_each_host_s_agent__and_beside_the_configuration(
+    tmp_path: Path,
+) -> None:
+    own, config = tmp_path / "accredit", tmp_path / "gateway/accredit.toml"
+    places = [own / "owner.key", own / "agents/cursor/agent.key", config.parent / "x.key", tmp_path / "other/me.key"]
+    for path in places:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_key(path, make_key("agent", path.stem, 1))
+    (own / "issuer.key.pub").write_text("-----BEGIN PUBLIC KEY-----")
+    (own / "desk.toml").write_text('[desk]\nkey_file = "../other/me.key"\n')
+    found = find_public_keys({"XDG_CONFIG_HOME": str(tmp_path), "HOME": str(tmp_path)}, config)
+    assert {path.resolve() for path in found.values()} == {path.with_name(f"{path.name}.pub") for path in places}
+    assert all(load_public_key(path).id == id for id, path in found.items())
+    (own / "desk.toml").write_text("broken")
+    assert len(find_public_keys({"XDG_CONFIG_HOME": str(tmp_path), "HOME": str(tmp_path)}, None)) == 2
 
 
 def test_what_is_sensitive_is_said_to_be_and_signed_without_asking() -> None:
