@@ -40,7 +40,7 @@ def find_holder(port: int, proc: Path = Path("/proc")) -> PortHolder | None:
     for pid in sorted(_own_processes(proc))[:MAX_HOLDERS]:  # workers hold it, too: their parent comes first
         folder = proc / str(pid)
         if _holds(folder / "fd", sockets):
-            return _described(pid, folder)
+            return _describe_process(pid, folder)
     return None
 
 
@@ -71,7 +71,7 @@ def _holds(descriptors: Path, sockets: set[str]) -> bool:
     return False
 
 
-def _described(pid: int, folder: Path) -> PortHolder | None:
+def _describe_process(pid: int, folder: Path) -> PortHolder | None:
     """Return what a process is; None if it is not `accredit`."""
     try:
         words = (folder / "cmdline").read_bytes().decode("utf-8", "replace").rstrip("\0").split("\0")

@@ -1,18 +1,11 @@
-"""accredit's version and commit, and where this copy was installed from. Reads files; runs git in a checkout.
+"""accredit's version and commit. Reads files; runs git in a checkout.
 
-A build records the commit in `commit.txt` (by `hatch_build.py`), followed by `+changes` if the tree had changes. An
-installer records its source in `direct_url.json` (PEP 610), unless that was a package index.
+A build records the commit in `commit.txt` (by `hatch_build.py`), followed by `+changes` if the tree had changes.
 """
 
 import os
-import shlex
 import subprocess
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Any, cast
-from urllib.parse import unquote, urlsplit
-
-from msgspec import DecodeError, json
 
 from accredit import __version__
 
@@ -29,27 +22,6 @@ def version_text() -> str:
     except (OSError, UnicodeDecodeError):
         commit = _checkout_commit() if (_CHECKOUT / ".git").exists() else ""
     return f"{__version__} (a checkout of commit {commit})" if commit else __version__
-
-
-def requirement_of(extra: str) -> str:
-    """Return the words after `pip install` that install this copy once more, with one of its extras."""
-    try:
-        said = distribution("accredit").read_text("direct_url.json")
-        found = json.decode(said, type=dict[str, Any]) if said is not None else {}
-    except (PackageNotFoundError, DecodeError, OSError, ValueError):
-        found = {}
-    text = found.get("url")
-    url = urlsplit(text) if isinstance(text, str) and text.isprintable() else urlsplit("")
-    if url.scheme == "file" and "dir_info" in found:
-        is_editable = found["dir_info"] == {"editable": True}
-        return f"{'-e ' if is_editable else ''}{shlex.quote(f'{unquote(url.path)}[{extra}]')}"
-    if not url.scheme or "@" in url.netloc or url.query:  # an index; or an address that may hold a secret
-        return f'"accredit[{extra}]"'
-    source = found.get("vcs_info")
-    if isinstance(source, dict):
-        kind, commit = (str(cast("dict[str, object]", source).get(name, "")) for name in ("vcs", "commit_id"))
-        return shlex.quote(f"accredit[{extra}] @ {kind}+{text}@{commit}")
-    return shlex.quote(f"accredit[{extra}] @ {text}")
 
 
 def _checkout_commit() -> str:

@@ -5,7 +5,7 @@ from importlib.metadata import PackageNotFoundError
 
 import pytest
 
-from accredit.base import version
+from accredit.base import origin
 from accredit.base.deferred import install_extra
 
 
@@ -46,7 +46,7 @@ def test_an_extra_is_named_as_it_can_be_installed_from_where_this_copy_came(
     def found(_name: str) -> _Installed:
         return _Installed(said)
 
-    monkeypatch.setattr(version, "distribution", found)
+    monkeypatch.setattr(origin, "distribution", found)
     assert install_extra("hosts") == f'install "accredit[hosts]", for example with pip: pip install {words}'
 
 
@@ -54,5 +54,5 @@ def test_a_copy_that_was_not_installed_names_the_package(monkeypatch: pytest.Mon
     def found(_name: str) -> _Installed:
         raise PackageNotFoundError
 
-    monkeypatch.setattr(version, "distribution", found)
-    assert version.requirement_of("hosts") == '"accredit[hosts]"'
+    monkeypatch.setattr(origin, "distribution", found)
+    assert origin.requirement_of("hosts") == '"accredit[hosts]"'
