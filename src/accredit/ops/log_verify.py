@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from accredit.attest import (
     Envelope,
+    Fault,
     Head,
     LogKey,
     LogReport,
@@ -20,7 +21,7 @@ from accredit.attest import (
 from accredit.base.clock import unix_ms
 from accredit.base.deferred import Deferred
 from accredit.base.text import several
-from accredit.errors import AttestationError, ConfigurationError
+from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable
 from accredit.limits import MAX_ATTESTATION_BYTES
 from accredit.ops.log_place import (
     as_configuration_errors,
@@ -118,9 +119,15 @@ def verify_store(
         opened as log,
     ):
         watch = partial(_show_progress, Progress("verifying", unit="entries", total=_count(log)))
-        report = log.verify(
-            trusted, kept, watch, lambda entries: proofs.count(verifiers(entries)), marks, proofs=judge is not None
-        )
+        try:
+            report = log.verify(
+                trusted, kept, watch, lambda entries: proofs.count(verifiers(entries)), marks, proofs=judge is not None
+            )
+        except StoreUnavailable as error:
+            raise place.damage() or error from None
+    damage = place.damage() if report.valid else None
+    if damage is not None:  # in a part of the file that holds no record
+        report = report._replace(fault=Fault("the file", f"{damage.what}: {damage.remedy}"))
     return _tell(report, kept, None if wanted.nothing else proofs, as_json=as_json)
 
 
