@@ -21,11 +21,12 @@ from accredit.attest import (
 from accredit.base.clock import unix_ms
 from accredit.base.deferred import Deferred
 from accredit.base.text import several
-from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable
+from accredit.errors import AttestationError, ConfigurationError
 from accredit.limits import MAX_ATTESTATION_BYTES
 from accredit.ops.log_place import (
     as_configuration_errors,
     checkpoints,
+    explain_damage,
     lines,
     log_store,
     names_in,
@@ -113,18 +114,16 @@ def verify_store(
     judge = None if wanted.nothing else _judge(people_to_show_with(wanted.roots, store, config), wanted)
     with (
         as_configuration_errors(),
+        explain_damage(place),
         verifying.Verifiers(trusted, judge=judge) as verifiers,
         marking.MarksInFile() as marks,
         proving.Proofs() as proofs,
         opened as log,
     ):
         watch = partial(_show_progress, Progress("verifying", unit="entries", total=_count(log)))
-        try:
-            report = log.verify(
-                trusted, kept, watch, lambda entries: proofs.count(verifiers(entries)), marks, proofs=judge is not None
-            )
-        except StoreUnavailable as error:
-            raise place.damage() or error from None
+        report = log.verify(
+            trusted, kept, watch, lambda entries: proofs.count(verifiers(entries)), marks, proofs=judge is not None
+        )
     damage = place.damage() if report.valid else None
     if damage is not None:  # in a part of the file that holds no record
         report = report._replace(fault=Fault("the file", f"{damage.what}: {damage.remedy}"))
