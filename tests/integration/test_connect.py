@@ -293,19 +293,63 @@ def test_a_gateway_that_is_down_is_an_error_for_each_request__and_is_found_when_
         ),
         (("http://127.0.0.1:1/mcp", "--delegation", "delegation.json"), "no use without --key"),
         (("http://127.0.0.1:1/mcp", "--key", "no.key", "--delegation", "delegation.json"), "can't read no.key"),
-        (("http://127.0.0.1:1/mcp", "--key", "agent.key", "--delegation", "old.json"), "old.json has expired"),
-        (("http://127.0.0.1:1/mcp", "--key", "owner.key", "--delegation", "delegation.json"), "is not for owner.key"),
         (("http://127.0.0.1:1/mcp", "--token-env", "UNSET_TOKEN"), "UNSET_TOKEN holds no token"),
     ],
 )
 def test_what_can_not_work_is_said_at_once__on_stderr_and_not_to_the_host(
-    options: tuple[str, ...], says: str, trust: Trust, files: AgentFiles
+    options: tuple[str, ...], says: str, files: AgentFiles
 ) -> None:
-    save_delegation(files.folder / "old.json", trust.chain("email:read", ends=-1))
     done = accredit("connect", *options, folder=files.folder)
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr
     assert "help: " in done.stderr
+
+
+NO_DELEGATIONS = {
+    "expired.json": "expired.json has expired: ask its principal for a new one: `accredit grant --issuer PATH"
+    " --agent agent.key.pub --scope email:read --expires 30d --out expired.json --force`",
+    "missing.json": "can't read missing.json: No such file or directory",
+    "foreign.json": "foreign.json is not for agent.key (agent ",
+    "changed.json": "changed.json proves nothing: bad_signature",
+    "agent.key.pub": "agent.key.pub is not a delegation: ",
+}
+
+
+@pytest.mark.parametrize("file", NO_DELEGATIONS)
+@pytest.mark.holds("client/connect", "useless-proof")
+def test_with_a_delegation_that_is_none_it_starts__and_answers_calls_with_what_is_wrong_and_the_command(
+    file: str, gateway: Serving, trust: Trust, files: AgentFiles
+) -> None:
+    whole = files.delegation.read_text("utf-8")
+    save_delegation(files.folder / "expired.json", trust.chain("email:read", ends=-1))
+    other = Trust()
+    save_delegation(files.folder / "foreign.json", other.chain("email:read"))
+    (files.folder / "changed.json").write_text(whole.replace("email:read", "email:send"), "utf-8")
+    options = ("--key", "agent.key", "--delegation", file)
+    with Connected(files.folder, gateway.url, *options) as connected:
+        listed = connected.ask("tools/list", {"_meta": meta()})["result"]["tools"]
+        assert "list_inbox" in {each["name"] for each in listed}
+        call = {"name": "list_inbox", "arguments": {}, "_meta": meta()}
+        told = connected.ask("tools/call", call)["result"]
+        text = told["content"][0]["text"]
+        assert told["isError"] is True
+        assert text.startswith("Not allowed: ")
+        assert NO_DELEGATIONS[file] in text
+        assert "accredit grant --issuer PATH --agent agent.key.pub --scope email:read" in text
+        assert NO_DELEGATIONS[file] in connected.stderr
+        if file == "agent.key.pub":
+            return
+        (files.folder / "good.json").write_text(whole, "utf-8")
+        (files.folder / "good.json").replace(files.folder / file)
+        again = connected.ask("tools/call", call)["result"]
+        assert "ada@example.org" in again["content"][0]["text"], again
+
+
+def test_of_two_delegations_the_one_that_is_good_is_used(gateway: Serving, trust: Trust, files: AgentFiles) -> None:
+    save_delegation(files.folder / "old.json", trust.chain("email:read", ends=-1))
+    with Connected(files.folder, gateway.url, "--delegation", "old.json", *files.options) as connected:
+        call = {"name": "list_inbox", "arguments": {}, "_meta": meta()}
+        assert "ada@example.org" in connected.ask("tools/call", call)["result"]["content"][0]["text"]
 
 
 def test_a_key_that_others_can_read_is_refused(files: AgentFiles) -> None:

@@ -87,16 +87,22 @@ def _deciding(ports: Ports, loaded: Loaded, proofs: ProofSettings | None) -> Por
     key_sets, revocations = _key_sets(loaded, ports.key_sets) if tokens != "off" else None, ports.revocations
     opened, tasks, store = ports.store, ports.tasks, store_of(loaded)
     if loaded.config.quotas.by_number and opened is None:
-        store.check_tables()
+        _check_tables(store, ports)
         opened = store.open(unix_seconds())
     if judged or tokens == "required":
         if tasks is None or (judged and opened is None):
-            store.check_tables()
+            _check_tables(store, ports)
         tasks = tasks or store.open_tasks()
         if proofs is not None and judged:
             opened = opened or store.open(unix_seconds())
             revocations = revocation_lists(loaded, proofs, store, opened, ports.revocations)
     return ports._replace(store=opened, revocations=revocations, key_sets=key_sets, tasks=tasks)
+
+
+def _check_tables(store: StoreUrl, ports: Ports) -> None:
+    """Check the store's tables, unless `_records` has done so."""
+    if ports.records is None:
+        store.check_tables()
 
 
 def _load_libraries(loaded: Loaded, proofs: ProofSettings | None) -> None:

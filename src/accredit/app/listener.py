@@ -9,6 +9,7 @@ import os
 import resource
 import socket
 
+from accredit.app.port_holder import find_holder
 from accredit.errors import ConfigurationError
 from accredit.limits import LISTEN_BACKLOG
 
@@ -82,7 +83,10 @@ def _host_of(section: str) -> str:
 def _listen_error(host: str, port: int, error: OSError, section: str) -> ConfigurationError:
     if error.errno == errno.EADDRINUSE:
         other = "--port 0" if section == "gateway" else f"{section}.port = 0"
-        what, remedy = "the port is taken", f"stop what listens there, or choose another: {other} finds one"
+        holder = find_holder(port)
+        what = "the port is taken" if holder is None else f"the port is taken: {holder}"
+        stop = "stop what listens there" if holder is None else f"end that one (kill {holder.pid})"
+        remedy = f"{stop}, or choose another: {other} finds one"
     elif error.errno == errno.EACCES:
         what, remedy = "not permitted", "choose a port from 1024 on"
     elif error.errno == errno.EADDRNOTAVAIL:

@@ -4,8 +4,9 @@ A server behind a URL or a command is asked through a gateway in this process. S
 as they will be later, and a child is started and ended as by `serve`. It is asked twice, as different hosts (`hosts`),
 and the results are merged. A URL is probed first (`probe`).
 
-Every failure is a `ConfigurationError`, preceded by what a child wrote to stderr. While a slow server is waited for, a
-note is on stderr. Not judged here: what tools say of themselves.
+Every failure is a `ConfigurationError`, preceded by what a child wrote to stderr. What a child writes to stdout besides
+messages is quoted at once, and so is, while a slow server is waited for, that it is. Not judged here: what tools say of
+themselves.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ import os
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, ClassVar, Self, cast
 
@@ -30,12 +32,12 @@ from accredit.asking.objects import import_object, in_memory
 from accredit.asking.probe import ServerEndpoint, add_access_token, probe_url
 from accredit.asking.reaching import Reach, add_headers
 from accredit.base.log_events import configure_logs, fields_of
-from accredit.base.text import excerpt
+from accredit.base.text import excerpt, one_line
 from accredit.config import Loaded, build_upstream
 from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, create_app
 from accredit.jsonrpc.encode import UPSTREAM_ERROR
-from accredit.limits import MAX_TOOL_LIST_BYTES, SERVER_LISTS_SECONDS
+from accredit.limits import MAX_QUOTED, MAX_TOOL_LIST_BYTES, SERVER_LISTS_SECONDS
 from accredit.pins import ListReader
 from accredit.terminal.output import tell
 from accredit.terminal.progress import Progress
@@ -45,6 +47,9 @@ SERVERS_ASKED_AT_ONCE = 8
 ASK_NOTICE_SECONDS = 10.0
 """After how many seconds of waiting for a server's lists the user is told. Servers that are already installed start in
 a second or two, and are asked twice."""
+MAX_STRAY_LINES = 3
+"""How many lines of a server's stdout that are no messages are quoted. They are told apart by their first
+`MAX_QUOTED` characters: a server is asked twice, and prints the same each time."""
 MAX_OVERHEARD_LINES = 20
 """How many of the last lines of a server's stderr are shown if it could not be asked: a traceback, or npm's
 complaint."""
@@ -147,11 +152,12 @@ async def _ask_upstream(
         return offer, door.upstream
     with _Overheard(name) as overheard:
         try:
-            behind = ServerEndpoint(upstream)
+            behind = ServerEndpoint(replace(upstream, on_stray_line=overheard.quote))
             offer = await _ask(lambda able: _through_gateway(behind, able), _TRY_COMMAND, seconds, name)
-        except ConfigurationError:
+        except ConfigurationError as error:
             overheard.tell()
-            raise
+            what = f"{error.what}; {overheard.strays[0]}" if overheard.strays else error.what
+            raise ConfigurationError(what, error.remedy) from None
     return offer, upstream
 
 
@@ -164,8 +170,13 @@ async def _ask(connect: _Connect, remedy: str, seconds: float, name: str = "") -
 
 async def _offer(connect: _Connect, seconds: float, name: str) -> ServerListing:
     deadline = asyncio.timeout(seconds)
-    notice = f"waiting for {name} to list its tools, for {seconds:.0f} s in all, as it may be installing itself"
-    noticing = asyncio.get_running_loop().call_later(ASK_NOTICE_SECONDS, tell, notice)
+
+    def notice() -> None:
+        overheard = _overhearing.get()
+        why = "" if overheard is not None and overheard.strays else ", as it may be installing itself"
+        tell(f"waiting for {name} to list its tools, for {seconds:.0f} s in all{why}")
+
+    noticing = asyncio.get_running_loop().call_later(ASK_NOTICE_SECONDS, notice)
     try:
         async with deadline:
             return await _offer_to_all(connect)
@@ -265,6 +276,15 @@ class _Overheard(logging.Handler):
         self._lines: deque[str] = deque(maxlen=MAX_OVERHEARD_LINES)
         self._before = logging.WARNING
         self._pid: object = None
+        self.strays: list[str] = []
+
+    def quote(self, line: bytes) -> None:
+        """Print, in a sentence, a line of the child's stdout that is no message; each once, and a few at most."""
+        words = one_line(line[: 4 * MAX_QUOTED].decode("utf-8", "replace").strip()[:MAX_QUOTED])
+        stray = f"{self._name} wrote to stdout what is not JSON-RPC: '{words}'"
+        if words and stray not in self.strays and len(self.strays) < MAX_STRAY_LINES:
+            self.strays.append(stray)
+            tell(f"warning: {stray}; have it print to stderr")
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a line from the child."""

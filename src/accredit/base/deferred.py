@@ -52,8 +52,10 @@ def require_extra(module: str, extra: str, what: str) -> None:
 
 
 def install_extra(extra: str) -> str:
-    """Return the remedy for a missing extra."""
-    return f'install "accredit[{extra}]", for example with pip: pip install "accredit[{extra}]"'
+    """Return the remedy for a missing extra. It names the place from which this copy of accredit was installed."""
+    from accredit.base.origin import requirement_of  # noqa: PLC0415 - as above
+
+    return f'install "accredit[{extra}]", for example with pip: pip install {requirement_of(extra)}'
 
 
 class Deferred:

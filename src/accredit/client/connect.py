@@ -10,6 +10,8 @@
   asked (`client.asking`), the call is held meanwhile, and made once more if the person allows it.
 - [session-first] Messages of a legacy host wait while its `initialize` is unanswered. Before that answer there is no
   session to bind proofs to, and the server's era is unknown.
+- [useless-proof] A delegation that can't be used is no reason to end: hosts don't tell people why a server has ended.
+  Nothing is proved by it, and the text of each refusal says what is wrong with it, until its file was mended.
 - [ends] When the host closes its side, open calls may finish. While the gateway is gone, each request gets an error; a
   later request may find the gateway again.
 

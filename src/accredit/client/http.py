@@ -41,6 +41,7 @@ SILENCE_SECONDS = 3_600.0
 
 BROKEN_OFF = "the gateway broke its answer off"
 NOT_REACHED = "can't be reached: is it running, and is the URL right?"
+HOW_TO_START = "start it with `accredit up`, or `accredit serve --config FILE`, which print its URL"
 
 _SESSION_HEADER = "mcp-session-id"
 _VERSION_HEADER = "mcp-protocol-version"

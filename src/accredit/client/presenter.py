@@ -1,7 +1,8 @@
 """An agent's key and delegations, and the proofs made with them. Reads files; reads delegations again when they change.
 
 - [usable] A delegation is used only if it is for this key, validly signed, and within its time. A changed file is read
-  again before its next use. If the new content is unusable, the old one stays in force, with a warning.
+  again before its next use. If the new content is unusable, the old one stays in force, with a warning. A patient
+  presenter starts without an unusable delegation, and says why it is (`faults`).
 - [order] For a scope, the delegations that cover it are presented in their order, but those that a constraint refuses
   now come last. If none covers the scope, the one that covers most is presented. Exceptions:
   - An expired delegation counts only if there are no others.
@@ -26,6 +27,7 @@ import hashlib
 import logging
 import os
 import secrets
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -35,11 +37,12 @@ import msgspec
 from msgspec import Struct
 
 from accredit.base.clock import unix_seconds
+from accredit.base.text import one_line
 from accredit.client.pins import GatewayPin
 from accredit.consent import CALL, Ask, is_for_call, names_other_gateway, this_call_only
 from accredit.consent.answers import certain_refusal
 from accredit.errors import ConfigurationError, ProofRefused, WireError
-from accredit.keys import DelegationFile, SigningKey, load_signing_key, read_file, write_file
+from accredit.keys import DelegationFile, SigningKey, load_signing_key, public_path, read_file, write_file
 from accredit.keys.places import KNOWN_GATEWAYS
 from accredit.limits import CLOCK_LEAD_SECONDS, MAX_DELEGATION_FILE_BYTES, MAX_PRESENTED
 from accredit.policy.constraint_words import refused_constraint
@@ -78,9 +81,10 @@ class _Held(NamedTuple):
 
 
 class _Source:
-    """A delegation and where it comes from. `stamp` changes whenever its file's content does."""
+    """A delegation and where it comes from. `stamp` changes whenever its file's content does. `held` is the delegation,
+    or what is wrong with it."""
 
-    def __init__(self, held: _Held, file: Path | None, stamp: object) -> None:
+    def __init__(self, held: _Held | ConfigurationError, file: Path | None, stamp: object) -> None:
         self.held = held
         self.file = file
         self.stamp = stamp
@@ -107,7 +111,8 @@ class ProofPresenter:
     a server gets proofs that are bound to nothing until it claims an id, and then proofs that are bound to that id.
 
     With `may_ask` there need not be any delegation, and what a person allowed when asked is presented, too ([order] and
-    [person-allowed]). `clock` gives unix seconds, `draw` unpredictable bytes.
+    [person-allowed]). With `patient`, an unusable delegation is no error at the start ([usable]). `clock` gives unix
+    seconds, `draw` unpredictable bytes.
     """
 
     def __init__(
@@ -119,10 +124,12 @@ class ProofPresenter:
         known_gateways: str | Path | None = None,
         binding: Literal["required", "none"] = "required",
         may_ask: bool = False,
+        patient: bool = False,
         clock: Callable[[], int] = unix_seconds,
         draw: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
-        """Raise `ConfigurationError` for a file that can't be used, or a delegation that proves nothing."""
+        """Raise `ConfigurationError` for a file that can't be used, or a delegation that proves nothing. A patient one
+        does so for the key alone."""
         if isinstance(delegations, str | Path):
             raise ConfigurationError(
                 "delegations is one path, and a list is asked for", f"write delegations=[{str(delegations)!r}]"
@@ -138,7 +145,7 @@ class ProofPresenter:
             known_gateways = self.key_path.with_name(KNOWN_GATEWAYS)
         self._known_gateways = None if known_gateways is None else Path(known_gateways)
         self._met: dict[str, str] = {}
-        self._sources = tuple(self._source(each) for each in delegations)
+        self._sources = tuple(self._source(each, patient=patient) for each in delegations)
         if not self._sources and not may_ask:
             raise _nothing_to_present()
         self._may_ask = may_ask
@@ -163,7 +170,14 @@ class ProofPresenter:
     def principals(self) -> tuple[str, ...]:
         """The ids of the people who issued the delegations that were passed in, without those who gave one when
         asked."""
-        return tuple(dict.fromkeys(source.held.chain[-1].issuer_id for source in self._sources))
+        chains = [source.held.chain for source in self._sources if isinstance(source.held, _Held)]
+        return tuple(dict.fromkeys(chain[-1].issuer_id for chain in chains))
+
+    @property
+    def faults(self) -> tuple[ConfigurationError, ...]:
+        """What is wrong with each delegation that was passed in and can't be used."""
+        self._current()
+        return tuple(source.held for source in self._sources if isinstance(source.held, ConfigurationError))
 
     def sign_ask(self, ask: Ask) -> Ask:
         """Return an ask with the agent's signature. Raises `AskError`."""
@@ -308,8 +322,11 @@ class ProofPresenter:
             try:
                 source.held = self._take(source.file)
             except ConfigurationError as error:
-                _log.warning("%s; the delegation that was read before is used", error.what)
-        return (*(source.held for source in self._sources), *self._allowed)
+                if isinstance(source.held, ConfigurationError):
+                    source.held = error
+                else:
+                    _log.warning("%s; the delegation that was read before is used", error.what)
+        return (*(each.held for each in self._sources if isinstance(each.held, _Held)), *self._allowed)
 
     def _read_grants(self) -> None:
         """Read the delegations that a person gave earlier, and delete those that have expired."""
@@ -326,10 +343,15 @@ class ProofPresenter:
             except OSError as error:
                 _log.warning("can't delete %s, which has expired: %s", file, error.strerror)
 
-    def _source(self, given: str | Path | Chain) -> _Source:
+    def _source(self, given: str | Path | Chain, *, patient: bool) -> _Source:
         file = Path(given) if isinstance(given, str | Path) else None
         stamp = _stamp(file)  # before reading, so that a change meanwhile is noticed
-        return _Source(self._take(given), file, stamp)
+        try:
+            return _Source(self._take(given), file, stamp)
+        except ConfigurationError as error:
+            if not patient:
+                raise
+            return _Source(error, file, stamp)
 
     def _is_refused(self, chain: Chain, call: GuardedCall, verifier_id: str) -> bool:
         """Return whether a constraint certainly refuses the call, judging only by the clock and the call itself."""
@@ -360,10 +382,21 @@ class ProofPresenter:
         vocabulary = frozenset(scope for cert in chain for scope in cert.scope)
         result = verify_chain(chain, now=self._clock(), vocabulary=vocabulary)
         if result.identity_status is IdentityStatus.EXPIRED:
-            raise ConfigurationError(f"{name} has expired", "ask its principal for a new one: `accredit grant`")
+            raise ConfigurationError(
+                f"{name} has expired", f"ask its principal for a new one: {self._renewal(name, chain)}"
+            )
         if not result.valid:
             raise ConfigurationError(f"{name} proves nothing: {result.error_reason}", "see `accredit inspect`")
         return _Held(chain, frozenset(result.granted_scope), min(cert.expires_at for cert in chain))
+
+    def _renewal(self, file: str, chain: Sequence[DelegationCert]) -> str:
+        """Return the command that signs an expired delegation anew: whole if no constraint could get lost by it."""
+        if self.key_path is None or len(chain) != 1 or chain[0].constraints:
+            return "`accredit grant`"
+        scopes = [word for scope in chain[0].scope for word in ("--scope", scope)]
+        agent = str(public_path(self.key_path))
+        words = ["accredit", "grant", "--issuer", "PATH", "--agent", agent, *scopes, "--expires", "30d", "--out", file]
+        return f"`{one_line(shlex.join([*words, '--force']))}`, where PATH is their private key"
 
 
 def _select_for_gateway(held: tuple[_Held, ...], gateway: str, *, met: bool) -> tuple[_Held, ...]:

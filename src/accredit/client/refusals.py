@@ -21,7 +21,7 @@ from typing import cast
 from mcp_types import ErrorData
 from msgspec import Struct
 
-from accredit.base.text import excerpt
+from accredit.base.text import excerpt, one_line
 from accredit.client.presenter import ProofPresenter
 from accredit.client.proving import scope_in
 from accredit.consent.call import CallTerms
@@ -68,7 +68,8 @@ def refusal_of(error: ErrorData) -> ProofRefused | None:
 
 
 class Caller(Struct, frozen=True):
-    """Who calls: its proofs, its URL ("" for none), and the command of ours that is in use."""
+    """Who calls: its proofs, its URL ("" for none), and the command of ours that is in use ("" for a program of the
+    user's)."""
 
     presenter: ProofPresenter | None
     url: str = ""
@@ -99,6 +100,8 @@ def explain_refusal(refusal: ProofRefused, caller: Caller, method: str, target: 
     scope = scope_in(refusal.data.get("required_scope"))
     lines = [f"Not allowed: {_reason(refusal, scope, presenter)} ({excerpt(refusal.error)})."]
     row = BY_WORD.get(refusal.error)
+    if row is not None and row.grant_helps and presenter is not None:
+        lines += [f"{one_line(each.what)}: {one_line(each.remedy)}." for each in presenter.faults]
     if scope is not None and (row is None or row.grant_helps):
         granted = presenter.granted if presenter is not None else frozenset[str]()
         shown = caller.shown()
@@ -205,7 +208,8 @@ def _grant(scope: str, caller: Caller, constraints: Sequence[str]) -> list[str]:
     limit = f", and {_LIMIT} what they allow" if _LIMIT in constraints else ""
     lines.append(f"Whoever may allow it does so with this command, where PATH is their private key{limit}:")
     lines.append(f"  {shlex.join(words)}")
-    lines.append(f"Then add {options} to the arguments of `{caller.command}`.")
+    more = f"{options} to the arguments of `{caller.command}`" if caller.command else f"{out} to ProofPresenter's list"
+    lines.append(f"Then add {more}.")
     return lines
 
 

@@ -31,20 +31,24 @@ from mcp_types import (
     ReadResourceResult,
 )
 
+from accredit.base.text import excerpt
 from accredit.client.apart import Apart
 from accredit.client.budgets import Budgets
 from accredit.client.gateways import Reached, to_gateway
+from accredit.client.http import HOW_TO_START, NOT_REACHED
 from accredit.client.legs import Dialogs, Legs, RoundsCall, legacy_callback, one_at_a_time, read_result
 from accredit.client.pins import check_name
 from accredit.client.presenter import ProofPresenter
 from accredit.client.proving import Prover
-from accredit.client.refusals import refusal_of
+from accredit.client.refusals import Caller, explain_refusal, refusal_of
 from accredit.client.rounds import InputHandler, run_leg, run_rounds, within
 from accredit.client.sdk import Transport, in_memory, replace_revision_error
 from accredit.client.stdio import over_stdio
 from accredit.client.streams import ProvingTransport
 from accredit.errors import RequestTimeout, UnsupportedResultType
-from accredit.limits import LEG_SECONDS
+from accredit.jsonrpc.encode import UPSTREAM_ERROR
+from accredit.jsonrpc.methods import TARGET_MEMBER
+from accredit.limits import LEG_SECONDS, MAX_TOLD_REASON_CHARS
 from accredit.rounds import LegOptions, RoundsOptions, with_retry_params
 
 _ParamsModel = TypeVar("_ParamsModel", bound=InputResponseRequestParams)
@@ -87,6 +91,7 @@ class AccreditedClient:
         """Raise `ConfigurationError` if the file of known gateways can't be read, or a name is invalid."""
         given = {"elicitation/create": elicitation, "sampling/createMessage": sampling, "roots/list": roots}
         self._handlers = {method: handler for method, handler in given.items() if handler is not None}
+        self._caller = Caller(presenter, target if isinstance(target, str) else known_as, "")
         self._seconds = LEG_SECONDS if timeout is None else timeout
         self._rounds = rounds or RoundsOptions()
         self._budgets = Budgets(self._rounds.max_rounds)
@@ -113,7 +118,7 @@ class AccreditedClient:
         if the server is late. Raises `UnsupportedRevision` if it has no revision of MCP that is spoken here, and
         `UnsupportedResultType` if its own description is a result of an unknown kind."""
         late = partial(RequestTimeout, self._seconds)
-        with _refusals():
+        with self._refusals():
             await within(self._seconds, read_result(replace_revision_error(self._connection.enter())), late)
         try:
             self._legs = Legs(self._client)
@@ -130,8 +135,22 @@ class AccreditedClient:
 
     async def _list_page(self, listing: Awaitable[_Result], timeout: float | None) -> _Result:
         seconds = self._seconds if timeout is None else timeout
-        with _refusals():
+        with self._refusals():
             return await within(seconds, read_result(listing), partial(RequestTimeout, seconds))
+
+    @contextmanager
+    def _refusals(self, method: str = "", params: object = None) -> Generator[None]:
+        """Raise a gateway's refusal as `ProofRefused`, and an error of ours with all that is known of it."""
+        try:
+            yield
+        except MCPError as error:
+            refusal = refusal_of(error.error)
+            if refusal is None:
+                raise _in_words(error) from None
+            if method:
+                target = getattr(params, TARGET_MEMBER.get(method, ""), None)
+                refusal.add_note(explain_refusal(refusal, self._caller, method, target))
+            raise refusal from None
 
     @property
     def protocol_version(self) -> str:
@@ -254,7 +273,7 @@ class AccreditedClient:
         async def send_leg(leg: _ParamsModel, _: LegOptions) -> _Result | InputRequiredResult:
             return await send(leg, of_server)
 
-        with _refusals(), self._budgets.call():
+        with self._refusals(method, params), self._budgets.call():
             if by_hand:
                 return await run_leg(send_leg, begun, method, timeout=timeout, max_total_timeout=total)
             return await run_rounds(
@@ -280,12 +299,13 @@ def _transport(target: _Local, presenter: ProofPresenter | None, token: str, nam
     return ProvingTransport(inner, prover, token=token, heard=budgets.heard)
 
 
-@contextmanager
-def _refusals() -> Generator[None]:
-    try:
-        yield
-    except MCPError as error:
-        refusal = refusal_of(error.error)
-        if refusal is None:
-            raise
-        raise refusal from None
+def _in_words(error: MCPError) -> MCPError:
+    """Return an error of ours whose message says all that is known: why, and how to start a gateway that is not
+    reached. Return any other one as it is."""
+    why = error.error.data
+    if error.error.code != UPSTREAM_ERROR or not isinstance(why, str):
+        return error
+    message = f"{error.error.message}: {excerpt(why, MAX_TOLD_REASON_CHARS)}"
+    if why.endswith(NOT_REACHED):
+        message = f"{message} If it is not, {HOW_TO_START}"
+    return MCPError(error.error.code, message, why)

@@ -81,12 +81,15 @@ class StdioUpstream:
     """A server that is a child process. `env` is added to the gateway's own environment, of which `ACCREDIT_*` is left
     out.
 
-    `cwd` is the child's working folder: that of the configuration file, or None for the gateway's own.
+    `cwd` is the child's working folder: that of the configuration file, or None for the gateway's own. `on_stray_line`
+    gets each line of the child's stdout that is dropped, as it is no valid message: only for a server that is asked for
+    its lists, as such a line may hold part of a result.
     """
 
     command: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     cwd: str | None = None
+    on_stray_line: Callable[[bytes], None] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

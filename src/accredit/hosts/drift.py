@@ -6,7 +6,7 @@ state is the first of these that fits:
 
 - stale, if its program, its key or one of its delegations doesn't exist (any more);
 - changed, if its name now has another command, if a member that was written has another value, or if a member was
-  added that hosts do not add by themselves (`KEPT`), such as variables;
+  added that hosts do not add by themselves (`KEPT`, or an empty one), such as variables;
 - gone, if it was installed, and its name is not in the file;
 - installed, otherwise. An entry also counts as installed if no record is left of what was written.
 """
@@ -102,7 +102,7 @@ def _entry_states(host: Host, there: Mapping[str, object], known: Mapping[str, E
             if name in known:
                 yield EntryState(name, "changed", "another command has taken its place")
             continue
-        stale, changed = why_stale(words), _why_changed(known[name], plain(entry)) if name in known else None
+        stale, changed = why_stale(words), why_changed(known[name], plain(entry)) if name in known else None
         if stale is not None:
             yield EntryState(name, "stale", stale)
         elif changed is not None:
@@ -114,7 +114,7 @@ def _entry_states(host: Host, there: Mapping[str, object], known: Mapping[str, E
             yield EntryState(name, "gone", "somebody has taken it out")
 
 
-def _why_changed(written: Entry, now: object) -> str | None:
+def why_changed(written: Entry, now: object) -> str | None:
     """Return how an `accredit connect` entry differs from what was written."""
     found = cast("dict[str, object]", now) if isinstance(now, dict) else {}
     for member, value in written.items():
@@ -123,6 +123,6 @@ def _why_changed(written: Entry, now: object) -> str | None:
         if found[member] != value:
             return f"{member} is another"
     for member in found:
-        if member not in written and member not in KEPT:
+        if member not in written and member not in KEPT and found[member] not in ({}, [], None):
             return f"{member} was added"
     return None

@@ -16,6 +16,7 @@
 import calendar
 import fcntl
 import os
+import re
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from typing import Any, NamedTuple, cast
 from accredit.base.clock import unix_seconds
 from accredit.base.files import SHARED_FOLDER, make_folder
 from accredit.errors import ConfigurationError
+from accredit.hosts import yaml_text
 from accredit.hosts.installed import remember
 from accredit.hosts.table import Entry, Host
 from accredit.keys import read_file, replace_file, write_file
@@ -107,6 +109,29 @@ def edit_entry(place: EntryLocation, data: bytes, entry: Entry | None) -> bytes:
     if _split(place, host.text.parse(new)) != (_split(place, before)[0], wanted):
         raise unsafe(place.file)
     return result
+
+
+def has_table(host: Host, data: bytes) -> bool:
+    """Return whether a host's file has the table of servers, empty or not. Raises `ConfigurationError`."""
+    found = meaning(host, data)
+    return isinstance(found, dict) and host.table in found
+
+
+def drop_empty_table(host: Host, data: bytes) -> bytes:
+    """Return the bytes without the table of servers if that is empty, holds no comment, and can be removed alone."""
+    old = _text(data)
+    try:
+        before = cast("dict[str, object]", host.text.parse(old))
+        if host.table not in before or _list_entries(host, old):
+            return data
+        line = re.compile(rf"^{re.escape(host.table)}:[ \t]*(?:{{}}|\[\])[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
+        new = line.sub("", old, 1) if host.form is yaml_text else host.text.drop(old, (host.table,))
+        after = cast("dict[str, object]", host.text.parse(new))
+    except (ConfigurationError, ValueError, IndexError):
+        return data
+    rest = {name: value for name, value in before.items() if name != host.table}
+    comments = any(old.count(each) != new.count(each) for each in ("//", "/*", "#"))
+    return data if comments or after != rest else new.encode()
 
 
 def replace_entries(host: Host, file: Path, data: bytes, new: Mapping[str, Entry]) -> bytes:

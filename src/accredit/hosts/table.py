@@ -79,7 +79,8 @@ class Places:
 class Host:
     """A host: its user-wide file, its project file (relative to the project), the member of the file that holds the
     servers (`table`), how long a call may wait for a person (`hold`, in seconds), and further members of an entry
-    (`more`)."""
+    (`more`). `places` are the files that one of its versions reads, if they differ and their folders are there; and
+    `variable` is the variable that names the file."""
 
     name: str
     file: Callable[[Places], Path]
@@ -90,6 +91,12 @@ class Host:
     listed: bool = False
     command: str = "command"
     more: Callable[[str], Entry] = lambda name: {}
+    places: Callable[[Places], list[Path]] = lambda places: []
+    variable: str = ""
+
+    def other_files(self, places: Places, file: Path) -> list[Path]:
+        """Return the files, besides this one, that a version of the host may read in its place."""
+        return [each for each in self.places(places) if each != file]
 
     @property
     def text(self) -> Form:
@@ -156,10 +163,27 @@ def _codex(places: Places) -> Path:
     return (places.variable("CODEX_HOME") or places.home / ".codex") / "config.toml"
 
 
+_CLINE_FILE = "settings/cline_mcp_settings.json"
+_EDITORS = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
+
+
+def _cline_folders(places: Places) -> list[Path]:
+    """Return where versions of Cline keep their data: in a folder of its own, or in that of the editor."""
+    beside = [places.library / each / "User/globalStorage/saoudrizwan.claude-dev" for each in _EDITORS]
+    return [places.home / ".cline/data", *beside]
+
+
 def _cline(places: Places) -> Path:
-    own = places.home / ".cline/data/settings/cline_mcp_settings.json"
-    beside = places.library / "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"
-    return places.variable("CLINE_MCP_SETTINGS_PATH") or (own if own.exists() else beside)
+    named, folders = places.variable("CLINE_MCP_SETTINGS_PATH"), _cline_folders(places)
+    files = [each / _CLINE_FILE for each in folders]
+    there = [each for each in files if each.exists()]
+    used = [file for file, folder in zip(files, folders, strict=True) if folder.is_dir()]
+    return named or next(iter([*there, *used]), files[1])
+
+
+def _other_cline_files(places: Places) -> list[Path]:
+    named = places.variable("CLINE_MCP_SETTINGS_PATH") is not None
+    return [] if named else [each / _CLINE_FILE for each in _cline_folders(places) if each.is_dir()]
 
 
 def _lm_studio(places: Places) -> Path:
@@ -192,7 +216,10 @@ _EVERY = (
         "goose", lambda at: at.config / "goose/config.yaml", "extensions", 290, form=yaml_text, command="cmd",
         more=lambda name: {"type": "stdio", "enabled": True, "name": name, "timeout": 300},
     ),
-    Host("cline", _cline, "mcpServers", 50, more=lambda name: {"timeout": 60}),
+    Host(
+        "cline", _cline, "mcpServers", 50,
+        more=lambda name: {"timeout": 60}, places=_other_cline_files, variable="CLINE_MCP_SETTINGS_PATH",
+    ),
     Host("lm-studio", _lm_studio, "mcpServers", 50),
     Host("continue", lambda at: at.home / ".continue/config.yaml", "mcpServers", 50, form=yaml_text, listed=True),
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """Removes an entry from a host's file, or restores the whole file. I/O: reads the file and its backups.
 
-- When an entry is removed, every other byte stays. A file that was made for the entry and holds nothing else is
+- When an entry is removed, every other byte stays, but for an empty table of servers that was made for it. A file that
+  was made for the entry and holds nothing else is
   deleted. If the host's own server of that name was adopted, its old text is restored.
 - When the whole file is restored, it becomes what it was when it last had none of the entries, or had the adopted
   servers in their place. Later changes by others are lost, so this happens only on request. If servers were adopted at
@@ -19,8 +20,10 @@ from accredit.hosts.edit import (
     Edit,
     EntryLocation,
     backups,
+    drop_empty_table,
     edit_entry,
     entries,
+    has_table,
     is_of_adoption,
     put_back,
     read_host_file,
@@ -49,7 +52,10 @@ def without(place: EntryLocation, state: Path) -> Edit:
     if before is not None and before.data is not None and place.name in before.adopted:
         return Edit(place.file, old, put_back(place, old, before.data), host.name, changes)
     new = edit_entry(place, old, None)
-    nothing_else = new == edit_entry(place, edit_entry(place, b"", host.entry(place.name, [""])), None)
+    if before is not None and (before.data is None or not has_table(host, before.data)):
+        new = drop_empty_table(host, new)
+    alone = edit_entry(place, edit_entry(place, b"", host.entry(place.name, [""])), None)
+    nothing_else = new in (alone, drop_empty_table(host, alone))
     was_made = before is not None and before.data is None
     return Edit(place.file, old, None if nothing_else and was_made else new, host.name, changes)
 

@@ -2,13 +2,17 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
+
+import click
 
 from accredit.app import assemble
 from accredit.asking.command_line import values_of
+from accredit.base.terminal import two_lines
 from accredit.config import (
     Loaded,
     SettingRow,
@@ -28,7 +32,10 @@ from accredit.config import (
 )
 from accredit.config.schema import SECTIONS, Server
 from accredit.errors import ConfigurationError
+from accredit.ops.config_missing import all_faults, differing_tools, scope_slips
 from accredit.terminal.output import print_json, say
+
+_T = TypeVar("_T")
 
 
 def check_configuration(*, config: Path | None, as_json: bool) -> None:
@@ -40,8 +47,9 @@ def check_configuration(*, config: Path | None, as_json: bool) -> None:
             "no configuration: there is no accredit.toml here", "name a file with --config or ACCREDIT_CONFIG"
         )
     parts = _check_everything(loaded)  # only now something is printed: nothing that raises comes after it
+    differences = [*scope_slips(loaded), *differing_tools(loaded)]
     if as_json:
-        print_json(parts)
+        print_json({**parts, **({"notes": differences} if differences else {})})
         return
     upstream = parts["upstream"]
     say(f"ok: {loaded.file} is valid")
@@ -57,7 +65,7 @@ def check_configuration(*, config: Path | None, as_json: bool) -> None:
     if parts["signer"]:
         say("ok: attest.signer has signed a trial, and its public key verifies that")
     say(f"ok: TLS is {'on' if parts['tls'] else 'off'}")
-    for note in _notes(parts, loaded):
+    for note in (*_notes(parts, loaded), *differences):
         say(f"note: {note}")
 
 
@@ -74,20 +82,14 @@ def _notes(parts: dict[str, object], loaded: Loaded) -> Iterator[str]:
 
 
 def _check_everything(loaded: Loaded) -> dict[str, object]:
-    """Check all that `serve` would check before it starts, and return the findings. Raises `ConfigurationError`."""
+    """Check all that `serve` would check before it starts, and return the findings. Raises `ConfigurationError` for the
+    last fault; those before it, and what else is missing, are printed."""
 
     config, exposed = loaded.config, None
     behind = config.upstream
     upstream = "url" if behind.url or behind.urls else "command" if behind.command else None
     servers = {name: "url" if each.url or each.urls else "command" for name, each in config.servers.by_name.items()}
-    built = build_all_settings(loaded, os.environ) if upstream or servers else []
-    proofs = built[0].proofs if built else build_proofs(loaded)
-    build_records(loaded)
-    build_tokens(loaded)
-    build_rounds(loaded)
-    assemble(loaded, proofs)
-    build_watching(loaded)
-    tls = tls_context(config.gateway) is not None
+    tls = _build_everything(loaded, has_upstream=bool(upstream or servers))
     try:
         check_exposure(config.gateway, config.admin)
     except ConfigurationError as error:
@@ -104,6 +106,34 @@ def _check_everything(loaded: Loaded) -> dict[str, object]:
         "tls": tls,
         "exposed": exposed,
     }
+
+
+def _build_everything(loaded: Loaded, *, has_upstream: bool) -> bool:
+    """Build all that a gateway is made of; return whether it has TLS. Raises `ConfigurationError` for the last fault,
+    after it has printed the others."""
+    faults: list[ConfigurationError] = []
+
+    def attempt(build: Callable[[], _T]) -> _T | None:
+        try:
+            return build()
+        except ConfigurationError as error:
+            faults.append(error)
+            return None
+
+    built = attempt(lambda: build_all_settings(loaded, os.environ)) if has_upstream else None
+    proofs = built[0].proofs if built else attempt(lambda: build_proofs(loaded))
+    for build in (build_records, build_tokens, build_rounds):
+        attempt(partial(build, loaded))
+    if not faults:
+        attempt(lambda: assemble(loaded, proofs))
+    attempt(lambda: build_watching(loaded))
+    tls = attempt(lambda: tls_context(loaded.config.gateway))
+    if faults:
+        *others, last = all_faults(faults, loaded)
+        for each in others:
+            click.echo(two_lines(each.what, each.remedy), err=True)
+        raise last
+    return tls is not None
 
 
 def show_configuration(

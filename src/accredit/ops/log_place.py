@@ -72,6 +72,15 @@ def as_configuration_errors() -> Generator[None]:
         raise ConfigurationError(str(error), "`accredit log verify` names the place that is damaged") from None
 
 
+@contextmanager
+def explain_damage(place: "LogStore") -> Generator[None]:
+    """Raise, for a store that can't be read as its file is damaged, the error that says so (`ConfigurationError`)."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        raise place.damage() or error from None
+
+
 def public_keys(
     paths: Iterable[Path], config: Path | None = None, *, look_here: bool = True
 ) -> list[LogKey | RecordKey]:

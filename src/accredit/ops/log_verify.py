@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from accredit.attest import (
     Envelope,
+    Fault,
     Head,
     LogKey,
     LogReport,
@@ -25,6 +26,7 @@ from accredit.limits import MAX_ATTESTATION_BYTES
 from accredit.ops.log_place import (
     as_configuration_errors,
     checkpoints,
+    explain_damage,
     lines,
     log_store,
     names_in,
@@ -112,6 +114,7 @@ def verify_store(
     judge = None if wanted.nothing else _judge(people_to_show_with(wanted.roots, store, config), wanted)
     with (
         as_configuration_errors(),
+        explain_damage(place),
         verifying.Verifiers(trusted, judge=judge) as verifiers,
         marking.MarksInFile() as marks,
         proving.Proofs() as proofs,
@@ -121,6 +124,9 @@ def verify_store(
         report = log.verify(
             trusted, kept, watch, lambda entries: proofs.count(verifiers(entries)), marks, proofs=judge is not None
         )
+    damage = place.damage() if report.valid else None
+    if damage is not None:  # in a part of the file that holds no record
+        report = report._replace(fault=Fault("the file", f"{damage.what}: {damage.remedy}"))
     return _tell(report, kept, None if wanted.nothing else proofs, as_json=as_json)
 
 

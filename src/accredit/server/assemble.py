@@ -5,13 +5,16 @@ one line, so there is no `app` above it that could pass them in.
 """
 
 import logging
+import os
+import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from accredit.base.clock import unix_seconds
+from accredit.base.text import one_line
 from accredit.errors import ConfigurationError
 from accredit.keys import load_key_set, load_root
 from accredit.limits import CHALLENGE_WINDOW_SECONDS
@@ -29,9 +32,19 @@ from accredit.tokens import Issuer, KeySet, declares_token
 
 _log = logging.getLogger("accredit.server")
 _BINDINGS = ("optional", "required")
+_T = TypeVar("_T")
 
 _Root = str | Path | HybridPublicKey
 """A public key, or the path of its file."""
+
+
+class GuardFileError(ConfigurationError, SystemExit):
+    """A key file of a guard can't be used. Python ends a server that does not handle this with one line and without a
+    traceback, as it ends one that exits; whoever handles it has a `ConfigurationError`."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(what, remedy)
+        self.code = f"accredit: {one_line(what)}: {one_line(remedy)}"
 
 
 class Guard:
@@ -116,6 +129,13 @@ class Guard:
         entry = entry_of(function)
         return TargetInfo(name, entry, written=True) if entry is not None else find_plain(method, name)
 
+    def warn_of_open_tools(self, tools: Iterable[tuple[str, object, Mapping[str, Any] | None]]) -> None:
+        """Log which of these functions are tools that no proof can allow, as they have no requirement. Each comes with
+        its name and, for a tool, its schema."""
+        for name, function, schema in tools:
+            if schema is not None and self.found(name, function, {}, None).entry is None:
+                self._judge.warn_of_open_tool(name)
+
     def gate_in(self, middleware: Iterable[object]) -> Gate | None:
         """Return this guard's gate if it is among a server's middleware, or None."""
         return next((each for each in middleware if isinstance(each, Gate) and each.judge is self._judge), None)
@@ -161,8 +181,23 @@ def _keys(issuer: TrustedIssuer) -> KeySet | str:
     if issuer.jwks_url is not None and issuer.key_file is None:
         return issuer.jwks_url
     if issuer.key_file is not None and issuer.jwks_url is None:
-        return load_key_set(Path(issuer.key_file))
+        return _read(Path(issuer.key_file), load_key_set)
     raise ConfigurationError(f"the keys of {issuer.issuer} are in one place", "give one of jwks_url and key_file")
+
+
+def _read(path: Path, read: Callable[[Path], _T]) -> _T:
+    """Return what a key file holds. Raises `GuardFileError`."""
+    if not os.path.lexists(path):
+        private = shlex.quote(str(path).removesuffix(".pub"))
+        make = f"make one with `accredit keys new {private} --kind human`" if read is load_root else "make one"
+        raise GuardFileError(
+            f"can't read {path}: there is no file {path.absolute()}",
+            f"put the public key there, or {make}, or correct the path",
+        )
+    try:
+        return read(path)
+    except ConfigurationError as error:
+        raise GuardFileError(error.what, error.remedy) from None
 
 
 def _load_roots(roots: Iterable[_Root]) -> dict[HybridPublicKey, str]:
@@ -173,7 +208,7 @@ def _load_roots(roots: Iterable[_Root]) -> dict[HybridPublicKey, str]:
         if isinstance(root, HybridPublicKey):
             pinned[root] = derive_id(root)
             continue
-        key = load_root(Path(root))
+        key = _read(Path(root), load_root)
         pinned[key.public_key] = key.name
     if not pinned:
         raise ConfigurationError("roots names nobody, so no proof could count", 'write roots=["owner.key.pub"]')

@@ -89,7 +89,8 @@ class ProofGuard(Guard, Middleware):
         async def check() -> None:
             gate.check_place()
             check_first(self, server.middleware)
-            check_requirements(await _functions(server))
+            check_requirements(functions := await _functions(server))
+            self.warn_of_open_tools(functions)
             found = [(await self._find_tool(server, name, None)).name for name in self.scoped_tools]
             check_scoped(self.scoped_tools.difference(found))
 

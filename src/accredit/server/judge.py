@@ -14,6 +14,7 @@ from typing import NamedTuple, cast
 
 from msgspec.structs import replace
 
+from accredit.base.text import excerpt
 from accredit.errors import AccreditError, FrameError
 from accredit.jsonrpc.methods import TARGET_MEMBER, TASKS, is_known
 from accredit.policy import (
@@ -35,6 +36,9 @@ from accredit.server.arguments import Read
 from accredit.server.requirements import mark_judged, named_scopes
 from accredit.server.tokens import Tokens
 from accredit.tokens import VerifiedToken
+
+MAX_OPEN_TOOLS = 100
+"""Of how many tools without a requirement a guard's log tells. A client may call a low-level server's by any name."""
 
 _PLAIN = Catalog(own_tools={})
 
@@ -100,6 +104,7 @@ class Judge:
         self.tokens = tokens
         self._clock = clock
         self._methods = methods
+        self._open_tools: set[str] = set()
 
     def names(self, method: str, revision: str) -> bool:
         """Return whether a method is known in this revision of MCP, and so may pass or be decided."""
@@ -171,8 +176,21 @@ class Judge:
         tool = call.method == "tools/call"
         if tool and self.tokens is not None:
             self.tokens.check_tool(found.name or call.target, token)
+        if tool and found.name and found.entry is None:
+            self.warn_of_open_tool(found.name)
         if call.guarded and ((tool and not found.name) or (self._proofs is not None and found.entry is None)):
             raise refusals.unknown_target(call)
+
+    def warn_of_open_tool(self, name: str) -> None:
+        """Log, once, that a tool has no requirement, so that each call of it is refused."""
+        if self._proofs is None or name in self._open_tools or len(self._open_tools) >= MAX_OPEN_TOOLS:
+            return
+        self._open_tools.add(name)
+        _log.warning(
+            'the tool "%s" has no @require, so each call of it is refused: write @require("SCOPE") over its function'
+            " (low-level: name it in tools=), or give the guard a default_tool_scope",
+            excerpt(name),
+        )
 
     def standing(self, allowed: Allowed | None) -> AbstractContextManager[None]:
         """Return a context manager to use while a request runs. Within it, `decided` returns `allowed`, and

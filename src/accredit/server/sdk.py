@@ -84,6 +84,7 @@ class ProofGuard(Guard, Extension):
             gate.check_place()
             if isinstance(server, MCPServer):
                 check_requirements(_functions(server))
+                self.warn_of_open_tools(_functions(server))
                 check_scoped(self.scoped_tools.difference(each.name for each in await server.list_tools()))
 
         if isinstance(server, MCPServer):

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from accredit.base.deferred import Deferred
 from accredit.errors import ConfigurationError
-from accredit.hosts.drift import HostState, host_states, is_own
+from accredit.hosts.drift import HostState, host_states, is_own, why_changed
 from accredit.hosts.edit import Edit, EntryLocation, apply, edit_entry, entries, read_host_file
 from accredit.hosts.installed import read_installed, remember
 from accredit.hosts.programs import check_not_running, claude_add, claude_program, claude_remove, run_program
-from accredit.hosts.table import Entry, Host
+from accredit.hosts.table import Entry, Host, Places, plain
 from accredit.hosts.undo import plan_restore, without
 from accredit.keys.places import state_folder
 from accredit.setup.install_entry import NewEntry, agent_of
@@ -90,10 +90,15 @@ def install_entry(wish: InstallOptions, url: str | None, config: Path | None, se
         raise ConfigurationError(
             f"{file} has a server {wanted.name} that is not accredit's", "name this one otherwise: --name N"
         )
-    new = edit_entry(place, old or b"", entry)
+    is_there = old is not None and there is not None and why_changed(entry, plain(there)) is None
+    new = old if is_there else edit_entry(place, old or b"", entry)  # else it would be written in our style
     edit = Edit(file, old, new, host.name, {wanted.name: entry})
     program = None if wish.project or host.name != "claude-code" or there is not None else claude_program(os.environ)
     command = claude_add(program, wanted.name, entry) if program is not None and new != old else None
+    others = [] if wish.project else host.other_files(Places(os.environ), file)
+    if others and not wish.as_json:
+        tell(f"note: {host.name} may read another file, by its version: {', '.join(map(str, others))}")
+        tell(f"  if it does not show the server, name that one: {host.variable}=FILE accredit install {host.name}")
     if new != old and not wish.as_json:
         say(f"{host.name}: {file} gets the server {wanted.name}:")
         for line in host.text.put("", (host.table, wanted.name), entry).splitlines():

@@ -190,7 +190,8 @@ def _check_port(gateway: Gateway, otherwise: str) -> None:
     try:
         open_listener(gateway.host, gateway.port).close()
     except ConfigurationError as error:
-        raise ConfigurationError(error.what, f"stop what listens there, or {otherwise}") from None
+        stop = error.remedy.partition(", or ")[0]
+        raise ConfigurationError(error.what, f"{stop}, or {otherwise}") from None
 
 
 def _roots(loaded: Loaded, person: OwnKey) -> list[KeyFile]:

@@ -135,9 +135,12 @@ def grant_delegation(request: GrantOptions, *, as_json: bool) -> int:
     parties = _read(request)
     impossible = impossible_scope(request.scope)
     if impossible is not None:
+        meant = canonical_neighbour(impossible.replace(".", ":"))
         raise ConfigurationError(
             f'not signed: "{impossible}" can be no scope',
-            "write one like comms:email:send, custom:NAME, or one that a gateway's catalog names, like email:send",
+            f"did you mean {meant}?"
+            if meant
+            else "write one like comms:email:send, custom:NAME, or one that a gateway's catalog names, like email:send",
         )
     now = unix_seconds()
     # A delegation is worthless after its parent expires, so it should say so itself.
@@ -224,7 +227,7 @@ def _confirm(request: GrantOptions, parties: _Parties) -> None:
 def _warn(request: GrantOptions, sensitive: tuple[str, ...]) -> None:
     for scope in sorted(catalog_scopes(request.scope)):
         meant = canonical_neighbour(scope)
-        hint = f" (or is {meant} meant?)" if meant else ""
+        hint = f"; did you mean {meant}?" if meant else ""
         counts = "counts where a gateway or a server asks for it"
         tell(f"warning: {scope} is not one of Ratify's own scopes: it {counts}{hint}")
     for constraint in request.constraints:

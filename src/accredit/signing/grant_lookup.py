@@ -169,7 +169,7 @@ def _check_wanted(scope: str, known: _Known) -> None:
         return
     named = sorted({entry.scope for _, entry in _entries(known.catalog)})
     near = get_close_matches(scope, named, n=1)
-    hint = f"is {near[0]} meant? " if near else ""
+    hint = f"did you mean {near[0]}? " if near else ""
     raise ConfigurationError(
         f"not signed: nothing in {known.name} asks for {scope}",
         f"{hint}name a tool with --tool; if it is for another gateway, say --force",

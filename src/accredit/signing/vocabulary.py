@@ -30,6 +30,6 @@ def impossible_scope(scopes: Iterable[str]) -> str | None:
 
 def canonical_neighbour(scope: str) -> str | None:
     """Return a known scope that is similar (same last words, or similar spelling), or None."""
-    known = sorted(CANONICAL_SCOPES | WILDCARDS.keys())
+    known = sorted(CANONICAL_SCOPES | MCP_SCOPES | WILDCARDS.keys())
     ending = [each for each in known if each.endswith(f":{scope}")]
     return next(iter(ending or get_close_matches(scope, known, n=1, cutoff=0.8)), None)

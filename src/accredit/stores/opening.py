@@ -50,7 +50,7 @@ from accredit.stores.rules import NEVER, DiskSpace, ListChange, SchemaState
 from accredit.stores.sqlite.revocation_lists import change_list, read_lists, read_untouched_lists
 from accredit.stores.sqlite.schema import SCHEMA
 from accredit.stores.sqlite.store import SqliteStore
-from accredit.stores.sqlite.untouched import is_still, schema_version
+from accredit.stores.sqlite.untouched import damage_error, find_damage, is_still, schema_version
 from accredit.stores.tasks import MemoryTasks, SqliteTasks
 
 _MEMORY = "memory:"
@@ -99,13 +99,16 @@ class _Store(Struct, frozen=True):
     def log_bytes(self) -> int | None:
         """Return the size of the store's file, with what is still in its write-ahead log; or None."""
 
+    def damage(self) -> ConfigurationError | None:
+        """Return the error for a store whose file is damaged, anywhere in it; else None. Reads the whole file."""
+
     def disk_space(self) -> DiskSpace | None:
         """Return the size and the free space of the disk with the store's file. Return None if there is no such disk on
         this machine. Raises `OSError`."""
 
     def check_tables(self) -> None:
-        """Check that a database, if it answers, has tables that this version can use. Blocking. Raises
-        `ConfigurationError`."""
+        """Check that a database, if it answers, has tables that this version can use, and that a file is not damaged.
+        Blocking. Raises `ConfigurationError`."""
 
     def list_source(self, opened: ProofStore) -> Path | DatabaseLists | None:
         """Return where the revocation lists of the opened store are, or None."""
@@ -176,6 +179,20 @@ class SqliteFile(_Store, frozen=True):
         """Return the version of the file's tables."""
         found = schema_version(self.path) if os.path.lexists(self.path) else None
         return SchemaState(found, len(SCHEMA))
+
+    def damage(self) -> ConfigurationError | None:
+        """Return the error for a damaged file."""
+        found = find_damage(self.path, None)
+        return damage_error(self.path, found) if found is not None else None
+
+    def check_tables(self) -> None:
+        """Look for damage, for a bounded time. Raises `ConfigurationError`."""
+        try:
+            found = find_damage(self.path)
+        except StoreUnavailable:  # no regular file: whoever opens it says so
+            return
+        if found is not None:
+            raise damage_error(self.path, found)
 
     def disk_space(self) -> DiskSpace:
         """Return the size and the free space of the disk where the file is, or will be. Raises `OSError`."""

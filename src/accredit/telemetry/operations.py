@@ -16,7 +16,7 @@ from msgspec import Raw, Struct
 from accredit.base.clock import unix_ns
 from accredit.errors import AccreditError, FrameError, RequestError
 from accredit.jsonrpc.encode import to_json
-from accredit.jsonrpc.frames import Frame, Request, Response, Watcher
+from accredit.jsonrpc.frames import Failure, Frame, Request, Response, Watcher
 from accredit.jsonrpc.objects import as_string
 from accredit.jsonrpc.requests import Batch
 from accredit.limits import MAX_SAFE_INTEGER
@@ -40,12 +40,15 @@ _SESSION_DIGITS = 32
 
 
 class _Traced:
-    """The span of a traced operation. `request_id` is set for numeric ids. `epoch_ns` is the time when `perf_counter`
+    """The span of a traced operation. `code` is the JSON-RPC code of the result so far, and `heard_code` that of the
+    server's first answer, for codes that are no label of metrics ("" otherwise). `request_id` is set for numeric ids.
+    `epoch_ns` is the time when `perf_counter`
     was 0. All spans of a request share it, so that setting the clock doesn't shift them apart. If one operation
     measures the request on arrival and at the server, `below` is the context of the span at the server."""
 
     __slots__ = (
-        "below", "context", "epoch_ns", "link", "parent_id", "request_id", "revision", "session", "verdict",
+        "below", "code", "context", "epoch_ns", "heard_code", "link", "parent_id", "request_id", "revision", "session",
+        "verdict",
     )  # fmt: skip
 
     def __init__(self, context: TraceContext, parent_id: str | None, request: Request, epoch_ns: int) -> None:
@@ -54,9 +57,15 @@ class _Traced:
         self.parent_id = parent_id
         is_number = isinstance(request.id, int) and abs(request.id) <= MAX_SAFE_INTEGER
         self.request_id = str(request.id) if is_number else ""
-        self.revision = self.session = self.verdict = ""
+        self.code = self.heard_code = self.revision = self.session = self.verdict = ""
         self.link: TraceContext | None = None
         self.below: TraceContext | None = None
+
+    def note(self, code: str, *, is_first: bool) -> None:
+        """Note the code of a result; `is_first` if it is the server's first answer."""
+        self.code = code
+        if is_first:
+            self.heard_code = code
 
 
 class Operation:
@@ -109,12 +118,16 @@ class Operation:
     def answered(self, response: Response) -> None:
         """Report a valid response."""
         error = error_of_response(response, of_tool=self.labels[1] != "")
+        code = str(response.code) if error == OTHER_ERROR and isinstance(response, Failure) else ""
         if self.at_server or self.later:
-            self._hear(error)
+            self._hear(error, code)
             return
         self.error = error
-        if not self.heard:
+        is_first = not self.heard
+        if is_first:
             self.heard, self.heard_error = perf_counter(), error
+        if self.traced is not None:
+            self.traced.note(code, is_first=is_first)
 
     def failed(self, error: BaseException) -> None:
         """Report a failure."""
@@ -138,10 +151,18 @@ class Operation:
                     self.later = True
                     return
                 error = OTHER_ERROR
+        elif self.traced is not None:
+            self.traced.code = ""
         was_over, self.is_over = self.is_over, True
         if was_over or (self.at_server and not self.sent):
             return
-        meter, now, ended = self.meter, perf_counter(), (self.labels, error)
+        now = perf_counter()
+        self._count(error, now)
+        if self.traced is not None and self.meter.tracer is not None:
+            self._put_spans(self.meter.tracer.queue, self.traced, error, now)
+
+    def _count(self, error: str, now: float) -> None:
+        meter, ended = self.meter, (self.labels, error)
         if self.at_server:
             meter.asked.observe(ended, now - self.began)
         elif self.sent and self.heard and self.heard_error == error:
@@ -152,24 +173,27 @@ class Operation:
                 if not self.heard:
                     self.heard, self.heard_error = now, error
                 meter.asked.observe((self.labels, self.heard_error), self.heard - self.sent)
-        if self.traced is not None and meter.tracer is not None:
-            self._put_spans(meter.tracer.queue, self.traced, error, now)
 
-    def _hear(self, error: str) -> None:
+    def _hear(self, error: str, code: str = "") -> None:
         self.error = error
-        if self.sent and not self.heard:
+        is_first = bool(self.sent) and not self.heard
+        if is_first:
             self.heard, self.heard_error = perf_counter(), error
+        if self.traced is not None:
+            self.traced.note(code, is_first=is_first)
         if self.at_server or self.later:
-            self.end(error)
+            self.end()
             if self.parent is not None:
-                self.parent._hear(error)
+                self.parent._hear(error, code)
 
     def _put_spans(self, queue: SpanQueue, traced: _Traced, error: str, now: float) -> None:
         if traced.below is not None:
             contexts = traced.below, traced.context.span_id
-            queue.put(self._span(traced, "client", contexts, (self.sent, self.heard), self.heard_error))
+            at_server = (self.heard_error, traced.heard_code)
+            queue.put(self._span(traced, "client", contexts, (self.sent, self.heard), at_server))
         contexts = traced.context, traced.parent_id
-        queue.put(self._span(traced, "client" if self.at_server else "server", contexts, (self.began, now), error))
+        kind: SpanKind = "client" if self.at_server else "server"
+        queue.put(self._span(traced, kind, contexts, (self.began, now), (error, traced.code)))
 
     def _span(
         self,
@@ -177,12 +201,13 @@ class Operation:
         kind: SpanKind,
         contexts: tuple[TraceContext, str | None],
         times: tuple[float, float],
-        error: str,
+        result: tuple[str, str],
     ) -> Span:
         start_ns, end_ns = (traced.epoch_ns + int(each * 1e9) for each in times)
-        method, tool = self.labels
+        (method, tool), (error, code) = self.labels, result
         here, transports = kind == "server", self.meter.transports
-        code = error if error.lstrip("-").isdigit() else str(BY_WORD[error].code) if error in BY_WORD else ""
+        if not code:
+            code = error if error.lstrip("-").isdigit() else str(BY_WORD[error].code) if error in BY_WORD else ""
         attributes = {
             "mcp.method.name": method,
             "gen_ai.tool.name": tool,

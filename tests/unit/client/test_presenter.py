@@ -163,6 +163,35 @@ def test_a_delegation_that_was_changed_is_refused(trust: Trust, tmp_path: Path) 
         ProofPresenter(files.key, [files.delegation])
 
 
+@pytest.mark.holds("client/presenter", "usable")
+def test_a_patient_presenter_says_what_is_wrong_and_uses_a_file_once_it_is_good(trust: Trust, tmp_path: Path) -> None:
+    files = agent_files(tmp_path, trust, "email:read")
+    late, old = tmp_path / "late.json", save_delegation(tmp_path / "old.json", trust.chain("email:send", ends=-1))
+    presenter = ProofPresenter(files.key, [late, old], patient=True)
+    assert [each.what.partition(str(tmp_path))[0] for each in presenter.faults] == ["can't read ", ""]
+    assert (presenter.granted, presenter.principals, presenter.chains_for("email:read")) == (frozenset(), (), ())
+    with pytest.raises(ConfigurationError, match="no delegation to present"):
+        presenter.chain_for("email:read")
+    late.write_text("{}", "utf-8")
+    assert "is not a delegation" in presenter.faults[0].what
+    late.unlink()
+    files.delegation.replace(late)
+    assert presenter.granted == {"email:read"}
+    (fault,) = presenter.faults
+    assert fault.what == f"{old} has expired"
+    assert fault.remedy.endswith(
+        f"--scope email:send --expires 30d --out {old} --force`, where PATH is their private key"
+    )
+
+
+def test_the_command_that_renews_loses_no_constraint(trust: Trust, tmp_path: Path) -> None:
+    files = agent_files(tmp_path, trust)
+    limited = trust.chain("email:read", ends=-1, constraints=(MaxRate(1, 60),))
+    old = save_delegation(tmp_path / "old.json", limited)
+    (fault,) = ProofPresenter(files.key, [old], patient=True).faults
+    assert fault.remedy == "ask its principal for a new one: `accredit grant`"
+
+
 def test_what_is_no_delegation_is_refused(trust: Trust, tmp_path: Path) -> None:
     files = agent_files(tmp_path, trust)
     with pytest.raises(ConfigurationError, match="is not a delegation"):

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 from msgspec import Raw
 from tests.world.calls import compact
 from tests.world.measured import Measured, calls
@@ -61,6 +62,45 @@ def test_what_a_server_has_said_first_counts_there__and_what_its_caller_heard_la
     asked, served = measured.spans()
     assert (asked.error, served.error) == (False, True)
     assert asked.parent_id == served.context.span_id
+
+
+@pytest.mark.parametrize("code", [-32050, -32768, -1, 0, 7, 2**53])
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_span_keeps_the_code_of_an_error_whatever_it_is__and_a_label_only_a_known_one(apart: bool, code: int) -> None:
+    measured = Measured()
+    of, call = meter(measured), request()
+    begun = of.begin(call, 0.0)
+    assert isinstance(begun, Operation)
+    failure = Failure(1, code, "busy", Raw(b"{}"), b"{}")
+    if apart:
+        sent, asked = of.sent(call)
+        assert isinstance(sent, Request)
+        assert sent.watcher is not None
+        sent.watcher.answered(failure)
+        of.received(asked)
+    else:
+        begun.sent = 1.0
+        of.in_trace(call, begun)
+        begun.answered(failure)
+    begun.end()
+    assert calls(measured.asked) == calls(measured.served) == {("pay", "_OTHER"): 1}
+    spans = measured.spans()
+    assert [each.attributes["rpc.response.status_code"] for each in spans] == [str(code)] * 2
+    assert [each.attributes["error.type"] for each in spans] == ["_OTHER"] * 2
+
+
+def test_a_server_s_code_is_not_that_of_an_exchange_that_ends_otherwise() -> None:
+    measured = Measured()
+    of, call = meter(measured), request()
+    begun = of.begin(call, 0.0)
+    assert isinstance(begun, Operation)
+    begun.sent = 1.0
+    of.in_trace(call, begun)
+    begun.answered(Failure(1, -32050, "busy", Raw(b"{}"), b"{}"))
+    begun.end("_OTHER")
+    asked, served = measured.spans()
+    assert asked.attributes["rpc.response.status_code"] == "-32050"
+    assert "rpc.response.status_code" not in served.attributes
 
 
 def test_one_request_that_goes_to_several_servers_is_measured_at_each() -> None:

@@ -183,11 +183,12 @@ def _trouble(error: BaseException, request: CallOptions, presenter: ProofPresent
             return _Trouble(what, tuple(remedy) or (_REFUSED,))
         case MCPError():
             data = error.error.data
-            detail = f": {excerpt(data, MAX_TOLD_REASON_CHARS)}" if isinstance(data, str) else ""
-            what = excerpt(error.error.message, MAX_TOLD_REASON_CHARS)
+            detail = excerpt(data, MAX_TOLD_REASON_CHARS) if isinstance(data, str) else ""
+            what = excerpt(error.error.message.partition(f": {detail}" if detail else "\0")[0], MAX_TOLD_REASON_CHARS)
+            told = f"{what}: {detail}" if detail else what
             if request.url is not None and detail.endswith(NOT_REACHED):
-                return _Trouble(f"{what}{detail}", (how_to_start(request.url, os.environ),))
-            return _Trouble(f"{what}{detail}", (_NOT_THERE if what.startswith("Not found: ") else _REFUSED,))
+                return _Trouble(told, (how_to_start(request.url, os.environ),))
+            return _Trouble(told, (_NOT_THERE if what.startswith("Not found: ") else _REFUSED,))
         case RequestTimeout():
             return _Trouble(str(error), ("give it more time with --timeout",))
         case InputRequestError():

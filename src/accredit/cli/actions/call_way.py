@@ -16,7 +16,7 @@ from accredit.asking.in_process import InProcess
 from accredit.asking.reaching import Reach, endpoint_of, id_at
 from accredit.client import AccreditedClient, ProofPresenter
 from accredit.client.gateways import Reached, to_gateway
-from accredit.client.http import GatewayHttp
+from accredit.client.http import HOW_TO_START, GatewayHttp
 from accredit.client.proving import Prover
 from accredit.client.streams import ProvingTransport
 from accredit.client.ways import over_http
@@ -98,7 +98,7 @@ def how_to_start(url: str, environ: Mapping[str, str]) -> str:
         with suppress(ConfigurationError, ValueError):  # the latter: of a port that is none
             if fault_of_file(Path(file)) is None and leads_to(load(Path(file), environ, {}).config.gateway, url):
                 return f"start it: accredit serve --config {shlex.quote(file)}"
-    return "start it with `accredit up`, or `accredit serve --config FILE`, which print its URL"
+    return HOW_TO_START
 
 
 def _presenter(agent: Agent | None) -> ProofPresenter | None:

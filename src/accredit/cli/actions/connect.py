@@ -5,6 +5,7 @@ Hosts wait for it at startup, so it loads as little as possible.
 
 # ruff: noqa: PLC0415 - the packages are loaded in a certain way, and nothing is loaded for a command line that is refused
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -55,8 +56,14 @@ def start_connect(
         from accredit.client.connect import Connecting, run
         from accredit.gateway.front.host import StdioHost
 
-    proves = None if key is None else ProofPresenter(key, delegation or (), gateway_id=gateway_id, may_ask=bool(desk))
+    proves = None
+    if key is not None:
+        delegations, may_ask = delegation or (), bool(desk)
+        proves = ProofPresenter(key, delegations, gateway_id=gateway_id, may_ask=may_ask, patient=True)
     configure_logs(log_level, log_format)
+    faults = proves.faults if proves is not None else ()
+    for each in faults:
+        logging.getLogger("accredit.client").error("%s: %s", each.what, each.remedy)
     _quiet()
     _announce(url)
     connecting = Connecting(
@@ -65,7 +72,7 @@ def start_connect(
         token=reach.token,
         headers=reach.headers,
         timeout=reach.timeout,
-        show_uncovered=show_uncovered or bool(desk),
+        show_uncovered=show_uncovered or bool(desk) or bool(faults),
         modern=modern,
         desk=desk,
         starter=starter,
@@ -109,8 +116,6 @@ def _check(url: str, key: Path | None, delegation: list[Path] | None, ask: str |
 
 def _quiet() -> None:
     """Silence the libraries' logs, which would contain proofs and results."""
-    import logging
-
     for name in ("mcp", "httpx2", "httpcore2"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
 

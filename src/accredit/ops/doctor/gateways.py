@@ -9,6 +9,7 @@ import socket
 from collections.abc import Iterator, Mapping
 
 from accredit.app.pid_file import serving
+from accredit.app.port_holder import find_holder
 from accredit.base.addresses import is_loopback_host
 from accredit.config.listen import url_here
 from accredit.console.gateways import GatewayHealth, Gateways, gateways_met
@@ -67,7 +68,9 @@ def _not_running(at: Surroundings, url: str) -> Result:
     command = command_line("accredit", "up", "--config", str(at.file)) if at.is_own else ""
     gateway = at.loaded.config.gateway if at.loaded is not None else None
     if gateway is not None and is_loopback_host(gateway.host) and _is_taken(gateway.host.strip("[]"), gateway.port):
+        holder = find_holder(gateway.port)
         what = f"another program listens on {gateway.host} port {gateway.port}, where the gateway would"
+        what = what if holder is None else f"{what}: {holder}"
         return bad("gateway", what, f"stop it, or change gateway.port in {at.file}")
     return bad("gateway", f"no gateway runs for {at.file}, at {url}", "start it", command)
 

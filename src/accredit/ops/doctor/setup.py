@@ -18,7 +18,7 @@ from accredit.ops.doctor.surroundings import Surroundings
 from accredit.setup.own_files import fault_of_file
 from accredit.stores import InMemory, LogStore
 from accredit.stores.sqlite.schema import SCHEMA
-from accredit.stores.sqlite.untouched import schema_version
+from accredit.stores.sqlite.untouched import DAMAGE_REMEDY, schema_version
 
 
 def look_at_configuration(at: Surroundings) -> Iterator[Result]:
@@ -101,8 +101,7 @@ def _look_at_file(path: Path) -> Iterator[Result]:
         version = schema_version(path, check=True)
     except StoreUnavailable as error:
         what = f"{path} can't be read: {error}"
-        remedy = "restore it from a backup; or begin a new one, and keep this: what was recorded is in it"
-        yield bad("store", what, remedy, aside)
+        yield bad("store", what, DAMAGE_REMEDY, aside)
         return
     if version > len(SCHEMA):
         yield bad("store", f"{path} was made by a newer accredit", "install that one")

@@ -29,7 +29,7 @@ from accredit.base.log_events import Pace
 from accredit.errors import AnswerError, FrameError, LineTooLong, MessageId, RequestError
 from accredit.gateway.counters import Counters
 from accredit.gateway.recording.open_calls import OpenCall, outcome_of, outcome_of_end
-from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.settings import GatewaySettings, StdioUpstream
 from accredit.gateway.trace import set_current
 from accredit.gateway.turns import in_turns
 from accredit.jsonrpc.brackets import check_brackets
@@ -347,6 +347,9 @@ class PendingCalls(Generic[_C]):
         set_current(calls[0].request if calls else None)
         logged = bool(calls) or self._pace.admits(asyncio.get_running_loop().time())
         self._counters.refused(error, method=method, observed=observed, logged=logged)
+        upstream = self.settings.upstream
+        if isinstance(upstream, StdioUpstream) and upstream.on_stray_line and isinstance(line, bytes) and not calls:
+            upstream.on_stray_line(line)
         if isinstance(line, bytes) and observed:
             return Answered(calls, line, observed=error) if calls else UnexpectedAnswer(line)
         return Failed(calls, error) if calls else None
