@@ -162,6 +162,11 @@ class HttpConnection(ClientConnection):
         if starting is not None:
             starting.start()
 
+    @property
+    def most_head_bytes(self) -> int:
+        """How many bytes a head may have ([head-bounds])."""
+        return MAX_REQUEST_HEAD_BYTES
+
     def on_message_begin(self) -> None:
         """Note that a request begins."""
         if not self._resuming:
@@ -237,7 +242,7 @@ class HttpConnection(ClientConnection):
             self._send_400(self._fault or _INVALID)
         if self.is_closing():
             return
-        if self._without_progress > MAX_REQUEST_HEAD_BYTES:
+        if self._without_progress > self.most_head_bytes:
             self._send_400(_TOO_LARGE)
         elif not self._is_answering():
             self.start_clock()
@@ -274,7 +279,7 @@ class HttpConnection(ClientConnection):
 
     def _count(self, size: int) -> None:
         self._head_bytes += size
-        if len(self._headers) >= MAX_HEADERS or self._head_bytes > MAX_REQUEST_HEAD_BYTES:
+        if len(self._headers) >= MAX_HEADERS or self._head_bytes > self.most_head_bytes:
             self._refuse(_TOO_LARGE)
 
     def _check_head(self, version: str) -> None:

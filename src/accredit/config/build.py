@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from accredit.base.text import one_line
+from accredit.config.apis import build_api
 from accredit.config.attest import build_records
 from accredit.config.auth import build_auth
 from accredit.config.digest import policy_digest
@@ -22,7 +23,7 @@ from accredit.config.pins import build_pins
 from accredit.config.proofs import build_proofs
 from accredit.config.quotas import build_quotas
 from accredit.config.rounds import build_rounds
-from accredit.config.servers import view, views
+from accredit.config.servers import every_view, view
 from accredit.config.sources import Source
 from accredit.config.tokens import build_tokens
 from accredit.errors import ConfigurationError
@@ -61,7 +62,7 @@ def build_all_settings(
     """
     with reading_alike():
         rounds, digest = build_rounds(loaded, own), policy_digest(loaded)
-        built = [_settings(each, environ, rounds, workers=workers, starting=starting) for each in views(loaded)]
+        built = [_settings(each, environ, rounds, workers=workers, starting=starting) for each in every_view(loaded)]
         if loaded.config.gateway.merge:
             built.append(build_merged(loaded, built))
         return [_of_whole(each, digest) for each in built]
@@ -78,7 +79,7 @@ def _settings(
     loaded: Loaded, environ: Mapping[str, str], rounds: RoundsSettings, *, workers: int, starting: bool
 ) -> GatewaySettings:
     gateway = loaded.config.gateway
-    upstream = build_upstream(loaded, environ)
+    upstream = build_upstream(loaded, environ) if loaded.api is None else build_api(loaded, loaded.api)
     if workers > 1 and isinstance(upstream, StdioUpstream):
         raise ConfigurationError(
             f"{workers} workers can't share {loaded.place('upstream')}.command: its sessions live in one process",
@@ -105,7 +106,7 @@ def _settings(
         tokens=build_tokens(loaded, workers=workers),
         rounds=rounds,
         quotas=build_quotas(loaded, of_proofs=False, workers=workers),
-        pins=build_pins(loaded),
+        pins=build_pins(loaded) if loaded.api is None else None,
         workers=workers,
     )
 

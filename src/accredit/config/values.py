@@ -14,6 +14,7 @@ from msgspec import Meta, Struct, to_builtins
 
 from accredit.base.addresses import is_loopback_host, without_slash
 from accredit.gateway.forwarding import can_be_added, can_name_caller
+from accredit.http_api.routes import read_route
 from accredit.policy import facts_fault, may_guard, scope_fault
 from accredit.policy.drill import DRILLS
 from accredit.policy.merging import SERVER_NAME
@@ -274,6 +275,10 @@ def _tool_names(value: list[str]) -> None:
         raise ValueError(f'should be ["{ANY_TOOL}"], or names of tools')
 
 
+def _route(value: str) -> None:
+    read_route(value)
+
+
 def _server_name(value: str) -> None:
     if not SERVER_NAME.fullmatch(value):
         raise ValueError("should have a name of a-z, 0-9 and -, which begins with no -, of at most 32 characters")
@@ -320,6 +325,8 @@ QuotaNumber = Annotated[str, _Check(_quota_number)]
 Scope = Annotated[str, _Check(_scope)]
 OptionalScope = Annotated[str, _Check(_optional_scope)]
 ToolNames = Annotated[list[Annotated[str, _Check(_tool_name)]], Meta(min_length=1), _Check(_tool_names)]
+RouteText = Annotated[str, _Check(_route)]
+RouteFacts = dict[str, str | int | float]
 Facts = Annotated[dict[str, str | int | float], _Check(_facts)]
 ToolName = Annotated[str, _Check(_tool_name)]
 ServerName = Annotated[str, _Check(_server_name)]

@@ -216,6 +216,14 @@ def same_name(one: str, other: str) -> bool:
     return next(plain) == next(plain)
 
 
+def fields_by_plain_name(raw: RawHeaders) -> dict[bytes, RawHeaders]:
+    """Return the fields by the names for which the most lenient reader takes theirs."""
+    found: dict[bytes, RawHeaders] = {}
+    for pair in raw:
+        found.setdefault(pair[0].translate(_TO_DASHES), []).append(pair)
+    return found
+
+
 def _hops(raw: RawHeaders) -> Collection[bytes]:
     """Return the names that `Connection` marks as hop-by-hop."""
     values = [value for name, value in raw if name == b"connection"]

@@ -3,7 +3,8 @@ No I/O.
 
 - [binding] A proof covers the method, the target as it was sent, the bytes of the body, the scope, the gateway with the
   server's name, and the protocol. So it is good for this request alone.
-- [protocol] Each protocol has a label of its own (`workspace`), and MCP none. A proof for one is never good at another.
+- [protocol] Each protocol has a label of its own (`WORKSPACES`), and MCP none. A proof for one is never good at
+  another.
 - [one-header] The proof is in one header, in one spelling. Two headers, or text that is not base64url without padding,
   are a proof that is invalid.
 - [path-kept-short] What is kept of a call's proof has the SHA-256 of the path and the query in place of them: they may
@@ -16,7 +17,7 @@ from typing import Literal
 
 from msgspec import Raw
 
-from accredit.attest.proofs import SignedContext
+from accredit.attest.proofs import PATH_DIGEST, WORKSPACES, SignedContext
 from accredit.http_api.facts import arguments
 from accredit.http_api.routes import Match
 from accredit.http_api.targets import Target
@@ -27,11 +28,6 @@ from accredit.ratify.signable import build_session_context, operation_context_ha
 
 Protocol = Literal["http", "authorize"]
 """How a request comes: to the gateway in front of the API, or as a question of another proxy."""
-
-WORKSPACES: dict[Protocol, str] = {"http": "accredit/http/v1", "authorize": "accredit/authorize/v1"}
-"""The labels to which proofs are bound ([protocol])."""
-PATH_DIGEST = "sha256:"
-"""What precedes the SHA-256 of a requested path where it is kept."""
 
 
 class HttpCall(GuardedCall, frozen=True, dict=True):

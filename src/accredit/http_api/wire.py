@@ -84,22 +84,23 @@ def problem(status: int, code: int, message: str, data: object) -> bytes:
     return to_json({**members, "error": word, "data": data})
 
 
-def authenticate(refused: ProofRefused, verifier_id: str, workspace: str) -> bytes:
-    """Return the value of `WWW-Authenticate` for a refusal: what a client needs for a proof that would be taken."""
-    meta = cast("Mapping[str, object]", refused.data.get("_meta", {}))
+def authenticate(data: Mapping[str, object], verifier_id: str, workspace: str) -> bytes:
+    """Return the value of `WWW-Authenticate` for the data of a refusal: what a client needs for a proof that would be
+    taken."""
+    meta = cast("Mapping[str, object]", data.get("_meta", {}))
     challenge = cast("Mapping[str, object]", meta.get("ratify_challenge", {})).get("challenge")
     parameters = {
-        "error": refused.error,
+        "error": data.get("error"),
         "challenge": challenge,
         "verifier": verifier_id,
         "workspace": workspace,
-        "scope": refused.data.get("required_scope"),
+        "scope": data.get("required_scope"),
         "binding": "required",
     }
-    told = (f"{name}={_quoted(str(value))}" for name, value in parameters.items() if value)
+    told = (f"{name}={_quote(str(value))}" for name, value in parameters.items() if value)
     return b"Ratify " + ", ".join(told).encode("ascii")
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     """Return a quoted-string (RFC 9110 section 5.6.4)."""
     return '"' + excerpt(value, len(value)).replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -101,8 +101,8 @@ def test_a_challenge_says_all_that_a_proof_needs__and_nothing_breaks_its_quotes(
         "required_scope": 'a"b\\c\r\nd',
         "_meta": {"ratify_challenge": {"challenge": "AAA="}},
     }
-    assert authenticate(ProofRefused(data), "gw/mail", "accredit/http/v1") == (
+    assert authenticate(data, "gw/mail", "accredit/http/v1") == (
         b'Ratify error="ratify_challenge_required", challenge="AAA=", verifier="gw/mail",'
         b' workspace="accredit/http/v1", scope="a\\"b\\\\c??d", binding="required"'
     )
-    assert b"challenge" not in authenticate(ProofRefused({"error": "x"}), "gw", "w")
+    assert b"challenge" not in authenticate({"error": "x"}, "gw", "w")
