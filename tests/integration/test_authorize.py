@@ -46,7 +46,8 @@ def gateway(proxy: str = "nginx", policy: dict[str, Any] | None = None, **more: 
     ports = {name: more.pop(name) for name in ("store", "records", "key_sets") if name in more}
     more |= {"records": more.pop("record")} if "record" in more else {}
     settings: GatewaySettings = api_settings(TRUST, asked_by(proxy), policy, **more)
-    return create_app([settings], **{"store": MemoryStore(), "revocations": Known(), **ports})
+    given: dict[str, Any] = {"store": MemoryStore(), "revocations": Known(), **ports}
+    return create_app([settings], **given)
 
 
 def of_nginx(method: str, target: str, proof: str | None = None) -> Headers:

@@ -75,7 +75,7 @@ def test_the_method_is_the_client_s__not_that_of_a_header(scene: Scene) -> None:
     assert not scene.api.seen
 
 
-PIECES = [
+_PIECES = [
     "/",
     "//",
     "/./",
@@ -93,7 +93,8 @@ PIECES = [
     "/;",
     "%00/",
 ]
-PIECES += [
+PIECES = [
+    *_PIECES,
     "%2500/",
     "/%252e%252e/",
     "/%c0%ae%c0%ae/",
@@ -108,7 +109,7 @@ PIECES += [
     ":/",
     "/%09/",
 ]
-ENDS = [
+_ENDS = [
     "admin/keys",
     "Admin/Keys",
     "ADMIN/keys",
@@ -118,9 +119,18 @@ ENDS = [
     "admin%2fkeys",
     "%61dmin/keys",
 ]
-ENDS += ["admin/keys;x", "admin/keys%20", "admin/keys.", "admin/%6beys", "admin/keys?x", "admin/keys#x", "admin\\keys"]
-SPELLINGS = [begin + piece + end for begin in ("", "/messages") for piece, end in itertools.product(PIECES, ENDS)]
-SPELLINGS = [each for each in SPELLINGS if each.startswith("/")] + [
+ENDS = [
+    *_ENDS,
+    "admin/keys;x",
+    "admin/keys%20",
+    "admin/keys.",
+    "admin/%6beys",
+    "admin/keys?x",
+    "admin/keys#x",
+    "admin\\keys",
+]
+_PRODUCT = [begin + piece + end for begin in ("", "/messages") for piece, end in itertools.product(PIECES, ENDS)]
+SPELLINGS = [each for each in _PRODUCT if each.startswith("/")] + [
     "http://127.0.0.1/admin/keys",
     "http://x/messages/../admin/keys",
 ]

@@ -1,5 +1,6 @@
 """An HTTP API, what its agents prove, and proxies in front of it that ask the gateway. I/O: loopback, processes."""
 
+import contextlib
 import json
 import shutil
 import socket
@@ -49,7 +50,8 @@ def api_settings(trust: Trust, api: ApiUpstream, policy: dict[str, Any] | None =
     catalog = Catalog(routes=ENTRIES)
     given = {"verifier_id": VERIFIER, "catalog": catalog, "binding_required": True, "server": NAME, **(policy or {})}
     proofs = ProofSettings(trust.policy(**given), required=not given.get("observes"))
-    return GatewaySettings(api, server=NAME, path=AUTHORIZE_PATH + NAME, proofs=proofs, **more)
+    members: dict[str, Any] = {"path": AUTHORIZE_PATH + NAME, **more}
+    return GatewaySettings(api, server=NAME, proofs=proofs, **members)
 
 
 def asked_by(proxy: Any) -> ApiUpstream:
@@ -248,8 +250,9 @@ def raw_request(port: int, line: str, headers: Iterable[tuple[str, str]] = (), b
         head = "".join(f"{name}: {value}\r\n" for name, value in fields)
         client.sendall(f"{line} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + body)
         answer = b""
-        while chunk := client.recv(65_536):
-            answer += chunk
+        with contextlib.suppress(ConnectionError):  # whoever refuses a long head does not read its end
+            while chunk := client.recv(65_536):
+                answer += chunk
     text = answer.decode("latin-1")
     return (int(text.split(" ", 2)[1]) if text else 0), text
 

@@ -22,7 +22,7 @@ from typing import cast
 from uvicorn.server import ServerState
 
 from accredit.app.handshakes import TlsListener
-from accredit.app.http11 import HttpConnection
+from accredit.app.http11 import MAX_PROOF_HEAD_BYTES, HttpConnection
 from accredit.app.server import server_config
 from accredit.base.addresses import is_address
 from accredit.errors import AccreditError, ClientGone, RequestError
@@ -42,8 +42,6 @@ request."""
 MAX_PROXY_CONNECTIONS = 1_024
 """The most connections to the admin listener of one worker where proxies ask there: nginx opens one for each request
 that is under way, unless it keeps them."""
-MAX_PROOF_HEAD_BYTES = 196_608
-"""The most bytes of a request's head where a header may hold a proof. The largest has 174,763 bytes in base64url."""
 SCRAPE_SHARE = 4
 """How many times as long as it took to render the metrics they are shown again unchanged. So a caller who asks all the
 time takes a fifth of one thread, however many series there are."""

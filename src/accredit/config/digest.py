@@ -28,7 +28,7 @@ from accredit.errors import AttestationError, ConfigurationError
 from accredit.keys import read_file
 from accredit.limits import MAX_KEY_SET_BYTES
 
-_OF_APIS = ("protocol", "proxy", "routes")
+_OF_APIS = ("protocol", "path", "forward_headers", "proxy", "routes")
 _LISTENS = (("gateway", "host"), ("gateway", "port"))
 PUBLIC_KEYS = {
     ("proofs", "roots"): ("public_key_file",),

@@ -20,6 +20,7 @@ from accredit.config.values import (
     Environment,
     Facts,
     Forwarded,
+    ForwardedToApi,
     Headers,
     IdentityHeader,
     Method,
@@ -342,9 +343,14 @@ class Server(Upstream, frozen=True):
     """`[servers.NAME]`: one of several servers, with the keys of `[upstream]` and a catalog of its own."""
 
     protocol: Annotated[
-        Literal["mcp", "authorize"],
-        '"mcp", or "authorize" for an HTTP API behind a proxy that asks on the [admin] listener',
+        Literal["mcp", "http", "authorize"],
+        '"mcp", "http" for an HTTP API behind the gateway, or "authorize" for one behind a proxy that asks on the'
+        " [admin] listener",
     ] = "mcp"
+    path: Annotated[Path | None, 'with protocol = "http" the path of the API on the gateway, which is taken off'] = None
+    forward_headers: Annotated[
+        list[ForwardedToApi], 'with protocol = "http" a list of Cookie, Range and If-... headers that go on as well'
+    ] = []
     proxy: Annotated[
         Literal["nginx", "envoy", "traefik", "caddy"] | None,
         'with protocol = "authorize" the proxy that asks: it says where the request\'s method and target are',

@@ -15,7 +15,7 @@ from itertools import chain
 from msgspec.structs import replace as changed
 
 from accredit.base.text import one_line
-from accredit.config.apis import check_mcp
+from accredit.config.apis import check_api_path, check_mcp
 from accredit.config.load import Loaded, Origin
 from accredit.config.schema import Server, Servers, Upstream, keys
 from accredit.config.values import ServerName, WrongValue, check, check_endpoint
@@ -76,9 +76,17 @@ def view(loaded: Loaded, name: str) -> Loaded:
     )
 
 
+def _path_of(server: Server, name: str, gateway: str) -> str:
+    if server.protocol == "authorize":
+        return AUTHORIZE_PATH + name
+    return server.path or "" if server.protocol == "http" else f"{gateway.rstrip('/')}/{name}"
+
+
 def _view(loaded: Loaded, name: str, server: Server) -> Loaded:
     gateway = loaded.config.gateway
-    path = AUTHORIZE_PATH + name if server.protocol == "authorize" else f"{gateway.path.rstrip('/')}/{name}"
+    path = _path_of(server, name, gateway.path)
+    if server.protocol == "http":
+        check_api_path(f"servers.{name}", server)
     try:
         check_endpoint(path)
     except ValueError as error:

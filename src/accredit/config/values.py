@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from msgspec import Meta, Struct, to_builtins
 
 from accredit.base.addresses import is_loopback_host, without_slash
-from accredit.gateway.forwarding import can_be_added, can_name_caller
+from accredit.gateway.forwarding import can_be_added, can_be_added_for_api, can_name_caller
 from accredit.http_api.routes import read_route
 from accredit.policy import facts_fault, may_guard, scope_fault
 from accredit.policy.drill import DRILLS
@@ -300,6 +300,11 @@ def _check_forwarding(value: str) -> None:
         raise ValueError("should be a header that says neither how a message is read nor where it goes")
 
 
+def _check_forwarding_to_api(value: str) -> None:
+    if not can_be_added_for_api(value):
+        raise ValueError("should be Cookie, Range or an If-... header: others go on anyway, or never")
+
+
 def _identity_header(value: str) -> None:
     if not can_name_caller(value):
         raise ValueError("should be a header's name of letters, digits and -, and none that means something else")
@@ -314,6 +319,7 @@ def _store(value: str) -> None:
 Url = Annotated[str, _Check(_url)]
 Path = Annotated[str, _Check(_path)]
 Method = Annotated[str, _Check(_method)]
+ForwardedToApi = Annotated[str, _Check(_check_forwarding_to_api)]
 Forwarded = Annotated[str, _Check(_check_forwarding)]
 IdentityHeader = Annotated[str, _Check(_identity_header)]
 Endpoint = Annotated[str, _Check(check_endpoint)]

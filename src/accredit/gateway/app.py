@@ -199,6 +199,8 @@ class Routes:
         self.settings = settings = servers[0]
         self.apis = _apis(servers, shared, before)
         """The HTTP APIs, by name."""
+        self.proof_prefixes = tuple(each.prefix for each in self.apis.values() if each.prefix)
+        """How the paths of those APIs begin that are behind the gateway. A header may hold a proof there."""
         several = [each for each in servers if each.members]
         servers = [each for each in servers if not each.members and each.server not in self.apis]
         self.shared = shared
@@ -249,6 +251,11 @@ class Routes:
         try:
             if self.settings.tokens is not None:
                 exchange.take_credentials()
+            api = self._api_at(exchange.head.raw_path) if server is None and self.proof_prefixes else None
+            if api is not None and not is_preflight(exchange.head.method, exchange.head.headers):
+                set_current_server(api.name)
+                await api.serve(exchange)
+                return
             if isinstance(server, Server) and exchange.head.method != "OPTIONS":
                 exchange.rooms = server.rooms
                 set_current_server(server.name)
@@ -272,6 +279,10 @@ class Routes:
             await self._refuse(exchange, gone, server)
         finally:
             exchange.over()
+
+    def _api_at(self, raw_path: bytes) -> ApiServer | None:
+        """Return the API behind the gateway that has a path, or None."""
+        return next((each for each in self.apis.values() if each.prefix and raw_path.startswith(each.prefix)), None)
 
     def _without_slash(self, exchange: Exchange) -> str:
         """Drop one trailing slash from an endpoint's path, since clients and people write both forms. All comparisons,
@@ -322,6 +333,11 @@ class Routes:
 
     def _check_paths(self) -> None:
         """Raise `ConfigurationError` unless all servers have names and paths of their own."""
+        served = [*(f"{path}/".encode() for path in self._endpoints), *self.proof_prefixes]
+        if any(one is not other and other.startswith(one) for one in self.proof_prefixes for other in served):
+            raise ConfigurationError(
+                "the path of an HTTP API covers that of another server", "give each a path that is not below another's"
+            )
         names = {each.name for each in self._servers}
         apart = len(self._servers) == len(names) and len(self.servers) == len(self._endpoints)
         if apart and (len(self.servers) == 1 or "" not in names):

@@ -113,12 +113,14 @@ class MergedUpstream:
 
 @dataclass(frozen=True, slots=True)
 class ApiUpstream:
-    """An HTTP API in place of an MCP server: its routes, and how requests come. `proxy` is the one that asks about
-    them."""
+    """An HTTP API in place of an MCP server: its routes, and how requests come. Either it is `behind` the gateway, and
+    gets the client's `forward_headers` besides what it gets anyway; or another `proxy` asks about them."""
 
     protocol: Protocol
     routes: RouteTable = field(repr=False)
-    proxy: Proxy
+    proxy: Proxy | None = None
+    behind: HttpUpstream | None = None
+    forward_headers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,9 @@ def _plain(value: object) -> object:
 
 def _upstream(upstream: HttpUpstream | ApiUpstream) -> object:
     if isinstance(upstream, ApiUpstream):
-        return {"protocol": upstream.protocol, "proxy": upstream.proxy, "routes": sorted(upstream.routes.routes)}
+        told = {"protocol": upstream.protocol, "proxy": upstream.proxy, "routes": sorted(upstream.routes.routes)}
+        behind = _upstream(upstream.behind) if upstream.behind is not None else None
+        return {**told, "behind": behind, "forward_headers": list(upstream.forward_headers)}
     url, *urls = (url.partition("?")[0] for url in (upstream.url, *upstream.others))
     others = {"others": urls} if urls else {}
     auth = {"auth": _of_grant(upstream.auth)} if upstream.auth is not None else {}

@@ -90,10 +90,11 @@ def http_call(
     body: bytes = b"",
     *,
     json_body: bool = False,
+    prefix: str = "",
 ) -> HttpCall:
     """Return the call that a request makes. `proofs` are the values of its proof headers. `match` and `entry` are its
     route and what that needs; None if nobody has named it. `json_body` says that the body is declared as JSON and as
-    nothing else."""
+    nothing else. `prefix` came before the target in the path that was sent."""
     facts = {}
     if match is not None and entry is not None:
         facts = arguments(entry.facts, match, target.query, body if json_body else None)
@@ -105,7 +106,7 @@ def http_call(
         arguments=facts,
         proof=_proof(proofs),
         protocol=protocol,
-        requested_path=target.text,
+        requested_path=prefix + target.text,
     )
 
 

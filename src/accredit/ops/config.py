@@ -61,7 +61,7 @@ def check_configuration(*, config: Path | None, as_json: bool) -> None:
         say(f"note: {note}")
 
 
-_KINDS = {"url": "a URL", "authorize": "an HTTP API that another proxy asks about"}
+_KINDS = {"url": "a URL", "http": "an HTTP API", "authorize": "an HTTP API that another proxy asks about"}
 
 
 def _kind(server: Server) -> str:

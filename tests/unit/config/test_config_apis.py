@@ -3,12 +3,15 @@
 from pathlib import Path
 
 import pytest
+from tests.world.decisions import Known
 
 from accredit.config import build_all_settings, load, policy_digest
 from accredit.config.servers import every_view, views
 from accredit.errors import ConfigurationError
+from accredit.gateway import create_app
 from accredit.gateway.settings import ApiUpstream
 from accredit.keys import make_key, write_key
+from accredit.stores import MemoryStore
 
 pytestmark = pytest.mark.holds("config/apis")
 
@@ -84,6 +87,57 @@ def test_an_api_has_its_routes_and_a_verifier_s_id_of_its_own__and_proofs_are_bo
 )
 def test_what_is_wrong_is_named(tmp_path: Path, text: str, told: str) -> None:
     assert told in problem(tmp_path, BASE + text)
+
+
+HTTP = """
+[servers.mail]
+protocol = "http"
+path = "/api/mail"
+url = "http://127.0.0.1:9000/base"
+"""
+
+
+def test_an_api_behind_the_gateway_has_a_url_and_a_path(tmp_path: Path) -> None:
+    text = BASE + HTTP + 'forward_headers = ["Cookie", "If-Match"]\nheaders = { "X-Key" = "k" }\n' + ROUTE
+    (settings,) = build_all_settings(load(write(tmp_path, text), {}, {}), {})
+    assert isinstance(settings.upstream, ApiUpstream)
+    behind = settings.upstream.behind
+    assert behind is not None
+    assert (settings.path, behind.url, behind.headers) == ("/api/mail", "http://127.0.0.1:9000/base", {"X-Key": "k"})
+    assert (settings.upstream.protocol, settings.upstream.forward_headers) == ("http", ("Cookie", "If-Match"))
+    assert settings.pins is None
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (HTTP.replace('path = "/api/mail"', "") + ROUTE, "servers.mail.path is not set"),
+        (HTTP.replace("/api/mail", "/api/mail/") + ROUTE, "without a slash at its end"),
+        (HTTP.replace("/api/mail", "/") + ROUTE, "without a slash at its end"),
+        (HTTP.replace("/api/mail", "/api//mail") + ROUTE, "empty segment"),
+        (HTTP.replace("/api/mail", "/v1/ratify") + ROUTE, "a place of its own"),
+        (HTTP.replace("/api/mail", "/healthz") + ROUTE, "the gateway itself answers"),
+        (HTTP.replace('url = "http://127.0.0.1:9000/base"', "") + ROUTE, "url is not set"),
+        (HTTP.replace("/base", "/base?key=1") + ROUTE, "should hold no query"),
+        (HTTP + 'proxy = "nginx"\n' + ROUTE, "servers.mail.proxy is set"),
+        (HTTP + 'forward_headers = ["Host"]\n' + ROUTE, "Cookie, Range or an If-... header"),
+        (HTTP + 'forward_headers = ["Ratify-Proof"]\n' + ROUTE, "Cookie, Range or an If-... header"),
+        (
+            API.replace("authorize", "mcp").replace('proxy = "nginx"', 'path = "/x"\ncommand = ["cat"]'),
+            "mail.path is for",
+        ),
+        (API + 'path = "/x"\n' + ROUTE, "servers.mail.path is set"),
+    ],
+)
+def test_what_is_wrong_of_an_api_behind_the_gateway_is_named(tmp_path: Path, text: str, told: str) -> None:
+    assert told in problem(tmp_path, BASE + text)
+
+
+def test_no_path_of_an_api_covers_another_server(tmp_path: Path) -> None:
+    other = HTTP.replace("servers.mail", "servers.other").replace("/api/mail", "/api") + ROUTE.replace("mail", "other")
+    settings = build_all_settings(load(write(tmp_path, BASE + HTTP + ROUTE + other), {}, {}), {})
+    with pytest.raises(ConfigurationError, match="covers that of another server"):
+        create_app(settings, store=MemoryStore(), revocations=Known())
 
 
 def test_an_api_needs_proofs_and_a_listener_at_which_its_proxy_asks(tmp_path: Path) -> None:

@@ -159,6 +159,9 @@ def _announce(now: Configured, base: str, workers: int, watched: Watched | None)
         notice(f"listening on {base}/ {counted}")
     for each in now.servers:
         if isinstance(each.upstream, ApiUpstream):
+            if each.upstream.proxy is None:
+                notice(f"the HTTP API {each.server} is at {base}{each.path}/ {counted}")
+                continue
             notice(f"{each.upstream.proxy} asks about {each.server} at {each.path} of the admin listener")
             continue
         notice(f"listening on {base}{_path(each)} {counted}")

@@ -70,13 +70,15 @@ _IN_PARTS = re.compile(rb"name\*?[ \t]*=[ \t]*(?:[\w-]*'')?[\"']?[ \t]*_method\b
 class ApiRequest(Struct, frozen=True):
     """A request to an API: what the gateway, or the proxy that asks, has received of it. `target` is its raw path and
     query. `fields` are its header fields by the names that lenient readers take theirs for (`forwarding`), without
-    those of `credentials`: its Authorization. `body` is None if it was not seen."""
+    those of `credentials`: its Authorization. `body` is None if it was not seen. `prefix` came before the target in the
+    path that was sent, and is bound with it."""
 
     method: str
     target: bytes
     fields: Mapping[bytes, RawHeaders]
     credentials: RawHeaders
     body: bytes | None = None
+    prefix: str = ""
 
     def values(self, name: bytes) -> list[bytes]:
         """Return the values of a header, under whatever name."""
@@ -143,6 +145,7 @@ class ApiGate:
             asked.values(_PROOF),
             asked.body or b"",
             json_body=json_body,
+            prefix=asked.prefix,
         )
         try:
             await self._check_token(asked, call, guarded.target)
@@ -259,6 +262,8 @@ def _check_override(asked: ApiRequest, target: Target) -> None:
         raise unclear("its query can't be read, or names another method")
     if any(asked.values(name) for name in _OVERRIDES):
         raise unclear("a header names another method")
+    if len(asked.values(b"content-type")) > 1 or len(asked.values(b"content-encoding")) > 1:
+        raise unclear("two headers say how its body is read")
     body = asked.body
     if body and not _is_json(asked) and (_IN_FORM.search(body) or _IN_PARTS.search(body)):
         raise unclear("a form names another method")
