@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import jwt
+import msgspec
 import pytest
+from msgspec import Raw
 from msgspec.structs import replace
 from tests.world.authorization import Trust
 from tests.world.decisions import Known
@@ -31,8 +33,11 @@ from accredit.gateway import create_app
 from accredit.gateway.app import Gateway
 from accredit.gateway.settings import AUTHORIZE_PATH, GatewaySettings, IdentitySettings, RecordSettings, TokenSettings
 from accredit.keys import make_token_key
+from accredit.policy import Catalog, Entry
 from accredit.policy.evidence import Auditor
 from accredit.policy.quotas import Quota, Quotas
+from accredit.policy.replaying import ReplayConfiguration, Replayer, ServerTerms
+from accredit.ratify import DelegationCert
 from accredit.ratify.constraints import MaxAmount
 from accredit.stores import MemoryStore
 
@@ -324,3 +329,32 @@ def test_where_a_token_is_required_a_proof_alone_does_not_do__and_a_token_for_mc
     assert without.headers["www-authenticate"].startswith("Bearer")
     assert sent(f"Bearer {issuer.token()}").said["error"] == "invalid_token"
     assert sent(f"Bearer {issuer.token(aud=here)}").status == 204
+
+
+def test_a_request_that_is_decided_anew_is_decided_as_one__and_not_let_through_as_what_nobody_guards(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        async with Log(tmp_path / "log.db") as log:
+            app = gateway(records=log.port, record=RecordSettings("mail-gateway"))
+            await ask(app, of_nginx(*READ, proof_for(TRUST, *READ, "email:read")))
+            await ask(app, of_nginx(*READ))
+
+    run(main())
+    allowed, refused = records_in(tmp_path / "log.db")
+    with read(tmp_path / "log.db") as log:
+        certificates, _ = log.kept_of(allowed)
+    chain = [DelegationCert.decode(bytes(each)) for each in msgspec.json.decode(certificates or b"", type=list[Raw])]
+    proofs = api_settings(TRUST, asked_by("nginx")).proofs
+    assert proofs is not None
+    elsewhere = replace(proofs.policy, catalog=Catalog(routes={"GET /other": Entry(scope="email:read")}))
+    dearer = replace(proofs.policy, catalog=Catalog(routes={"GET /messages": Entry(scope="custom:other")}))
+    for policy, errors in (
+        (proofs.policy, ("", "missing_ratify_proof")),
+        (elsewhere, ("unknown_route", "unknown_route")),
+        (dearer, ("ratify_scope_denied", "missing_ratify_proof")),
+    ):
+        replayer = Replayer(ReplayConfiguration("mail-gateway", "d", {NAME: ServerTerms(policy)}))
+        found = [replayer.decide(record, bytes(32), known) for record, known in ((allowed, chain), (refused, None))]
+        assert tuple(each.error for each in found) == errors
+        assert [each.allows for each in found] == [not errors[0], False]

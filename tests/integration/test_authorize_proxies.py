@@ -1,16 +1,28 @@
 """Real proxies in front of a real API: whatever way a request is spelled, what reaches the API is what was decided."""
 
-import itertools
 import re
 from collections.abc import Generator
+from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import unquote
 
+import httpx2
 import pytest
-from tests.world.authorization import Trust
+from tests.world.authorization import GATEWAY, Trust
 from tests.world.command import Serving
-from tests.world.http_apis import AskingProxy, EchoApi, is_there, proof_for, raw_request, write_gateway
+from tests.world.http_apis import (
+    NAME,
+    AskingProxy,
+    EchoApi,
+    is_there,
+    presenter_of,
+    proof_for,
+    raw_request,
+    write_gateway,
+)
 from tests.world.ports import reserved_port
+from tests.world.spellings import SPELLINGS, lenient
+
+from accredit.client import AccreditedHttp
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("gateway/front/authorize", "family", "answer")]
 
@@ -75,81 +87,14 @@ def test_the_method_is_the_client_s__not_that_of_a_header(scene: Scene) -> None:
     assert not scene.api.seen
 
 
-_PIECES = [
-    "/",
-    "//",
-    "/./",
-    "/../",
-    "/.",
-    "/..",
-    "/%2e/",
-    "/%2E%2e/",
-    "/%2f",
-    "/%2F",
-    "/%5c",
-    "\\",
-    ";/",
-    ";x=1/",
-    "/;",
-    "%00/",
-]
-PIECES = [
-    *_PIECES,
-    "%2500/",
-    "/%252e%252e/",
-    "/%c0%ae%c0%ae/",
-    "/..;/",
-    "/%3b/",
-    "/%20/",
-    "?/",
-    "#/",
-    "%3f/",
-    "%23/",
-    "/%EF%BC%8F",
-    ":/",
-    "/%09/",
-]
-_ENDS = [
-    "admin/keys",
-    "Admin/Keys",
-    "ADMIN/keys",
-    "admin//keys",
-    "admin/keys/",
-    "admin/./keys",
-    "admin%2fkeys",
-    "%61dmin/keys",
-]
-ENDS = [
-    *_ENDS,
-    "admin/keys;x",
-    "admin/keys%20",
-    "admin/keys.",
-    "admin/%6beys",
-    "admin/keys?x",
-    "admin/keys#x",
-    "admin\\keys",
-]
-_PRODUCT = [begin + piece + end for begin in ("", "/messages") for piece, end in itertools.product(PIECES, ENDS)]
-SPELLINGS = [each for each in _PRODUCT if each.startswith("/")] + [
-    "http://127.0.0.1/admin/keys",
-    "http://x/messages/../admin/keys",
-]
-
-
-def lenient(target: str) -> list[str]:
-    """The segments that a careless API could make of a target: decoded as often as it takes, dots resolved, and case,
-    parameters and slashes of both kinds ignored."""
-    path = re.sub(r"^https?://[^/]*", "", target, flags=re.IGNORECASE).partition("?")[0].partition("#")[0]
-    for _ in range(4):
-        path = unquote(path, "latin-1")
-    path = path.lower().replace("\\", "/").replace("\0", "")
-    found: list[str] = []
-    for segment in (each.partition(";")[0].strip(" .") if each.strip(" .;") else each for each in path.split("/")):
-        if segment.strip(" ") == "..":
-            found = found[:-1]
-        elif segment.strip(" ") not in ("", "."):
-            found.append(segment)
-    return found
+def test_an_agent_s_client_finds_out_that_a_proxy_asks(scene: Scene, tmp_path: Path) -> None:
+    scene.api.seen.clear()
+    auth = AccreditedHttp(presenter_of(scene.trust, tmp_path, "email:read", "email:send"), f"{GATEWAY}/{NAME}")
+    with httpx2.Client(auth=auth) as client:
+        assert client.get(f"http://127.0.0.1:{scene.port}/messages?x=1").status_code == 200
+        sent = client.post(f"http://127.0.0.1:{scene.port}/messages/5/send", content=b"hello")
+        assert (sent.status_code, sent.content) == (200, b"hello")
+    assert len(scene.api.seen) == 2
 
 
 def test_no_spelling_of_a_path_leads_where_its_proof_does_not(scene: Scene) -> None:

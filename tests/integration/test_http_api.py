@@ -7,15 +7,28 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx2
 import pytest
-from tests.world.authorization import Trust
+from tests.world.authorization import GATEWAY, Trust
 from tests.world.decisions import Known
-from tests.world.http_apis import ENTRIES, KNOWN, EchoApi, api_settings, proof_for, raw_request
+from tests.world.http_apis import (
+    ENTRIES,
+    KNOWN,
+    NAME,
+    SCOPES,
+    EchoApi,
+    api_settings,
+    presenter_of,
+    proof_for,
+    raw_request,
+)
 from tests.world.logs import Log, records_in, verified
 from tests.world.running import RunningGateway, run
+from tests.world.spellings import SPELLINGS, lenient
 
 from accredit.attest import Outcome
-from accredit.errors import StoreUnavailable
+from accredit.client import AccreditedHttp
+from accredit.errors import ProofRefused, StoreUnavailable
 from accredit.gateway import create_app
 from accredit.gateway.settings import ApiUpstream, HttpUpstream, RecordSettings
 from accredit.http_api.routes import RouteTable
@@ -121,7 +134,8 @@ def test_a_proof_for_another_body_path_or_protocol_is_refused__and_nothing_reach
                 {"scope": "email:read"},
             ]
             for how in others:
-                status, told = await at.send(*sent, **{"scope": "email:send", "body": b"x", **how})
+                more: dict[str, Any] = {"scope": "email:send", "body": b"x", **how}
+                status, told = await at.send(*sent, **more)
                 assert (status, problem(told)["error"]) == (403, "ratify_invalid")
             of_proxy = proof_for(TRUST, "GET", f"{PATH}/messages", "email:read", protocol="authorize")
             below = proof_for(TRUST, "GET", "/messages", "email:read", protocol="http")
@@ -156,6 +170,20 @@ def test_what_is_refused_before_a_proof_is_looked_at_has_its_status(line: str, s
             found, told = await at.raw(line)
             assert found == status, told
             assert at.api.seen == []
+
+    run(main())
+
+
+@pytest.mark.holds("http_api/targets", "origin-form", "segments", "encoding", "unicode")
+def test_no_spelling_of_a_path_leads_past_the_gateway__whatever_the_api_makes_of_it() -> None:
+    async def main() -> None:
+        async with scene() as at:
+            for each in SPELLINGS[::3]:
+                if "://" not in each:
+                    await at.send("GET", each, chain=TRUST.chain("email:read"))
+            for line, _ in at.api.seen:
+                read = lenient(line.split(" ")[1])
+                assert (read[:2], len(read) <= 3) == (["base", "messages"], True), line
 
     run(main())
 
@@ -243,3 +271,64 @@ def test_where_the_api_or_the_store_is_away_a_client_is_told_so() -> None:
             assert (status, problem(told)["code"]) == (502, -32000)
 
     run(main())
+
+
+OWN = f"{GATEWAY}/{NAME}"
+BELOW = {f"{route.split(' ')[0]} {PATH}{route.split(' ')[1]}": scope for route, scope in SCOPES.items()}
+
+
+@pytest.mark.holds("client/http_apis", "assumed-scope", "challenge", "whole-body")
+@pytest.mark.parametrize("routes", [None, BELOW])
+def test_an_agent_s_client_proves_each_request__and_signs_a_challenge_where_one_is_asked_for(
+    tmp_path: Path, routes: dict[str, str] | None
+) -> None:
+    async def main() -> None:
+        presenter = presenter_of(TRUST, tmp_path, "email:read", "email:send", *KNOWN)
+        async with scene() as at, httpx2.AsyncClient(auth=AccreditedHttp(presenter, OWN, routes=routes)) as client:
+            url = f"http://127.0.0.1:{at.port}{PATH}"
+            assert (await client.get(f"{url}/messages?x=1")).status_code == 200
+            assert (await client.get(f"{url}/messages?x=2")).status_code == 200
+            sent = await client.post(f"{url}/messages/5/send", content=b"hello")
+            assert (sent.status_code, sent.content) == (200, b"hello")
+            assert (await client.delete(f"{url}/messages/5")).status_code == 200
+            assert (await client.get(f"{url}/nothing")).status_code == 403
+            assert [line.split(" ")[0] for line, _ in at.api.seen] == ["GET", "GET", "POST", "DELETE"]
+
+    run(main())
+
+
+@pytest.mark.holds("client/http_apis", "pinned")
+def test_nothing_is_signed_for_an_api_that_says_it_is_another(tmp_path: Path) -> None:
+    async def main() -> None:
+        presenter = presenter_of(TRUST, tmp_path, "email:read")
+        async with scene() as at, httpx2.AsyncClient(auth=AccreditedHttp(presenter, "gateway/other")) as client:
+            with pytest.raises(ProofRefused, match="nothing was signed"):
+                await client.get(f"http://127.0.0.1:{at.port}{PATH}/messages")
+
+    run(main())
+
+
+@pytest.mark.holds("client/http_apis", "tries", "one-scope")
+def test_an_api_that_asks_for_more_and_more_gets_no_more_than_three_requests_and_one_scope_s_proofs(
+    tmp_path: Path,
+) -> None:
+    proofs: list[bool] = []
+    asks: list[tuple[str, str]] = []
+
+    def hostile(request: httpx2.Request) -> httpx2.Response:
+        proofs.append("ratify-proof" in request.headers)
+        error, scope = asks[len(proofs) - 1]
+        said = f'Ratify error="{error}", challenge="{"A" * 43}=", verifier="{OWN}", workspace="accredit/http/v1"'
+        return httpx2.Response(401, headers={"WWW-Authenticate": f'Basic realm="x", {said}, scope="{scope}"'})
+
+    presenter = presenter_of(TRUST, tmp_path, "email:read", "email:send")
+    for given, found in (
+        ([("missing_ratify_proof", "email:read"), ("ratify_scope_denied", "email:send")], [False, True]),
+        ([("ratify_challenge_required", "email:read")] * 9, [False, True, True]),
+        ([("missing_ratify_proof", "email:read")] * 9, [False, True]),
+        ([("unknown_route", "email:read")], [False]),
+    ):
+        asks, proofs[:] = given, []
+        with httpx2.Client(auth=AccreditedHttp(presenter, OWN), transport=httpx2.MockTransport(hostile)) as client:
+            assert client.get("http://api.example/messages").status_code == 401
+        assert proofs == found

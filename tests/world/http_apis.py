@@ -20,6 +20,7 @@ from tests.world.raw_server import PATIENCE
 
 from accredit.app.admin import AdminApp
 from accredit.base.clock import unix_seconds
+from accredit.client import ProofPresenter
 from accredit.gateway.app import Gateway
 from accredit.gateway.settings import AUTHORIZE_PATH, ApiUpstream, GatewaySettings, ProofSettings
 from accredit.http_api.call import Protocol, request_hash, session_context
@@ -272,3 +273,9 @@ def write_gateway(folder: Path, trust: Trust, proxy: str, more: str = "") -> Pat
         f'[servers.{NAME}]\nprotocol = "authorize"\nproxy = "{proxy}"\n{more}{routes}'
     )
     return file
+
+
+def presenter_of(trust: Trust, folder: Path, *scope: str) -> ProofPresenter:
+    """The agent's means of proof, with a delegation of the owner's."""
+    write_key(folder / "agent.key", trust.agent)
+    return ProofPresenter(folder / "agent.key", [trust.chain(*scope, known=KNOWN)])
