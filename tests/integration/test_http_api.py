@@ -232,7 +232,7 @@ def test_bodies_and_heads_are_bounded__and_a_proof_may_be_long() -> None:
             status, told = await at.raw(f"GET {PATH}/messages", long)
             assert (status, problem(told)["error"]) == (403, "ratify_invalid")
             assert (await at.raw("GET /other", long))[0] in (0, 400)
-            assert (await at.raw(f"GET {PATH}/messages", ("Ratify-Proof", "a" * 250_000)))[0] in (0, 400)
+            assert (await at.raw(f"GET {PATH}/messages", ("Ratify-Proof", "a" * 250_000)))[0] in (0, 431)
 
     run(main())
 
@@ -269,6 +269,31 @@ def test_where_the_api_or_the_store_is_away_a_client_is_told_so() -> None:
             at.api.__exit__(None, None, None)
             status, told = await at.send("GET", "/messages")
             assert (status, problem(told)["code"]) == (502, -32000)
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/api_server")
+def test_after_a_reload_an_api_that_is_reached_as_before_keeps_its_connections__and_others_end() -> None:
+    async def main() -> None:
+        with EchoApi() as api:
+            behind = HttpUpstream(f"http://127.0.0.1:{api.port}/base")
+            other = HttpUpstream(f"http://127.0.0.1:{api.port}/other")
+
+            def settings(at: HttpUpstream) -> list[Any]:
+                return [api_settings(TRUST, ApiUpstream("http", RouteTable(ENTRIES), None, at), path=PATH)]
+
+            app = create_app(settings(behind), store=MemoryStore(), revocations=Known())
+            first = app.routes.apis[NAME]
+            app.swap(app.prepare(settings(behind), app.routes.shared), 0)
+            second = app.routes.apis[NAME]
+            assert first.goes_on_in(second)
+            app.swap(app.prepare(settings(other), app.routes.shared), 0)
+            assert not second.goes_on_in(app.routes.apis[NAME])
+            async with RunningGateway(app) as gateway:
+                at = Scene(api, gateway.port)
+                assert (await at.send("GET", "/messages"))[0] == 200
+                assert api.seen[0][0].startswith("GET /other/messages ")
 
     run(main())
 

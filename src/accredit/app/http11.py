@@ -306,13 +306,14 @@ class HttpConnection(ClientConnection):
 
     def _send_400(self, message: str) -> None:
         """Close the connection. If a 400 would be taken for the answer to the current request, send one first
-        ([error-response])."""
+        ([error-response]): a 431 for a head that is too large even with a proof."""
         _logger.warning(message)
         last = self._request
         coming = last is None or last.answered or (last.more and not last.started)
         if coming and not self._waiting:
             head = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n" % len(message)
-            self.write(b"".join((status_line(400), head, CLOSING, message.encode("ascii"))))
+            status = 431 if message == _TOO_LARGE and self.most_head_bytes > MAX_REQUEST_HEAD_BYTES else 400
+            self.write(b"".join((status_line(status), head, CLOSING, message.encode("ascii"))))
         self.close()
 
     def _remember(self, data: bytes) -> None:

@@ -98,6 +98,14 @@ class ApiServer:
             raise refuse(path)
         await self._identity.serve(exchange)
 
+    def goes_on_in(self, other: "ApiServer | None") -> bool:
+        """Return whether the object that replaces this one after a reload uses its connections."""
+        return self._sender is None or (other is not None and other._client is self._client)
+
+    @property
+    def _client(self) -> object:
+        return self._sender.client if self._sender is not None else None
+
     async def aclose(self) -> None:
         """Wait for what is being recorded, and close connections."""
         if self._sender is not None:

@@ -149,6 +149,9 @@ class Gateway:
             if server.line not in kept:
                 server.backend.drain()
                 self._leaving[server] = asyncio.get_running_loop().call_later(grace_seconds, self._end, server)
+        for name, api in before.apis.items():
+            if not api.goes_on_in(routes.apis.get(name)):
+                asyncio.get_running_loop().call_later(grace_seconds, self._close, api)
         while len(self._leaving) > MAX_LEAVING_SERVERS:
             self._end(next(iter(self._leaving)))
 
@@ -168,6 +171,11 @@ class Gateway:
         # Its successor of the same name waits for the records of both, at the end.
         replaced = any(each.name == server.name for each in self.routes.servers)
         task = asyncio.get_running_loop().create_task(server.backend.aclose() if replaced else server.aclose())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    def _close(self, api: ApiServer) -> None:
+        task = asyncio.get_running_loop().create_task(api.aclose())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
