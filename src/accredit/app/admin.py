@@ -1,9 +1,11 @@
 """The admin listener: `/metrics`, `/healthz` and `/readyz`, for the operator. Runs in the event loop.
 
-It requires no credential; all that it reveals is what is called here, and how often. A request is refused by the first
-of these rules that it breaks:
+It requires no credential; all that it reveals is what is called here, and how often. Where there are HTTP APIs, a proxy
+asks here about their requests (`gateway.front.authorize`, which says who may ask). Any other request is refused by the
+first of these rules that it breaks:
 
-- [bounds] its connections have the same bounds as clients' (`http11`), and there may be only a few;
+- [bounds] its connections have the same bounds as clients' (`http11`), and there may be only a few, unless a proxy
+  asks: then there may be many, and a head may hold a proof;
 - [host] `Host` must be an address or a configured name, against DNS rebinding, and other origins are refused: 403;
 - [route] the path is one of the three (404), and the method GET or HEAD (405).
 
@@ -20,7 +22,7 @@ from typing import cast
 from uvicorn.server import ServerState
 
 from accredit.app.handshakes import TlsListener
-from accredit.app.http11 import HttpConnection
+from accredit.app.http11 import MAX_PROOF_HEAD_BYTES, HttpConnection
 from accredit.app.server import server_config
 from accredit.base.addresses import is_address
 from accredit.errors import AccreditError, ClientGone, RequestError
@@ -29,6 +31,7 @@ from accredit.gateway.front.asgi import AsgiExchange, Receive, Scope, Send
 from accredit.gateway.front.health import ALIVE, READY
 from accredit.gateway.headers import JSON, host_allowed, host_refused, origin_allowed, origin_refused
 from accredit.gateway.replies import refusal
+from accredit.gateway.settings import AUTHORIZE_PATH
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.telemetry import Board
 from accredit.telemetry.exposition import CONTENT_TYPE, text_of
@@ -36,12 +39,16 @@ from accredit.telemetry.exposition import CONTENT_TYPE, text_of
 MAX_ADMIN_CONNECTIONS = 16
 """The most connections to the admin listener of one worker: a few scrapers, an orchestrator's probes, each for one
 request."""
+MAX_PROXY_CONNECTIONS = 1_024
+"""The most connections to the admin listener of one worker where proxies ask there: nginx opens one for each request
+that is under way, unless it keeps them."""
 SCRAPE_SHARE = 4
 """How many times as long as it took to render the metrics they are shown again unchanged. So a caller who asks all the
 time takes a fifth of one thread, however many series there are."""
 
 
 METRICS = "/metrics"
+_AUTHORIZE = AUTHORIZE_PATH.encode("ascii")
 
 
 class AdminApp:
@@ -54,6 +61,11 @@ class AdminApp:
         self._writing = asyncio.Lock()
         self._text = b""
         self._good_until = float("-inf")
+
+    @property
+    def answers_proxies(self) -> bool:
+        """Whether a proxy asks here about requests."""
+        return bool(self._gateway.routes.apis)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI scope."""
@@ -71,6 +83,12 @@ class AdminApp:
 
     async def _serve(self, exchange: AsgiExchange) -> None:
         head, routes = exchange.head, self._gateway.routes
+        if head.raw_path.startswith(_AUTHORIZE):
+            name = head.raw_path.removeprefix(_AUTHORIZE).partition(b"/")[0].decode("latin-1")
+            if (api := routes.apis.get(name)) is None:
+                raise RequestError(INVALID_REQUEST, "Not found", status=404)
+            await api.answer_proxy(exchange)
+            return
         host, origin = head.headers.get(b"host"), head.headers.get(b"origin")
         if not (_is_address(host) or host_allowed(host, (self._host, *routes.settings.allowed_hosts))):
             raise host_refused(host)
@@ -136,7 +154,12 @@ class AdminProtocol(HttpConnection):
 
     def most_connections(self) -> int:
         """Return how many connections there may be."""
-        return MAX_ADMIN_CONNECTIONS
+        return MAX_PROXY_CONNECTIONS if self._app.answers_proxies else MAX_ADMIN_CONNECTIONS
+
+    @property
+    def most_head_bytes(self) -> int:
+        """How many bytes a head may have."""
+        return MAX_PROOF_HEAD_BYTES if self._app.answers_proxies else super().most_head_bytes
 
 
 def _is_address(host: bytes | None) -> bool:

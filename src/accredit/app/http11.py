@@ -3,7 +3,8 @@
 httptools parses; an `HttpRequest` carries one request and its response. Requests of a connection are answered in
 their order, one at a time.
 
-- [head-bounds] The head, the trailers and each chunk extension may each have `MAX_REQUEST_HEAD_BYTES`. The number of
+- [head-bounds] The head, the trailers and each chunk extension may each have `MAX_REQUEST_HEAD_BYTES`; a request to an
+  HTTP API, which has its proof in a header, may have `MAX_PROOF_HEAD_BYTES`. The number of
   fields is bounded by `MAX_HEADERS`, and that of pipelined requests by `MAX_PIPELINED_REQUESTS`.
 - [ambiguous-head] An ambiguous head is refused: a version other than 1.0 and 1.1, a transfer coding other than
   `chunked`, any coding in HTTP/1.0 (section 6.1), a target whose host is not `Host` (section 3.2.2).
@@ -43,6 +44,9 @@ time."""
 MAX_REQUEST_HEAD_BYTES = 65_536
 """The most bytes of a request outside its body, at a time: its head, its trailers, or a chunk's extension. Clients and
 proxies themselves stop at 8 to 64 KiB."""
+
+MAX_PROOF_HEAD_BYTES = 196_608
+"""The most bytes of a request's head where a header may hold a proof. The largest has 174,763 bytes in base64url."""
 
 _TOO_LARGE = "The request's head is too large."
 _INVALID = "Invalid HTTP request received."
@@ -162,6 +166,12 @@ class HttpConnection(ClientConnection):
         if starting is not None:
             starting.start()
 
+    @property
+    def most_head_bytes(self) -> int:
+        """How many bytes a head may have ([head-bounds])."""
+        prefixes = self._gateway.routes.proof_prefixes if self._gateway is not None else ()
+        return MAX_PROOF_HEAD_BYTES if prefixes and self._target.startswith(prefixes) else MAX_REQUEST_HEAD_BYTES
+
     def on_message_begin(self) -> None:
         """Note that a request begins."""
         if not self._resuming:
@@ -238,7 +248,7 @@ class HttpConnection(ClientConnection):
         if self.is_closing():
             return
         self.hold(self._without_progress)
-        if self._without_progress > MAX_REQUEST_HEAD_BYTES:
+        if self._without_progress > self.most_head_bytes:
             self._send_400(_TOO_LARGE)
         elif not self._is_answering():
             self.start_clock()
@@ -275,7 +285,9 @@ class HttpConnection(ClientConnection):
 
     def _count(self, size: int) -> None:
         self._head_bytes += size
-        if len(self._headers) >= MAX_HEADERS or self._head_bytes > MAX_REQUEST_HEAD_BYTES:
+        if len(self._headers) >= MAX_HEADERS or (
+            self._head_bytes > MAX_REQUEST_HEAD_BYTES and self._head_bytes > self.most_head_bytes
+        ):
             self._refuse(_TOO_LARGE)
 
     def _check_head(self, version: str) -> None:
@@ -295,13 +307,14 @@ class HttpConnection(ClientConnection):
 
     def _send_400(self, message: str) -> None:
         """Close the connection. If a 400 would be taken for the answer to the current request, send one first
-        ([error-response])."""
+        ([error-response]): a 431 for a head that is too large even with a proof."""
         _logger.warning(message)
         last = self._request
         coming = last is None or last.answered or (last.more and not last.started)
         if coming and not self._waiting:
             head = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n" % len(message)
-            self.write(b"".join((status_line(400), head, CLOSING, message.encode("ascii"))))
+            status = 431 if message == _TOO_LARGE and self.most_head_bytes > MAX_REQUEST_HEAD_BYTES else 400
+            self.write(b"".join((status_line(status), head, CLOSING, message.encode("ascii"))))
         self.close()
 
     def _remember(self, data: bytes) -> None:

@@ -79,8 +79,7 @@ class CallFault(NamedTuple):
 
 def step_of(record: CallRecord) -> Step:
     """Return what a record says about its call."""
-    decision = record.decision
-    says = OUTCOME if decision is None else GOES_ON if decision.goes_on else REFUSED
+    says = OUTCOME if record.decision is None else GOES_ON if record.goes_on else REFUSED
     return Step(record.call.id, says, record.times.received)
 
 

@@ -26,6 +26,7 @@ from accredit.attest.statements import (
     clip_text,
     decode_statement,
     encode_statement,
+    has_outcome,
     milliseconds,
     timestamp,
 )
@@ -52,6 +53,11 @@ class CallDecision(Struct, frozen=True, kw_only=True):
     certificates: bytes | None = None
     resume: bytes | None = None
     proof: bytes | None = None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether an outcome follows."""
+        return has_outcome(self.call, self.decision)
 
 
 def in_short(decided: CallDecision) -> CallDecision:
@@ -81,7 +87,7 @@ def decided_again(payload: bytes, policy_digest: str) -> CallDecision:
 def decision_payload(decided: CallDecision, place: Place, now_ms: int, version: int = WRITTEN) -> bytes:
     """Return the record of a decision; `now_ms` is in unix milliseconds. Raises `AttestationError` for a text that
     can't be encoded."""
-    call, decision = decided.call, decided.decision
+    call, decision = _call_of_version(decided.call, version), decided.decision
     if decided.params.text is not None:
         call = replace(call, params=Raw(decided.params.text))
     reason = None if decision.reason is None else clip_text(decision.reason)
@@ -109,7 +115,7 @@ def outcome_payload(
     record = CallRecord(
         gateway=decided.gateway,
         phase="outcome",
-        call=decided.call,
+        call=_call_of_version(decided.call, version),
         times=_times(decided.received_ms, now_ms),
         log=place,
         outcome=outcome,
@@ -159,6 +165,11 @@ def _of_version(authority: RecordedAuthority | None, version: int) -> RecordedAu
     if authority is None or version == WRITTEN:
         return authority
     return replace(authority, **dict.fromkeys(OF_PROOF))
+
+
+def _call_of_version(call: Call, version: int) -> Call:
+    """Return a call with only the members that this version has."""
+    return call if version == WRITTEN or call.protocol is None else replace(call, protocol=None)
 
 
 def _times(received_ms: int, now_ms: int) -> Times:

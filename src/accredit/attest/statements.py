@@ -69,7 +69,8 @@ class Call(_Part, frozen=True):
     full.
 
     Version 2 added `definition`, the pinned SHA-256 of the tool's definition; `trace`, the client's trace id; and
-    `server`, the server's name if there are several.
+    `server`, the server's name if there are several. Version 3 added `protocol`, for a request that is not MCP's: then
+    `method` is its own, and `target` its route.
     """
 
     id: _WriterId
@@ -83,6 +84,7 @@ class Call(_Part, frozen=True):
     definition: _Sha256 | None = None
     trace: _TraceId | None = None
     server: str | None = None
+    protocol: Literal["http", "authorize"] | None = None
 
 
 class RecordedDecision(_Part, frozen=True):
@@ -186,6 +188,11 @@ class CallRecord(_Part, frozen=True):
     outcome: Outcome | None = None
     policy: PolicyDigest | None = None
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether the record is a decision after which an outcome follows."""
+        return self.decision is not None and has_outcome(self.call, self.decision)
+
 
 class Checkpoint(_Part, frozen=True):
     """A checkpoint: so far, a writer's chain has `count` records. The statement's subject is the SHA-256 of the last
@@ -206,6 +213,11 @@ class Pruning(_Part, frozen=True):
     before: _Time
     digests_sha256: _Sha256
     time: _Time
+
+
+def has_outcome(call: Call, decision: RecordedDecision) -> bool:
+    """Return whether a call has an outcome. What another proxy asks about has none here: it goes on there."""
+    return decision.goes_on and call.protocol != "authorize"
 
 
 Predicate = CallRecord | Checkpoint | Pruning
@@ -315,7 +327,7 @@ def _check_phase(record: CallRecord) -> None:
 def _is_version_1(record: CallRecord) -> bool:
     """Return whether the record has no member that a later version added."""
     call, decision, outcome = record.call, record.decision, record.outcome
-    added = (record.policy, call.definition, call.trace, call.server, decision and decision.enforced)
+    added = (record.policy, call.definition, call.trace, call.server, call.protocol, decision and decision.enforced)
     if any(member is not None for member in added) or _says_of_proof(record.authority):
         return False
     return not (decision and decision.verdict == "challenge") and not (outcome and outcome.status == "task")
@@ -323,7 +335,7 @@ def _is_version_1(record: CallRecord) -> bool:
 
 def _is_version_2(record: CallRecord) -> bool:
     """Return whether the record has the members that version 2 requires, and none that version 3 added."""
-    return _has_policy(record) and not _says_of_proof(record.authority)
+    return _has_policy(record) and not _says_of_proof(record.authority) and record.call.protocol is None
 
 
 def _is_version_3(record: CallRecord) -> bool:

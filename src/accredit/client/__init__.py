@@ -1,7 +1,8 @@
 """The agent's side: proofs with every call, answers to a gateway's challenges, and `accredit connect`.
 
 - `presenter`: the agent's key and delegations. `pins`: for which gateway proofs are signed.
-- `proving`: which proof a request carries. `streams`: adds it to the request.
+- `proving`: which proof a request carries. `streams`: adds it to the request. `http_apis` proves requests to
+  HTTP APIs.
 - `gateways`: the whole connection. `http` and the transports over it (`ways`); `renewing`, which replaces sessions that
   end. `legacy_session` restores a session, and `server_requests` tracks the server's own requests.
 - `session`: the official SDK's client on top of that. `rounds`, `legs`: its calls, while a server asks for input.
@@ -17,10 +18,13 @@ import typing
 from accredit.base.deferred import names_of as _names_of
 
 if typing.TYPE_CHECKING:
+    from accredit.client.http_apis import AccreditedHttp
     from accredit.client.presenter import ProofPresenter
     from accredit.client.session import AccreditedClient
 
-__all__ = ["AccreditedClient", "ProofPresenter"]
+__all__ = ["AccreditedClient", "AccreditedHttp", "ProofPresenter"]
 
 # Imported on first use: `accredit connect` does not need the SDK's client, which takes longer to load than all else.
-__getattr__ = _names_of(__name__, {"AccreditedClient": "session", "ProofPresenter": "presenter"})
+__getattr__ = _names_of(
+    __name__, {"AccreditedClient": "session", "AccreditedHttp": "http_apis", "ProofPresenter": "presenter"}
+)

@@ -6,15 +6,15 @@ headers' values from where they are, or look for the program; then call `identit
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from accredit.base.text import one_line
+from accredit.config.apis import build_api
 from accredit.config.attest import build_records
-from accredit.config.auth import build_auth
 from accredit.config.digest import policy_digest
+from accredit.config.http_upstream import build_http_upstream
 from accredit.config.identity import build_identity
 from accredit.config.load import Loaded, folder_of
 from accredit.config.merged import build_merged
@@ -22,7 +22,7 @@ from accredit.config.pins import build_pins
 from accredit.config.proofs import build_proofs
 from accredit.config.quotas import build_quotas
 from accredit.config.rounds import build_rounds
-from accredit.config.servers import view, views
+from accredit.config.servers import every_view, view
 from accredit.config.sources import Source
 from accredit.config.tokens import build_tokens
 from accredit.errors import ConfigurationError
@@ -61,7 +61,7 @@ def build_all_settings(
     """
     with reading_alike():
         rounds, digest = build_rounds(loaded, own), policy_digest(loaded)
-        built = [_settings(each, environ, rounds, workers=workers, starting=starting) for each in views(loaded)]
+        built = [_settings(each, environ, rounds, workers=workers, starting=starting) for each in every_view(loaded)]
         if loaded.config.gateway.merge:
             built.append(build_merged(loaded, built))
         return [_of_whole(each, digest) for each in built]
@@ -78,7 +78,7 @@ def _settings(
     loaded: Loaded, environ: Mapping[str, str], rounds: RoundsSettings, *, workers: int, starting: bool
 ) -> GatewaySettings:
     gateway = loaded.config.gateway
-    upstream = build_upstream(loaded, environ)
+    upstream = build_upstream(loaded, environ) if loaded.api is None else build_api(loaded, loaded.api, environ)
     if workers > 1 and isinstance(upstream, StdioUpstream):
         raise ConfigurationError(
             f"{workers} workers can't share {loaded.place('upstream')}.command: its sessions live in one process",
@@ -105,7 +105,7 @@ def _settings(
         tokens=build_tokens(loaded, workers=workers),
         rounds=rounds,
         quotas=build_quotas(loaded, of_proofs=False, workers=workers),
-        pins=build_pins(loaded),
+        pins=build_pins(loaded) if loaded.api is None else None,
         workers=workers,
     )
 
@@ -132,14 +132,7 @@ def build_upstream(loaded: Loaded, environ: Mapping[str, str]) -> HttpUpstream |
         )
     urls = upstream.urls or ([upstream.url] if upstream.url else [])
     if urls:
-        _check_replicas(urls, place)
-        for key in ("env", "cwd"):
-            if getattr(upstream, key):
-                raise ConfigurationError(f"{place}.{key} is for a command, not for a url", f"remove {place}.{key}")
-        source = Source(environ, folder_of(loaded, ("upstream", "headers")))
-        headers = {name: source.header(value, f"{place}.headers.{name}") for name, value in upstream.headers.items()}
-        auth = build_auth(loaded, environ)
-        return HttpUpstream(urls[0], headers, tuple(urls[1:]), upstream.max_in_flight, auth)
+        return build_http_upstream(loaded, environ, urls)
     if upstream.command:
         for key in ("auth", "headers", "max_in_flight"):
             if getattr(upstream, key):
@@ -153,17 +146,6 @@ def build_upstream(loaded: Loaded, environ: Mapping[str, str]) -> HttpUpstream |
         "no upstream: there is no MCP server to stand in front of",
         "give a URL, or a command after --, or [upstream] url or command in accredit.toml",
     )
-
-
-def _check_replicas(urls: Sequence[str], place: str) -> None:
-    """Check that the replicas' URLs have the same path and query. Raises `ConfigurationError`."""
-    parts = [urlsplit(url) for url in urls]
-    if len({(each.path or "/", each.query) for each in parts}) > 1:
-        what = f"{place}.urls: the replicas of a server have the same path"
-        raise ConfigurationError(what, "make their URLs differ only in scheme, host and port")
-    places = {(each.hostname, each.port or (443 if each.scheme == "https" else 80)) for each in parts}
-    if len(places) < len(parts):
-        raise ConfigurationError(f"{place}.urls names a replica twice", "name each once")
 
 
 def _folder(loaded: Loaded) -> Path | None:

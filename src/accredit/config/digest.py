@@ -8,8 +8,8 @@ their origin, as `accredit config show` prints them, without `gateway.host` and 
   secret written into the configuration itself is masked; so is the query of a URL;
 - a file in the configuration's own folder is represented by its relative name, so that a copy elsewhere has the same
   digest;
-- `servers` and `quotas` are left out if they are empty. So the digest of a configuration without them is the same as
-  before these sections existed;
+- `servers` and `quotas` are left out if they are empty, and of an MCP server what only HTTP APIs have. So the digest of
+  a configuration without them is the same as before these existed;
 - `admin` and `telemetry` are left out: they decide nothing.
 
 It is not the `policy_digest` of session tokens, which covers the file's bytes.
@@ -28,6 +28,7 @@ from accredit.errors import AttestationError, ConfigurationError
 from accredit.keys import read_file
 from accredit.limits import MAX_KEY_SET_BYTES
 
+_OF_APIS = ("protocol", "path", "forward_headers", "proxy", "routes")
 _LISTENS = (("gateway", "host"), ("gateway", "port"))
 PUBLIC_KEYS = {
     ("proofs", "roots"): ("public_key_file",),
@@ -89,7 +90,9 @@ def _make_relative(value: object, loaded: Loaded) -> object:
     table, return the table with its `cwd` treated in this way."""
     if isinstance(value, dict):
         server = cast("dict[str, object]", value)
-        return server | {"cwd": _make_relative(server["cwd"], loaded)}
+        later = _OF_APIS if server["protocol"] == "mcp" else ()
+        kept = {key: each for key, each in server.items() if key not in later}
+        return kept | {"cwd": _make_relative(server["cwd"], loaded)}
     if isinstance(value, str) and loaded.file is not None and Path(value).is_relative_to(loaded.file.parent):
         return str(Path(value).relative_to(loaded.file.parent))
     return value

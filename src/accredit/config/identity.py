@@ -18,7 +18,7 @@ from accredit.config.attest import gateway_id
 from accredit.config.load import Loaded
 from accredit.errors import ConfigurationError
 from accredit.gateway.forwarding import same_name
-from accredit.gateway.settings import HttpUpstream, IdentitySettings, StdioUpstream, check_reads_headers
+from accredit.gateway.settings import ApiUpstream, HttpUpstream, IdentitySettings, StdioUpstream, check_reads_headers
 from accredit.keys import is_there, kept_token_key, load_token_key, make_token_key
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _IDENTITY_KEY_FILE = "identity.key"
 
 
 def build_identity(
-    loaded: Loaded, upstream: HttpUpstream | StdioUpstream, *, starting: bool
+    loaded: Loaded, upstream: HttpUpstream | StdioUpstream | ApiUpstream, *, starting: bool
 ) -> IdentitySettings | None:
     """Return how the server is told in a header who calls, or None if it is not told. Raises `ConfigurationError`.
 

@@ -14,7 +14,7 @@ from accredit.base.addresses import is_loopback_host
 from accredit.base.text import one_line
 from accredit.config.schema import Admin, Gateway
 from accredit.errors import ConfigurationError
-from accredit.gateway.settings import GatewaySettings, HttpUpstream
+from accredit.gateway.settings import ApiUpstream, GatewaySettings, HttpUpstream
 from accredit.keys import FileContent, memory_file, read_file
 from accredit.limits import MAX_PEM_CHAIN_BYTES
 
@@ -46,6 +46,7 @@ def check_no_loop(gateway: Gateway, servers: Iterable[GatewaySettings]) -> None:
     """Refuse a server that is this gateway itself: requests would multiply without end. Raises `ConfigurationError`."""
     for settings in servers:
         upstream = settings.upstream
+        upstream = upstream.behind if isinstance(upstream, ApiUpstream) else upstream
         urls = (upstream.url, *upstream.others) if isinstance(upstream, HttpUpstream) else ()
         if any(leads_to(gateway, url) for url in urls):
             raise ConfigurationError(

@@ -24,7 +24,7 @@ from accredit.base.text import one_line
 from accredit.base.toml import read_toml
 from accredit.config.conversion import convert_tables
 from accredit.config.problems import PREFIX, check_environment_name, problem
-from accredit.config.schema import FILES, LISTED, Config
+from accredit.config.schema import FILES, LISTED, Config, Server
 from accredit.config.values import WrongValue
 from accredit.errors import ConfigurationError
 from accredit.keys import read_file
@@ -54,7 +54,7 @@ class Loaded:
     """A configuration that is valid by itself, and the origin of each key. A key without an origin has its default.
 
     `content` is the file's bytes. `server` is a name in `[servers]` if this is the view of that server
-    (`servers.view`); it is "" for the whole configuration.
+    (`servers.view`); it is "" for the whole configuration. `api` is that server's table if it is an HTTP API.
     """
 
     config: Config
@@ -62,6 +62,7 @@ class Loaded:
     origins: Mapping[_Key, Origin]
     content: bytes = b""
     server: str = ""
+    api: Server | None = None
 
     def place(self, section: str) -> str:
         """Return how a section is named in the file. In a view of a server it is `servers.NAME...`."""

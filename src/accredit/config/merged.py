@@ -14,11 +14,14 @@ from accredit.config.servers import views
 from accredit.config.tokens import resource_of
 from accredit.errors import ConfigurationError
 from accredit.gateway.merging import merged_pins, merged_settings
-from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.settings import ApiUpstream, GatewaySettings
 
 
 def build_merged(loaded: Loaded, servers: Sequence[GatewaySettings]) -> GatewaySettings:
     """Return the settings of `servers` as one. Raises `ConfigurationError`."""
+    servers = [each for each in servers if not isinstance(each.upstream, ApiUpstream)]
+    if not servers:
+        raise ConfigurationError("gateway.merge is set, and no server speaks MCP", "remove gateway.merge")
     first = servers[0]
     if not first.server:
         raise ConfigurationError(

@@ -17,6 +17,7 @@ import shlex
 from pathlib import Path
 
 from accredit.base.text import one_line
+from accredit.config.apis import api_catalog
 from accredit.config.attest import verifier_id
 from accredit.config.evaluators import load_evaluators
 from accredit.config.load import Loaded, folder_of
@@ -34,7 +35,7 @@ def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
     """Return how calls are decided, or None if proofs are off and the catalog says nothing. Raises
     `ConfigurationError`."""
     proofs = loaded.config.proofs
-    catalog = build_catalog(loaded.config)
+    catalog = build_catalog(loaded.config) if loaded.api is None else api_catalog(loaded.api)
     required, observes = proofs.mode == "required", proofs.mode == "observe"
     judged = required or observes
     if proofs.roots and ("proofs", "mode") not in loaded.origins:
@@ -58,7 +59,7 @@ def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
         roots=roots,
         catalog=catalog,
         vocabulary=catalog.vocabulary(),
-        binding_required=proofs.binding == "required",
+        binding_required=proofs.binding == "required" or loaded.api is not None,
         freshness_seconds=proofs.freshness_seconds,
         challenge_seconds=proofs.challenge_seconds,
         bind_agent=loaded.config.tokens.bind_agent == "sub",

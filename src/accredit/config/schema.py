@@ -20,6 +20,7 @@ from accredit.config.values import (
     Environment,
     Facts,
     Forwarded,
+    ForwardedToApi,
     Headers,
     IdentityHeader,
     Method,
@@ -27,6 +28,8 @@ from accredit.config.values import (
     OptionalScope,
     Path,
     QuotaNumber,
+    RouteFacts,
+    RouteText,
     Scope,
     Seconds,
     Secret,
@@ -322,8 +325,37 @@ class Prompts(Section, frozen=True):
     scope: Annotated[Scope, "the scope of all prompts"] = "mcp:prompt"
 
 
+class ApiRoute(Resource, frozen=True):
+    """`[servers.NAME.routes."METHOD /path"]`: the scope of a route of an HTTP API, and what else requests need."""
+
+    facts: Annotated[
+        RouteFacts, 'a table from a constraint\'s facts to "path:NAME", "query:NAME", "body:/POINTER" or a constant'
+    ] = {}
+
+
+class ApiRoutes(Section, frozen=True):
+    """`[servers.NAME.routes]`: a table for each route of an HTTP API, by its method and path."""
+
+    by_text: dict[str, ApiRoute] = {}
+
+
 class Server(Upstream, frozen=True):
     """`[servers.NAME]`: one of several servers, with the keys of `[upstream]` and a catalog of its own."""
+
+    protocol: Annotated[
+        Literal["mcp", "http", "authorize"],
+        '"mcp", "http" for an HTTP API behind the gateway, or "authorize" for one behind a proxy that asks on the'
+        " [admin] listener",
+    ] = "mcp"
+    path: Annotated[Path | None, 'with protocol = "http" the path of the API on the gateway, which is taken off'] = None
+    forward_headers: Annotated[
+        list[ForwardedToApi], 'with protocol = "http" a list of Cookie, Range and If-... headers that go on as well'
+    ] = []
+    proxy: Annotated[
+        Literal["nginx", "envoy", "traefik", "caddy"] | None,
+        'with protocol = "authorize" the proxy that asks: it says where the request\'s method and target are',
+    ] = None
+    routes: Annotated[ApiRoutes, "a table of an HTTP API's routes, each with its scope"] = ApiRoutes()
 
     timeout_seconds: Annotated[
         Seconds | None, "the number of seconds for which it may be silent; else gateway.upstream_timeout_seconds"
@@ -517,6 +549,7 @@ class Entries(NamedTuple):
 ENTRIES: Mapping[type[Section], Entries] = {
     Tools: Entries("by_name", ToolName, Tool),
     Resources: Entries("by_prefix", UriPrefix, Resource),
+    ApiRoutes: Entries("by_text", RouteText, ApiRoute),
     Servers: Entries("by_name", ServerName, Server),
     QuotaList: Entries("by_number", QuotaNumber, Quota),
 }

@@ -5,6 +5,7 @@ endpoint is at `<gateway.path>/NAME`. So whatever builds from a configuration of
 
 - `gateway.passthrough`, which forwards paths to the one server behind the gateway, can't be set if there are several.
 - No endpoint is a path that the gateway itself answers.
+- An HTTP API is no MCP server: it has a view (`every_view`), but not for who asks MCP servers (`views`).
 """
 
 from collections.abc import Iterator
@@ -14,10 +15,12 @@ from itertools import chain
 from msgspec.structs import replace as changed
 
 from accredit.base.text import one_line
+from accredit.config.apis import check_api_path, check_mcp
 from accredit.config.load import Loaded, Origin
 from accredit.config.schema import Server, Servers, Upstream, keys
 from accredit.config.values import ServerName, WrongValue, check, check_endpoint
 from accredit.errors import ConfigurationError
+from accredit.gateway.settings import AUTHORIZE_PATH
 
 
 def check_server_name(name: str, what: str) -> None:
@@ -31,7 +34,18 @@ def check_server_name(name: str, what: str) -> None:
 
 
 def views(loaded: Loaded) -> list[Loaded]:
-    """Return a view for each of several servers; with one server, the configuration itself. Raises
+    """Return a view for each of several MCP servers; with one server, the configuration itself. Raises
+    `ConfigurationError`, also if there is no MCP server."""
+    found = [each for each in every_view(loaded) if each.api is None]
+    if not found:
+        raise ConfigurationError(
+            "[servers] names HTTP APIs alone, and this is about MCP servers", "name the configuration of an MCP server"
+        )
+    return found
+
+
+def every_view(loaded: Loaded) -> list[Loaded]:
+    """Return a view for each of several servers and HTTP APIs; with one server, the configuration itself. Raises
     `ConfigurationError`."""
     servers = loaded.config.servers.by_name
     if not servers:
@@ -45,10 +59,14 @@ def views(loaded: Loaded) -> list[Loaded]:
 
 
 def view(loaded: Loaded, name: str) -> Loaded:
-    """Return the view for one server. Raises `ConfigurationError` if there is none of that name."""
-    for each in views(loaded):
-        if each.server == name:
+    """Return the view for one MCP server. Raises `ConfigurationError` if there is none of that name."""
+    for each in every_view(loaded):
+        if each.server == name and each.api is None:
             return each
+        if each.server == name:
+            raise ConfigurationError(
+                f"servers.{name} is an HTTP API, and this is about MCP servers", "name another one"
+            )
     if loaded.file is None:
         raise ConfigurationError(f"there is no configuration that has a server {name!a}", "name one with --config")
     known = ", ".join(loaded.config.servers.by_name)
@@ -58,9 +76,17 @@ def view(loaded: Loaded, name: str) -> Loaded:
     )
 
 
+def _path_of(server: Server, name: str, gateway: str) -> str:
+    if server.protocol == "authorize":
+        return AUTHORIZE_PATH + name
+    return server.path or "" if server.protocol == "http" else f"{gateway.rstrip('/')}/{name}"
+
+
 def _view(loaded: Loaded, name: str, server: Server) -> Loaded:
     gateway = loaded.config.gateway
-    path = f"{gateway.path.rstrip('/')}/{name}"
+    path = _path_of(server, name, gateway.path)
+    if server.protocol == "http":
+        check_api_path(f"servers.{name}", server)
     try:
         check_endpoint(path)
     except ValueError as error:
@@ -76,9 +102,11 @@ def _view(loaded: Loaded, name: str, server: Server) -> Loaded:
         resources=server.resources,
         prompts=server.prompts,
     )
-    return replace(
-        loaded, config=config, origins=dict(chain(loaded.origins.items(), _origins(loaded, name, server))), server=name
-    )
+    origins = dict(chain(loaded.origins.items(), _origins(loaded, name, server)))
+    api = server if server.protocol != "mcp" else None
+    if api is None:
+        check_mcp(f"servers.{name}", server)
+    return replace(loaded, config=config, origins=origins, server=name, api=api)
 
 
 def _origins(loaded: Loaded, name: str, server: Server) -> Iterator[tuple[tuple[str, str], Origin]]:

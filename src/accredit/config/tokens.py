@@ -16,6 +16,9 @@ import contextlib
 import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from msgspec import structs
 
 from accredit.base.clock import unix_seconds
 from accredit.base.text import one_line
@@ -51,6 +54,8 @@ def build_tokens(loaded: Loaded, *, workers: int = 1) -> TokenSettings | None:
             'set tokens.mode and proofs.mode to "required", or remove tokens.bind_agent',
         )
     issuers = tuple(_issuer(index, issuer, loaded.server) for index, issuer in enumerate(tokens.issuers))
+    if loaded.api is not None:
+        issuers = tuple(_of_api(each, loaded) for each in issuers)
     TokenVerifier(issuers)  # raises if one is named twice
     digest = policy_digest(loaded.content)
     return TokenSettings(
@@ -93,6 +98,13 @@ def _issuer(index: int, table: TokenIssuer, server: str) -> Issuer:
         )
     own = f"{table.audience.rstrip('/')}/{server}" if server else ""
     return Issuer(table.issuer, table.audience, tuple(table.algorithms), tuple(table.required_scopes), own)
+
+
+def _of_api(issuer: Issuer, loaded: Loaded) -> Issuer:
+    """Return an issuer whose tokens must be for an HTTP API, by its endpoint's URL: a token for MCP is none there."""
+    parts = urlsplit(issuer.audience)
+    url = f"{parts.scheme}://{parts.netloc}{loaded.config.gateway.path}" if parts.netloc else issuer.server_audience
+    return structs.replace(issuer, audience=url, server_audience="")
 
 
 def _keys(index: int, table: TokenIssuer, folder: Path) -> KeySet | str:

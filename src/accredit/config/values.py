@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 from msgspec import Meta, Struct, to_builtins
 
 from accredit.base.addresses import is_loopback_host, without_slash
-from accredit.gateway.forwarding import can_be_added, can_name_caller
+from accredit.gateway.forwarding import can_be_added, can_be_added_for_api, can_name_caller
+from accredit.http_api.routes import read_route
 from accredit.policy import facts_fault, may_guard, scope_fault
 from accredit.policy.drill import DRILLS
 from accredit.policy.merging import SERVER_NAME
@@ -274,6 +275,10 @@ def _tool_names(value: list[str]) -> None:
         raise ValueError(f'should be ["{ANY_TOOL}"], or names of tools')
 
 
+def _route(value: str) -> None:
+    read_route(value)
+
+
 def _server_name(value: str) -> None:
     if not SERVER_NAME.fullmatch(value):
         raise ValueError("should have a name of a-z, 0-9 and -, which begins with no -, of at most 32 characters")
@@ -295,6 +300,11 @@ def _check_forwarding(value: str) -> None:
         raise ValueError("should be a header that says neither how a message is read nor where it goes")
 
 
+def _check_forwarding_to_api(value: str) -> None:
+    if not can_be_added_for_api(value):
+        raise ValueError("should be Cookie, Range or an If-... header: others go on anyway, or never")
+
+
 def _identity_header(value: str) -> None:
     if not can_name_caller(value):
         raise ValueError("should be a header's name of letters, digits and -, and none that means something else")
@@ -309,6 +319,7 @@ def _store(value: str) -> None:
 Url = Annotated[str, _Check(_url)]
 Path = Annotated[str, _Check(_path)]
 Method = Annotated[str, _Check(_method)]
+ForwardedToApi = Annotated[str, _Check(_check_forwarding_to_api)]
 Forwarded = Annotated[str, _Check(_check_forwarding)]
 IdentityHeader = Annotated[str, _Check(_identity_header)]
 Endpoint = Annotated[str, _Check(check_endpoint)]
@@ -320,6 +331,8 @@ QuotaNumber = Annotated[str, _Check(_quota_number)]
 Scope = Annotated[str, _Check(_scope)]
 OptionalScope = Annotated[str, _Check(_optional_scope)]
 ToolNames = Annotated[list[Annotated[str, _Check(_tool_name)]], Meta(min_length=1), _Check(_tool_names)]
+RouteText = Annotated[str, _Check(_route)]
+RouteFacts = dict[str, str | int | float]
 Facts = Annotated[dict[str, str | int | float], _Check(_facts)]
 ToolName = Annotated[str, _Check(_tool_name)]
 ServerName = Annotated[str, _Check(_server_name)]

@@ -14,11 +14,13 @@ from accredit.base.steps import Steps
 from accredit.errors import AccreditError, ClientGone, ConfigurationError, TokenError, UpstreamUnavailable
 from accredit.gateway.admission.bearer import bearer_for
 from accredit.gateway.admission.tool_directory import ToolDirectory
+from accredit.gateway.api_server import ApiServer
 from accredit.gateway.counters import Counters
 from accredit.gateway.front.asgi import AsgiExchange, Receive, Scope, Send
 from accredit.gateway.front.authenticator import HttpAuthenticator
 from accredit.gateway.front.bootstrap import PATH, Bootstrap
 from accredit.gateway.front.cors import is_preflight, preflight
+from accredit.gateway.front.endpoint import check_source, is_of_listed
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.health import ALIVE, READY, Condition, Health
 from accredit.gateway.front.passthrough import refuse
@@ -28,7 +30,7 @@ from accredit.gateway.recording.early_refusals import AnonymousRecordBudget
 from accredit.gateway.replies import refusal, too_little_memory
 from accredit.gateway.room import Rooms
 from accredit.gateway.server import Server, Shared
-from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstream
+from accredit.gateway.settings import ApiUpstream, GatewaySettings, HttpUpstream, StdioUpstream
 from accredit.gateway.trace import set_current
 from accredit.gateway.turns import set_current_server
 from accredit.gateway.upstream.http.sending import AccessTokensFor
@@ -147,6 +149,9 @@ class Gateway:
             if server.line not in kept:
                 server.backend.drain()
                 self._leaving[server] = asyncio.get_running_loop().call_later(grace_seconds, self._end, server)
+        for name, api in before.apis.items():
+            if not api.goes_on_in(routes.apis.get(name)):
+                asyncio.get_running_loop().call_later(grace_seconds, self._close, api)
         while len(self._leaving) > MAX_LEAVING_SERVERS:
             self._end(next(iter(self._leaving)))
 
@@ -154,7 +159,8 @@ class Gateway:
         """Release all resources."""
         for server in list(self._leaving):
             self._end(server)
-        await asyncio.gather(*self._closing, *(server.aclose() for server in self.routes.servers))
+        routes = self.routes
+        await asyncio.gather(*self._closing, *(each.aclose() for each in (*routes.servers, *routes.apis.values())))
         shared = self.routes.shared
         for port in (shared.records, shared.store, shared.tasks, shared.key_sets):
             if port is not None:
@@ -165,6 +171,11 @@ class Gateway:
         # Its successor of the same name waits for the records of both, at the end.
         replaced = any(each.name == server.name for each in self.routes.servers)
         task = asyncio.get_running_loop().create_task(server.backend.aclose() if replaced else server.aclose())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    def _close(self, api: ApiServer) -> None:
+        task = asyncio.get_running_loop().create_task(api.aclose())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
@@ -193,9 +204,13 @@ class Routes:
         before: "Routes | None" = None,
     ) -> None:
         """`before` are the previous routes, whose state is kept. Raises `ConfigurationError`."""
-        several = [each for each in servers if each.members]
-        servers = [each for each in servers if not each.members]
         self.settings = settings = servers[0]
+        self.apis = _apis(servers, shared, before)
+        """The HTTP APIs, by name."""
+        self.proof_prefixes = tuple(each.prefix for each in self.apis.values() if each.prefix)
+        """How the paths of those APIs begin that are behind the gateway. A header may hold a proof there."""
+        several = [each for each in servers if each.members]
+        servers = [each for each in servers if not each.members and each.server not in self.apis]
         self.shared = shared
         self._counters = shared.counters
         known = {each.name: each for each in before.servers} if before is not None else {}
@@ -207,12 +222,13 @@ class Routes:
         self._endpoints = {each.settings.path: each for each in self.servers}
         self.targets = frozenset(each.encode("utf-8") for path in self._endpoints for each in (path, f"{path}/"))
         """The paths to which MCP's messages are posted, each with and without a trailing slash."""
-        self._beside = {path: each for each in reversed(self.servers) for path in each.paths}
+        beside = (*self.apis.values(), *reversed(self.servers))
+        self._beside = {path: each for each in beside for path in each.paths}
         self._check_paths()
-        first = self._servers[0]
-        self._only = first if not first.name else None
-        own = None if self._only is not None else Rooms(settings.max_request_bytes, proving=settings.proving)
-        self.rooms = own or first.rooms
+        self._only = next((each for each in self._servers if not each.name), None)
+        self.rooms = (
+            self._only.rooms if self._only is not None else Rooms(settings.max_request_bytes, proving=settings.proving)
+        )
         self.surroundings = (self.rooms, settings.allowed_origins)
         """What an exchange needs to know of its gateway."""
         tokens = settings.tokens
@@ -222,7 +238,7 @@ class Routes:
         self.health = Health(
             self._servers,
             shared.counters,
-            first.authenticator if self._only is not None else self._authenticator(),
+            self._only.authenticator if self._only is not None else self._authenticator(),
             store=shared.store,
             records=shared.records if settings.records is not None else None,
             revocations=shared.revocations,
@@ -239,11 +255,16 @@ class Routes:
         path = exchange.head.path
         if path.endswith("/"):
             path = self._without_slash(exchange)
-        server = self._endpoints.get(path)
+        server: Server | ApiServer | None = self._endpoints.get(path)
         try:
             if self.settings.tokens is not None:
                 exchange.take_credentials()
-            if server is not None and exchange.head.method != "OPTIONS":
+            api = self._api_at(exchange.head.raw_path) if server is None and self.proof_prefixes else None
+            if api is not None and not is_preflight(exchange.head.method, exchange.head.headers):
+                set_current_server(api.name)
+                await api.serve(exchange)
+                return
+            if isinstance(server, Server) and exchange.head.method != "OPTIONS":
                 exchange.rooms = server.rooms
                 set_current_server(server.name)
                 await server.endpoint.serve(exchange)
@@ -267,6 +288,10 @@ class Routes:
         finally:
             exchange.over()
 
+    def _api_at(self, raw_path: bytes) -> ApiServer | None:
+        """Return the API behind the gateway that has a path, or None."""
+        return next((each for each in self.apis.values() if each.prefix and raw_path.startswith(each.prefix)), None)
+
     def _without_slash(self, exchange: Exchange) -> str:
         """Drop one trailing slash from an endpoint's path, since clients and people write both forms. All comparisons,
         records and messages use the path without it."""
@@ -275,7 +300,7 @@ class Routes:
             exchange.head = head
         return exchange.head.path
 
-    async def _refuse(self, exchange: Exchange, error: AccreditError, server: Server | None) -> None:
+    async def _refuse(self, exchange: Exchange, error: AccreditError, server: Server | ApiServer | None) -> None:
         self._counters.refused(error, server=server.name if server is not None else "")
         error.let_go()
         if not exchange.started:  # else nothing more can be said: the server closes the connection
@@ -284,17 +309,17 @@ class Routes:
             id = exchange.request_id if isinstance(error, TokenError) else None
             await exchange.reply(answer.status, answer.frame(id), [JSON, *answer.headers])
 
-    async def _route(self, exchange: Exchange, path: str, server: Server | None) -> None:
-        head, of_all = exchange.head, (server or self._servers[0]).endpoint
-        if is_preflight(head.method, head.headers) and of_all.is_of_listed(exchange):
+    async def _route(self, exchange: Exchange, path: str, server: Server | ApiServer | None) -> None:
+        head = exchange.head
+        if is_preflight(head.method, head.headers) and is_of_listed(exchange, self.settings):
             await exchange.reply(204, headers=preflight(head.headers, self.settings.forward_headers))
             return
-        if server is not None:
+        if isinstance(server, Server):
             exchange.rooms = server.rooms
-        if path in self._endpoints:
-            await of_all.serve(exchange)
-            return
-        of_all.check_source(exchange)
+            if path in self._endpoints:
+                await server.endpoint.serve(exchange)
+                return
+        check_source(exchange, self.settings)
         if path in (ALIVE, READY):
             await self.health.serve(exchange, path)
         elif path == PATH and head.method == "POST" and self._bootstrap is not None:
@@ -316,6 +341,11 @@ class Routes:
 
     def _check_paths(self) -> None:
         """Raise `ConfigurationError` unless all servers have names and paths of their own."""
+        served = [*(f"{path}/".encode() for path in self._endpoints), *self.proof_prefixes]
+        if any(one is not other and other.startswith(one) for one in self.proof_prefixes for other in served):
+            raise ConfigurationError(
+                "the path of an HTTP API covers that of another server", "give each a path that is not below another's"
+            )
         names = {each.name for each in self._servers}
         apart = len(self._servers) == len(names) and len(self.servers) == len(self._endpoints)
         if apart and (len(self.servers) == 1 or "" not in names):
@@ -323,3 +353,13 @@ class Routes:
         raise ConfigurationError(
             "several servers need names and paths of their own", "give each GatewaySettings a server and a path"
         )
+
+
+def _apis(servers: Sequence[GatewaySettings], shared: Shared, before: "Routes | None") -> dict[str, ApiServer]:
+    """Return the HTTP APIs among the servers, by name. Raises `ConfigurationError`."""
+    known = before.apis if before is not None else {}
+    return {
+        each.server: ApiServer(each, each.upstream, shared, known.get(each.server))
+        for each in servers
+        if isinstance(each.upstream, ApiUpstream)
+    }

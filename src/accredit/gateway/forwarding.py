@@ -165,6 +165,23 @@ class Forwarding:
         hops, comes = _hops(raw), self._comes_back
         return [pair for pair in raw if comes(pair[0], True) and pair[0] not in hops]
 
+    def api_to_upstream(self, raw: RawHeaders) -> RawHeaders:
+        """Return the fields to forward of a request to an HTTP API: all end-to-end fields, in their order, except
+        those that say where it goes or in whose name, and those that are the gateway's. Fields of `_IF_NAMED` are
+        forwarded only if they were added."""
+        hops = _hops(raw)
+        return [pair for pair in raw if pair[0] not in hops and self._goes_to_api(pair[0])]
+
+    def _goes_to_api(self, name: bytes) -> bool:
+        plain = name.translate(_TO_DASHES)
+        if plain in self._own or plain in _WRITTEN_TO_APIS or not _NAME.fullmatch(name):
+            return False
+        if name in self._added or name in _OF_BODY:
+            return True
+        if plain.startswith(_IF_NAMED):
+            return False
+        return TO_UPSTREAM.fate(name) in (Fate.PASSES, Fate.OTHER)
+
     def _to_upstream(self, name: bytes, unread: bool) -> bool:
         if name.translate(_TO_DASHES) in self._own:
             return False
@@ -192,6 +209,19 @@ _WRITTEN = frozenset({b"accept-encoding", b"content-length", b"host"})
 """Fields that the gateway's HTTP client writes itself, on every path."""
 
 
+_WRITTEN_TO_APIS = frozenset({b"content-length", b"host", b"ratify-proof"})
+_OF_BODY = frozenset({b"accept", b"accept-encoding", b"content-encoding", b"content-language", b"content-type"})
+_IF_NAMED = (b"cookie", b"if-", b"range")
+
+
+def can_be_added_for_api(name: str) -> bool:
+    """Return whether an API's `forward_headers` may contain a name: one that is not forwarded anyway, and says neither
+    where a request goes nor in whose name it comes."""
+    raw = name.lower().encode("ascii", "replace")
+    is_named = raw.startswith(_IF_NAMED) and raw == raw.translate(_TO_DASHES)
+    return is_named and TO_UPSTREAM.fate(raw) in (Fate.OTHER, Fate.READ)
+
+
 def can_be_added(name: str) -> bool:
     """Return whether `forward_headers` may contain a name.
 
@@ -214,6 +244,14 @@ def same_name(one: str, other: str) -> bool:
     """Return whether the most lenient reader takes two header names for one."""
     plain = (name.lower().encode("ascii", "replace").translate(_TO_DASHES) for name in (one, other))
     return next(plain) == next(plain)
+
+
+def fields_by_plain_name(raw: RawHeaders) -> dict[bytes, RawHeaders]:
+    """Return the fields by the names for which the most lenient reader takes theirs."""
+    found: dict[bytes, RawHeaders] = {}
+    for pair in raw:
+        found.setdefault(pair[0].translate(_TO_DASHES), []).append(pair)
+    return found
 
 
 def _hops(raw: RawHeaders) -> Collection[bytes]:

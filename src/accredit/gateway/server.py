@@ -31,7 +31,7 @@ from accredit.gateway.front.session_binding import sessions_of
 from accredit.gateway.recording.early_refusals import AnonymousRecordBudget
 from accredit.gateway.recording.recorder import recorder_of
 from accredit.gateway.room import Parts, Rooms
-from accredit.gateway.settings import GatewaySettings, HttpUpstream, MergedUpstream, StdioUpstream
+from accredit.gateway.settings import ApiUpstream, GatewaySettings, HttpUpstream, MergedUpstream, StdioUpstream
 from accredit.gateway.upstream.backend import Backend
 from accredit.gateway.upstream.http.relay import HttpRelay
 from accredit.gateway.upstream.http.sending import AccessTokensFor
@@ -129,6 +129,8 @@ class Server:
     def _reach(self, settings: GatewaySettings, before: "Server | None", tokens: AccessTokensFor | None) -> Backend:
         """Make the backend, and the other parts between the endpoint and the server."""
         upstream, counters, directory = settings.upstream, self._counters, self._directory
+        if isinstance(upstream, ApiUpstream):
+            raise ConfigurationError(f"{settings.place} is an HTTP API, and no MCP server", "give it to an ApiServer")
         if isinstance(upstream, StdioUpstream):
             self._stdio = before._stdio if before is not None else None
             if self._stdio is None:

@@ -5,12 +5,14 @@ import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from accredit.base.addresses import without_slash
 from accredit.errors import ConfigurationError
 from accredit.gateway.forwarding import can_be_added
+from accredit.http_api.call import Protocol
+from accredit.http_api.routes import RouteTable
 from accredit.limits import DEFAULT_RESPONSE_BYTES
 from accredit.pins import Pins
 from accredit.policy import Policy
@@ -32,6 +34,11 @@ that build, search or wait for people are silent for many minutes."""
 
 
 _REPLICA_HEX = 16
+
+AUTHORIZE_PATH = "/v1/ratify/authorize/"
+"""The path on the admin listener at which a proxy asks about a request, followed by the API's name."""
+Proxy = Literal["nginx", "envoy", "traefik", "caddy"]
+"""A proxy that asks. It says where the request's method and target are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +115,18 @@ class MergedUpstream:
 
 
 @dataclass(frozen=True, slots=True)
+class ApiUpstream:
+    """An HTTP API in place of an MCP server: its routes, and how requests come. Either it is `behind` the gateway, and
+    gets the client's `forward_headers` besides what it gets anyway; or another `proxy` asks about them."""
+
+    protocol: Protocol
+    routes: RouteTable = field(repr=False)
+    proxy: Proxy | None = None
+    behind: HttpUpstream | None = None
+    forward_headers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ProofSettings:
     """The sections `[proofs]`, `[tools]`, `[resources]` and `[prompts]`.
 
@@ -143,7 +162,9 @@ class IdentitySettings:
     audience: str = ""
 
 
-def check_reads_headers(upstream: HttpUpstream | StdioUpstream | MergedUpstream, place: str = "upstream") -> None:
+def check_reads_headers(
+    upstream: HttpUpstream | StdioUpstream | MergedUpstream | ApiUpstream, place: str = "upstream"
+) -> None:
     """Raise `ConfigurationError` for a server that reads no headers."""
     if isinstance(upstream, StdioUpstream):
         raise ConfigurationError(
@@ -226,7 +247,7 @@ class GatewaySettings:
     session ids.
     """
 
-    upstream: HttpUpstream | StdioUpstream | MergedUpstream
+    upstream: HttpUpstream | StdioUpstream | MergedUpstream | ApiUpstream
     server: str = ""
     """The server's name in `[servers]`; "" for the server of `[upstream]`, and for the merged one."""
     path: str = "/mcp"

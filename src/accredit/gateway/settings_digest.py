@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from accredit.attest import canonical, sha256_hex
-from accredit.gateway.settings import GatewaySettings, HttpUpstream
+from accredit.gateway.settings import ApiUpstream, GatewaySettings, HttpUpstream
 from accredit.ratify import HybridPublicKey
 from accredit.tokens import AccessGrant
 
@@ -38,7 +38,7 @@ def _plain(value: object) -> object:
             return value.name
         case PurePath():
             return str(value)
-        case HttpUpstream():
+        case HttpUpstream() | ApiUpstream():
             return _upstream(value)
         case Mapping():
             table = cast("Mapping[object, object]", value)
@@ -55,7 +55,11 @@ def _plain(value: object) -> object:
             return _LEFT_OUT
 
 
-def _upstream(upstream: HttpUpstream) -> object:
+def _upstream(upstream: HttpUpstream | ApiUpstream) -> object:
+    if isinstance(upstream, ApiUpstream):
+        told = {"protocol": upstream.protocol, "proxy": upstream.proxy, "routes": sorted(upstream.routes.routes)}
+        behind = _upstream(upstream.behind) if upstream.behind is not None else None
+        return {**told, "behind": behind, "forward_headers": list(upstream.forward_headers)}
     url, *urls = (url.partition("?")[0] for url in (upstream.url, *upstream.others))
     others = {"others": urls} if urls else {}
     auth = {"auth": _of_grant(upstream.auth)} if upstream.auth is not None else {}

@@ -55,7 +55,7 @@ def check_configuration(*, config: Path | None, as_json: bool) -> None:
     say(f"ok: {loaded.file} is valid")
     if "servers" in parts:
         for name, each in cast("dict[str, str]", parts["servers"]).items():
-            say(f"ok: the server {name} is a {'URL' if each == 'url' else 'command'}")
+            say(f"ok: the server {name} is {_KINDS.get(each, 'a command')}")
     elif upstream is not None:
         say(f"ok: the upstream is a {'URL' if upstream == 'url' else 'command'}")
     else:
@@ -67,6 +67,15 @@ def check_configuration(*, config: Path | None, as_json: bool) -> None:
     say(f"ok: TLS is {'on' if parts['tls'] else 'off'}")
     for note in (*_notes(parts, loaded), *differences):
         say(f"note: {note}")
+
+
+_KINDS = {"url": "a URL", "http": "an HTTP API", "authorize": "an HTTP API that another proxy asks about"}
+
+
+def _kind(server: Server) -> str:
+    if server.protocol != "mcp":
+        return server.protocol
+    return "url" if server.url or server.urls else "command"
 
 
 def _notes(parts: dict[str, object], loaded: Loaded) -> Iterator[str]:
@@ -88,7 +97,7 @@ def _check_everything(loaded: Loaded) -> dict[str, object]:
     config, exposed = loaded.config, None
     behind = config.upstream
     upstream = "url" if behind.url or behind.urls else "command" if behind.command else None
-    servers = {name: "url" if each.url or each.urls else "command" for name, each in config.servers.by_name.items()}
+    servers = {name: _kind(each) for name, each in config.servers.by_name.items()}
     tls = _build_everything(loaded, has_upstream=bool(upstream or servers))
     try:
         check_exposure(config.gateway, config.admin)

@@ -59,11 +59,13 @@ _NO_LOG = "checkpoints that were kept are held against a log: name that, or leav
 
 class ProofRequirements(NamedTuple):
     """What is required of the proofs of allowed calls. `roots` are key files of the people who may have allowed them.
-    If `required`, each call must be proved. If `nothing`, proofs are not checked at all."""
+    If `required`, each call must be proved. If `nothing`, proofs are not checked at all. `target` is what
+    a request to an HTTP API asked for."""
 
     roots: Sequence[Path] = ()
     required: bool = False
     nothing: bool = False
+    target: str | None = None
 
     def check(self, evidence: "Evidence | None") -> list[str]:
         """Return what is wrong with a call's evidence."""
@@ -82,13 +84,14 @@ def run_verify(
     root: Sequence[Path],
     require_proofs: bool,
     no_proofs: bool,
+    target: str | None,
     known: Sequence[Path],
     as_json: bool,
 ) -> int:
     """Run `accredit log verify`; return the exit code. Raises `ConfigurationError`."""
     if no_proofs and (require_proofs or root):
         raise ConfigurationError("--no-proofs leaves out what --root and --require-proofs ask for", "say one of them")
-    wanted = ProofRequirements(root, require_proofs, no_proofs)
+    wanted = ProofRequirements(root, require_proofs, no_proofs, target)
     if file is not None:
         return verify_file(file, key, since, wanted, names=names_in(known), config=config, as_json=as_json)
     return verify_store(store, key, since, wanted, config=config, as_json=as_json)
@@ -149,7 +152,7 @@ def verify_file(
     if first is not None and (b"".join(first[:100].split()).startswith(_BUNDLE) or first.strip() == b"{"):
         if kept:
             raise ConfigurationError(f"{path} is the bundle of one call, and no log", _NO_LOG)
-        auditor = Auditor(people, only_these=bool(wanted.roots), now=unix_ms() // 1000)
+        auditor = Auditor(people, only_these=bool(wanted.roots), now=unix_ms() // 1000, target=wanted.target)
         return _verify_bundle(_whole(path, every), trusted, auditor, names or {}, wanted, as_json=as_json)
     if wanted.roots:
         raise ConfigurationError(f"{path} is a log without its certificates, and --root is for one call", ONE_CALL)
@@ -172,7 +175,7 @@ def verify_file(
 
 
 def _judge(people: Mapping[HybridPublicKey, str], wanted: ProofRequirements) -> "Judge":
-    auditor = Auditor(people, only_these=bool(wanted.roots))
+    auditor = Auditor(people, only_these=bool(wanted.roots), target=wanted.target)
     return proving.Judge(auditor, named=bool(wanted.roots), required=wanted.required)
 
 

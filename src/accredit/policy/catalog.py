@@ -1,9 +1,10 @@
 """The catalog: which scope each tool, resource and prompt needs. No I/O.
 
-A tool is found by its exact name; any other tool has the default scope. If there is no default, it is unknown, and an
-unknown tool is never called. Each catalog also has the gateway's own tools (`drill`), which are in no list. A resource
-has the scope of the longest configured prefix of its URI, else the scope for all resources. If the canonical vocabulary
-calls a scope sensitive, its targets are sensitive even if the operator did not mark them.
+A route of an HTTP API is found by its exact text. A tool is found by its exact name; any other tool has the default
+scope. If there is no default, it is unknown, and an unknown tool is never called. Each catalog also has the gateway's
+own tools (`drill`), which are in no list. A resource has the scope of the longest configured prefix of its URI, else
+the scope for all resources. If the canonical vocabulary calls a scope sensitive, its targets are sensitive even if the
+operator did not mark them.
 """
 
 import hashlib
@@ -74,9 +75,13 @@ class Catalog(Struct, frozen=True, kw_only=True):
     resource: Entry = _UNSAID[0]
     resource_prefixes: Mapping[str, Entry] = {}
     prompt: Entry = _UNSAID[1]
+    routes: Mapping[str, Entry] = {}
+    """The entries of an HTTP API, whose catalog has nothing else."""
 
     def find(self, method: str, target: str) -> Entry | None:
         """Return the entry for a guarded call, or None if no scope would allow it."""
+        if self.routes:
+            return self.routes.get(target)
         if method == "tools/call":
             return self.tool(target)
         if method == "resources/read":
@@ -90,13 +95,14 @@ class Catalog(Struct, frozen=True, kw_only=True):
     @property
     def says_something(self) -> bool:
         """Whether the operator has named anything. If not, lists are not annotated where proofs are off."""
-        if self.tools or self.default_tool is not None or self.resource_prefixes:
+        if self.tools or self.default_tool is not None or self.resource_prefixes or self.routes:
             return True
         return (self.resource, self.prompt) != _UNSAID
 
     def vocabulary(self) -> frozenset[str]:
         """Return the scopes that this deployment adds to the canonical ones."""
-        entries = [*self.tools.values(), *self.resource_prefixes.values(), self.resource, self.prompt]
+        entries = [*self.tools.values(), *self.resource_prefixes.values(), *self.routes.values()]
+        entries += [self.resource, self.prompt]
         if self.default_tool is not None:
             entries.append(self.default_tool)
         return MCP_SCOPES.union(*((entry.scope, *entry.accepts) for entry in entries))

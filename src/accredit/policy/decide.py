@@ -446,7 +446,7 @@ class ProofCheck:
     def _quotas(self, bundle: ProofBundle) -> Taken:
         """Return what the call takes of each quota. Raises `QuotaReached`."""
         call, token = self._call, self._token
-        if call.method != "tools/call" or not self._policy.quotas.entries:
+        if not call.is_counted or not self._policy.quotas.entries:
             return ()
         subject = (token.issuer, token.subject) if token is not None else None
         caller = QuotaCaller(bundle.delegations[-1].issuer_id, bundle.agent_id, subject)

@@ -13,6 +13,8 @@ The gateway is not believed where its statements can be checked:
   are valid, by the key at the chain's leaf. The challenge's time was at most 300 seconds before or after the call's.
 - [context] What was signed is this call: the session context is derived from the kept context, and the kept context is
   of this gateway, agent, session, scope, method and target, and of the params whose digest is the record's subject.
+- [path] Of a request that is not MCP's, the path is kept as its SHA-256 alone. Only somebody who says what it was can
+  check that the session context is derived from it; else who signed is unknown, unless something contradicts it.
 
 Each part of the evidence (who allowed, who signed) is True if all of it holds, False if something contradicts it, and
 None if it is unknown: for a record before version 3, a proof that was not kept, a root without a key to compare. Not
@@ -30,7 +32,7 @@ import msgspec
 from msgspec import UNSET, Meta, Raw
 
 from accredit.attest import CallRecord, RecordedAuthority, Statement, canonical, sha256_hex, timestamp
-from accredit.attest.proofs import KeptProof, SignedContext, decode_proof
+from accredit.attest.proofs import PATH_DIGEST, WORKSPACES, KeptProof, SignedContext, decode_proof
 from accredit.attest.statements import milliseconds
 from accredit.base.caching import RecentlyUsed
 from accredit.base.text import excerpt, one_line
@@ -189,12 +191,18 @@ class _Untold(Exception):
 class Auditor:
     """Judges records. `roots` are the trusted people's keys, with their names. A chain with another root is a
     contradiction with `only_these`, else unknown. `now` (unix seconds) is for exports: they lack the proofs of calls
-    made just before, and these are then unknown."""
+    made just before, and these are then unknown. `target` is what a request's path was, as the caller says ([path])."""
 
     def __init__(
-        self, roots: Mapping[HybridPublicKey, str], *, only_these: bool = False, now: int | None = None
+        self,
+        roots: Mapping[HybridPublicKey, str],
+        *,
+        only_these: bool = False,
+        now: int | None = None,
+        target: str | None = None,
     ) -> None:
         self.now = now
+        self.target = target
         self._roots = roots
         self._only_these = only_these
         self._chains = RecentlyUsed[bytes, tuple[_Chain, str]](MAX_RECORDED_CHAINS)
@@ -271,7 +279,7 @@ class _Case:
         could be read."""
         allowed, why_not = _verdict(lambda: self._check_chain(auditor, certificates))
         read: list[KeptProof] = []
-        signed, why_unsigned = _verdict(lambda: self._check_proof(proof, auditor.now, read))
+        signed, why_unsigned = _verdict(lambda: self._check_proof(proof, auditor, read))
         root, until = self._authority.principal_id, ""
         if self._chain:
             root, end = auditor.name(self._chain[-1].issuer_pub_key), min(cert.expires_at for cert in self._chain)
@@ -355,9 +363,9 @@ class _Case:
         """Return whether the call is a request about tasks that needs no scope."""
         return self._record.call.method in TASKS - TASK_CHANGES
 
-    def _check_proof(self, kept: _Proof, now: int | None, read: list[KeptProof]) -> None:
-        """Check the proof ([proof] and [context]). If it can be read, add it to `read`."""
-        proof = self._named_proof(kept, now)
+    def _check_proof(self, kept: _Proof, auditor: Auditor, read: list[KeptProof]) -> None:
+        """Check the proof ([proof] to [path]). If it can be read, add it to `read`."""
+        proof = self._named_proof(kept, auditor.now)
         read.append(proof)
         key = HybridPublicKey(proof.agent_pub_key.ed25519, proof.agent_pub_key.ml_dsa_65)
         if self._chain and key == self._chain[0].subject_pub_key:
@@ -366,7 +374,8 @@ class _Case:
             raise _Contradiction("its proof is of another agent")
         if proof.context is None:
             raise _Contradiction("its proof is bound to no call")
-        self._check_context(proof.context, proof.session_context)
+        path = self._requested_path(proof.context, auditor.target)
+        self._check_context(proof.context, path, proof.session_context)
         message = challenge_sign_bytes(proof.challenge, proof.challenge_at, proof.session_context)
         signature = HybridSignature(proof.challenge_sig.ed25519, proof.challenge_sig.ml_dsa_65)
         fault = signature_fault(message, signature, key)
@@ -374,6 +383,15 @@ class _Case:
             raise _Contradiction(f"the agent's signature over the call is not good: {fault}")
         if abs(self._at - proof.challenge_at) > CHALLENGE_WINDOW_SECONDS:
             raise _Contradiction("its proof was made at another time")
+        if path is None:
+            raise _Untold("its path is kept as a SHA-256 alone: say with --target what it was")
+
+    def _requested_path(self, context: SignedContext, target: str | None) -> str | None:
+        """Return the path that was signed, or None if it is not known ([path])."""
+        if self._record.call.protocol is None:
+            return context.requested_path
+        digest = PATH_DIGEST + sha256_hex(target.encode("utf-8", "replace")) if target is not None else ""
+        return target if context.requested_path == digest else None
 
     def _may_be_held(self, now: int | None) -> bool:
         """Return whether a proof may still be withheld, since the session that it names may still be open."""
@@ -402,14 +420,21 @@ class _Case:
             raise _Contradiction("its proof is not the one that the record names")
         return proof
 
-    def _check_context(self, context: SignedContext, signed: bytes) -> None:
-        """Compare the signed context with the call ([context])."""
+    def _check_context(self, context: SignedContext, path: str | None, signed: bytes) -> None:
+        """Compare the signed context with the call ([context]), as far as the path is known ([path])."""
+        request = self._check_derived(context, path, signed) if path is not None else None
+        other = next(self._differences(context, request), None)
+        if other is not None:
+            raise _Contradiction(f"its proof is for another {other}")
+
+    def _check_derived(self, context: SignedContext, path: str, signed: bytes) -> bytes:
+        """Check that what was signed is derived from the context. Return the hash of the request in it."""
         try:
             request = operation_context_hash(
                 context.required_scope,
                 context.operation,
                 context.resource_id,
-                context.requested_path,
+                path,
                 context.payload_digest,
             )
             made = build_session_context(
@@ -424,12 +449,11 @@ class _Case:
             raise _Contradiction("what its proof says of the call has no hash") from None
         if not hmac.compare_digest(made, signed):
             raise _Contradiction("what its proof says of the call is not what was signed")
-        other = next(self._differences(context, request), None)
-        if other is not None:
-            raise _Contradiction(f"its proof is for another {other}")
+        return request
 
-    def _differences(self, context: SignedContext, request: bytes) -> Iterator[str]:
-        """Yield the parts of a signed context that differ from the record."""
+    def _differences(self, context: SignedContext, request: bytes | None) -> Iterator[str]:
+        """Yield the parts of a signed context that differ from the record. Without the request's path nobody can tell
+        its hash."""
         record, authority, call = self._record, self._authority, self._record.call
         gateways = (record.gateway, f"{record.gateway}/{call.server}" if call.server is not None else record.gateway)
         scope = "" if self._only_looks() else authority.scope
@@ -442,14 +466,19 @@ class _Case:
                 ("session", (call.session or "") in _recorded_names(context.session_id)),
                 ("scope", context.required_scope == scope),
                 ("method", context.operation == call.method),
-                ("target", context.resource_id[:MAX_RECORDED_TARGET] == (call.target or "")),
+                ("target", context.resource_id[:MAX_RECORDED_TARGET] == ("" if call.protocol else call.target or "")),
                 ("call: its params have another digest", context.payload_digest.hex() == digest),
                 ("call: the record has another digest of its params", (authority.call_sha256 or "") == digest),
-                ("protocol", not (context.workspace_id or context.invocation_id or context.requested_path)),
-                ("request", authority.request_sha256 == request.hex()),
+                ("protocol", _protocol_is(context, call.protocol)),
+                ("request", request is None or authority.request_sha256 == request.hex()),
             )
             if not same
         )
+
+
+def _protocol_is(context: SignedContext, protocol: str | None) -> bool:
+    has_path = context.requested_path.startswith(PATH_DIGEST) if protocol is not None else not context.requested_path
+    return has_path and context.workspace_id == WORKSPACES[protocol] and not context.invocation_id
 
 
 def _recorded_names(session: str) -> tuple[str, ...]:

@@ -76,6 +76,16 @@ class GuardedCall(Struct, frozen=True, dict=True):
         return self.method in GUARDED or bool(self.subscribed)
 
     @property
+    def is_counted(self) -> bool:
+        """Whether quotas count the call."""
+        return self.method == "tools/call"
+
+    @property
+    def proof_place(self) -> str:
+        """Where a proof is sent."""
+        return f"_meta.{PROOF}"
+
+    @property
     def about_tasks(self) -> bool:
         """Whether the call is about tasks. Then it depends on who owns them, not on the catalog."""
         return self.method in TASKS or bool(self.subscribed)

@@ -40,8 +40,11 @@ _STATUS_TEXT = {
 
 def unknown_target(call: GuardedCall) -> ProofRefused:
     """-32602: the catalog has no entry for the target, so no proof could allow the call."""
+    error = UNKNOWN_ERRORS.get(call.method)
+    if error is None:
+        return _refusal(INVALID_PARAMS, "unknown_route", f"{call.method} of this path is no route here", call, None)
     what = "is not in the catalog" if call.method == "tools/call" else "is not spelled so that its scope is certain"
-    return _refusal(INVALID_PARAMS, UNKNOWN_ERRORS[call.method], f"{excerpt(call.target)} {what}", call, None)
+    return _refusal(INVALID_PARAMS, error, f"{excerpt(call.target)} {what}", call, None)
 
 
 def unknown_task(call: GuardedCall) -> ProofRefused:
@@ -59,7 +62,7 @@ def task_not_kept(method: str, target: str) -> ProofRefused:
 
 def missing_proof(call: GuardedCall, entry: Entry | None, verifier_id: str, binding: str) -> ProofRefused:
     """-31001: a guarded call without a proof. The error says how to make one, as each tool's `_meta` in a list does."""
-    text = f"{_name(call)} needs a proof in _meta.ratify_proof"
+    text = f"{_name(call)} needs a proof in {call.proof_place}"
     how = {"ratify_verifier": verifier_id, "ratify_binding": binding}
     return _refusal(MISSING, "missing_ratify_proof", text, call, entry, _meta=how)
 

@@ -214,7 +214,8 @@ def _without_authority(past: "_RecordedCall", policy: Policy, record: CallRecord
     if error in UNSIGNED or was_allowed(record):
         return past.driven(decide(past.call, policy, past.at))
     if policy.catalog.find(past.call.method, past.call.target) is None:
-        return Verdict(False, f"unknown_{past.call.method.partition('/')[0].removesuffix('s')}")
+        kind = "route" if record.call.protocol else past.call.method.partition("/")[0].removesuffix("s")
+        return Verdict(False, f"unknown_{kind}")
     if error in _FOR_GOOD:
         return Verdict(False, error)
     if error == _CHANGED:
@@ -356,9 +357,23 @@ class _PastCase(ProofCheck):
         return result if fault is None else fault
 
 
+class _ApiRequest(GuardedCall, frozen=True, dict=True):
+    """A recorded request to an HTTP API, where each needs a proof, and quotas count each."""
+
+    @property
+    def guarded(self) -> bool:
+        return True
+
+    @property
+    def is_counted(self) -> bool:
+        return True
+
+
 def _call(record: CallRecord, digest: bytes) -> GuardedCall:
     """Return a recorded call without its proof. It has its arguments if they are recorded."""
     method, target = record.call.method, record.call.target or ""
+    if record.call.protocol is not None:
+        return _ApiRequest(method, target, "", digest, None, None)
     if len(record.call.params) > 0:
         try:
             params = cast("dict[str, object]", json.loads(bytes(record.call.params)))

@@ -47,7 +47,7 @@ from accredit.gateway import Gateway, GatewaySettings, HttpUpstream, StdioUpstre
 from accredit.gateway.front.bootstrap import PATH
 from accredit.gateway.front.legacy_sse import SSE_PATH
 from accredit.gateway.front.wrap import run
-from accredit.gateway.settings import BootstrapSettings
+from accredit.gateway.settings import ApiUpstream, BootstrapSettings
 from accredit.keys import ReadFiles, reading, write_file
 
 _TOKEN_VARIABLE = "ACCREDIT_TOKEN"  # noqa: S105 - the name of a variable
@@ -154,8 +154,17 @@ def _announce(now: Configured, base: str, workers: int, watched: Watched | None)
     if watched is not None and watched.listener is not None:
         scheme = "https" if now.tls and watched.settings.outside else "http"
         notice(f"metrics and health at {scheme}://{address_of(watched.listener)}/metrics")
+    counted = f"({workers} worker{'s' if workers > 1 else ''})"
+    if all(isinstance(each.upstream, ApiUpstream) for each in now.servers):
+        notice(f"listening on {base}/ {counted}")
     for each in now.servers:
-        notice(f"listening on {base}{_path(each)} ({workers} worker{'s' if workers > 1 else ''})")
+        if isinstance(each.upstream, ApiUpstream):
+            if each.upstream.proxy is None:
+                notice(f"the HTTP API {each.server} is at {base}{each.path}/ {counted}")
+                continue
+            notice(f"{each.upstream.proxy} asks about {each.server} at {each.path} of the admin listener")
+            continue
+        notice(f"listening on {base}{_path(each)} {counted}")
 
 
 def _build_gateway(
@@ -258,6 +267,8 @@ def _log_start(loaded: Loaded, servers: list[GatewaySettings]) -> None:
 
 
 def _kind(settings: GatewaySettings) -> str:
+    if isinstance(settings.upstream, ApiUpstream):
+        return settings.upstream.protocol
     return "command" if isinstance(settings.upstream, StdioUpstream) else "url"
 
 

@@ -166,6 +166,7 @@ _verify = Command(
         _ROOT,
         flag("--require-proofs", help="An allowed call without a proof that verifies is bad (exit code 1)."),
         flag("--no-proofs", help="Leave out who allowed calls and who signed them: it takes less time."),
+        option("--target", metavar="TARGET", help="What a request to an HTTP API asked for: its path and query."),
         _KNOWN,
         JSON,
     ],

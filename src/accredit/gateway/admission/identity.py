@@ -40,7 +40,7 @@ class Identity:
 
     def __init__(self, settings: IdentitySettings, upstream: str) -> None:
         self._settings = settings
-        self._header = settings.header.lower().encode("ascii")
+        self.header = settings.header.lower().encode("ascii")
         self._audience = settings.audience or upstream.partition("?")[0]
         self._keys = to_json({"keys": [public_jwk(settings.key.public_key())]})
 
@@ -64,7 +64,7 @@ class Identity:
             token_subject=token.subject if token is not None else None,
         )
         try:
-            return [(self._header, issue_identity_token(self._settings.key, grant).encode("ascii"))]
+            return [(self.header, issue_identity_token(self._settings.key, grant).encode("ascii"))]
         except ConfigurationError:
             detail = "Invalid Request: more is granted to this agent than a header for the server can say"
             raise RequestError(INVALID_REQUEST, detail) from None

@@ -61,7 +61,7 @@ class Endpoint(Intake[Exchange]):
     def serve(self, exchange: Exchange) -> Coroutine[Any, Any, None]:
         """Return the coroutine that answers a request. An `AccreditError` that this call or the coroutine raises
         becomes the answer."""
-        self.check_source(exchange)
+        check_source(exchange, self._settings)
         head = exchange.head
         if head.method not in _METHODS:
             raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
@@ -80,21 +80,6 @@ class Endpoint(Intake[Exchange]):
                 return self._get(exchange)
             case _:
                 return self._delete(exchange)
-
-    def is_of_listed(self, exchange: Exchange) -> bool:
-        """Return whether the request comes from a page of an origin that the configuration allows. Raises
-        `RequestError` (403)."""
-        self.check_source(exchange)
-        return origin_listed(exchange.head.headers.get(b"origin", b""), self._settings.allowed_origins)
-
-    def check_source(self, exchange: Exchange) -> None:
-        """Check `Host` and `Origin` ([source]). Raises `RequestError` (403)."""
-        headers = exchange.head.headers
-        host, origin = headers.get(b"host"), headers.get(b"origin")
-        if not host_allowed(host, self._settings.allowed_hosts):
-            raise host_refused(host)
-        if origin is not None and not origin_allowed(origin, host, self._settings.allowed_origins):
-            raise origin_refused(origin)
 
     async def _get(self, exchange: Exchange) -> None:
         session = exchange.head.in_era.session  # as the client knows it
@@ -184,3 +169,20 @@ class Endpoint(Intake[Exchange]):
         if client.head.revision is not None:
             return client.head.revision
         return self._sessions.revision(client.head) or HEADERLESS_REVISION
+
+
+def is_of_listed(exchange: Exchange, settings: GatewaySettings) -> bool:
+    """Return whether the request comes from a page of an origin that the configuration allows. Raises
+    `RequestError` (403)."""
+    check_source(exchange, settings)
+    return origin_listed(exchange.head.headers.get(b"origin", b""), settings.allowed_origins)
+
+
+def check_source(exchange: Exchange, settings: GatewaySettings) -> None:
+    """Check `Host` and `Origin` ([source]). Raises `RequestError` (403)."""
+    headers = exchange.head.headers
+    host, origin = headers.get(b"host"), headers.get(b"origin")
+    if not host_allowed(host, settings.allowed_hosts):
+        raise host_refused(host)
+    if origin is not None and not origin_allowed(origin, host, settings.allowed_origins):
+        raise origin_refused(origin)

@@ -21,6 +21,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
+from typing import Literal, NamedTuple
 
 from msgspec.structs import replace as changed
 
@@ -86,6 +87,19 @@ _REFUSED_ALL_THE_SAME = "refused all the same"
 _WORDS = {HEADER_MISMATCH: "header_mismatch", INVALID_PARAMS: "invalid_params"}
 
 
+class About(NamedTuple):
+    """What the record of a decision is about. `id` is the request's. `trace` is the client's trace id. `protocol` is
+    None for MCP's calls. `call` is the call's id in its records; if it is "", one is drawn."""
+
+    method: str
+    target: str
+    params: RecordedParams
+    id: MessageId
+    trace: str | None
+    protocol: Literal["http", "authorize"] | None = None
+    call: str = ""
+
+
 class Recorder(Settler):
     """Writes the gate's decisions and their outcomes into the log. One per server, by the server's name in `[servers]`.
 
@@ -134,41 +148,47 @@ class Recorder(Settler):
         `omit_arguments` keeps an anonymous caller's arguments out of the log, even of full records. Raises
         `ProofRefused`, or `RequestError` for params that no record can hold.
         """
-        decision = call.decision
-        received_ms = _received_ms(decision)
-        target, trace = request.target or "", trace_of(request)
         try:
-            params = await _params(request, decision, full=self._settings.full and not omit_arguments)
+            params = await _params(request, call.decision, full=self._settings.full and not omit_arguments)
         except (AttestationError, FrameError):
             detail = "Invalid params: params hold what has no canonical form"
             raise RequestError(INVALID_PARAMS, detail, id=request.id, status=200) from None
+        about = About(request.method, request.target or "", params, request.id, trace_of(request))
+        return await self.begin_about(about, call, refused, reason=reason)
+
+    async def begin_about(
+        self, about: "About", call: Call, refused: AccreditError | None = None, *, reason: str | None = None
+    ) -> OpenCall | None:
+        """Record the decision on a `call` as `begin` does; what the record is about is given. Raises `ProofRefused`."""
+        decision = call.decision
+        received_ms = _received_ms(decision)
         proved = decision.proved if decision is not None else None
         chain = self._chain(proved.chain) if proved is not None else None
         verdict = self._verdict(decision, refused, reason)
         kept = self._kept(verdict, proved, call)
         decided = CallDecision(
             gateway=self._settings.gateway_id,
-            call=self._call(request.method, target, call, trace),
-            params=params,
+            call=self._call(about, call),
+            params=about.params,
             decision=verdict,
             received_ms=received_ms,
             policy_digest=self._settings.policy_digest,
             authority=_authority(decision, chain, is_kept=kept is not None),
             token=_token(call.token) if call.token is not None else None,
             certificates=chain.text if chain is not None else None,
-            resume=self._resume(call.session, request.id) if call.session else None,
+            resume=self._resume(call.session, about.id) if call.session else None,
             proof=kept,
         )
-        opened = OpenCall(self, in_short(decided), request.id, call.session)
+        opened = OpenCall(self, in_short(decided), about.id, call.session)
         try:
             await self._records.begin(decided)
         except (StoreUnavailable, AttestationError):
-            raise refusals.record_unavailable(request.method, target, forwarded=False) from None
+            raise refusals.record_unavailable(about.method, about.target, forwarded=False) from None
         except asyncio.CancelledError:
             # The decision may be on record, but nothing will be forwarded.
             opened.settle_later(NOT_FORWARDED)
             raise
-        if not decided.decision.goes_on:
+        if not decided.goes_on:
             return None
         if refused is not None:
             await opened.settle(Outcome(status="error", detail=f"{_REFUSED_ALL_THE_SAME}: {decided.decision.error}"))
@@ -247,10 +267,11 @@ class Recorder(Settler):
             self._chains.put(name, recorded)
         return recorded
 
-    def _call(self, method: str, target: str, call: Call, trace: str | None) -> RecordedCall:
+    def _call(self, about: "About", call: Call) -> RecordedCall:
         flow, round = _round_of(call)
+        method, target = about.method, about.target
         return RecordedCall(
-            id=self._ids.draw(),
+            id=about.call or self._ids.draw(),
             method=method,
             target=target[:MAX_RECORDED_TARGET],
             session=self._session(call.session) or None,
@@ -258,8 +279,9 @@ class Recorder(Settler):
             flow=flow,
             round=round,
             definition=self._pinned.get(target) if method == "tools/call" else None,
-            trace=trace,
+            trace=about.trace,
             server=self._server_of(method, target) or None,
+            protocol=about.protocol,
         )
 
     def _server_of(self, method: str, target: str) -> str:

@@ -132,7 +132,7 @@ def decision_on(open_call: OpenCall, keys: Keys) -> tuple[Statement, CallRecord]
         raise AttestationError("the record of its decision is not where it belongs")
     if record.call.id != open_call.call:
         raise AttestationError("it is filed with the decision on another call")
-    if not record.decision.goes_on:
+    if not record.goes_on:
         raise AttestationError("its decision is a refusal")
     return statement, record
 

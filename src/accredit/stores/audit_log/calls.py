@@ -30,8 +30,7 @@ class CallRow(NamedTuple):
         """How the call ended: its outcome's status, "open", or "" for a call that was not forwarded."""
         if self.outcome is not None and self.outcome.outcome is not None:
             return self.outcome.outcome.status
-        decision = self.decision.decision
-        return "open" if decision is not None and decision.goes_on else ""
+        return "open" if self.decision.goes_on else ""
 
     @property
     def verdict(self) -> str:
@@ -90,7 +89,7 @@ def join_as_they_end(records: Iterable[FiledRecord], open_calls: dict[str, Filed
             decision = open_calls.pop(record.call.id, None)
             if decision is not None:
                 yield _row(decision, told)
-        elif record.decision is not None and record.decision.goes_on:
+        elif record.goes_on:
             open_calls[record.call.id] = told
         else:
             yield _row(told, None)

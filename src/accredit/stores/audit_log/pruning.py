@@ -234,7 +234,7 @@ def comes_alone(record: CallRecord, going: set[str]) -> bool:
     decisions were pruned; a call leaves it when its outcome is pruned, too."""
     call = record.call.id
     if record.decision is not None:
-        if record.decision.goes_on:
+        if record.goes_on:
             going.add(call)
         return False
     is_alone = call not in going

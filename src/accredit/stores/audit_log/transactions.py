@@ -225,7 +225,7 @@ class _Turn:
                 number = self._tail.append(
                     lambda place: decision_payload(decided, place, now_ms, self._version), now_ms, proof
                 )
-                if decided.decision.goes_on:
+                if decided.goes_on:
                     self._opened[call] = number
                     if decided.resume is not None:
                         self._resumes[call] = decided.resume

@@ -1,0 +1,145 @@
+"""Proves each request to an HTTP API, as an authentication of httpx2 (`AccreditedHttp`). No I/O of its own.
+
+- [pinned] A proof is made only for the verifier that the caller named: the gateway's id, a slash, and the API's name.
+  An API that says it is another one gets none.
+- [assumed-scope] If the caller gave the API's routes, the first request has a proof for its route's scope. Otherwise it
+  has none, and the refusal names the scope. What was named is remembered, by method and path.
+- [one-scope] For one request the API may name one scope: by naming more it could explore the delegations.
+- [challenge] After `ratify_challenge_required` the gateway's challenge is signed.
+- [tries] A request is sent at most `MAX_SENT_REQUESTS` times. Then the refusal stands.
+- [whole-body] The body is read whole before it is sent: the proof covers its bytes. Where another proxy asks the
+  gateway (the label that it names is `accredit/authorize/v1`) it covers none.
+"""
+
+import re
+from base64 import b64decode
+from binascii import Error
+from collections.abc import Generator, Mapping
+from hashlib import sha256
+
+import httpx2
+
+from accredit.attest.proofs import WORKSPACES
+from accredit.base.caching import RecentlyUsed
+from accredit.base.text import excerpt
+from accredit.client.presenter import Challenge, ProofPresenter
+from accredit.errors import ProofRefused, RequestError
+from accredit.http_api.call import HttpCall, Protocol
+from accredit.http_api.routes import RouteTable
+from accredit.http_api.targets import read_target
+from accredit.http_api.wire import PROOF_HEADER, encode_proof_header
+from accredit.jsonrpc.encode import to_json
+from accredit.limits import MAX_KNOWN_TARGETS
+from accredit.ratify.challenges import CHALLENGE_BYTES
+from accredit.refusals import GATEWAY_CHANGED
+
+MAX_SENT_REQUESTS = 3
+"""How often a request is sent: without a proof, with one for the scope that was named, and with one over a
+challenge."""
+MAX_CHALLENGE_HEADER_BYTES = 8_192
+"""How many bytes of a `WWW-Authenticate` are read. The gateway's has some 300."""
+
+_RATIFY = re.compile(r"(?:^|,)\s*Ratify\s+((?:[a-z_]+=\"(?:[^\"\\]|\\.)*\"(?:,\s*)?)+)", re.IGNORECASE)
+_PARAMETER = re.compile(r"([a-z_]+)=\"((?:[^\"\\]|\\.)*)\"", re.IGNORECASE)
+_PROTOCOLS: dict[str, Protocol] = {WORKSPACES["http"]: "http", WORKSPACES["authorize"]: "authorize"}
+_SIGN_AGAIN = frozenset({"missing_ratify_proof", "ratify_scope_denied", "ratify_invalid", "ratify_challenge_required"})
+
+
+class AccreditedHttp(httpx2.Auth):
+    """`httpx2.AsyncClient(auth=AccreditedHttp(presenter, "mail-gateway/mail"))`.
+
+    `routes` maps routes (`GET /messages/{id}`, with the path that is sent) to their scopes. `asked_by_proxy` says that
+    the API is behind a proxy that asks the gateway; without routes it need not be said.
+    """
+
+    requires_request_body = True
+
+    def __init__(
+        self,
+        presenter: ProofPresenter,
+        verifier_id: str,
+        *,
+        routes: Mapping[str, str] | None = None,
+        asked_by_proxy: bool = False,
+    ) -> None:
+        """Raise `ValueError` for routes of more than one meaning."""
+        self._presenter = presenter
+        self._verifier_id = verifier_id
+        self._scopes = dict(routes or {})
+        self._table = RouteTable(self._scopes)
+        self._protocol: Protocol = "authorize" if asked_by_proxy else "http"
+        self._learned = RecentlyUsed[tuple[str, str], str](MAX_KNOWN_TARGETS)
+
+    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
+        """Send a request with its proof, and again as refusals ask for it. Raises `ProofRefused` ([pinned])."""
+        scope, named = self._scope(request), None
+        if scope is not None:
+            self._prove(request, scope)
+        for _ in range(MAX_SENT_REQUESTS - 1):
+            response = yield request
+            told = read_challenge(response)
+            if response.status_code not in (401, 403) or told.get("error") not in _SIGN_AGAIN:
+                return
+            again = self._scope_told(request, told, scope)
+            if again is None or named not in (None, again):
+                return
+            scope = named = again
+            self._prove(request, scope, _challenge_in(told))
+        yield request
+
+    def _scope_told(self, request: httpx2.Request, told: Mapping[str, str], had: str | None) -> str | None:
+        """Return the scope to sign for after a refusal, or None if it stands. Raises `ProofRefused` ([pinned])."""
+        named, protocol = told.get("scope"), _PROTOCOLS.get(told.get("workspace", ""))
+        if named is None or protocol is None:
+            return None
+        if told.get("verifier") != self._verifier_id:
+            found = excerpt(told.get("verifier", ""))
+            text = f"this API was to be {self._verifier_id}, and says that it is {found}; nothing was signed for it"
+            raise ProofRefused(
+                {"error": "gateway_changed", "found": found}, f"gateway_changed: {text}", GATEWAY_CHANGED
+            )
+        is_new = named != had or protocol != self._protocol
+        self._protocol = protocol
+        self._learned.put((request.method, request.url.path), named)
+        return named if is_new or told.get("error") == "ratify_challenge_required" else None
+
+    def _scope(self, request: httpx2.Request) -> str | None:
+        learned = self._learned.get((request.method, request.url.path))
+        if learned is not None:
+            return learned
+        try:
+            match = self._table.find(request.method, read_target(request.url.raw_path))
+        except RequestError:
+            return None  # the gateway says what is wrong with it
+        return self._scopes[match.route] if match is not None else None
+
+    def _prove(self, request: httpx2.Request, scope: str, challenge: Challenge | None = None) -> None:
+        body = request.content if self._protocol == "http" else b""
+        call = HttpCall(
+            method=request.method,
+            target="",
+            session_id="",
+            digest=sha256(body).digest(),
+            arguments={},
+            proof=None,
+            protocol=self._protocol,
+            requested_path=request.url.raw_path.decode("ascii"),
+        )
+        proof = self._presenter.prove(call, scope, self._verifier_id, challenge=challenge)
+        request.headers[PROOF_HEADER] = encode_proof_header(to_json(proof)).decode("ascii")
+
+
+def read_challenge(response: httpx2.Response) -> dict[str, str]:
+    """Return the parameters of a response's `WWW-Authenticate: Ratify`; none if it has none."""
+    value = response.headers.get("www-authenticate", "")[:MAX_CHALLENGE_HEADER_BYTES]
+    found = _RATIFY.search(value)
+    pairs = _PARAMETER.findall(found[1]) if found is not None else []
+    return {name.lower(): re.sub(r"\\(.)", r"\1", text) for name, text in pairs}
+
+
+def _challenge_in(told: Mapping[str, str]) -> Challenge | None:
+    try:
+        challenge = b64decode(told.get("challenge", ""), validate=True)
+    except (Error, ValueError):
+        return None
+    return Challenge(challenge, 0, "") if len(challenge) == CHALLENGE_BYTES else None

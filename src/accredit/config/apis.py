@@ -1,0 +1,133 @@
+"""From `[servers.NAME]` with another protocol than MCP's to an HTTP API: its routes, and where it is. I/O as
+`http_upstream`.
+
+Checked in this order; each failure is a `ConfigurationError` that names the setting at fault:
+
+- an MCP server has nothing that belongs to an HTTP API (`check_mcp`), and an API nothing that belongs to an MCP server;
+- proofs are judged: without them nothing would be asked of a request;
+- with `protocol = "authorize"` a proxy is named, and there is an [admin] listener at which it asks. With "http" there
+  is a URL without a query, and a path on the gateway that requests can have;
+- there are routes, of one meaning (`http_api.routes`), and their facts are of the request.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from accredit.base.text import one_line
+from accredit.config.http_upstream import build_http_upstream
+from accredit.config.load import Loaded
+from accredit.config.schema import ApiRoute, Server
+from accredit.errors import ConfigurationError, RequestError
+from accredit.gateway.settings import ApiUpstream, Proxy
+from accredit.http_api.facts import http_facts, source_fault
+from accredit.http_api.routes import RouteTable, read_route
+from accredit.http_api.targets import read_target
+from accredit.policy import Catalog, Entry, facts_fault
+
+_OF_MCP = ("command", "cwd", "env", "tools", "resources", "prompts")
+_BEHIND = ("url", "urls", "headers", "auth", "max_in_flight", "timeout_seconds", "path", "forward_headers")
+_OWN_PATHS = ("/v1/ratify/", "/.well-known/", "/token/", "/sse/", "/messages/")
+"""Where the gateway itself answers, or may: no API is there."""
+
+
+def build_api(loaded: Loaded, server: Server, environ: Mapping[str, str]) -> ApiUpstream:
+    """Return the HTTP API of a view. Raises `ConfigurationError`."""
+    place = loaded.place("upstream")
+    _check_keys(place, server, (*_OF_MCP, *(("proxy",) if server.protocol == "http" else _BEHIND)))
+    if loaded.config.proofs.mode == "off":
+        raise ConfigurationError(
+            f'{place}.protocol is "{server.protocol}" and proofs.mode is "off": nothing would be asked of a request',
+            'set proofs.mode = "required", or "observe"',
+        )
+    if server.protocol == "authorize":
+        return ApiUpstream("authorize", _table(place, server), _proxy(loaded, place, server))
+    urls = server.urls or ([server.url] if server.url else [])
+    if not urls:
+        raise ConfigurationError(f"{place}: url is not set", f"set {place}.url, where the API is")
+    if any("?" in url for url in urls):
+        raise ConfigurationError(f"{place}.url of an HTTP API should hold no query", "put a key into headers")
+    behind = build_http_upstream(loaded, environ, urls)
+    return ApiUpstream("http", _table(place, server), None, behind, tuple(server.forward_headers))
+
+
+def check_api_path(place: str, server: Server) -> None:
+    """Refuse an HTTP API behind the gateway without a path that requests can have. Raises `ConfigurationError`."""
+    path = server.path
+    if path is None:
+        raise ConfigurationError(
+            f'{place}.protocol is "http", and {place}.path is not set', f'set {place}.path, such as "/api/mail"'
+        )
+    try:
+        segments = read_target(path.encode("utf-8")).segments
+    except RequestError as error:
+        raise ConfigurationError(one_line(f"{place}.path: {error.detail}"), "give it a plain path") from None
+    if "" in segments or f"{path}/".startswith(_OWN_PATHS):
+        raise ConfigurationError(
+            f"{place}.path should name a place of its own, without a slash at its end", 'such as "/api/mail"'
+        )
+
+
+def _proxy(loaded: Loaded, place: str, server: Server) -> Proxy:
+    if server.proxy is None:
+        raise ConfigurationError(
+            f'{place}.protocol is "{server.protocol}", and no proxy is named',
+            f'set {place}.proxy = "nginx", "envoy", "traefik" or "caddy"',
+        )
+    if loaded.config.admin.port is None:
+        raise ConfigurationError(
+            f"{place}: a proxy asks at the admin listener, and admin.port is not set", "set admin.port, such as 9464"
+        )
+    return server.proxy
+
+
+def _check_keys(place: str, server: Server, others: Sequence[str]) -> None:
+    default = Server()
+    for key in others:
+        if getattr(server, key) != getattr(default, key):
+            raise ConfigurationError(
+                f'{place}.{key} is set, and {place}.protocol is "{server.protocol}": it would mean nothing',
+                f"remove {place}.{key}",
+            )
+
+
+def api_catalog(server: Server) -> Catalog:
+    """Return the catalog of an HTTP API's routes."""
+    return Catalog(routes={text: _entry(route) for text, route in server.routes.by_text.items()})
+
+
+def check_mcp(place: str, server: Server) -> None:
+    """Refuse an MCP server with keys of an HTTP API. Raises `ConfigurationError`."""
+    for key in ("proxy", "routes", "path", "forward_headers"):
+        if getattr(server, key) != getattr(Server(), key):
+            raise ConfigurationError(
+                f'{place}.{key} is for an HTTP API, and {place}.protocol is "mcp"',
+                f'remove {place}.{key}, or set {place}.protocol = "http" or "authorize"',
+            )
+
+
+def _table(place: str, server: Server) -> RouteTable:
+    routes = server.routes.by_text
+    if not routes:
+        raise ConfigurationError(
+            f"{place} has no routes: every request would be refused",
+            f'name some: [{place}.routes."GET /messages"] scope = "email:read"',
+        )
+    for text, route in routes.items():
+        fault = source_fault(route.facts, read_route(text).names) or facts_fault(http_facts(route.facts).sources)
+        if fault is not None:
+            raise ConfigurationError(
+                one_line(f'{place}.routes."{text}".facts: {fault}'),
+                'take each fact from "path:NAME", "query:NAME" or "body:/POINTER", or give a constant',
+            )
+    try:
+        return RouteTable(routes)
+    except ValueError as error:
+        raise ConfigurationError(one_line(f"{place}.routes {error}"), "keep one of them, or name them apart") from None
+
+
+def _entry(route: ApiRoute) -> Entry:
+    return Entry(
+        scope=route.scope,
+        accepts=tuple(route.accepts),
+        marked_sensitive=route.sensitive,
+        facts=http_facts(route.facts),
+    )

@@ -1,0 +1,135 @@
+"""Requests to an HTTP API behind the gateway (contract-3 section 5.2): decided, then forwarded with their answers.
+
+- [whole-body] The body is read whole, within its bound, before the request is decided. It is forwarded byte for byte.
+- [prefix] The path below the API's own on the gateway is what routes and the API see. The whole is bound to the proof.
+- [headers] The proof, tokens that count here, and hop-by-hop fields are taken off. So is what says where a request goes
+  or in whose name (`forwarding`); `Cookie`, `If-*` and `Range` are forwarded only if the configuration names them.
+- [outcome] The outcome is on record before the client sees anything of the answer: that is its status. What an answer
+  holds is not judged. It is bounded, and streamed.
+- [private] An answer is marked as private: a cache that is shared does not know of proofs.
+- [problem] A refusal is a problem document, and not stored.
+"""
+
+from accredit.attest import Outcome
+from accredit.errors import AccreditError, AnswerError, ProofRefused, RequestError
+from accredit.gateway.admission.api_gate import ApiGate, ApiRequest
+from accredit.gateway.call import Call
+from accredit.gateway.counters import Counters
+from accredit.gateway.forwarding import Forwarding, fields_by_plain_name
+from accredit.gateway.front.api_answers import api_refusal
+from accredit.gateway.front.endpoint import check_source
+from accredit.gateway.front.exchange import Exchange
+from accredit.gateway.front.passthrough import METHODS
+from accredit.gateway.headers import RawHeaders
+from accredit.gateway.recording.open_calls import OpenCall
+from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.upstream.http.answer import Answer
+from accredit.gateway.upstream.http.sending import Sender
+from accredit.gateway.upstream.reply import WhileConnected
+from accredit.jsonrpc.encode import INVALID_REQUEST
+from accredit.policy.refusals import record_unavailable
+
+_SHARED = (b"public", b"s-maxage", b"private")
+_CACHE_CONTROL = b"cache-control"
+
+
+class ApiRelay:
+    """Serves one API. `base` is the path of its URL, without a slash at the end."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        gate: ApiGate,
+        sender: Sender,
+        forwarding: Forwarding,
+        workspace: str,
+        counters: Counters,
+        base: bytes,
+    ) -> None:
+        self._settings = settings
+        self._prefix = settings.path
+        self._gate = gate
+        self._sender = sender
+        self._forwarding = forwarding
+        self._workspace = workspace
+        self._counters = counters
+        self._base = base
+
+    async def serve(self, exchange: Exchange) -> None:
+        """Answer a request. Raises `ClientGone`."""
+        call = Call()
+        try:
+            check_source(exchange, self._settings)
+            if exchange.head.method not in METHODS:
+                raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
+            body = await exchange.body(self._settings.max_request_bytes)
+            asked = self._asked(exchange, body)
+            try:
+                await self._gate.admit(asked, call)
+                exchange.vouched, exchange.speaker = True, call.speaker
+                await self._forward(exchange, asked, call)
+            except BaseException as error:
+                await call.open_calls.close(error)
+                raise
+        except AccreditError as error:
+            if exchange.started:
+                raise
+            self._counters.refused(error)
+            error.let_go()
+            status, headers, told = api_refusal(error, self._gate.policy.verifier_id, self._workspace)
+            await exchange.reply(status, told, headers)
+
+    def _asked(self, exchange: Exchange, body: bytes) -> ApiRequest:
+        """Return the request as the gate sees it ([prefix])."""
+        head = exchange.head
+        target = head.raw_path[len(self._prefix) :]
+        target = target + b"?" + head.query if head.query else target
+        fields = fields_by_plain_name(head.raw_headers)
+        return ApiRequest(head.method, target, fields, exchange.credentials, body, self._prefix)
+
+    async def _forward(self, exchange: Exchange, asked: ApiRequest, call: Call) -> None:
+        """Forward an allowed request, and its answer ([headers] to [private])."""
+        headers = self._forwarding.api_to_upstream(exchange.head.raw_headers)
+        prepared = self._sender.client.prepare(asked.method, headers, target=self._base + asked.target)
+        with exchange.rooms.calls.held(exchange), WhileConnected(exchange):
+            answer = await self._sender.exchange(exchange, prepared, asked.body or b"")
+            try:
+                await self._settle(call, answer)
+                await self._pass_on(exchange, answer)
+            finally:
+                answer.close()
+
+    async def _settle(self, call: Call, answer: Answer) -> None:
+        """Record the outcome ([outcome]). Raises `ProofRefused` if that is impossible."""
+        opened: OpenCall | None = call.open_calls.take(0)
+        if opened is None:
+            return
+        status = "ok" if answer.status < 400 else "error"
+        if await opened.settle(Outcome(status=status, detail=f"HTTP {answer.status}")) is not None:
+            raise _withheld(opened)
+
+    async def _pass_on(self, exchange: Exchange, answer: Answer) -> None:
+        length = answer.header(b"content-length") if answer.status not in (204, 304) else None
+        given = [(b"content-length", length)] if length is not None else []
+        await exchange.start(answer.status, [*_private(self._forwarding.unread_to_client(answer.headers)), *given])
+        passed = 0
+        while chunk := await answer.chunk(timeout=self._settings.patience):
+            passed += len(chunk)
+            if passed > self._settings.max_response_bytes:
+                raise AnswerError("the answer is too large", bound=True)
+            await exchange.write(chunk)
+        await exchange.end()
+
+
+def _withheld(opened: OpenCall) -> ProofRefused:
+    decided = opened.decided
+    method, target = (decided.call.method, decided.call.target or "") if decided is not None else ("", "")
+    return record_unavailable(method, target, forwarded=True)
+
+
+def _private(headers: RawHeaders) -> RawHeaders:
+    """Return an answer's headers with `Cache-Control: private`, and what else it says of caches ([private])."""
+    said = [each.strip() for name, value in headers if name == _CACHE_CONTROL for each in value.split(b",")]
+    kept = [each for each in said if each and not each.lower().startswith(_SHARED)]
+    others = [pair for pair in headers if pair[0] != _CACHE_CONTROL]
+    return [*others, (_CACHE_CONTROL, b", ".join([b"private", *kept]))]

@@ -1,0 +1,117 @@
+"""Answers another proxy that asks whether a request may go on to an API (contract-3 section 5.3).
+
+- [family] Each proxy says in its own place which request it asks about, and it is read only there: nginx in
+  `X-Original-Method` and `X-Original-URI`, Traefik and Caddy in `X-Forwarded-Method` and `X-Forwarded-Uri`, Envoy by
+  the method and the path of its question. What is absent, stands twice, has another spelling, or is contradicted by the
+  headers of another proxy, is refused: a client could have sent it.
+- [answer] 204 lets the request go on. 401 and 403 say with `WWW-Authenticate` what would. 503 says that nothing could
+  be decided. No other status is used, since proxies take others for faults, and nothing is stored.
+- [no-body] The body is not seen. So the proof is bound to no bytes, and its label is that of this protocol alone.
+- [identity] With `identity = "jwt"`, a 204 tells in a header on whose authority the request comes.
+
+Anybody may ask, from any page and by any host name: the answer depends on a proof, and nothing secret is in it.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from accredit.base.log_events import log_event
+from accredit.errors import AccreditError
+from accredit.gateway.admission.api_gate import ApiGate, ApiRequest
+from accredit.gateway.admission.identity import Identity
+from accredit.gateway.call import Call
+from accredit.gateway.counters import Counters
+from accredit.gateway.forwarding import fields_by_plain_name
+from accredit.gateway.front.api_answers import NO_STORE, api_refusal
+from accredit.gateway.front.exchange import Exchange
+from accredit.gateway.headers import RawHeaders
+from accredit.gateway.settings import AUTHORIZE_PATH, Proxy
+from accredit.http_api.targets import unclear
+
+_log = logging.getLogger("accredit.gateway.gate")
+_ORIGINAL = (b"x-original-method", b"x-original-uri")
+_FORWARDED = (b"x-forwarded-method", b"x-forwarded-uri")
+_READ: dict[Proxy, tuple[bytes, bytes] | None] = {
+    "nginx": _ORIGINAL,
+    "traefik": _FORWARDED,
+    "caddy": _FORWARDED,
+    "envoy": None,
+}
+_OF_QUESTION = (*_ORIGINAL, *_FORWARDED)
+
+
+class Authorize:
+    """Answers about one API. `name` is the API's in `[servers]`."""
+
+    def __init__(
+        self, name: str, proxy: Proxy, gate: ApiGate, workspace: str, counters: Counters, identity: Identity | None
+    ) -> None:
+        self._prefix = (AUTHORIZE_PATH + name).encode("ascii")
+        self._proxy: Proxy = proxy
+        self._gate = gate
+        self._workspace = workspace
+        self._counters = counters
+        self._identity = identity
+
+    async def serve(self, exchange: Exchange, metadata_url: str = "") -> None:
+        """Answer a question. Raises `ClientGone`."""
+        call = Call()
+        exchange.take_credentials()
+        try:
+            asked = self._asked(exchange)
+            await self._gate.admit(asked, call)
+            headers = self._told(call)
+        except AccreditError as error:
+            await self._refuse(exchange, error, metadata_url)
+            return
+        except Exception as error:  # fail closed: a proxy must not take our fault for anything else
+            log_event(_log, logging.ERROR, "decision_failed", detail=type(error).__name__)
+            await exchange.reply(503, headers=[NO_STORE])
+            return
+        await exchange.reply(204, headers=[NO_STORE, *headers])
+
+    async def _refuse(self, exchange: Exchange, error: AccreditError, metadata_url: str) -> None:
+        self._counters.refused(error)
+        error.let_go()
+        verifier_id = self._gate.policy.verifier_id
+        told = api_refusal(error, verifier_id, self._workspace, metadata_url, known=_status_for_proxies)
+        status, headers, body = told
+        await exchange.reply(status, body, headers)
+
+    def _asked(self, exchange: Exchange) -> ApiRequest:
+        """Return the request that is asked about ([family]). Raises `RequestError`."""
+        head, fields = exchange.head, fields_by_plain_name(exchange.head.raw_headers)
+        named = {name: _only(name, fields.pop(name, ())) for name in _OF_QUESTION}
+        where = _READ[self._proxy]
+        if where is None:
+            path = head.raw_path.removeprefix(self._prefix)
+            method, target = head.method.encode("ascii", "replace"), path + b"?" + head.query if head.query else path
+        else:
+            method, target = (named[name] for name in where)
+        if not method or not target:
+            raise unclear("the proxy does not say which request it asks about", status=403)
+        for names in (_ORIGINAL, _FORWARDED):
+            for name, own in zip(names, (method, target), strict=True):
+                if named[name] not in (None, own):
+                    raise unclear(f"{name.decode()} says another request than the proxy asks about", status=403)
+        return ApiRequest(method.decode("latin-1"), target, fields, exchange.credentials)
+
+    def _told(self, call: Call) -> RawHeaders:
+        """Return the header that tells on whose authority the request comes ([identity]). Raises `RequestError`."""
+        if self._identity is None:
+            return []
+        return self._identity.fields(call.speaker) or [(self._identity.header, b"")]  # a client's own must not stay
+
+
+def _only(name: bytes, found: Sequence[tuple[bytes, bytes]]) -> bytes | None:
+    """Return the value of a header that is there at most once, in its own spelling. Raises `RequestError`."""
+    if len(found) > 1 or any(each != name for each, _ in found):
+        raise unclear(f"{name.decode()} is there twice", status=403)
+    return found[0][1] if found else None
+
+
+def _status_for_proxies(status: int) -> int:
+    """Return the status that proxies know for a refusal ([answer])."""
+    if status >= 500:
+        return 503
+    return 401 if status == 401 else 403

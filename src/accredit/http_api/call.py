@@ -1,0 +1,117 @@
+"""A request of an HTTP API as the decision sees it: its target, its arguments, and what a proof for it is bound to.
+No I/O.
+
+- [binding] A proof covers the method, the target as it was sent, the bytes of the body, the scope, the gateway with the
+  server's name, and the protocol. So it is good for this request alone.
+- [protocol] Each protocol has a label of its own (`WORKSPACES`), and MCP none. A proof for one is never good at
+  another.
+- [one-header] The proof is in one header, in one spelling. Two headers, or text that is not base64url without padding,
+  are a proof that is invalid.
+- [path-kept-short] What is kept of a call's proof has the SHA-256 of the path and the query in place of them: they may
+  hold what belongs in no record.
+"""
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Literal
+
+from msgspec import Raw
+
+from accredit.attest.proofs import PATH_DIGEST, WORKSPACES, SignedContext
+from accredit.http_api.facts import arguments
+from accredit.http_api.routes import Match
+from accredit.http_api.targets import Target
+from accredit.http_api.wire import PROOF_HEADER, decode_proof_header
+from accredit.policy.catalog import Entry
+from accredit.policy.guarded_call import GuardedCall
+from accredit.ratify.signable import build_session_context, operation_context_hash
+
+Protocol = Literal["http", "authorize"]
+"""How a request comes: to the gateway in front of the API, or as a question of another proxy."""
+
+
+class HttpCall(GuardedCall, frozen=True, dict=True):
+    """A request. Its `target` is its route's text, "" if it has none. `digest` is that of its body, in which no bytes
+    stand for no body. `requested_path` is the target as it was sent."""
+
+    protocol: Protocol = "http"
+    requested_path: str = ""
+
+    @property
+    def guarded(self) -> bool:
+        """Whether the call needs a proof: every request does."""
+        return True
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether quotas count the call."""
+        return True
+
+    @property
+    def proof_place(self) -> str:
+        """Where a proof is sent."""
+        return f"the header {PROOF_HEADER}"
+
+    @property
+    def workspace(self) -> str:
+        """The label of the protocol."""
+        return WORKSPACES[self.protocol]
+
+    def request_hash(self, scope: str) -> bytes:
+        """Return the hash of the request ([binding])."""
+        return request_hash(self.method, self.requested_path, self.digest, scope)
+
+    def signed_context(self, verifier_id: str, agent_id: str, scope: str) -> SignedContext:
+        """Return the parts of this call that a proof covers, with the path's digest ([path-kept-short])."""
+        path = PATH_DIGEST + sha256(self.requested_path.encode()).hexdigest()
+        return SignedContext(agent_id, "", self.method, self.digest, path, scope, "", "", verifier_id, self.workspace)
+
+    def _context(self, verifier_id: str, agent_id: str, request_hash: bytes) -> bytes:
+        return session_context(self.protocol, verifier_id, agent_id, request_hash)
+
+
+def request_hash(method: str, requested_path: str, digest: bytes, scope: str) -> bytes:
+    """Return the hash of a request: what a challenge is issued for."""
+    return operation_context_hash(scope, method, "", requested_path, digest)
+
+
+def session_context(protocol: Protocol, verifier_id: str, agent_id: str, request_hash: bytes) -> bytes:
+    """Return what a proof for a request signs ([binding])."""
+    return build_session_context(verifier_id, WORKSPACES[protocol], agent_id, request_hash=request_hash)
+
+
+def http_call(
+    protocol: Protocol,
+    method: str,
+    target: Target,
+    match: Match | None,
+    entry: Entry | None,
+    proofs: Sequence[bytes],
+    body: bytes = b"",
+    *,
+    json_body: bool = False,
+    prefix: str = "",
+) -> HttpCall:
+    """Return the call that a request makes. `proofs` are the values of its proof headers. `match` and `entry` are its
+    route and what that needs; None if nobody has named it. `json_body` says that the body is declared as JSON and as
+    nothing else. `prefix` came before the target in the path that was sent."""
+    facts = {}
+    if match is not None and entry is not None:
+        facts = arguments(entry.facts, match, target.query, body if json_body else None)
+    return HttpCall(
+        method=method,
+        target=match.route if match is not None else "",
+        session_id="",
+        digest=sha256(body).digest(),
+        arguments=facts,
+        proof=_proof(proofs),
+        protocol=protocol,
+        requested_path=prefix + target.text,
+    )
+
+
+def _proof(values: Sequence[bytes]) -> Raw | None:
+    """Return the text of the proof; empty text for what is none ([one-header])."""
+    if not values:
+        return None
+    return Raw((decode_proof_header(values[0]) if len(values) == 1 else None) or b"")

@@ -1,0 +1,134 @@
+"""Facts of an HTTP request, for constraints and quotas: from its path, its query or its body. No I/O.
+
+A source is `path:NAME` (a parameter of the route), `query:NAME` (a key of the query), `body:/POINTER` (a JSON Pointer
+into the body), or a constant. They become pointers into one object (`arguments`), from which `policy.facts` takes them.
+What readers could read differently is absent from it, and a constraint on an absent fact refuses:
+
+- [body] A body has facts only if it is declared as JSON and nothing else, and is strict JSON: no member stands twice,
+  also not but for case, and no integer is beyond 2^53-1.
+- [query] A key has a value only if it is there once under any spelling, and there is no `;` in the query, which some
+  readers take for `&`. A value with `+` has none: it may be a blank.
+- [numbers] A number in a path or a query is a plain decimal: no exponent, no leading zero, no sign but `-`.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+from msgspec import Raw
+
+from accredit.canonical import has_wide_integer
+from accredit.errors import FrameError
+from accredit.http_api.routes import Match
+from accredit.jsonrpc.objects import check_no_duplicates
+from accredit.jsonrpc.same_names import check_same_names
+from accredit.jsonrpc.text import check_amount, check_text
+from accredit.policy.facts import TEXTS, Facts
+from accredit.policy.guarded_call import read_freely
+
+MAX_QUERY_KEYS = 256
+"""The most keys of a query of which facts are read. Each is decoded and folded."""
+
+_SOURCE = re.compile(r"(path|query|body):(.+)", re.DOTALL)
+_DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,9})?")
+_BRACES = frozenset("{}")
+
+
+def http_facts(sources: Mapping[str, str | float]) -> Facts:
+    """Return sources as pointers into `arguments`. `source_fault` must have checked them before."""
+    return Facts({name: _pointer(name, source) for name, source in sources.items()})
+
+
+def source_fault(sources: Mapping[str, object], parameters: Collection[str]) -> str | None:
+    """Return why sources are none for a route with these parameters, or None. `policy.facts.facts_fault` checks what
+    `http_facts` makes of them."""
+    for name, source in sources.items():
+        if not isinstance(source, str):
+            continue
+        found = _SOURCE.fullmatch(source)
+        if found is None:
+            if source.startswith("/") or not _BRACES.isdisjoint(source):
+                return f'{name} should be "path:NAME", "query:NAME", "body:/POINTER" or a constant'
+        elif found[1] == "path" and found[2] not in parameters:
+            return f"{name}: the route has no parameter {found[2]!a}"
+        elif found[1] == "body" and not found[2].startswith("/"):
+            return f"{name}: {found[2]!a} is no JSON Pointer"
+        elif not _BRACES.isdisjoint(found[2]):
+            return f"{name}: {found[2]!a} should hold no braces"
+    return None
+
+
+def arguments(facts: Facts, match: Match, query: str, body: bytes | None) -> dict[str, object]:
+    """Return what the facts of a request are taken from. `body` is None unless the request declares it as JSON."""
+    wanted = facts.arguments()
+    if not wanted:
+        return {}
+    texts = {"path": match.parameters, "query": _query(query) if wanted - {"path", "body"} else {}}
+    found: dict[str, object] = {**texts, "numbers": {kind: _numbers(values) for kind, values in texts.items()}}
+    if "body" in wanted and body is not None:
+        with suppress(FrameError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            found["body"] = _json(body)
+    return found
+
+
+def decoded_keys(query: str) -> list[tuple[str, str]] | None:
+    """Return the keys of a query, each as it is meant and as the most lenient reader could compare it; None if they
+    can't be read. PHP reads a key up to a bracket, and a dot in it as an underscore."""
+    pairs = query.split("&")
+    if len(pairs) > MAX_QUERY_KEYS:
+        return None
+    try:
+        keys = [_unquote(pair.partition("=")[0]) for pair in pairs]
+    except UnicodeDecodeError:
+        return None
+    return [(key, read_freely(key).partition("[")[0].replace(".", "_")) for key in keys]
+
+
+def _pointer(name: str, source: str | float) -> str | float:
+    found = _SOURCE.fullmatch(source) if isinstance(source, str) else None
+    if found is None:
+        return source
+    if found[1] == "body":
+        return f"/body{found[2]}"
+    kind = found[1] if name in TEXTS else f"numbers/{found[1]}"
+    return f"/{kind}/{found[2].replace('~', '~0').replace('/', '~1')}"
+
+
+def _query(query: str) -> dict[str, str]:
+    """Return the values of a query's unambiguous keys ([query])."""
+    keys = decoded_keys(query) if query and ";" not in query else None
+    if keys is None:
+        return {}
+    seen = [folded for _, folded in keys]
+    values: dict[str, str] = {}
+    for (key, folded), pair in zip(keys, query.split("&"), strict=True):
+        _, equals, value = pair.partition("=")
+        if not equals or "+" in value or seen.count(folded) > 1:
+            continue
+        try:
+            values[key] = unquote_to_bytes(value).decode("utf-8")
+        except UnicodeDecodeError:
+            continue
+    return values
+
+
+def _unquote(key: str) -> str:
+    return unquote_to_bytes(key.replace("+", " ")).decode("utf-8")
+
+
+def _numbers(values: Mapping[str, str]) -> dict[str, float]:
+    """Return those values that are plain decimals ([numbers])."""
+    return {key: float(value) for key, value in values.items() if _DECIMAL.fullmatch(value)}
+
+
+def _json(body: bytes) -> object:
+    """Return the value of a strict body ([body]). Raises `FrameError`, and what `msgspec` raises."""
+    check_amount(body)
+    check_text(body)
+    check_no_duplicates(body)
+    check_same_names(Raw(body))
+    if has_wide_integer(body):
+        raise FrameError("an integer beyond 2^53-1")
+    return msgspec.json.decode(body)

@@ -1,0 +1,160 @@
+"""The routes of an API, each with the scope that it needs, and which route a request is. No I/O.
+
+A route is written `METHOD /path`, with `{name}` for a segment that may be anything but empty.
+
+- [exact] The method and each literal segment must be the same, byte for byte once decoded. `HEAD` is not `GET`, and a
+  trailing slash makes another path.
+- [literal-first] A literal segment wins over `{name}`.
+- [no-twins] A request is refused if a segment equals a literal of a route that could be meant, but for case or what
+  else a lenient reader ignores (`targets.fold`): the API might take it for that route.
+- [one-meaning] A table is refused if two of its routes differ only so, by a trailing slash, or by the names of their
+  parameters, or if each has a literal where the other has a parameter: whoever made the API may have ordered them
+  otherwise.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from itertools import combinations
+from typing import NamedTuple
+
+from accredit.errors import RequestError
+from accredit.http_api.targets import Target, fold, read_target, unclear
+
+MAX_ROUTES = 1_000
+"""The most routes of one API. Large APIs have some 900 operations; the table is compared pair by pair when it is
+loaded."""
+
+_ROUTE = re.compile(r"([A-Z]{1,32}) (/[^\s?#]*)")
+_NAME = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,63})\}")
+_NO_ROUTE = frozenset({"CONNECT", "TRACE"})
+"""Methods that no route may have: the first opens a tunnel, the second sends credentials back."""
+
+
+class Route(NamedTuple):
+    """A route: its text, its method, and its segments. A segment is a literal, or None for a parameter; `names` are the
+    parameters' names, in order."""
+
+    text: str
+    method: str
+    segments: tuple[str | None, ...]
+    names: tuple[str, ...]
+
+
+class Match(NamedTuple):
+    """The route of a request, and its parameters' values, decoded."""
+
+    route: str
+    parameters: dict[str, str]
+
+
+class _Node:
+    """A place in the tree of routes: what may follow it, and the routes that end here, by method."""
+
+    __slots__ = ("ends", "literals", "parameter", "twins")
+
+    def __init__(self) -> None:
+        self.literals: dict[str, _Node] = {}
+        self.twins: dict[str, str] = {}
+        """The literals, by their folded form."""
+        self.parameter: _Node | None = None
+        self.ends: dict[str, Route] = {}
+
+
+class RouteTable:
+    """The routes of one API. Raises `ValueError`, whose text completes "KEY ...", for a table without one meaning
+    ([one-meaning])."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self.routes = {text: read_route(text) for text in texts}
+        if len(self.routes) > MAX_ROUTES:
+            raise ValueError(f"has more than {MAX_ROUTES} routes")
+        self._root = _Node()
+        for route in self.routes.values():
+            self._add(route)
+        _check_pairs(self.routes.values())
+
+    def find(self, method: str, target: Target) -> Match | None:
+        """Return the route of a request, or None if nobody has named one. Raises `RequestError` ([no-twins])."""
+        nodes = [self._root]
+        for segment, seen in zip(target.segments, target.folded, strict=True):
+            following: list[_Node] = []
+            for node in nodes:
+                literal = node.literals.get(segment)
+                if literal is not None:
+                    following.append(literal)
+                elif segment and seen in node.twins:
+                    raise _twin()
+                if segment and node.parameter is not None:
+                    following.append(node.parameter)
+            nodes = following
+            if not nodes:
+                return None
+        found = next((node.ends[method] for node in nodes if method in node.ends), None)
+        if found is None:
+            return None
+        values = [value for value, literal in zip(target.segments, found.segments, strict=True) if literal is None]
+        return Match(found.text, dict(zip(found.names, values, strict=True)))
+
+    def _add(self, route: Route) -> None:
+        node = self._root
+        for segment in route.segments:
+            if segment is None:
+                node.parameter = node.parameter or _Node()
+                node = node.parameter
+                continue
+            twin = node.twins.setdefault(fold(segment), segment)
+            if twin != segment:
+                raise ValueError(f'has "{segment}" and "{twin}" in one place: some servers take them for the same')
+            node = node.literals.setdefault(segment, _Node())
+        if route.method in node.ends:
+            raise ValueError(f'has "{node.ends[route.method].text}" twice, as "{route.text}"')
+        node.ends[route.method] = route
+
+
+def read_route(text: str) -> Route:
+    """Read a route. Raises `ValueError`, whose text completes "KEY ..."."""
+    found = _ROUTE.fullmatch(text)
+    if found is None or found[1] in _NO_ROUTE:
+        raise ValueError('should be a method and a path, such as "POST /messages/{id}/send"')
+    parts = found[2][1:].split("/")
+    names = [_NAME.fullmatch(part) for part in parts]
+    plain = [part if name is None else "x" for part, name in zip(parts, names, strict=True)]
+    if any("{" in part or "}" in part for part in plain):
+        raise ValueError("should have each parameter as a whole segment, such as /messages/{id}")
+    known = [name[1] for name in names if name is not None]
+    if len(set(known)) != len(known):
+        raise ValueError("should name each of its parameters once")
+    try:
+        literals = read_target(("/" + "/".join(plain)).encode("utf-8")).segments
+    except RequestError as error:
+        raise ValueError(
+            f"should be a path that requests can have: {error.detail[0].lower()}{error.detail[1:]}"
+        ) from None
+    segments = (None if name is not None else literal for literal, name in zip(literals, names, strict=True))
+    return Route(text, found[1], tuple(segments), tuple(known))
+
+
+def _twin() -> RequestError:
+    return unclear("a segment is that of a route but for case, blanks or dots")
+
+
+def _check_pairs(routes: Iterable[Route]) -> None:
+    alike: dict[tuple[str, int], list[Route]] = defaultdict(list)
+    for route in routes:
+        bare = route.segments[:-1] if len(route.segments) > 1 and route.segments[-1] == "" else route.segments
+        alike[route.method, len(bare)].append(route)
+    for one, other in (pair for group in alike.values() for pair in combinations(group, 2)):
+        if not _overlap(one, other):
+            continue
+        if len(one.segments) != len(other.segments):
+            raise ValueError(f'has "{one.text}" and "{other.text}": some servers ignore a slash at the end')
+        sides = {a is None for a, b in zip(one.segments, other.segments, strict=True) if (a is None) != (b is None)}
+        if len(sides) > 1:
+            raise ValueError(f'has "{one.text}" and "{other.text}", and a request could be of both')
+
+
+def _overlap(one: Route, other: Route) -> bool:
+    """Return whether a path could be of both routes, as far as the shorter one goes."""
+    pairs = zip(one.segments, other.segments, strict=False)
+    return all(a is None or b is None or a == b for a, b in pairs)

@@ -1,0 +1,359 @@
+"""An HTTP API behind the gateway: what is decided is what it gets, byte for byte, and its answers come back."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx2
+import pytest
+from tests.world.authorization import GATEWAY, Trust
+from tests.world.decisions import Known
+from tests.world.http_apis import (
+    ENTRIES,
+    KNOWN,
+    NAME,
+    SCOPES,
+    EchoApi,
+    api_settings,
+    presenter_of,
+    proof_for,
+    raw_request,
+)
+from tests.world.logs import Log, records_in, verified
+from tests.world.running import RunningGateway, run
+from tests.world.spellings import SPELLINGS, lenient
+
+from accredit.attest import Outcome
+from accredit.client import AccreditedHttp
+from accredit.errors import ProofRefused, StoreUnavailable
+from accredit.gateway import create_app
+from accredit.gateway.settings import ApiUpstream, HttpUpstream, RecordSettings
+from accredit.http_api.routes import RouteTable
+from accredit.ratify.constraints import MaxAmount
+from accredit.stores import MemoryStore
+
+pytestmark = [pytest.mark.slow, pytest.mark.holds("gateway/front/api_relay", "prefix", "problem")]
+TRUST = Trust()
+PATH = "/api/mail"
+
+
+class Scene(NamedTuple):
+    api: EchoApi
+    port: int
+
+    async def send(
+        self,
+        method: str,
+        target: str,
+        *headers: tuple[str, str],
+        scope: str = "email:read",
+        body: bytes = b"",
+        **how: Any,
+    ) -> tuple[int, str]:
+        """A request below the API's path, with a proof for it."""
+        asked = PATH + target
+        proof = proof_for(TRUST, method, asked, scope, body=how.pop("signed", body), protocol="http", **how)
+        return await self.raw(f"{method} {asked}", ("Ratify-Proof", proof), *headers, body=body)
+
+    async def raw(self, line: str, *headers: tuple[str, str], body: bytes = b"") -> tuple[int, str]:
+        return await asyncio.to_thread(raw_request, self.port, line, headers, body)
+
+
+@asynccontextmanager
+async def scene(
+    *, named: tuple[str, ...] = (), policy: dict[str, Any] | None = None, **more: Any
+) -> AsyncGenerator[Scene]:
+    given: dict[str, Any] = {"store": MemoryStore(), "revocations": Known()}
+    given |= {name: more.pop(name) for name in ("store", "records") if name in more}
+    more |= {"records": more.pop("record")} if "record" in more else {}
+    with EchoApi() as api:
+        behind = HttpUpstream(f"http://127.0.0.1:{api.port}/base")
+        settings = api_settings(TRUST, ApiUpstream("http", RouteTable(ENTRIES), None, behind, named), **more, path=PATH)
+        async with RunningGateway(create_app([settings], **given)) as gateway:
+            yield Scene(api, gateway.port)
+
+
+def problem(told: str) -> dict[str, Any]:
+    head, _, body = told.partition("\r\n\r\n")
+    assert "content-type: application/problem+json" in head
+    assert "cache-control: no-store" in head
+    return json.loads(body)
+
+
+@pytest.mark.holds("gateway/front/api_relay", "whole-body", "headers", "private")
+def test_what_was_decided_reaches_the_api_byte_for_byte__and_its_answer_comes_back() -> None:
+    async def main() -> None:
+        async with scene() as at:
+            body = b'{"to": "a\\u0062c",  "x":1.0}\r\n\xff'
+            status, told = await at.send(
+                *("POST", "/messages/a%20b/send?x=%2F&y"),
+                *(("Content-Type", "application/json"), ("X-Own", "1"), ("Cookie", "c=1"), ("If-Match", "x")),
+                *(
+                    ("Range", "bytes=0-"),
+                    ("X-Forwarded-For", "1.2.3.4"),
+                    ("Accredit-Identity", "forged"),
+                    ("TE", "trailers"),
+                ),
+                scope="email:send",
+                body=body,
+            )
+            assert status == 200
+            assert told.encode("latin-1").endswith(body)
+            assert "cache-control: private" in told
+            ((line, headers),) = at.api.seen
+            assert line.startswith("POST /base/messages/a%20b/send?x=%2F&y HTTP/1.1")
+            assert (headers["content-type"], headers["x-own"]) == ("application/json", "1")
+            left = {"ratify-proof", "cookie", "if-match", "range", "x-forwarded-for", "accredit-identity", "te"}
+            assert not left & headers.keys()
+
+    run(main())
+
+
+def test_headers_that_are_named_go_on() -> None:
+    async def main() -> None:
+        async with scene(named=("Cookie", "If-Match")) as at:
+            await at.send("GET", "/messages", ("Cookie", "c=1"), ("If-Match", "x"), ("Range", "bytes=0-"))
+            ((_, headers),) = at.api.seen
+            assert (headers["cookie"], headers["if-match"], "range" in headers) == ("c=1", "x", False)
+
+    run(main())
+
+
+@pytest.mark.holds("http_api/call", "binding", "protocol")
+def test_a_proof_for_another_body_path_or_protocol_is_refused__and_nothing_reaches_the_api() -> None:
+    async def main() -> None:
+        async with scene() as at:
+            sent = ("POST", "/messages/5/send")
+            others: list[dict[str, Any]] = [
+                {"signed": b"other"},
+                {"signed": b""},
+                {"verifier": "mail-gateway"},
+                {"scope": "email:read"},
+            ]
+            for how in others:
+                more: dict[str, Any] = {"scope": "email:send", "body": b"x", **how}
+                status, told = await at.send(*sent, **more)
+                assert (status, problem(told)["error"]) == (403, "ratify_invalid")
+            of_proxy = proof_for(TRUST, "GET", f"{PATH}/messages", "email:read", protocol="authorize")
+            below = proof_for(TRUST, "GET", "/messages", "email:read", protocol="http")
+            for proof in (of_proxy, below):
+                status, told = await at.raw(f"GET {PATH}/messages", ("Ratify-Proof", proof))
+                assert (status, problem(told)["error"]) == (403, "ratify_invalid")
+            assert at.api.seen == []
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        (f"GET {PATH}/messages", 401),
+        (f"GET {PATH}/nothing", 403),
+        (f"GET {PATH}/Messages", 400),
+        (f"GET {PATH}//messages", 400),
+        (f"GET {PATH}/messages/..%2fadmin", 400),
+        (f"GET {PATH}/messages?_method=DELETE", 400),
+        (f"GET {PATH}/../admin", 400),
+        (f"GET {PATH}/", 403),
+        ("GET /api/mail2/messages", 404),
+        ("GET /api%2fmail/messages", 404),
+        ("GET /API/mail/messages", 404),
+        (f"TRACE {PATH}/messages", 405),
+    ],
+)
+def test_what_is_refused_before_a_proof_is_looked_at_has_its_status(line: str, status: int) -> None:
+    async def main() -> None:
+        async with scene() as at:
+            found, told = await at.raw(line)
+            assert found == status, told
+            assert at.api.seen == []
+
+    run(main())
+
+
+@pytest.mark.holds("http_api/targets", "origin-form", "segments", "encoding", "unicode")
+def test_no_spelling_of_a_path_leads_past_the_gateway__whatever_the_api_makes_of_it() -> None:
+    async def main() -> None:
+        async with scene() as at:
+            for each in SPELLINGS[::3]:
+                if "://" not in each:
+                    await at.send("GET", each, chain=TRUST.chain("email:read"))
+            for line, _ in at.api.seen:
+                read = lenient(line.split(" ")[1])
+                assert (read[:2], len(read) <= 3) == (["base", "messages"], True), line
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/admission/api_gate", "override")
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("application/x-www-form-urlencoded", b"a=1&_method=DELETE"),
+        ("application/x-www-form-urlencoded", b"%5Fmethod=DELETE"),
+        ("text/plain", b"_method=DELETE"),
+        (
+            "multipart/form-data; boundary=x",
+            b'--x\r\nContent-Disposition: form-data; name="_method"\r\n\r\nDELETE\r\n--x--',
+        ),
+    ],
+)
+def test_a_form_that_names_another_method_is_refused(kind: str, body: bytes) -> None:
+    async def main() -> None:
+        async with scene() as at:
+            sent = ("POST", "/messages/5/send", ("Content-Type", kind))
+            assert (await at.send(*sent, scope="email:send", body=body))[0] == 400
+            assert (await at.send(*sent, scope="email:send", body=b"a=_method"))[0] == 200
+            twice = (*sent, ("Content-Type", "application/json"))
+            assert (await at.send(*twice, scope="email:send", body=b"{}"))[0] == 400
+
+    run(main())
+
+
+def test_facts_of_the_body_are_held_against_constraints() -> None:
+    async def main() -> None:
+        chain = TRUST.chain("payments:send", known=KNOWN, constraints=(MaxAmount(max_amount=10.0, currency="EUR"),))
+        async with scene() as at:
+            for amount, status in (("5", 200), ("50", 403), ("5&AMOUNT=50", 403)):
+                found = await at.send("POST", f"/pay?amount={amount}", scope="payments:send", chain=chain)
+                assert found[0] == status
+
+    run(main())
+
+
+def test_bodies_and_heads_are_bounded__and_a_proof_may_be_long() -> None:
+    async def main() -> None:
+        async with scene(max_request_bytes=1000) as at:
+            assert (await at.send("POST", "/messages/5/send", scope="email:send", body=bytes(1001)))[0] == 413
+            long = ("Ratify-Proof", "a" * 150_000)
+            status, told = await at.raw(f"GET {PATH}/messages", long)
+            assert (status, problem(told)["error"]) == (403, "ratify_invalid")
+            assert (await at.raw("GET /other", long))[0] in (0, 400)
+            assert (await at.raw(f"GET {PATH}/messages", ("Ratify-Proof", "a" * 250_000)))[0] in (0, 431)
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/front/api_relay", "outcome")
+def test_a_request_has_a_decision_and_an_outcome_on_record(tmp_path: Path) -> None:
+    async def main() -> None:
+        recorded = RecordSettings("mail-gateway")
+        async with Log(tmp_path / "log.db") as log, scene(records=log.port, record=recorded) as at:
+            assert (await at.send("GET", "/messages/secret?q=secret"))[0] == 200
+            assert (await at.raw(f"GET {PATH}/messages"))[0] == 401
+
+    run(main())
+    records = records_in(tmp_path / "log.db")
+    assert [(each.phase, each.call.protocol, each.call.target) for each in records] == [
+        ("decision", "http", "GET /messages/{id}"),
+        ("outcome", "http", "GET /messages/{id}"),
+        ("decision", "http", "GET /messages"),
+    ]
+    assert records[1].outcome == Outcome(status="ok", detail="HTTP 200")
+    assert verified(tmp_path / "log.db").valid
+
+
+def test_where_the_api_or_the_store_is_away_a_client_is_told_so() -> None:
+    class Broken(MemoryStore):
+        async def look(self, *_: Any, **__: Any) -> Any:
+            raise StoreUnavailable("gone")
+
+    async def main() -> None:
+        async with scene(store=Broken()) as at:
+            status, told = await at.send("GET", "/messages")
+            assert (status, problem(told)["code"]) == (503, -31003)
+        async with scene() as at:
+            at.api.__exit__(None, None, None)
+            status, told = await at.send("GET", "/messages")
+            assert (status, problem(told)["code"]) == (502, -32000)
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/api_server")
+def test_after_a_reload_an_api_that_is_reached_as_before_keeps_its_connections__and_others_end() -> None:
+    async def main() -> None:
+        with EchoApi() as api:
+            behind = HttpUpstream(f"http://127.0.0.1:{api.port}/base")
+            other = HttpUpstream(f"http://127.0.0.1:{api.port}/other")
+
+            def settings(at: HttpUpstream) -> list[Any]:
+                return [api_settings(TRUST, ApiUpstream("http", RouteTable(ENTRIES), None, at), path=PATH)]
+
+            app = create_app(settings(behind), store=MemoryStore(), revocations=Known())
+            first = app.routes.apis[NAME]
+            app.swap(app.prepare(settings(behind), app.routes.shared), 0)
+            second = app.routes.apis[NAME]
+            assert first.goes_on_in(second)
+            app.swap(app.prepare(settings(other), app.routes.shared), 0)
+            assert not second.goes_on_in(app.routes.apis[NAME])
+            async with RunningGateway(app) as gateway:
+                at = Scene(api, gateway.port)
+                assert (await at.send("GET", "/messages"))[0] == 200
+                assert api.seen[0][0].startswith("GET /other/messages ")
+
+    run(main())
+
+
+OWN = f"{GATEWAY}/{NAME}"
+BELOW = {f"{route.split(' ')[0]} {PATH}{route.split(' ')[1]}": scope for route, scope in SCOPES.items()}
+
+
+@pytest.mark.holds("client/http_apis", "assumed-scope", "challenge", "whole-body")
+@pytest.mark.parametrize("routes", [None, BELOW])
+def test_an_agent_s_client_proves_each_request__and_signs_a_challenge_where_one_is_asked_for(
+    tmp_path: Path, routes: dict[str, str] | None
+) -> None:
+    async def main() -> None:
+        presenter = presenter_of(TRUST, tmp_path, "email:read", "email:send", *KNOWN)
+        async with scene() as at, httpx2.AsyncClient(auth=AccreditedHttp(presenter, OWN, routes=routes)) as client:
+            url = f"http://127.0.0.1:{at.port}{PATH}"
+            assert (await client.get(f"{url}/messages?x=1")).status_code == 200
+            assert (await client.get(f"{url}/messages?x=2")).status_code == 200
+            sent = await client.post(f"{url}/messages/5/send", content=b"hello")
+            assert (sent.status_code, sent.content) == (200, b"hello")
+            assert (await client.delete(f"{url}/messages/5")).status_code == 200
+            assert (await client.get(f"{url}/nothing")).status_code == 403
+            assert [line.split(" ")[0] for line, _ in at.api.seen] == ["GET", "GET", "POST", "DELETE"]
+
+    run(main())
+
+
+@pytest.mark.holds("client/http_apis", "pinned")
+def test_nothing_is_signed_for_an_api_that_says_it_is_another(tmp_path: Path) -> None:
+    async def main() -> None:
+        presenter = presenter_of(TRUST, tmp_path, "email:read")
+        async with scene() as at, httpx2.AsyncClient(auth=AccreditedHttp(presenter, "gateway/other")) as client:
+            with pytest.raises(ProofRefused, match="nothing was signed"):
+                await client.get(f"http://127.0.0.1:{at.port}{PATH}/messages")
+
+    run(main())
+
+
+@pytest.mark.holds("client/http_apis", "tries", "one-scope")
+def test_an_api_that_asks_for_more_and_more_gets_no_more_than_three_requests_and_one_scope_s_proofs(
+    tmp_path: Path,
+) -> None:
+    proofs: list[bool] = []
+    asks: list[tuple[str, str]] = []
+
+    def hostile(request: httpx2.Request) -> httpx2.Response:
+        proofs.append("ratify-proof" in request.headers)
+        error, scope = asks[len(proofs) - 1]
+        said = f'Ratify error="{error}", challenge="{"A" * 43}=", verifier="{OWN}", workspace="accredit/http/v1"'
+        return httpx2.Response(401, headers={"WWW-Authenticate": f'Basic realm="x", {said}, scope="{scope}"'})
+
+    presenter = presenter_of(TRUST, tmp_path, "email:read", "email:send")
+    for given, found in (
+        ([("missing_ratify_proof", "email:read"), ("ratify_scope_denied", "email:send")], [False, True]),
+        ([("ratify_challenge_required", "email:read")] * 9, [False, True, True]),
+        ([("missing_ratify_proof", "email:read")] * 9, [False, True]),
+        ([("unknown_route", "email:read")], [False]),
+    ):
+        asks, proofs[:] = given, []
+        with httpx2.Client(auth=AccreditedHttp(presenter, OWN), transport=httpx2.MockTransport(hostile)) as client:
+            assert client.get("http://api.example/messages").status_code == 401
+        assert proofs == found
