@@ -1,10 +1,10 @@
 """`python -m bench.peers [--quick] [--write]`: what other proxies for MCP cost a call, beside nginx and the gateway.
 
 The newest of each is installed from its registry by `pip` or `npm`, in bench/results/.peers, and runs with its
-defaults. One that cannot be installed, or fails, is named with the reason and left out. At each, 16 sessions are opened once,
-and in each round they post `tools/call` one after the other, and check every answer. CPU time is that of the proxy and
-its children, without the servers over stdio that it starts. Rounds go around the proxies in turn; ratios are taken
-within a round, and medians are shown.
+defaults. One that cannot be installed, or fails, is named with the reason and left out. At each, 16 sessions are opened
+once, and in each round they post `tools/call` one after the other, and check every answer. CPU time is that of the
+proxy and its children, without the servers over stdio that it starts. Rounds go around the proxies in turn; ratios are
+taken within a round, and medians are shown.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from itertools import count
@@ -105,7 +105,7 @@ class Session(asyncio.Protocol):
                     raise BenchError(f"a wrong answer: {result!r:.300}")
 
     @contextlib.asynccontextmanager
-    async def _connected(self) -> AsyncIterator[None]:
+    async def _connected(self) -> AsyncGenerator[None]:
         where = self._where.hostname or "", self._where.port or 80
         transport, _ = await asyncio.get_running_loop().create_connection(lambda: self, *where)
         try:
