@@ -19,7 +19,7 @@ from bench.errors import BenchError
 ROOT = Path(__file__).resolve().parent.parent
 NGINX = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
 
-_START_SECONDS = 20.0
+_START_SECONDS = 30.0
 _STOP_SECONDS = 10.0
 _POLL_SECONDS = 0.02
 _LISTENING = re.compile(r"listening on (http://\S+)")
@@ -75,12 +75,20 @@ def nginx(upstream_url: str, folder: Path) -> Generator[Server, None, None]:
     """nginx with its own defaults, but for keep-alive to the upstream and no files for large answers."""
     if NGINX is None:
         raise BenchError("nginx is not installed")
-    port = _free_port()
+    port = free_port()
     config = folder / "nginx.conf"
     config.write_text(_nginx_config(port, urlsplit(upstream_url).netloc, folder))
     log = folder / "nginx.log"
     command = [NGINX, "-p", str(folder), "-c", str(config), "-e", str(log), "-g", "daemon off;"]
     with _running(command, folder, os.environ, log) as process:
+        _wait_open(process, port, log)
+        yield Server(f"http://127.0.0.1:{port}/mcp", process.pid)
+
+
+@contextlib.contextmanager
+def proxy(command: Sequence[str], port: int, log: Path) -> Generator[Server, None, None]:
+    """A proxy of any make, which listens on `port`."""
+    with _running([*command], ROOT, os.environ, log) as process:
         _wait_open(process, port, log)
         yield Server(f"http://127.0.0.1:{port}/mcp", process.pid)
 
@@ -156,7 +164,7 @@ def _until_started(process: subprocess.Popen[bytes], log: Path, patience: float 
     raise BenchError(f"{process.args!r} did not start: {log.read_text(errors='replace')[-500:]}")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

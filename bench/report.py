@@ -35,9 +35,12 @@ MAX_HUGE_BYTES = 48 * MIB
 """The bound that `[gateway] max_response_bytes` has by default, and 32 MiB."""
 
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
+PEERS_BEGIN, PEERS_END = "<!-- peers:begin -->", "<!-- peers:end -->"
 README_SERIES = "200b-json-x16"
 """The series whose ratio README's comparison shows; the highest of all is named below it."""
 _SHOWN_RATIO = re.compile(r"(?<=\[)[\d.]+(?=\]\(docs/reference/performance\.md\))")
+README_PEERS = ("supergateway", "FastMCP proxy", "mcp-proxy (PyPI)")
+"""The other proxies that README's comparison shows, as both pages name them."""
 _RATIO_CELL = re.compile(r"^\| ([\w-]+) .* ([\d.]+) x +\|$", re.MULTILINE)
 
 
@@ -66,11 +69,15 @@ def versions() -> str:
     names = ["accredit", "uvicorn", "uvloop", "httptools", "msgspec"]
     found = [f"commit {commit.stdout.strip() or 'unknown'}", f"Python {platform.python_version()}"]
     found += [f"{name} {version(name)}" for name in names]
-    for program in filter(None, (NGINX, WRK)):
-        said = subprocess.run([program, "-v"], capture_output=True, text=True, check=False)
-        number = re.search(r"\d+\.\d+[.\d]*", said.stdout + said.stderr)
-        found.append(f"{Path(program).name} {number[0] if number else '?'}")
+    found += [f"{Path(program).name} {program_version(program)}" for program in (NGINX, WRK) if program]
     return ", ".join(found)
+
+
+def program_version(program: str) -> str:
+    """The version that a program with the option `-v` says."""
+    said = subprocess.run([program, "-v"], capture_output=True, text=True, check=False)
+    number = re.search(r"\d+\.\d+[.\d]*", said.stdout + said.stderr)
+    return number[0] if number else "?"
 
 
 def as_json(results: Results) -> bytes:
@@ -100,13 +107,13 @@ def as_markdown(results: Results) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def into_page(page: str, text: str) -> str:
+def into_page(page: str, text: str, begin: str = BEGIN, end: str = END) -> str:
     """The page with what stands between the two markers replaced."""
-    head, begin, rest = page.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise BenchError(f"the page has no {BEGIN} ... {END}")
-    return f"{head}{BEGIN}\n{text}{END}{tail}"
+    head, has_begin, rest = page.partition(begin)
+    _, has_end, tail = rest.partition(end)
+    if not has_begin or not has_end:
+        raise BenchError(f"the page has no {begin} ... {end}")
+    return f"{head}{begin}\n{text}{end}{tail}"
 
 
 def shown_ratios(page: str) -> tuple[str, str]:
@@ -119,11 +126,21 @@ def shown_ratios(page: str) -> tuple[str, str]:
 
 
 def into_readme(readme: str, page: str) -> str:
-    """README with the ratios of the page."""
+    """README with the ratios of the page, its own and those of other proxies."""
     ratios = iter(shown_ratios(page))
     if len(_SHOWN_RATIO.findall(readme)) != 2:
         raise BenchError("README does not show two ratios of the page")
-    return _SHOWN_RATIO.sub(lambda _: next(ratios), readme)
+    readme = _SHOWN_RATIO.sub(lambda _: next(ratios), readme)
+    block = page.partition(PEERS_BEGIN)[2].partition(PEERS_END)[0]
+    for peer in README_PEERS:
+        measured = re.search(rf"^\| {re.escape(peer)} .* ([\d.]+) x +\|", block, re.MULTILINE)
+        if measured is None:
+            raise BenchError(f"the page has no figure of {peer}")
+        cell = rf"^(\| {re.escape(peer)} .*\[)[\d.]+(?=\]\(docs/reference/performance\.md#other-proxies\) \|$)"
+        readme, shown = re.subn(cell, rf"\g<1>{measured[1]}", readme, flags=re.MULTILINE)
+        if shown != 1:
+            raise BenchError(f"README does not show the page's figure of {peer}")
+    return readme
 
 
 def _targets(results: Results) -> Iterable[tuple[str, ...]]:
