@@ -20,7 +20,7 @@ from accredit.asking.server import ask_each
 from accredit.base.text import one_line
 from accredit.config import Loaded, build_catalog, folder_of
 from accredit.config.schema import SECTIONS, Section
-from accredit.config.servers import views
+from accredit.config.servers import every_view
 from accredit.config.values import SecretFrom
 from accredit.errors import ConfigurationError
 from accredit.policy import MCP_SCOPES
@@ -87,7 +87,7 @@ def _missing_file(file: str, name: str, folder: Path) -> Iterator[tuple[str, Con
 def scope_slips(loaded: Loaded) -> Iterator[str]:
     """Yield a note for each scope of a single tool that is spelled nearly as a known one: one of Ratify's, of MCP's, or
     one that other tools have."""
-    for each in views(loaded):
+    for each in every_view(loaded):
         scopes = [entry.scope for entry in build_catalog(each.config).tools.values()]
         for scope in sorted({*scopes} - CANONICAL_SCOPES - MCP_SCOPES):
             shared = {other for other in scopes if other != scope and scopes.count(other) > 1}
@@ -99,7 +99,7 @@ def scope_slips(loaded: Loaded) -> Iterator[str]:
 
 def differing_tools(loaded: Loaded) -> Iterator[str]:
     """Yield notes on tools that only the server has, or only the configuration, for servers that answer at a URL."""
-    asked = [each for each in views(loaded) if each.config.upstream.url and _answers(each.config.upstream.url)]
+    asked = [each for each in every_view(loaded) if each.api is None and _answers(each.config.upstream.url)]
     if not asked:
         return
     offers = ask_each(asked, Reach({}, "", 10 * CHECK_REACH_SECONDS))
@@ -123,8 +123,10 @@ def _names(names: list[str]) -> str:
     return one_line(", ".join(names[:MAX_TOLD_CANDIDATES])) + more
 
 
-def _answers(url: str) -> bool:
-    """Return whether somebody listens at a URL."""
+def _answers(url: str | None) -> bool:
+    """Return whether there is a URL, and somebody listens at it."""
+    if not url:
+        return False
     try:
         parts = urlsplit(url)
         place = (parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
