@@ -102,7 +102,7 @@ def _settings(
         enforce=loaded.config.validation.responses == "enforce",
         proofs=build_proofs(loaded, workers=workers),
         records=build_records(loaded),
-        tokens=build_tokens(loaded, workers=workers),
+        tokens=build_tokens(loaded, environ, workers=workers),
         rounds=rounds,
         quotas=build_quotas(loaded, of_proofs=False, workers=workers),
         pins=build_pins(loaded),

@@ -201,7 +201,7 @@ class Validation(Section, frozen=True):
 
 class TokenIssuer(Section, frozen=True):
     """A table of `[[tokens.issuers]]`: an issuer whose tokens count. The issuer's keys come from one of three
-    places."""
+    places, else from where its metadata says."""
 
     issuer: Annotated[Name, "who issues the tokens, exactly as in their iss"]
     audience: Annotated[Name, "whom the tokens must be for (aud): the URL of the MCP endpoint"]
@@ -212,6 +212,11 @@ class TokenIssuer(Section, frozen=True):
         default_factory=lambda: ["ES256"]
     )
     required_scopes: Annotated[list[Name], "a list of scopes that its tokens must have"] = []
+    introspection_url: Annotated[TokenUrl | None, "where it is asked about tokens that are no JWTs (RFC 7662)"] = None
+    introspection_client_id: Annotated[Name | None, "what the gateway is called there"] = None
+    introspection_client_secret: Annotated[
+        Secret | None, 'the gateway\'s secret there: { env = "NAME" }, or { file = "NAME" } of mode 0600'
+    ] = None
 
 
 class Bootstrap(Section, frozen=True):

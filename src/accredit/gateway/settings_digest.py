@@ -20,7 +20,7 @@ from msgspec import Struct
 from accredit.attest import canonical, sha256_hex
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.ratify import HybridPublicKey
-from accredit.tokens import AccessGrant
+from accredit.tokens import AccessGrant, Introspection
 
 _LEFT_OUT = object()
 
@@ -38,8 +38,8 @@ def _plain(value: object) -> object:
             return value.name
         case PurePath():
             return str(value)
-        case HttpUpstream():
-            return _upstream(value)
+        case HttpUpstream() | Introspection():
+            return _upstream(value) if isinstance(value, HttpUpstream) else _without_secret(value, "url")
         case Mapping():
             table = cast("Mapping[object, object]", value)
             return _without({_name(key): _plain(each) for key, each in table.items()})
@@ -58,14 +58,15 @@ def _plain(value: object) -> object:
 def _upstream(upstream: HttpUpstream) -> object:
     url, *urls = (url.partition("?")[0] for url in (upstream.url, *upstream.others))
     others = {"others": urls} if urls else {}
-    auth = {"auth": _of_grant(upstream.auth)} if upstream.auth is not None else {}
+    auth = {"auth": _without_secret(upstream.auth, "token_url")} if upstream.auth is not None else {}
     return {"url": url, "headers": sorted(upstream.headers), **others, **auth}
 
 
-def _of_grant(grant: AccessGrant) -> dict[str, object]:
-    """Return an access grant without its secret, and with its URL without the query."""
-    shown = {name: getattr(grant, name) for name in grant.__struct_fields__ if name != "client_secret"}
-    return {**shown, "token_url": grant.token_url.partition("?")[0]}
+def _without_secret(client: AccessGrant | Introspection, url: str) -> dict[str, object]:
+    """Return how the gateway is a client of an authorization server, without its secret and without the query of its
+    URL, whose name is `url`."""
+    shown = {name: getattr(client, name) for name in client.__struct_fields__ if name != "client_secret"}
+    return {**shown, url: getattr(client, url).partition("?")[0]}
 
 
 def _field(value: object, field: "dataclasses.Field[Any]") -> object:

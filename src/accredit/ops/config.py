@@ -83,7 +83,7 @@ def _check_everything(loaded: Loaded) -> dict[str, object]:
     built = build_all_settings(loaded, os.environ) if upstream or servers else []
     proofs = built[0].proofs if built else build_proofs(loaded)
     build_records(loaded)
-    build_tokens(loaded)
+    build_tokens(loaded, os.environ)
     build_rounds(loaded)
     assemble(loaded, proofs)
     build_watching(loaded)
