@@ -150,6 +150,13 @@ class Revocations(Protocol):
         """Return whether a certificate is revoked, as far as is known here."""
         ...
 
+    async def list_of(self, issuer_id: str) -> bytes | None:
+        """Return the text of an issuer's newest list in force, as it was signed; None for an issuer without one.
+
+        Raises `StoreUnavailable`.
+        """
+        ...
+
     def has_list(self, sha256: str) -> bool:
         """Return whether a list with this SHA-256 (lower-case hex, of its bytes) is in force, as of the last time that
         the lists were read."""

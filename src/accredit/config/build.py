@@ -19,7 +19,7 @@ from accredit.config.identity import build_identity
 from accredit.config.load import Loaded, folder_of
 from accredit.config.merged import build_merged
 from accredit.config.pins import build_pins
-from accredit.config.proofs import build_proofs
+from accredit.config.proofs import build_proofs, build_ratify_http
 from accredit.config.quotas import build_quotas
 from accredit.config.rounds import build_rounds
 from accredit.config.servers import view, views
@@ -106,6 +106,7 @@ def _settings(
         rounds=rounds,
         quotas=build_quotas(loaded, of_proofs=False, workers=workers),
         pins=build_pins(loaded),
+        ratify_http=build_ratify_http(loaded),
         workers=workers,
     )
 

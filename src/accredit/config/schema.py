@@ -466,6 +466,13 @@ class Admin(Section, frozen=True):
     ] = None
 
 
+class RatifyHttp(Section, frozen=True):
+    """`[ratify_http]`: Ratify's HTTP binding, for programs that verify proofs here."""
+
+    enabled: Annotated[bool, "whether /v1/ratify/ answers"] = False
+    listener: Annotated[Literal["admin", "public"], '"admin", or "public": where the MCP endpoint is'] = "admin"
+
+
 class Telemetry(Section, frozen=True):
     """`[telemetry]`: where traces and metrics are sent."""
 
@@ -496,6 +503,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     store: Store = Store()
     admin: Admin = Admin()
     telemetry: Telemetry = Telemetry()
+    ratify_http: RatifyHttp = RatifyHttp()
 
 
 SECTIONS: Mapping[str, type[Section]] = get_type_hints(Config)
