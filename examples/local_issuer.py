@@ -2,6 +2,7 @@
 
 python local_issuer.py [--port 9100]
 
+GET  /.well-known/oauth-authorization-server   where its keys are
 GET  /jwks.json   its public keys, made anew at each start
 POST /token       {"sub": "...", "resource": "...", "scope": "..."}: a token for that resource, good for ten minutes
 """
@@ -25,7 +26,11 @@ class Issuer(BaseHTTPRequestHandler):
     """Answers one request."""
 
     def do_GET(self) -> None:
-        """The key set."""
+        """The metadata, or the key set."""
+        if self.path == "/.well-known/oauth-authorization-server":
+            url = f"http://{self.headers['Host']}"
+            self._answer(200, {"issuer": url, "jwks_uri": f"{url}/jwks.json"})
+            return
         jwk = {**ECAlgorithm.to_jwk(KEY.public_key(), as_dict=True), "kid": KID, "alg": "ES256", "use": "sig"}
         self._answer(200 if self.path == "/jwks.json" else 404, {"keys": [jwk]})
 

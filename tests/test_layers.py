@@ -40,7 +40,14 @@ ABOVE = {"consent": {"ratify", "jsonrpc", "pins"}, "pins": {"jsonrpc"}}
 """Cores that are above others, and above which."""
 BELOW = {
     *("accredit.base", "accredit.base.caching", "accredit.base.deferred", "accredit.base.steps", "accredit.base.text"),
-    *("accredit.base.ed25519", "accredit.canonical", "accredit.errors", "accredit.limits", "accredit.refusals"),
+    *(
+        "accredit.base.addresses",
+        "accredit.base.ed25519",
+        "accredit.canonical",
+        "accredit.errors",
+        "accredit.limits",
+        "accredit.refusals",
+    ),
 }
 """What is everybody's and touches nothing. The clock is only for who verifies without saying what time it is."""
 WORLD = {

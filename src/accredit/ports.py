@@ -13,7 +13,7 @@ from msgspec import Struct
 from accredit.attest import CallDecision, Outcome
 from accredit.limits import USE_MARKS
 from accredit.ratify.challenges import IssuedChallenge
-from accredit.tokens import AccessToken, KeySet, SubjectToken
+from accredit.tokens import AccessToken, Claims, Issuer, KeySet, SubjectToken
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -150,6 +150,13 @@ class Revocations(Protocol):
         """Return whether a certificate is revoked, as far as is known here."""
         ...
 
+    async def list_of(self, issuer_id: str) -> bytes | None:
+        """Return the text of an issuer's newest list in force, as it was signed; None for an issuer without one.
+
+        Raises `StoreUnavailable`.
+        """
+        ...
+
     def has_list(self, sha256: str) -> bool:
         """Return whether a list with this SHA-256 (lower-case hex, of its bytes) is in force, as of the last time that
         the lists were read."""
@@ -161,13 +168,18 @@ class Revocations(Protocol):
 
 
 class KeySets(Protocol):
-    """The public keys of the issuers of tokens."""
+    """The public keys of the issuers of tokens, and what issuers say about tokens that have no signature."""
 
     async def keys(self, issuer: str, kid: str | None) -> KeySet:
         """Return the keys of a configured issuer. The key with the id `kid` is among them, if it can be had.
 
         Raises `KeysUnavailable` if none of the issuer's keys are known.
         """
+        ...
+
+    async def introspect(self, issuer: Issuer, text: str) -> Claims:
+        """Return what an issuer with `introspection` says about a token. Raises `InvalidToken` if it is not active.
+        Raises `KeysUnavailable` if there is no answer."""
         ...
 
     def problem(self) -> str | None:

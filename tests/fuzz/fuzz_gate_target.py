@@ -90,6 +90,9 @@ class NobodyRevoked:
     async def is_revoked(self, cert_id: str) -> bool:
         return False
 
+    async def list_of(self, issuer_id: str) -> bytes | None:
+        return None
+
     def has_list(self, sha256: str) -> bool:
         return False
 

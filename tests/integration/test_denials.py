@@ -27,7 +27,7 @@ from accredit.gateway.recording import early_refusals as early_refusals
 from accredit.gateway.settings import RecordSettings
 from accredit.jsonrpc.methods import Era
 from accredit.ports import Records
-from accredit.tokens import KeySet
+from accredit.tokens import Claims, Issuer, KeySet
 
 pytestmark = pytest.mark.slow
 
@@ -45,6 +45,9 @@ class NoKeys:
     """An issuer that can't be asked."""
 
     async def keys(self, issuer: str, kid: str | None) -> KeySet:
+        raise KeysUnavailable("nobody is there", 5)
+
+    async def introspect(self, issuer: Issuer, text: str) -> Claims:
         raise KeysUnavailable("nobody is there", 5)
 
     def problem(self) -> str | None:

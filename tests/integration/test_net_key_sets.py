@@ -14,7 +14,7 @@ from tests.world.running import run
 
 from accredit.errors import ConfigurationError, KeySetError, KeysUnavailable
 from accredit.net import IssuerKeys
-from accredit.net.fetch import MAX_KEYS_REDIRECTS, check_url, fetch, trust
+from accredit.net.fetch import MAX_KEYS_REDIRECTS, check_url, fetch, public_address, trust
 from accredit.net.key_sets import KEYS_FRESH_SECONDS, KEYS_REFETCH_SECONDS, KEYS_RETRY_SECONDS, KEYS_STALE_SECONDS
 from accredit.tokens import Issuer, TokenVerifier, VerifiedToken, read_key_set
 
@@ -240,6 +240,112 @@ async def test_keys_from_a_file_are_given_as_they_are() -> None:
     assert await keys.keys(NAME, "other") is found
     assert keys.problem() is None
     await keys.aclose()
+
+
+@contextlib.asynccontextmanager
+async def found():
+    """An issuer whose key set nobody has named."""
+    async with RunningIssuer() as issuer:
+        keys = IssuerKeys({issuer.url: None}, Clock())
+        yield issuer, keys
+        await keys.aclose()
+
+
+async def fault_of_found(issuer: RunningIssuer, keys: IssuerKeys) -> str:
+    with pytest.raises(KeysUnavailable) as refused:
+        await keys.keys(issuer.url, None)
+    return str(refused.value)
+
+
+@pytest.mark.holds("net/key_sets", "found")
+@pytest.mark.parametrize("place", ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"])
+async def test_keys_that_nobody_named_are_found_where_the_issuer_says(place: str) -> None:
+    async with found() as (issuer, keys):
+        issuer.places = [place]
+        assert [key.kid for key in (await keys.keys(issuer.url, "key-1")).keys] == ["key-1"]
+        assert issuer.requests[-1].target == "/jwks.json"
+        again = IssuerKeys({issuer.url: None}, before=keys)
+        asked = len(issuer.requests)
+        assert [key.kid for key in (await again.keys(issuer.url, "key-1")).keys] == ["key-1"]
+        assert len(issuer.requests) == asked  # a reload keeps what is known
+
+
+@pytest.mark.holds("tokens/discovery", "same-issuer")
+@pytest.mark.parametrize("name", ["https://issuer.example", "{url}/", "{url}/other", ""])
+async def test_metadata_of_another_issuer_is_none__its_keys_would_sign_for_this_one(name: str) -> None:
+    async with found() as (issuer, keys):
+        issuer.says = {"issuer": name.format(url=issuer.url)}
+        assert "another issuer" in await fault_of_found(issuer, keys)
+        assert [request.target for request in issuer.requests if request.target == "/jwks.json"] == []
+
+
+@pytest.mark.holds("net/key_sets", "found")
+@pytest.mark.parametrize("target", ["/elsewhere", "https://127.0.0.1:9/keys"])
+async def test_no_redirect_is_followed_on_the_way_to_keys_that_are_found(target: str) -> None:
+    async with found() as (issuer, keys):
+        issuer.jwks = answer(b"", "302 Found", f"Location: {target}")
+        assert "redirect" in await fault_of_found(issuer, keys)
+        assert {request.target for request in issuer.requests} == set(issuer.places)
+
+
+@pytest.mark.holds("net/fetch", "public")
+@pytest.mark.parametrize(
+    "address",
+    [
+        "169.254.169.254",
+        "10.1.2.3",
+        "192.168.1.1",
+        "127.0.0.1",
+        "100.64.0.1",
+        "0.0.0.0",
+        "224.0.0.1",
+        "::1",
+        "fe80::1",
+        "fd00::1",
+        "::ffff:10.0.0.1",
+        "2002:a00:1::",
+        "64:ff9b::a00:1",
+        "localhost",
+    ],
+)
+async def test_metadata_does_not_lead_into_the_network_behind_the_gateway(address: str) -> None:
+    with pytest.raises(KeySetError, match="not public"):
+        await public_address(address, 443)
+    for public in ("8.8.8.8", "2001:4860:4860::8888"):
+        assert await public_address(public, 443) == public
+
+
+@pytest.mark.holds("net/fetch", "public")
+@pytest.mark.parametrize("name", ["https://169.254.169.254/keys", "https://[fd00::1]/keys", "https://10.0.0.1/keys"])
+async def test_a_key_set_elsewhere_is_at_a_public_address(name: str) -> None:
+    async with found() as (issuer, keys):
+        issuer.says = {"jwks_uri": name}
+        assert "not public" in await fault_of_found(issuer, keys)
+
+
+@pytest.mark.holds("net/fetch", "public")
+async def test_the_address_that_was_checked_is_the_one_that_is_asked__a_name_may_lead_elsewhere_the_second_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_certificate(tmp_path, host="keys.example")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    trusting = ssl.create_default_context(cafile=tmp_path / "cert.pem")
+    monkeypatch.setattr("accredit.net.fetch.trust", lambda: trusting)
+    looked_up: list[tuple[str, int]] = []
+
+    async def resolve(host: str, port: int) -> str:
+        looked_up.append((host, port))
+        return "127.0.0.1"
+
+    async with RawServer(answer(b"{}"), tls=tls) as server:
+        url = f"https://keys.example:{server.port}/keys"  # no resolver knows this name
+        assert await fetch(url, max_bytes=10, timeout=PATIENCE, redirects=0, resolve=resolve) == b"{}"
+        assert looked_up == [("keys.example", server.port)]
+        assert server.requests[0].header("host") == f"keys.example:{server.port}"
+        other = f"https://other.example:{server.port}/keys"
+        with pytest.raises(KeySetError, match="certificate"):
+            await fetch(other, max_bytes=10, timeout=PATIENCE, redirects=0, resolve=resolve)
 
 
 @pytest.mark.holds("net/fetch", "https")

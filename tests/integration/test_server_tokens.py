@@ -441,3 +441,26 @@ def test_without_http_the_message_alone_carries_a_token(kind: str, world: Tokene
                 assert json.loads(shown)["token"] == [ISSUER, "agent-7"]
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_guard_asks_the_issuer_about_a_token_that_is_no_jwt__and_finds_its_keys(kind: str) -> None:
+    async with RunningIssuer() as issuer:
+        asked = issuer.introspection
+        trusted = TrustedIssuer(
+            issuer.url,
+            AUDIENCE,
+            introspection_url=asked.url,
+            introspection_client_id=asked.client_id,
+            introspection_client_secret=asked.client_secret,
+        )
+        assert asked.client_secret not in repr(trusted)
+        made = guarded(kind, TokenRules([trusted]))
+        async with RunningGateway(made.app) as running:
+            for token in (issuer.opaque(), issuer.token()):
+                params, headers = with_token("meta", token)
+                found = await ask(running.port, params, headers)
+                assert json.loads(found["result"]["content"][0]["text"])["token"] == [issuer.url, "agent-7"]
+            params, headers = with_token("meta", "invented")
+            assert (await ask(running.port, params, headers))["error"]["data"]["error"] == "invalid_token"
+        assert len(issuer.introspected) == 2

@@ -53,7 +53,9 @@ class World:
         self.port = self._gateway.port
         self.url = f"http://127.0.0.1:{self.port}/mcp"
         tokens = TokenSettings(
-            (Issuer(self.issuer.url, self.url, required_scopes=self._scopes),), self.url, tool_scopes=self._tool_scopes
+            (Issuer(self.issuer.url, self.url, required_scopes=self._scopes, introspection=self.issuer.introspection),),
+            self.url,
+            tool_scopes=self._tool_scopes,
         )
         keys = IssuerKeys({self.issuer.url: self.issuer.jwks_url}, self.clock)
         self._front.app = create_app(GatewaySettings(HttpUpstream(self._raw.url), tokens=tokens), key_sets=keys)
@@ -157,3 +159,44 @@ async def test_an_issuer_that_is_down_at_the_start_is_a_503_and_then_it_is_there
                 assert (ready.status, json.loads(ready.body)["key_sets"]) == (200, False)
                 assert (world.issuer.url.encode() in ready.body) is told
         assert [each["method"] for each in world.server.messages] == ["tools/call"] * 2
+
+
+async def test_a_token_that_is_no_jwt_is_good_if_its_issuer_says_so__and_a_jwt_is_never_shown_to_it() -> None:
+    async with World(tool_scopes={"list_inbox": "mail:read"}) as world:
+        token = world.issuer.opaque(aud=world.url, scope="mail:read", sub="ada")
+        assert (await world.send(token)).status == 200
+        told = [each for each in world.server.messages if each.get("method") == "tools/call"]
+        authority = told[0]["params"]["_meta"]["dev.accredit/authorization"]
+        assert (authority["token_subject"], authority["token_scopes"]) == ("ada", ["mail:read"])
+        assert token not in str(world.server.messages)
+        for text in (world.token(scope="mail:read"), world.token(aud="other"), world.token()[:-4] + "AAAA"):
+            await world.send(text)
+        assert [each["token"] for each in world.issuer.introspected] == [token]
+
+
+async def test_a_token_that_its_issuer_does_not_call_good_for_this_server_is_a_401() -> None:
+    async with World(tool_scopes={"list_inbox": "mail:read"}) as world:
+        good = {"aud": world.url, "scope": "mail:read"}
+        for changes in ({"active": False}, {"aud": "https://other.example"}, {"cnf": {"jkt": "x"}}, {"iss": "a"}):
+            refused = await world.send(world.issuer.opaque(**{**good, **changes}))
+            assert refused.status == 401
+            assert 'error="invalid_token"' in (refused.header("www-authenticate") or "")
+        assert (await world.send("invented")).status == 401
+        lacking = await world.send(world.issuer.opaque(aud=world.url))
+        assert (lacking.status, 'error="insufficient_scope"' in (lacking.header("www-authenticate") or "")) == (
+            403,
+            True,
+        )
+        assert world.server.messages == []
+
+
+async def test_an_issuer_that_says_nothing_about_a_token_is_a_503() -> None:
+    async with World() as world:
+        token = world.issuer.opaque(aud=world.url)
+        world.issuer.introspects = answer(b"", "500 Down")
+        refused = await world.send(token)
+        assert refused.status == 503
+        assert int(refused.header("retry-after") or "") >= 1
+        assert world.server.messages == []
+        world.issuer.introspects = None
+        assert (await world.send(token)).status == 200

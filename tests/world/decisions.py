@@ -163,6 +163,9 @@ class Known:
     async def is_revoked(self, cert_id: str) -> bool:
         return cert_id in self.revoked
 
+    async def list_of(self, issuer_id: str) -> bytes | None:
+        return None
+
     def has_list(self, sha256: str) -> bool:
         return False
 

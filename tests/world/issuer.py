@@ -1,10 +1,11 @@
 """An issuer of tokens: keys that rotate, tokens as an authorization server signs them, and that server over a socket.
 
 Tokens are signed by PyJWT's own encoder, so that what verifies them here has a peer. `RunningIssuer` is a small
-OAuth 2.1 authorization server (RFC 8414 metadata, RFC 7591 registration, codes with PKCE, resource indicators) that
-approves whoever asks. I/O of `RunningIssuer`: sockets on 127.0.0.1.
+OAuth 2.1 authorization server (RFC 8414 metadata, RFC 7591 registration, codes with PKCE, resource indicators, RFC 7662
+introspection) that approves whoever asks. I/O of `RunningIssuer`: sockets on 127.0.0.1.
 """
 
+import asyncio
 import base64
 import hashlib
 import json
@@ -12,16 +13,21 @@ import secrets
 import time
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qs, quote_plus, urlencode, urlsplit
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 from tests.world.raw_server import Connection, Handler, RawRequest, RawServer
 
+from accredit.tokens import Introspection
+
 AUDIENCE = "http://127.0.0.1:8484/mcp"
 NOW = 1_790_000_000
 """The time of tests that choose it: unix seconds."""
+
+CLIENT, SECRET = "gw:1 é", "s3cret+/=&%: marked"
+"""The client, and its secret, that may ask about tokens."""
 
 _CURVES: dict[str, ec.EllipticCurve] = {"ES256": ec.SECP256R1(), "ES384": ec.SECP384R1(), "ES512": ec.SECP521R1()}
 
@@ -87,13 +93,21 @@ def answer(body: bytes, status: str = "200 OK", *headers: str) -> Handler:
 
 
 class RunningIssuer:
-    """`async with RunningIssuer() as issuer`. `jwks`, where it is set, answers for the key set in its place."""
+    """`async with RunningIssuer() as issuer`. `jwks`, where it is set, answers everything in its place; `introspects`
+    answers what is asked about tokens. `active` has what is said about the tokens that are good, `introspected` the
+    forms that asked; where `held` is, answers to them wait for it."""
 
     def __init__(self) -> None:
         self.key = IssuerKey()
         self.published = [self.key]
         self.jwks: Handler | None = None
         self.lifetime = 600
+        self.says: dict[str, object] = {}
+        self.active: dict[str, dict[str, object]] = {}
+        self.introspected: list[dict[str, str]] = []
+        self.held: asyncio.Event | None = None
+        self.introspects: Handler | None = None
+        self.places = ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"]
         self._server = RawServer(self._serve)
         self._codes: dict[str, dict[str, str]] = {}
 
@@ -124,6 +138,17 @@ class RunningIssuer:
         """What was asked for."""
         return self._server.requests
 
+    @property
+    def introspection(self) -> Introspection:
+        """Where it is asked about tokens, and as whom."""
+        return Introspection(f"{self.url}/introspect", CLIENT, SECRET)
+
+    def opaque(self, **changes: object) -> str:
+        """A good token of this moment that is no JWT, with changes to what is said about it."""
+        token = secrets.token_urlsafe(24)
+        self.active[token] = claims(self.url, int(time.time()), **{"active": True, "token_type": "Bearer", **changes})
+        return token
+
     def rotate(self) -> None:
         """A new key signs from now on; the old one is still published."""
         self.key = IssuerKey(f"key-{len(self.published) + 1}")
@@ -138,6 +163,13 @@ class RunningIssuer:
             await self.jwks(connection)
             return
         while (request := await connection.request()) is not None:
+            if urlsplit(request.target).path == "/introspect":
+                self.introspected.append({name: values[0] for name, values in parse_qs(request.body.decode()).items()})
+                if self.held is not None:
+                    await self.held.wait()
+                if self.introspects is not None:
+                    await self.introspects(connection)
+                    return
             status, headers, body = self._answer(request)
             lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
             head = f"HTTP/1.1 {status}\r\n{lines}Content-Length: {len(body)}\r\n\r\n"
@@ -150,8 +182,8 @@ class RunningIssuer:
         match target.path:
             case "/jwks.json":
                 return _json(json.loads(key_set_text(*self.published)))
-            case "/.well-known/oauth-authorization-server" | "/.well-known/openid-configuration":
-                return _json(self._metadata())
+            case place if place in self.places:
+                return _json(self.metadata())
             case "/register":
                 return _json({**json.loads(request.body), "client_id": secrets.token_hex(8)}, "201 Created")
             case "/authorize":
@@ -161,10 +193,16 @@ class RunningIssuer:
                 return "302 Found", {"Location": f"{query['redirect_uri']}?{granted}"}, b""
             case "/token":
                 return self._redeem(form)
+            case "/introspect":
+                pair = base64.b64encode(f"{quote_plus(CLIENT)}:{quote_plus(SECRET)}".encode()).decode()
+                if request.header("authorization") != f"Basic {pair}":
+                    return _json({"error": "invalid_client"}, "401 Unauthorized")
+                return _json(self.active.get(form["token"], {"active": False}))
             case _:
                 return "404 Not Found", {}, b""
 
-    def _metadata(self) -> dict[str, object]:
+    def metadata(self) -> dict[str, object]:
+        """What it says of itself, with `says`."""
         return {
             "issuer": self.url,
             "jwks_uri": self.jwks_url,
@@ -176,6 +214,7 @@ class RunningIssuer:
             "code_challenge_methods_supported": ["S256"],
             "token_endpoint_auth_methods_supported": ["none"],
             "authorization_response_iss_parameter_supported": True,
+            **self.says,
         }
 
     def _redeem(self, form: dict[str, str]) -> tuple[str, dict[str, str], bytes]:

@@ -95,6 +95,9 @@ class NobodyRevoked:
         """Nobody is."""
         return False
 
+    async def list_of(self, issuer_id: str) -> bytes | None:
+        return None
+
     def has_list(self, sha256: str) -> bool:
         """There is none."""
         return False

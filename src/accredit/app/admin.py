@@ -7,7 +7,8 @@ first of these rules that it breaks:
 - [bounds] its connections have the same bounds as clients' (`http11`), and there may be only a few, unless a proxy
   asks: then there may be many, and a head may hold a proof;
 - [host] `Host` must be an address or a configured name, against DNS rebinding, and other origins are refused: 403;
-- [route] the path is one of the three (404), and the method GET or HEAD (405).
+- [route] the path is one of the three (404), and the method GET or HEAD (405). Below `/v1/ratify/` Ratify's HTTP
+  binding answers, if it is enabled for this listener (`ratify_http`).
 
 Any worker answers with the metrics of all workers (`telemetry.board`). They are rendered in a thread, one scrape at a
 time. The result is cached; the longer rendering took, the longer.
@@ -29,6 +30,7 @@ from accredit.errors import AccreditError, ClientGone, RequestError
 from accredit.gateway.app import Gateway
 from accredit.gateway.front.asgi import AsgiExchange, Receive, Scope, Send
 from accredit.gateway.front.health import ALIVE, READY
+from accredit.gateway.front.ratify_http import PREFIX
 from accredit.gateway.headers import JSON, host_allowed, host_refused, origin_allowed, origin_refused
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import AUTHORIZE_PATH
@@ -98,6 +100,9 @@ class AdminApp:
             if routes.settings.tokens is not None:
                 exchange.take_credentials()
             await routes.health.serve(exchange, head.path)
+            return
+        if head.path.startswith(PREFIX) and routes.settings.ratify_http == "admin" and routes.ratify_http:
+            await routes.ratify_http.serve(exchange, head.path)
             return
         if head.path != METRICS:
             raise RequestError(INVALID_REQUEST, "Not found", status=404)

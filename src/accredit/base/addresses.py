@@ -12,6 +12,8 @@ not worked out again for every request. A forgotten one is worked out again."""
 
 _AUTHORITY = re.compile(r"(?:\[([^\[\]]*)\]|([^\[\]:]*))(?::[0-9]*)?")  # RFC 3986, section 3.2, without a user
 
+_LEADING_ELSEWHERE = tuple(map(ipaddress.IPv6Network, ("2002::/16", "64:ff9b::/96")))
+
 
 def is_loopback_address(address: str) -> bool:
     """Return whether an IP address is this machine's own. A name is not an address, not even `localhost`."""
@@ -25,6 +27,20 @@ def is_loopback_host(host: str) -> bool:
     """Return whether only this machine can reach a host, as written in URLs and settings. The only name that counts is
     `localhost`."""
     return host == "localhost" or is_loopback_address(host.strip("[]"))
+
+
+def is_public_address(address: str) -> bool:
+    """Return whether an IP address is one of the public Internet, and no way to another one: addresses that hold an
+    IPv4 address (6to4, NAT64) lead to wherever that does."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    if isinstance(parsed, ipaddress.IPv6Address):
+        if any(parsed in network for network in _LEADING_ELSEWHERE):
+            return False
+        parsed = parsed.ipv4_mapped or parsed
+    return parsed.is_global and not parsed.is_multicast
 
 
 @lru_cache(MAX_KNOWN_PEERS)

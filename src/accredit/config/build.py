@@ -19,7 +19,7 @@ from accredit.config.identity import build_identity
 from accredit.config.load import Loaded, folder_of
 from accredit.config.merged import build_merged
 from accredit.config.pins import build_pins
-from accredit.config.proofs import build_proofs
+from accredit.config.proofs import build_proofs, build_ratify_http
 from accredit.config.quotas import build_quotas
 from accredit.config.rounds import build_rounds
 from accredit.config.servers import every_view, view
@@ -102,10 +102,11 @@ def _settings(
         enforce=loaded.config.validation.responses == "enforce",
         proofs=build_proofs(loaded, workers=workers),
         records=build_records(loaded),
-        tokens=build_tokens(loaded, workers=workers),
+        tokens=build_tokens(loaded, environ, workers=workers),
         rounds=rounds,
         quotas=build_quotas(loaded, of_proofs=False, workers=workers),
         pins=build_pins(loaded) if loaded.api is None else None,
+        ratify_http=build_ratify_http(loaded),
         workers=workers,
     )
 

@@ -71,6 +71,24 @@ def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
     return ProofSettings(policy, required=required, filter_tools=proofs.filter_tools)
 
 
+def build_ratify_http(loaded: Loaded) -> str:
+    """Return which listener serves Ratify's HTTP binding, or "". Raises `ConfigurationError`."""
+    found = loaded.config.ratify_http
+    if not found.enabled:
+        return ""
+    if loaded.config.proofs.mode != "required":
+        raise ConfigurationError(
+            "ratify_http.enabled is set, and proofs are not required: there is nothing to verify them by",
+            'set proofs.mode = "required"',
+        )
+    if found.listener == "admin" and loaded.config.admin.port is None:
+        raise ConfigurationError(
+            'ratify_http.listener is "admin", and there is no such listener',
+            'set admin.port, or ratify_http.listener = "public"',
+        )
+    return found.listener
+
+
 def read_public_key(path: Path, key: str) -> KeyFile:
     """Return the public key in the file that the configuration's `key` names. Raises `ConfigurationError`."""
     try:

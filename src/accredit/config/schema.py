@@ -204,7 +204,7 @@ class Validation(Section, frozen=True):
 
 class TokenIssuer(Section, frozen=True):
     """A table of `[[tokens.issuers]]`: an issuer whose tokens count. The issuer's keys come from one of three
-    places."""
+    places, else from where its metadata says."""
 
     issuer: Annotated[Name, "who issues the tokens, exactly as in their iss"]
     audience: Annotated[Name, "whom the tokens must be for (aud): the URL of the MCP endpoint"]
@@ -215,6 +215,11 @@ class TokenIssuer(Section, frozen=True):
         default_factory=lambda: ["ES256"]
     )
     required_scopes: Annotated[list[Name], "a list of scopes that its tokens must have"] = []
+    introspection_url: Annotated[TokenUrl | None, "where it is asked about tokens that are no JWTs (RFC 7662)"] = None
+    introspection_client_id: Annotated[Name | None, "what the gateway is called there"] = None
+    introspection_client_secret: Annotated[
+        Secret | None, 'the gateway\'s secret there: { env = "NAME" }, or { file = "NAME" } of mode 0600'
+    ] = None
 
 
 class Bootstrap(Section, frozen=True):
@@ -493,6 +498,13 @@ class Admin(Section, frozen=True):
     ] = None
 
 
+class RatifyHttp(Section, frozen=True):
+    """`[ratify_http]`: Ratify's HTTP binding, for programs that verify proofs here."""
+
+    enabled: Annotated[bool, "whether /v1/ratify/ answers"] = False
+    listener: Annotated[Literal["admin", "public"], '"admin", or "public": where the MCP endpoint is'] = "admin"
+
+
 class Telemetry(Section, frozen=True):
     """`[telemetry]`: where traces and metrics are sent."""
 
@@ -523,6 +535,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     store: Store = Store()
     admin: Admin = Admin()
     telemetry: Telemetry = Telemetry()
+    ratify_http: RatifyHttp = RatifyHttp()
 
 
 SECTIONS: Mapping[str, type[Section]] = get_type_hints(Config)

@@ -1,10 +1,11 @@
-"""From `[tokens]` to the issuers whose tokens count. Reads key files; fetches nothing.
+"""From `[tokens]` to the issuers whose tokens count. Reads key files and secrets; fetches nothing.
 
 Checked in this order; each failure is a `ConfigurationError` that names the setting at fault:
 
 - without `tokens.mode` there are no issuers, and nothing that depends on tokens (`bind_agent`, a tool's `token_scope`):
   nobody should take the gateway for one that requires tokens;
-- the issuers: at least one, none twice, each with its keys from one place;
+- the issuers: at least one, none twice, each with its keys from one place; without any, the issuer is a URL whose
+  metadata can be asked for them, or it is asked about each token (introspection), of which there may be one;
 - `bind_agent` needs a token and a proof with each call;
 - the bootstrap token needs a single process on a single machine, a configured issuer, and a private key whose public
   half is among that issuer's keys.
@@ -14,6 +15,7 @@ Not checked: whether an issuer can be reached, and whether a tool of that name e
 
 import contextlib
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -24,11 +26,21 @@ from accredit.base.clock import unix_seconds
 from accredit.base.text import one_line
 from accredit.config.load import Loaded, folder_of
 from accredit.config.schema import Bootstrap, TokenIssuer
+from accredit.config.sources import Source
 from accredit.config.store import store_of
 from accredit.errors import ConfigurationError, TokenError
 from accredit.gateway.settings import BootstrapSettings, TokenSettings
 from accredit.keys import load_key_set, load_token_key
-from accredit.tokens import Issuer, KeySet, SessionGrant, TokenVerifier, issue_session_token, policy_digest
+from accredit.tokens import (
+    Introspection,
+    Issuer,
+    KeySet,
+    SessionGrant,
+    TokenVerifier,
+    issue_session_token,
+    policy_digest,
+)
+from accredit.tokens.discovery import can_be_asked
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -36,7 +48,7 @@ if TYPE_CHECKING:
 _SECRET_BYTES = 32
 
 
-def build_tokens(loaded: Loaded, *, workers: int = 1) -> TokenSettings | None:
+def build_tokens(loaded: Loaded, environ: Mapping[str, str], *, workers: int = 1) -> TokenSettings | None:
     """Return whose tokens count, or None if tokens are off. Raises `ConfigurationError`."""
     tokens, tools = loaded.config.tokens, loaded.config.tools.by_name
     scopes = {name: tool.token_scope for name, tool in tools.items() if tool.token_scope}
@@ -53,10 +65,10 @@ def build_tokens(loaded: Loaded, *, workers: int = 1) -> TokenSettings | None:
             "tokens.bind_agent ties each call's token to its proof, and a call may come without one of them",
             'set tokens.mode and proofs.mode to "required", or remove tokens.bind_agent',
         )
-    issuers = tuple(_issuer(index, issuer, loaded.server) for index, issuer in enumerate(tokens.issuers))
+    issuers = tuple(_issuer(index, issuer, loaded, environ) for index, issuer in enumerate(tokens.issuers))
     if loaded.api is not None:
         issuers = tuple(_of_api(each, loaded) for each in issuers)
-    TokenVerifier(issuers)  # raises if one is named twice
+    TokenVerifier(issuers)  # raises if one is named twice, or two are asked about tokens
     digest = policy_digest(loaded.content)
     return TokenSettings(
         issuers=issuers,
@@ -69,8 +81,9 @@ def build_tokens(loaded: Loaded, *, workers: int = 1) -> TokenSettings | None:
     )
 
 
-def build_key_sources(loaded: Loaded) -> dict[str, KeySet | str]:
-    """Return each issuer's keys, or the URL of its key set. Raises `ConfigurationError`."""
+def build_key_sources(loaded: Loaded) -> dict[str, KeySet | str | None]:
+    """Return each issuer's keys, or the URL of its key set; None if its metadata is to name it. Raises
+    `ConfigurationError`."""
     folder = folder_of(loaded, ("tokens", "issuers"))
     return {each.issuer: _keys(index, each, folder) for index, each in enumerate(loaded.config.tokens.issuers)}
 
@@ -89,15 +102,34 @@ def _check_meant(loaded: Loaded, scopes: dict[str, str]) -> None:
         )
 
 
-def _issuer(index: int, table: TokenIssuer, server: str) -> Issuer:
+def _issuer(index: int, table: TokenIssuer, loaded: Loaded, environ: Mapping[str, str]) -> Issuer:
     named = [name for name in ("jwks_url", "jwks_file", "public_key_file") if getattr(table, name) is not None]
-    if len(named) != 1:
+    if len(named) > 1 or not (named or table.introspection_url or can_be_asked(table.issuer)):
         what = f"{named[0]} and {named[1]} exclude each other" if named else "no keys are named"
+        remedy = "name its keys with one of jwks_url, jwks_file and public_key_file"
+        if not named:
+            remedy += "; only those of an issuer that is an https URL are found by it"
+        raise ConfigurationError(f"tokens.issuers[{index}]: {what}", remedy)
+    own = f"{table.audience.rstrip('/')}/{loaded.server}" if loaded.server else ""
+    asked = _introspection(index, table, loaded, environ)
+    return Issuer(table.issuer, table.audience, tuple(table.algorithms), tuple(table.required_scopes), own, asked)
+
+
+def _introspection(index: int, table: TokenIssuer, loaded: Loaded, environ: Mapping[str, str]) -> Introspection | None:
+    """Return where the issuer is asked about tokens, or None. Reads the secret."""
+    place = f"tokens.issuers[{index}].introspection"
+    named = {"url": table.introspection_url, "client_id": table.introspection_client_id}
+    url, client_id, secret = *named.values(), table.introspection_client_secret
+    missing = [f"{place}_{name}" for name, value in {**named, "client_secret": secret}.items() if value is None]
+    if len(missing) == len(named) + 1:
+        return None
+    if url is None or client_id is None or secret is None:
         raise ConfigurationError(
-            f"tokens.issuers[{index}]: {what}", "name its keys with one of jwks_url, jwks_file and public_key_file"
+            f"who asks about tokens says who asks, and there is no {' and no '.join(missing)}",
+            "set introspection_url, introspection_client_id and introspection_client_secret together, or none of them",
         )
-    own = f"{table.audience.rstrip('/')}/{server}" if server else ""
-    return Issuer(table.issuer, table.audience, tuple(table.algorithms), tuple(table.required_scopes), own)
+    source = Source(environ, folder_of(loaded, ("tokens", "issuers")))
+    return Introspection(url, client_id, source.secret(secret, f"{place}_client_secret"))
 
 
 def _of_api(issuer: Issuer, loaded: Loaded) -> Issuer:
@@ -107,9 +139,9 @@ def _of_api(issuer: Issuer, loaded: Loaded) -> Issuer:
     return structs.replace(issuer, audience=url, server_audience="")
 
 
-def _keys(index: int, table: TokenIssuer, folder: Path) -> KeySet | str:
-    if table.jwks_url is not None:
-        return table.jwks_url
+def _keys(index: int, table: TokenIssuer, folder: Path) -> KeySet | str | None:
+    if table.jwks_file is None and table.public_key_file is None:
+        return table.jwks_url if table.jwks_url or can_be_asked(table.issuer) else KeySet((), b"")
     name = "jwks_file" if table.jwks_file is not None else "public_key_file"
     try:
         return load_key_set(folder / (table.jwks_file or table.public_key_file or ""))

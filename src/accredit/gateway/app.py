@@ -24,6 +24,7 @@ from accredit.gateway.front.endpoint import check_source, is_of_listed
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.health import ALIVE, READY, Condition, Health
 from accredit.gateway.front.passthrough import refuse
+from accredit.gateway.front.ratify_http import PREFIX, RatifyHttp
 from accredit.gateway.front.session_binding import sessions_of
 from accredit.gateway.headers import JSON
 from accredit.gateway.recording.early_refusals import AnonymousRecordBudget
@@ -235,6 +236,10 @@ class Routes:
         bootstrap = tokens.bootstrap if tokens is not None else None
         given = before._bootstrap if before is not None else None
         self._bootstrap = Bootstrap(bootstrap, given) if bootstrap is not None else None
+        asked = before.ratify_http if before is not None else None
+        policies = [each.settings.proofs.policy for each in self._servers if each.settings.proofs is not None]
+        self.ratify_http = RatifyHttp(policies, shared, asked) if settings.ratify_http else None
+        """Ratify's HTTP binding, if it is enabled, on whichever listener."""
         self.health = Health(
             self._servers,
             shared.counters,
@@ -322,6 +327,8 @@ class Routes:
         check_source(exchange, self.settings)
         if path in (ALIVE, READY):
             await self.health.serve(exchange, path)
+        elif path.startswith(PREFIX) and self.ratify_http is not None and self.settings.ratify_http == "public":
+            await self.ratify_http.serve(exchange, path)
         elif path == PATH and head.method == "POST" and self._bootstrap is not None:
             await self._bootstrap.serve(exchange, exchange.address)
         elif server is not None:

@@ -277,6 +277,8 @@ class GatewaySettings:
     """The `[[quotas]]` that apply to calls whatever proof they have. Quotas that depend on proofs are in a policy."""
     pins: Pins | None = None
     """The section `[pins]`, with this server's pins from the lock file."""
+    ratify_http: str = field(default="", repr=False)  # it affects no call, so no digest names it
+    """`[ratify_http]`: which listener serves Ratify's HTTP binding, "admin" or "public"; "" for none."""
     workers: int = 1
     """The number of processes that serve together. If there are several, settings that keep state in the memory of one
     process are refused."""

@@ -20,7 +20,7 @@ from msgspec import Struct
 from accredit.attest import canonical, sha256_hex
 from accredit.gateway.settings import ApiUpstream, GatewaySettings, HttpUpstream
 from accredit.ratify import HybridPublicKey
-from accredit.tokens import AccessGrant
+from accredit.tokens import AccessGrant, Introspection
 
 _LEFT_OUT = object()
 
@@ -38,8 +38,8 @@ def _plain(value: object) -> object:
             return value.name
         case PurePath():
             return str(value)
-        case HttpUpstream() | ApiUpstream():
-            return _upstream(value)
+        case HttpUpstream() | ApiUpstream() | Introspection():
+            return _peer(value)
         case Mapping():
             table = cast("Mapping[object, object]", value)
             return _without({_name(key): _plain(each) for key, each in table.items()})
@@ -55,21 +55,24 @@ def _plain(value: object) -> object:
             return _LEFT_OUT
 
 
-def _upstream(upstream: HttpUpstream | ApiUpstream) -> object:
-    if isinstance(upstream, ApiUpstream):
-        told = {"protocol": upstream.protocol, "proxy": upstream.proxy, "routes": sorted(upstream.routes.routes)}
-        behind = _upstream(upstream.behind) if upstream.behind is not None else None
-        return {**told, "behind": behind, "forward_headers": list(upstream.forward_headers)}
-    url, *urls = (url.partition("?")[0] for url in (upstream.url, *upstream.others))
+def _peer(peer: HttpUpstream | ApiUpstream | Introspection) -> object:
+    if isinstance(peer, Introspection):
+        return _without_secret(peer, "url")
+    if isinstance(peer, ApiUpstream):
+        told = {"protocol": peer.protocol, "proxy": peer.proxy, "routes": sorted(peer.routes.routes)}
+        behind = _peer(peer.behind) if peer.behind is not None else None
+        return {**told, "behind": behind, "forward_headers": list(peer.forward_headers)}
+    url, *urls = (url.partition("?")[0] for url in (peer.url, *peer.others))
     others = {"others": urls} if urls else {}
-    auth = {"auth": _of_grant(upstream.auth)} if upstream.auth is not None else {}
-    return {"url": url, "headers": sorted(upstream.headers), **others, **auth}
+    auth = {"auth": _without_secret(peer.auth, "token_url")} if peer.auth is not None else {}
+    return {"url": url, "headers": sorted(peer.headers), **others, **auth}
 
 
-def _of_grant(grant: AccessGrant) -> dict[str, object]:
-    """Return an access grant without its secret, and with its URL without the query."""
-    shown = {name: getattr(grant, name) for name in grant.__struct_fields__ if name != "client_secret"}
-    return {**shown, "token_url": grant.token_url.partition("?")[0]}
+def _without_secret(client: AccessGrant | Introspection, url: str) -> dict[str, object]:
+    """Return how the gateway is a client of an authorization server, without its secret and without the query of its
+    URL, whose name is `url`."""
+    shown = {name: getattr(client, name) for name in client.__struct_fields__ if name != "client_secret"}
+    return {**shown, url: getattr(client, url).partition("?")[0]}
 
 
 def _field(value: object, field: "dataclasses.Field[Any]") -> object:

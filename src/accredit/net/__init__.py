@@ -2,7 +2,8 @@
 I/O: the network.
 
 - `fetch`: fetches one key set. `key_sets`: has all issuers' keys, fetched when needed.
-- `token_endpoint`: requests one access token. `access_tokens`: caches them.
+- `token_endpoint`: one request to an authorization server. `access_tokens`: caches access tokens. `introspection`: what
+  issuers say about tokens that are no JWTs.
 - `otlp`: sends telemetry.
 """
 

@@ -1,10 +1,14 @@
 """Fetching a key set over HTTP, bounded. I/O: the network.
 
-The URL is configured. Nothing on the way there may change what is fetched, or make it cost more than intended:
+The URL is configured, or an issuer's metadata named it. Nothing on the way there may change what is fetched, or make it
+cost more than intended:
 
 - [https] Only https is used, or http to loopback, where nobody listens in.
 - [environment] No proxy, credential or certificate is taken from the environment.
-- [redirects] Redirects are followed only within the same origin, and only `MAX_KEYS_REDIRECTS` of them.
+- [redirects] Redirects are followed only within the same origin, and only `MAX_KEYS_REDIRECTS` of them. Of a URL that
+  was not configured none is.
+- [public] Where the host was named by somebody else, all its addresses must be public ones, and the one that is
+  connected to is one of those that were checked: a name that is looked up twice may lead to two places.
 - [response] The status must be 200, without a content coding, and the body at most `max_bytes`, all within one time
   limit.
 
@@ -12,12 +16,14 @@ The content of the body is checked by those who read it.
 """
 
 import asyncio
+import socket
 import ssl
+from collections.abc import Awaitable, Callable
 from functools import cache
 
 import httpx2
 
-from accredit.base.addresses import is_loopback_host
+from accredit.base.addresses import is_loopback_host, is_public_address
 from accredit.errors import ConfigurationError, KeySetError
 from accredit.limits import MAX_QUOTED
 
@@ -27,18 +33,40 @@ MAX_KEYS_REDIRECTS = 3
 
 _HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "accredit"}
 
+_PORTS = {"https": 443, "http": 80}
 
-async def fetch(url: str, *, max_bytes: int, timeout: float) -> bytes:
-    """Return the body at `url`, which `check_url` has passed; `timeout` is in seconds. Raises `KeySetError`."""
+Resolve = Callable[[str, int], Awaitable[str]]
+"""Returns the address to connect to, for a host and a port."""
+
+
+async def fetch(
+    url: str,
+    *,
+    max_bytes: int,
+    timeout: float,
+    redirects: int = MAX_KEYS_REDIRECTS,
+    resolve: Resolve | None = None,
+) -> bytes:
+    """Return the body at `url`, which `check_url` has passed; `timeout` is in seconds. With `resolve`, connect to the
+    address that it returns. Raises `KeySetError`."""
     try:
         client = httpx2.AsyncClient(verify=trust(), trust_env=False, follow_redirects=False, headers=_HEADERS)
         async with asyncio.timeout(timeout), client:
-            return await _get(client, httpx2.URL(url), max_bytes)
+            return await _get(client, httpx2.URL(url), max_bytes, redirects, resolve)
     except TimeoutError:
         raise KeySetError(f"no answer within {timeout:g} s") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError) as error:
         detail = ascii(str(error))[:MAX_QUOTED]  # it may quote the other side
         raise KeySetError(f"{type(error).__name__}: {detail}") from None
+
+
+async def public_address(host: str, port: int) -> str:
+    """Return an address of a host whose addresses are all public ([public]). Raises `KeySetError`."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = [str(info[4][0]) for info in found]
+    if not addresses or not all(map(is_public_address, addresses)):
+        raise KeySetError("its host is at an address that is not public")
+    return addresses[0]
 
 
 def check_url(key: str, url: str, otherwise: str = "keys that come in the clear can be anybody's") -> None:
@@ -54,9 +82,13 @@ def check_url(key: str, url: str, otherwise: str = "keys that come in the clear 
         raise ConfigurationError(f"{key}: {otherwise}", "use https")
 
 
-async def _get(client: httpx2.AsyncClient, url: httpx2.URL, max_bytes: int) -> bytes:
-    for _ in range(MAX_KEYS_REDIRECTS + 1):
-        async with client.stream("GET", url) as response:
+async def _get(
+    client: httpx2.AsyncClient, url: httpx2.URL, max_bytes: int, redirects: int, resolve: Resolve | None
+) -> bytes:
+    for _ in range(redirects + 1):
+        place = url if resolve is None else url.copy_with(host=await resolve(url.host, url.port or _PORTS[url.scheme]))
+        named = {"host": url.netloc.decode("ascii")}, {"sni_hostname": url.host}
+        async with client.stream("GET", place, headers=named[0], extensions=named[1]) as response:
             if not response.has_redirect_location:
                 return await _body(response, max_bytes)
             target = url.join(response.headers["location"])

@@ -1,4 +1,5 @@
-"""The public keys of all issuers, fetched when needed. I/O: the network.
+"""The public keys of all issuers, fetched when needed, and what issuers say about tokens (`introspection`). I/O: the
+network.
 
 For an issuer whose keys are at a URL, in this order:
 
@@ -13,6 +14,9 @@ For an issuer whose keys are at a URL, in this order:
 - [no-set] If no set is known, or only one more than a day old, `KeysUnavailable` is raised.
 
 If a fetch fails, or what it brought can't be read, the last good set stays in force.
+
+- [found] Where nobody has named the URL, each fetch looks it up in the issuer's metadata first (`tokens.discovery`). No
+  redirect is followed. A key set at another host than the issuer's is fetched from a public address only.
 """
 
 import asyncio
@@ -23,8 +27,10 @@ from collections.abc import Callable, Mapping
 
 from accredit.errors import KeySetError, KeysUnavailable
 from accredit.limits import MAX_KEY_SET_BYTES
-from accredit.net.fetch import check_url, fetch
-from accredit.tokens import KeySet, read_key_set
+from accredit.net.fetch import check_url, fetch, public_address
+from accredit.net.introspection import Introspections
+from accredit.tokens import Claims, Issuer, KeySet, read_key_set
+from accredit.tokens.discovery import MAX_METADATA_BYTES, is_elsewhere, metadata_urls_of, read_key_set_url
 
 KEYS_FRESH_SECONDS = 300.0
 """The age at which a key set is fetched again. A key that its issuer has withdrawn is accepted for this long."""
@@ -36,7 +42,7 @@ KEYS_STALE_SECONDS = 86_400.0
 """The age at which a key set that can't be fetched again is no longer used. So if an issuer is down for a night, nobody
 is locked out."""
 KEYS_FETCH_SECONDS = 10.0
-"""How long one fetch may take, redirects included. Issuers answer well within a second."""
+"""How long one fetch may take, with redirects and metadata. Issuers answer well within a second."""
 
 
 _log = logging.getLogger("accredit.net")
@@ -48,22 +54,24 @@ class IssuerKeys:
 
     def __init__(
         self,
-        sources: Mapping[str, KeySet | str],
+        sources: Mapping[str, KeySet | str | None],
         clock: Callable[[], float] = time.monotonic,
         *,
         before: "IssuerKeys | None" = None,
     ) -> None:
-        """`sources` maps each issuer to its keys, or to their URL. `clock` returns seconds. Sets that `before` has
-        fetched from the same URL are kept. Raises `ConfigurationError`."""
-        urls = {issuer: source for issuer, source in sources.items() if isinstance(source, str)}
-        for url in urls.values():
-            check_url("tokens.issuers.jwks_url", url)
+        """`sources` maps each issuer to its keys, or to their URL; None if the issuer's metadata names it. `clock`
+        returns seconds. Sets that `before` has fetched from the same URL are kept. Raises `ConfigurationError`."""
+        urls = {issuer: source for issuer, source in sources.items() if not isinstance(source, KeySet)}
+        for issuer, url in urls.items():
+            check_url(*("tokens.issuers.issuer", issuer) if url is None else ("tokens.issuers.jwks_url", url))
         self._fixed = {issuer: source for issuer, source in sources.items() if isinstance(source, KeySet)}
         known: dict[str, _Remote] = before._remote if before is not None else {}
         self._remote: dict[str, _Remote] = {
             issuer: known[issuer] if issuer in known and known[issuer].url == url else _Remote(issuer, url, clock)
             for issuer, url in urls.items()
         }
+        self._clock = clock
+        self._introspections: dict[str, Introspections] = before._introspections if before is not None else {}
 
     async def keys(self, issuer: str, kid: str | None) -> KeySet:
         """Return the keys of a configured issuer (`ports.KeySets`). Raises `KeysUnavailable`."""
@@ -72,6 +80,16 @@ class IssuerKeys:
             return fixed
         return await self._remote[issuer].keys(kid)
 
+    async def introspect(self, issuer: Issuer, text: str) -> Claims:
+        """Return what an issuer says about a token (`ports.KeySets`). Raises `InvalidToken` and `KeysUnavailable`."""
+        asked = issuer.introspection
+        if asked is None:
+            raise KeysUnavailable(f"{issuer.issuer} can't be asked about tokens", math.ceil(KEYS_RETRY_SECONDS))
+        known = self._introspections.get(issuer.issuer)
+        if known is None or known.introspection != asked:
+            known = self._introspections[issuer.issuer] = Introspections(issuer.issuer, asked, self._clock)
+        return await known.claims(text)
+
     async def refresh(self) -> None:
         """Fetch known remote sets again. Wait until all fetches are over, successful or not."""
         await asyncio.gather(*(remote.refresh() for remote in self._remote.values()))
@@ -79,18 +97,20 @@ class IssuerKeys:
     def problem(self) -> str | None:
         """Return why some issuer's keys may be outdated, or None."""
         problems = [f"keys of {issuer}: {remote.fault}" for issuer, remote in self._remote.items() if remote.fault]
+        asked = self._introspections.items()
+        problems += [f"tokens of {issuer}: {each.fault}" for issuer, each in asked if each.fault]
         return "; ".join(problems) or None
 
     async def aclose(self) -> None:
-        """Cancel all fetches."""
-        for remote in self._remote.values():
-            await remote.aclose()
+        """Cancel all fetches and questions."""
+        for each in (*self._remote.values(), *self._introspections.values()):
+            await each.aclose()
 
 
 class _Remote:
-    """The key set at one URL."""
+    """The key set at one URL, or (None) at the one that the issuer's metadata names."""
 
-    def __init__(self, issuer: str, url: str, clock: Callable[[], float]) -> None:
+    def __init__(self, issuer: str, url: str | None, clock: Callable[[], float]) -> None:
         self._issuer = issuer
         self.url = url
         self._clock = clock
@@ -153,8 +173,7 @@ class _Remote:
     async def _load(self) -> None:
         first = self._usable() is None
         try:
-            data = await fetch(self.url, max_bytes=MAX_KEY_SET_BYTES, timeout=KEYS_FETCH_SECONDS)
-            self._set = read_key_set(data)
+            self._set = read_key_set(await self._text())
             self._loaded_at = self._clock()
             self.fault = ""
             if first:
@@ -164,3 +183,27 @@ class _Remote:
             _log.warning("no keys of %s: %s", self._issuer, error)
         finally:
             self._fetch = None
+
+    async def _text(self) -> bytes:
+        """Return the key set's text. Raises `KeySetError`."""
+        if self.url is not None:
+            return await fetch(self.url, max_bytes=MAX_KEY_SET_BYTES, timeout=KEYS_FETCH_SECONDS)
+        begun = time.monotonic()
+        url = await _find_url(self._issuer)
+        left = max(0.0, begun + KEYS_FETCH_SECONDS - time.monotonic())
+        resolve = public_address if is_elsewhere(url, self._issuer) else None
+        return await fetch(url, max_bytes=MAX_KEY_SET_BYTES, timeout=left, redirects=0, resolve=resolve)
+
+
+async def _find_url(issuer: str) -> str:
+    """Return the URL of the key set that an issuer's metadata names ([found]). Raises `KeySetError`."""
+    faults: list[str] = []
+    places = metadata_urls_of(issuer)
+    for place in places:
+        try:
+            timeout = KEYS_FETCH_SECONDS / (len(places) + 1)
+            text = await fetch(place, max_bytes=MAX_METADATA_BYTES, timeout=timeout, redirects=0)
+            return read_key_set_url(text, issuer)
+        except KeySetError as error:
+            faults.append(str(error))
+    raise KeySetError(f"no key set was found from its metadata: {'; '.join(dict.fromkeys(faults))}")

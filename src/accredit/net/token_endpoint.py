@@ -1,4 +1,4 @@
-"""One request for an access token. I/O: the network.
+"""One request to an authorization server: for an access token, or about a caller's token. I/O: the network.
 
 It carries the client's secret, and maybe a caller's token. They must reach only the authorization server:
 
@@ -9,7 +9,7 @@ It carries the client's secret, and maybe a caller's token. They must reach only
 - [secrecy] Errors say what is wrong without quoting the answer or an exception's text. Only an error code that the
   specification names is quoted.
 
-The caller limits the time; `tokens.access` reads what the answer says.
+The caller limits the time; `tokens.access` and `tokens.introspection` read what the answer says.
 """
 
 import httpx2
@@ -38,22 +38,28 @@ class Unreachable(AccessTokenError):
 
 async def request_token(grant: AccessGrant, subject: SubjectToken | None) -> AccessToken:
     """Ask for a token and return it. Raises `AccessTokenError`."""
-    headers = {**_HEADERS, "authorization": grant.authorization}
+    return read_access_token(await post_form(grant.token_url, grant.authorization, grant.form(subject)), subject)
+
+
+async def post_form(url: str, authorization: str, form: bytes) -> bytes:
+    """Post a form, with the credentials of the gateway, and return the JSON of the answer. Raises
+    `AccessTokenError`."""
+    headers = {**_HEADERS, "authorization": authorization}
     try:
         # Its own timeouts would interfere with the caller's.
         client = httpx2.AsyncClient(verify=trust(), trust_env=False, follow_redirects=False, timeout=None)
         async with (
             client,
-            client.stream("POST", grant.token_url, content=grant.form(subject), headers=headers) as response,
+            client.stream("POST", url, content=form, headers=headers) as response,
         ):
-            return await _read(response, subject)
+            return await _read(response)
     except (httpx2.ConnectError, OSError):
         raise Unreachable("not reached") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, ValueError) as error:
         raise AccessTokenError(type(error).__name__) from None  # its text may quote the other side
 
 
-async def _read(response: httpx2.Response, subject: SubjectToken | None) -> AccessToken:
+async def _read(response: httpx2.Response) -> bytes:
     if response.headers.get("content-encoding", "identity") != "identity":
         raise AccessTokenError("a Content-Encoding that was not asked for")
     body = bytearray()
@@ -66,4 +72,4 @@ async def _read(response: httpx2.Response, subject: SubjectToken | None) -> Acce
         raise AccessTokenError(f"status {response.status_code}{f': {word}' if word else ''}")
     if response.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise AccessTokenError("the answer is not JSON")
-    return read_access_token(bytes(body), subject)
+    return bytes(body)

@@ -131,7 +131,7 @@ def _build_everything(loaded: Loaded, *, has_upstream: bool) -> bool:
 
     built = attempt(lambda: build_all_settings(loaded, os.environ)) if has_upstream else None
     proofs = built[0].proofs if built else attempt(lambda: build_proofs(loaded))
-    for build in (build_records, build_tokens, build_rounds):
+    for build in (build_records, build_rounds, partial(build_tokens, environ=os.environ)):
         attempt(partial(build, loaded))
     if not faults:
         attempt(lambda: assemble(loaded, proofs))

@@ -9,6 +9,7 @@
 """
 
 import asyncio
+import os
 from collections.abc import Iterator, Sequence
 from os import environ
 from pathlib import Path
@@ -120,7 +121,7 @@ def drill(request: DrillOptions, *, as_json: bool) -> int:
             "--header Authorization would go with each call, also with those that must have no token",
             "name the variable that holds the token: --token-env NAME",
         )
-    tokens = build_tokens(loaded)
+    tokens = build_tokens(loaded, os.environ)
     endpoints = list(_endpoints(loaded, request, tokens))
     maker = _maker(loaded, request, tokens)
     issuer = load_signing_key(request.issuer, request.passphrase)

@@ -10,7 +10,7 @@ from accredit.keys import DelegationFile, KeyFile, LockedKeyFile, PrivateKeyFile
 from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.ops.inspect_json import print_members
 from accredit.ops.inspect_records import print_bundle, print_bundle_members
-from accredit.ops.inspect_token import inspect_token, is_token
+from accredit.ops.inspect_token import inspect_token, is_opaque, is_token, print_opaque
 from accredit.ops.log_place import keys_by_kind
 from accredit.ratify import DelegationCert, ProofBundle, RevocationList, revocation_list_fault
 from accredit.ratify.verify import certificate_fault
@@ -29,6 +29,9 @@ def inspect_file(*, file: Path, key: Sequence[Path], as_json: bool) -> int:
     data = read_file(file, MAX_STATEMENT_BYTES).data
     if is_token(data):
         return _NEGATIVE if inspect_token(data, file, key, now, as_json=as_json) else 0
+    if is_opaque(data):
+        print_opaque(as_json=as_json)
+        return 0
     document = read_document(file)
     if isinstance(document, CallBundle):
         show_bundle = print_bundle_members if as_json else print_bundle

@@ -9,10 +9,12 @@ from pathlib import Path
 
 from accredit.errors import ConfigurationError, TokenError
 from accredit.keys import load_key_set
+from accredit.limits import MAX_TOKEN_BYTES
 from accredit.signing.token_issue import tools_in_words
 from accredit.terminal import wording as words
 from accredit.terminal.output import BAD, GOOD, QUIET, Words, print_facts, print_json, say
 from accredit.tokens import ALGORITHMS, Issuer, TokenVerifier
+from accredit.tokens.access import B64TOKEN
 from accredit.tokens.claims import Claims, read_claims
 from accredit.tokens.compact import take_apart
 from accredit.tokens.verify import BOUND
@@ -23,6 +25,20 @@ _TOKEN = re.compile(rb"\s*[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\s*")
 def is_token(data: bytes) -> bool:
     """Return whether a file's bytes have the form of a JWT (RFC 7519, compact serialization)."""
     return _TOKEN.fullmatch(data) is not None
+
+
+def is_opaque(data: bytes) -> bool:
+    """Return whether a file's bytes may be a token that is no JWT: one word that a header can bring."""
+    return len(data) <= MAX_TOKEN_BYTES and B64TOKEN.fullmatch(data.decode("latin-1").strip("\r\n")) is not None
+
+
+def print_opaque(*, as_json: bool) -> None:
+    """Print what can be said about a token that is no JWT."""
+    if as_json:
+        print_json({"type": "token", "opaque": True, "signatures_good": None})
+        return
+    say("a token that is no JWT: only its issuer can say what it holds")
+    say("a gateway asks the issuer where introspection_url is set", QUIET)
 
 
 def inspect_token(data: bytes, path: Path, keys: Sequence[Path], now: int, *, as_json: bool) -> bool:

@@ -1,6 +1,8 @@
-"""Authorizes a caller by a bearer token: the same checks in the gateway and in a guarded server. Awaits key sets.
+"""Authorizes a caller by a bearer token: the same checks in the gateway and in a guarded server. Awaits key
+sets, and what issuers say.
 
-- [verified] The token is one of the issuers' (`tokens.verify`). If it names a gateway's configuration, that must be the
+- [verified] The token is one of the issuers', by its signature or, if it is no JWT of theirs, by what the issuer says
+  that can be asked about it (`tokens.verify`). If it names a gateway's configuration, that must be the
   one in force. If it names a session, the message must have come in that session.
 - [tool] A called tool must be one that the token allows, and the token must have the scope that the tool requires.
 
@@ -47,8 +49,12 @@ class TokenAuthorizer:
     async def verify(self, text: str, session: str = "") -> VerifiedToken:
         """Verify a token that came in a session ([verified]). Raises `TokenError` and `KeysUnavailable`."""
         presented = self._verifier.read(text)
-        keys = await self._keys.keys(presented.issuer.issuer, presented.kid)
-        token = self._verifier.verify(presented, keys, self._clock())
+        if presented.introspection is not None:
+            claims = await self._keys.introspect(presented.issuer, text)
+            token = self._verifier.verify_introspected(presented, claims, self._clock())
+        else:
+            keys = await self._keys.keys(presented.issuer.issuer, presented.kid)
+            token = self._verifier.verify(presented, keys, self._clock())
         check_policy(token, self._policy_digest)
         check_session(token, session)
         return token

@@ -19,6 +19,7 @@ from accredit.errors import ConfigurationError
 from accredit.keys import load_key_set, load_root
 from accredit.limits import CHALLENGE_WINDOW_SECONDS
 from accredit.net import IssuerKeys
+from accredit.net.fetch import check_url
 from accredit.policy import MCP_SCOPES, Catalog, Entry, Policy, may_guard, scope_fault, with_own
 from accredit.ports import ProofStore
 from accredit.ratify import CertificateCache, Evaluator, HybridPublicKey, derive_id, zone_names
@@ -28,7 +29,8 @@ from accredit.server.judge import Judge, Proofs, TargetInfo, find_plain
 from accredit.server.requirements import entry_of, hides_requirement
 from accredit.server.tokens import TokenRules, Tokens, TrustedIssuer
 from accredit.stores import InMemory, open_revocations, parse_store_url
-from accredit.tokens import Issuer, KeySet, declares_token
+from accredit.tokens import Introspection, Issuer, KeySet, declares_token
+from accredit.tokens.discovery import can_be_asked
 
 _log = logging.getLogger("accredit.server")
 _BINDINGS = ("optional", "required")
@@ -170,16 +172,38 @@ def _tokens(rules: TokenRules, clock: Callable[[], int], *, proofs: bool) -> Tok
         _check_list("algorithms", issuer.algorithms)
         _check_list("required_scopes", issuer.required_scopes)
     issuers = [
-        Issuer(each.issuer, each.audience, tuple(each.algorithms), tuple(each.required_scopes))
+        Issuer(
+            each.issuer,
+            each.audience,
+            tuple(each.algorithms),
+            tuple(each.required_scopes),
+            introspection=_introspection(each),
+        )
         for each in rules.issuers
     ]
     keys = IssuerKeys({each.issuer: _keys(each) for each in rules.issuers})
     return Tokens(issuers, keys, rules.tool_scopes, required=rules.required, clock=clock)
 
 
-def _keys(issuer: TrustedIssuer) -> KeySet | str:
-    if issuer.jwks_url is not None and issuer.key_file is None:
+def _introspection(issuer: TrustedIssuer) -> Introspection | None:
+    url, client_id = issuer.introspection_url, issuer.introspection_client_id
+    secret = issuer.introspection_client_secret
+    if url is client_id is secret is None:
+        return None
+    if not (url and client_id and secret):
+        raise ConfigurationError(
+            f"who asks {issuer.issuer} about tokens says who asks",
+            "give introspection_url, introspection_client_id and introspection_client_secret together, or none of them",
+        )
+    check_url("introspection_url", url, "the client's secret would go there in the clear")
+    return Introspection(url, client_id, secret)
+
+
+def _keys(issuer: TrustedIssuer) -> KeySet | str | None:
+    if issuer.key_file is None and (issuer.jwks_url is not None or can_be_asked(issuer.issuer)):
         return issuer.jwks_url
+    if issuer.key_file is None and issuer.introspection_url is not None:
+        return KeySet((), b"")
     if issuer.key_file is not None and issuer.jwks_url is None:
         return _read(Path(issuer.key_file), load_key_set)
     raise ConfigurationError(f"the keys of {issuer.issuer} are in one place", "give one of jwks_url and key_file")

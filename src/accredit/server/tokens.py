@@ -41,8 +41,11 @@ class TrustedIssuer:
     """An issuer whose tokens are accepted: `issuer` as in their `iss`, for this `audience`, signed with one of
     `algorithms`.
 
-    The keys are at `jwks_url` (https, or http on loopback), or in `key_file`: a JWK set, or a public key in PEM. All
-    its tokens must have `required_scopes`.
+    The keys are at `jwks_url` (https, or http on loopback), or in `key_file`: a JWK set, or a public key in PEM.
+    Without either, they are where the metadata of `issuer` says. All its tokens must have `required_scopes`.
+
+    Of one issuer tokens that are no JWTs may be accepted: it is asked about them at `introspection_url` (RFC 7662), as
+    `introspection_client_id` with `introspection_client_secret`.
     """
 
     issuer: str
@@ -51,6 +54,9 @@ class TrustedIssuer:
     key_file: str | Path | None = None
     algorithms: Sequence[str] = ("ES256",)
     required_scopes: Sequence[str] = ()
+    introspection_url: str | None = None
+    introspection_client_id: str | None = None
+    introspection_client_secret: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

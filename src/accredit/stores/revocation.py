@@ -123,6 +123,12 @@ class RevocationLists:
             frozenset[str]().union(*(each.revoked for each in self._places))
         )
 
+    async def list_of(self, issuer_id: str) -> bytes | None:
+        """Return the text of an issuer's newest list in force, or None. Raises `StoreUnavailable`."""
+        await self.check()
+        held = [each.in_force[issuer_id] for each in self._places if issuer_id in each.in_force]
+        return max(held, key=lambda each: each.list.updated_at).text if held else None
+
     def has_list(self, sha256: str) -> bool:
         """Return whether a list with this SHA-256 is in force, as of the last time that the lists were read."""
         return any(sha256 in each.digests for each in self._places)

@@ -2,7 +2,8 @@
 
 - `carried`: finds and removes them
 - `compact`, `claims`: read them
-- `key_sets`: the keys of their issuers
+- `key_sets`, `discovery`: the keys of their issuers, and where these are
+- `introspection`: asking an issuer about tokens that are no JWTs
 - `verify`: the verifier and its cache
 - `rules`: what a valid token may do
 - `challenges`: the headers and the metadata document for clients
@@ -31,8 +32,9 @@ from accredit.tokens.carried import (
     without_tokens,
 )
 from accredit.tokens.challenges import challenge, metadata, metadata_paths, metadata_url
-from accredit.tokens.claims import VerifiedToken
+from accredit.tokens.claims import Claims, VerifiedToken
 from accredit.tokens.identity import IdentityGrant, issue_identity_token
+from accredit.tokens.introspection import Introspection
 from accredit.tokens.key_sets import ALGORITHMS, KeySet, read_key_set, read_public_key
 from accredit.tokens.rules import check_policy, check_present, check_session, check_tool, may_use, policy_digest
 from accredit.tokens.session import SessionGrant, issue_session_token, public_jwk
@@ -42,10 +44,12 @@ __all__ = [
     "ALGORITHMS",
     "AccessGrant",
     "AccessToken",
+    "Claims",
     "ExchangeableToken",
     "FoundTokens",
     "GrantType",
     "IdentityGrant",
+    "Introspection",
     "Issuer",
     "KeySet",
     "Presented",

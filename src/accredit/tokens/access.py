@@ -43,7 +43,8 @@ _GRANTS = {
     "client_credentials": "client_credentials",
     "token_exchange": "urn:ietf:params:oauth:grant-type:token-exchange",
 }
-_B64TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+B64TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+"""Matches what a header can bring as a bearer token (RFC 6750 section 2.1)."""
 _OF_ONE_TOKEN = frozenset({"iat", "exp", "nbf", "jti"})
 """Claims that may differ between tokens that are otherwise the same."""
 _WORDS = frozenset(
@@ -62,7 +63,7 @@ _WORDS = frozenset(
 """Errors of RFC 6749 section 5.2 and RFC 8693 section 2.2.2, and two that servers borrow. Only these are quoted."""
 
 
-class _Secret:
+class Hidden:
     """Hides its content in `repr`."""
 
     def __repr__(self) -> str:
@@ -72,7 +73,7 @@ class _Secret:
         return []
 
 
-class SubjectToken(_Secret, Struct, frozen=True):
+class SubjectToken(Hidden, Struct, frozen=True):
     """A caller's verified token, to be exchanged. `key` is the same for all equivalent tokens of a caller: it is the
     SHA-256 of their claims, without times and ids."""
 
@@ -86,7 +87,7 @@ class ExchangeableToken(VerifiedToken, frozen=True, kw_only=True):
     carried: SubjectToken
 
 
-class AccessToken(_Secret, Struct, frozen=True):
+class AccessToken(Hidden, Struct, frozen=True):
     """A token for the server behind the gateway, valid for `seconds` after it was requested. Raises `AccessTokenError`
     for a text that breaks [spelling]."""
 
@@ -94,7 +95,7 @@ class AccessToken(_Secret, Struct, frozen=True):
     seconds: int
 
     def __post_init__(self) -> None:
-        if len(self.text) > MAX_TOKEN_BYTES or not _B64TOKEN.fullmatch(self.text):
+        if len(self.text) > MAX_TOKEN_BYTES or not B64TOKEN.fullmatch(self.text):
             raise AccessTokenError("the answer's access_token is none that a header can bring")
 
     @property
@@ -103,7 +104,13 @@ class AccessToken(_Secret, Struct, frozen=True):
         return b"Authorization: Bearer %b\r\n" % self.text.encode("ascii")
 
 
-class AccessGrant(_Secret, Struct, frozen=True):
+def basic_credentials(client_id: str, client_secret: str) -> str:
+    """Return the value of an `Authorization` header by which a client authenticates itself (RFC 6749 section 2.3.1)."""
+    pair = f"{quote_plus(client_id)}:{quote_plus(client_secret)}"
+    return f"Basic {b64encode(pair.encode('ascii')).decode('ascii')}"
+
+
+class AccessGrant(Hidden, Struct, frozen=True):
     """How the gateway gets access tokens for one server: `[upstream.auth]`. What is "" is not sent."""
 
     type: GrantType
@@ -122,8 +129,7 @@ class AccessGrant(_Secret, Struct, frozen=True):
     @property
     def authorization(self) -> str:
         """The value of the `Authorization` header that authenticates the gateway."""
-        pair = f"{quote_plus(self.client_id)}:{quote_plus(self.client_secret)}"
-        return f"Basic {b64encode(pair.encode('ascii')).decode('ascii')}"
+        return basic_credentials(self.client_id, self.client_secret)
 
     def form(self, subject: SubjectToken | None) -> bytes:
         """Return the body of a request for a token. `subject` is the token to exchange, or None."""

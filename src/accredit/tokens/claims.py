@@ -59,7 +59,8 @@ class VerifiedToken(Struct, frozen=True):
 
     If `allowed_tools` is None, every tool is allowed that is not in `denied_tools`. `session` is the id, as the client
     knows it, of the only MCP session in which the token is valid; None stands for any session. `sha256` is that of the
-    token's text, in hex, for records.
+    token's text, in hex, for records. `introspected` says that its issuer was asked about it, since it is no JWT of a
+    configured issuer.
     """
 
     issuer: str
@@ -73,6 +74,7 @@ class VerifiedToken(Struct, frozen=True):
     denied_tools: frozenset[str] = frozenset()
     policy_digest: str | None = None
     session: str | None = None
+    introspected: bool = False
 
 
 class _Issued(Struct, frozen=True):

@@ -17,6 +17,10 @@ The steps, in order; the first failure decides, and raises `InvalidToken` except
 claims of a verified token are remembered by the SHA-256 of its text. If the same text comes again with the same keys,
 the steps from [signature] to [audience] are not repeated, except that `exp` is checked each time.
 
+- [introspected] If one of the issuers can be asked about tokens (`introspection`), one that is no JWT of a configured
+  issuer is presented as that issuer's. Its answer takes the place of the steps from [compact] to [claims]. Only one
+  issuer can be: such a token does not say whose it is, and must not be shown to those whose it is not.
+
 Not checked: whether the token was revoked, its `typ`, and what it may do with a tool (`rules`).
 """
 
@@ -32,6 +36,7 @@ from accredit.errors import ConfigurationError, InsufficientScope, InvalidToken
 from accredit.limits import MAX_CACHED_TOKENS, MAX_QUOTED, MAX_TOKEN_BYTES
 from accredit.tokens.claims import Claims, VerifiedToken, claimed_issuer, read_claims
 from accredit.tokens.compact import Compact, take_apart
+from accredit.tokens.introspection import Introspection, may_be_introspected
 from accredit.tokens.key_sets import ALGORITHMS, KeySet
 
 if TYPE_CHECKING:
@@ -58,6 +63,7 @@ class Issuer(Struct, frozen=True):
     algorithms: tuple[str, ...] = ("ES256",)
     required_scopes: tuple[str, ...] = ()
     server_audience: str = ""
+    introspection: Introspection | None = None
 
     def __post_init__(self) -> None:
         if not self.issuer or not self.audience:
@@ -84,7 +90,9 @@ class Presented(Struct, frozen=True):
     kid: str | None
     text: str
     compact: Compact | None = None
-    """The token's parts; None for a token that was verified before."""
+    """The token's parts; None for a token that was verified before, or that is to be introspected."""
+    introspection: Introspection | None = None
+    """Where to ask about it, if it is no JWT of a configured issuer ([introspected])."""
 
     def __bool__(self) -> NoReturn:
         """Raise `TypeError`. An object would always be true, even for a forged token."""
@@ -100,13 +108,21 @@ class Presented(Struct, frozen=True):
 class TokenVerifier:
     """Verifies the tokens of some issuers, and remembers the valid ones."""
 
-    __slots__ = ("_cache", "_issuers")
+    __slots__ = ("_cache", "_introspecting", "_issuers")
 
     def __init__(self, issuers: Sequence[Issuer], max_cached: int = MAX_CACHED_TOKENS) -> None:
-        """Raises `ConfigurationError` if two issuers have the same name, as `iss` could not tell which is meant."""
+        """Raises `ConfigurationError` if two issuers have the same name, as `iss` could not tell which is meant; or if
+        two are to be asked about tokens ([introspected])."""
         self._issuers = {issuer.issuer: issuer for issuer in issuers}
         if len(self._issuers) < len(issuers):
             raise ConfigurationError("tokens.issuers: one issuer is named twice", "give each issuer one table")
+        asked = [issuer for issuer in issuers if issuer.introspection is not None]
+        if len(asked) > 1:
+            raise ConfigurationError(
+                "tokens.issuers: two issuers have an introspection_url, and each would be shown the other's tokens",
+                "keep the one whose tokens are no JWTs",
+            )
+        self._introspecting = asked[0] if asked else None
         self._cache = VerifiedTokens(max_cached)
 
     def read(self, text: str) -> Presented:
@@ -114,6 +130,9 @@ class TokenVerifier:
         known = self._cache.peek(_sha256(text))
         if known is not None:
             return Presented(self._issuers[known.issuer], known.kid, text)
+        asked = self._introspecting
+        if asked is not None and may_be_introspected(text, self._issuers):
+            return Presented(asked, None, text, introspection=asked.introspection)
         compact = take_apart(text)
         issuer = self._issuers.get(claimed_issuer(compact.claims))
         if issuer is None:
@@ -130,15 +149,15 @@ class TokenVerifier:
         if token is None:
             token = _verify_presented(presented, keys, sha256, now)
             self._cache.put(sha256, keys.digest, token)
-        if token.expires_at + TOKEN_LEEWAY_SECONDS <= now:
-            raise InvalidToken("expired", "the token has expired")
-        missing = tuple(scope for scope in presented.issuer.required_scopes if scope not in token.scopes)
-        if missing:
-            raise InsufficientScope(
-                f"lacks {_quote(' '.join(missing))}",
-                "the token lacks a scope that this server requires",
-                presented.issuer.required_scopes,
-            )
+        _check_use(token, presented.issuer, now)
+        return token
+
+    def verify_introspected(self, presented: Presented, claims: Claims, now: int) -> VerifiedToken:
+        """Check what the issuer says about a token that it was asked about ([audience] and [scopes]). Raises
+        `InvalidToken` or `InsufficientScope`."""
+        _check_claims(claims, presented.issuer, now)
+        token = _verified_token(claims, _sha256(presented.text), None, introspected=True)
+        _check_use(token, presented.issuer, now)
         return token
 
 
@@ -152,19 +171,37 @@ def _verify_presented(presented: Presented, keys: KeySet, sha256: bytes, now: in
         raise InvalidToken("the signature is not good")
     claims = read_claims(compact.claims)
     _check_claims(claims, presented.issuer, now)
+    return _verified_token(claims, sha256, compact.kid)
+
+
+def _verified_token(claims: Claims, sha256: bytes, kid: str | None, *, introspected: bool = False) -> VerifiedToken:
     return VerifiedToken(
         issuer=claims.iss,
         subject=claims.sub,
         expires_at=int(claims.exp),
         sha256=sha256.hex(),
         jti=claims.jti,
-        kid=compact.kid,
+        kid=kid,
         scopes=claims.scopes,
         allowed_tools=None if claims.allowed_tools is None else frozenset(claims.allowed_tools),
         denied_tools=frozenset(claims.denied_tools),
         policy_digest=claims.policy_digest,
         session=claims.session,
+        introspected=introspected,
     )
+
+
+def _check_use(token: VerifiedToken, issuer: Issuer, now: int) -> None:
+    """Check what is checked on every use: `exp`, and the issuer's scopes ([scopes])."""
+    if token.expires_at + TOKEN_LEEWAY_SECONDS <= now:
+        raise InvalidToken("expired", "the token has expired")
+    missing = tuple(scope for scope in issuer.required_scopes if scope not in token.scopes)
+    if missing:
+        raise InsufficientScope(
+            f"lacks {_quote(' '.join(missing))}",
+            "the token lacks a scope that this server requires",
+            issuer.required_scopes,
+        )
 
 
 def _is_signed_by(key: object, compact: Compact) -> bool:

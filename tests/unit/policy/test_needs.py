@@ -62,6 +62,9 @@ class Ports:
         self._note("is_revoked", cert_id)
         return False
 
+    async def list_of(self, issuer_id: str) -> bytes | None:
+        return None
+
     def has_list(self, sha256: str) -> bool:
         return False
 

@@ -52,6 +52,11 @@ def test_a_wrong_argument_is_refused(guard: Any, changes: dict[str, Any], what: 
     assert refused.value.remedy
 
 
+ASKED = {
+    "introspection_url": "https://issuer.example/i",
+    "introspection_client_id": "gw",
+    "introspection_client_secret": "s",
+}
 ISSUER = TrustedIssuer("https://issuer.example", "mail", jwks_url="https://issuer.example/jwks.json")
 
 
@@ -64,13 +69,19 @@ ISSUER = TrustedIssuer("https://issuer.example", "mail", jwks_url="https://issue
         ({"tokens": TokenRules([])}, "names no issuer"),
         ({"tokens": TokenRules([ISSUER, ISSUER])}, "one issuer is named twice"),
         ({"tokens": TokenRules([replace(ISSUER, key_file="keys.json")])}, "are in one place"),
-        ({"tokens": TokenRules([replace(ISSUER, jwks_url=None)])}, "are in one place"),
+        ({"tokens": TokenRules([replace(ISSUER, issuer="accredit", jwks_url=None)])}, "are in one place"),
         ({"tokens": TokenRules([replace(ISSUER, jwks_url=None, key_file="missing.json")])}, "missing.json"),
         (
             {"tokens": TokenRules([replace(ISSUER, jwks_url="http://issuer.example/keys")])},
             "keys that come in the clear",
         ),
         ({"tokens": TokenRules([replace(ISSUER, algorithms=["HS256"])])}, "HS256"),
+        ({"tokens": TokenRules([replace(ISSUER, introspection_url="https://issuer.example/i")])}, "says who asks"),
+        ({"tokens": TokenRules([replace(ISSUER, introspection_client_secret="s")])}, "says who asks"),
+        (
+            {"tokens": TokenRules([replace(ISSUER, **{**ASKED, "introspection_url": "http://a.example"})])},
+            "in the clear",
+        ),
         ({"tokens": TokenRules([replace(ISSUER, audience="")])}, "issuer and audience can't be empty"),
         ({"tokens": TokenRules([ISSUER], required=False, bind_agent=True)}, "bind_agent"),
         ({"roots": None, "tokens": TokenRules([ISSUER], bind_agent=True)}, "bind_agent"),

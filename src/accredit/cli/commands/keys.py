@@ -1,9 +1,9 @@
-"""`accredit keys new|show`: key files."""
+"""`accredit keys new|show|rotate`: key files."""
 
 from click import Choice
 
 from accredit.cli.declare import FILE, Command, Group, argument, flag, option
-from accredit.cli.options import JSON, REPLACE_KEY
+from accredit.cli.options import JSON, PASSPHRASE_FILE, REPLACE_KEY
 from accredit.cli.standard import TWO_FILES, only_file, reads, reads_secret
 
 _new = Command(
@@ -60,9 +60,52 @@ _show = Command(
     run="accredit.signing.keys:show_file",
 )
 
+_rotate = Command(
+    "rotate",
+    """Makes the statement that a new key of yours replaces the old one, signed with both.
+
+    Every delegation of the old key ends where the statement counts. Those that the desk's journal here knows are named:
+    sign them again with the new key.
+
+    Example:
+
+    accredit keys rotate owner.key --to new-owner.key --out rotation.json
+    """,
+    [
+        argument(
+            "old", metavar="OLD", type=FILE, required=True, callback=reads_secret, help="The private key that ends."
+        ),
+        option(
+            "--to",
+            metavar="NEW",
+            type=FILE,
+            required=True,
+            callback=reads_secret,
+            help="The private key that replaces it.",
+        ),
+        option(
+            "--out",
+            metavar="STATEMENT",
+            type=FILE,
+            required=True,
+            callback=only_file("it is kept, and published"),
+            help="The file to write.",
+        ),
+        option(
+            "--reason",
+            type=Choice(("routine", "compromise_suspected", "device_lost", "recovery", "other")),
+            default="routine",
+            help="Why.",
+        ),
+        PASSPHRASE_FILE,
+        JSON,
+    ],
+    run="accredit.signing.rotate:run_rotate",
+)
+
 keys = Group(
     "keys",
-    "Makes and shows keys.",
-    [_new, _show],
+    "Makes, shows and rotates keys.",
+    [_new, _show, _rotate],
     example="accredit keys new owner.key --kind human --name Owner",
 )

@@ -163,7 +163,8 @@ class Bearer:
             return token
         key = self._subjects.get(token.sha256)
         if key is None:
-            self._subjects.put(token.sha256, key := subject_key(text))
+            key = bytes.fromhex(token.sha256) if token.introspected else subject_key(text)
+            self._subjects.put(token.sha256, key)
         return exchangeable(token, text, key)
 
 

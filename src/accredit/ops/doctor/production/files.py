@@ -120,6 +120,11 @@ def _secret_files(loaded: Loaded, store: Found[StoreUrl]) -> Iterator[tuple[str,
         yield "tokens.bootstrap.key_file", folder / config.tokens.bootstrap.key_file
         if os.path.lexists(secret := folder / config.tokens.bootstrap.secret_file):
             yield "tokens.bootstrap.secret_file", secret
+    folder = folder_of(loaded, ("tokens", "issuers"))
+    for number, issuer in enumerate(config.tokens.issuers):
+        if issuer.introspection_client_secret is not None and issuer.introspection_client_secret.file:
+            place = f"tokens.issuers[{number}].introspection_client_secret"
+            yield place, folder / issuer.introspection_client_secret.file
     kind, _, name = (config.attest.signer or "").partition(":")
     if kind == "file2":
         yield "attest.signer", folder_of(loaded, ("attest", "signer")) / name
@@ -147,7 +152,8 @@ def _find_credentials(loaded: Loaded) -> Iterator[str]:
     """Yield the settings in the configuration file itself that are, or may hold, a credential."""
     config = loaded.config
     named = {("telemetry", "endpoint"): [config.telemetry.endpoint]}
-    named["tokens", "issuers"] = [issuer.jwks_url for issuer in config.tokens.issuers]
+    issuers = config.tokens.issuers
+    named["tokens", "issuers"] = [url for each in issuers for url in (each.jwks_url, each.introspection_url)]
     for (section, key), urls in named.items():
         if _in_file(loaded, section, key) and _any_holds(urls):
             yield f"{section}.{key}"

@@ -1,0 +1,174 @@
+"""Ratify's HTTP binding (SPEC section 13): challenges, verification, lists and scopes, by `policy.http_binding`.
+
+- [route] There are four paths, each with one method: 404, 405. No credential is asked for.
+- [rate] Challenges are issued at a bounded rate, and so are proofs verified: 429.
+- [pending] Only so many challenges may be unexpired at once: 503. Those that were used count until they expire.
+- [verdict] A proof that does not verify is 200 with the result, and a request that can't be read is 400. If nobody can
+  decide, that is 503.
+- [lists] A revocation list is given as its issuer signed it. An issuer that is not known here, or without a list, is
+  404.
+
+The numbers are those of one process.
+"""
+
+import re
+from base64 import b64encode
+from collections import deque
+from collections.abc import Mapping, Sequence
+from time import monotonic
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from accredit.base.budget import Budget
+from accredit.base.clock import unix_seconds
+from accredit.errors import AccreditError, ConfigurationError, RequestError, WireError
+from accredit.gateway.front.exchange import Exchange
+from accredit.gateway.headers import JSON
+from accredit.jsonrpc.encode import INTERNAL_ERROR, to_json
+from accredit.limits import CHALLENGE_WINDOW_SECONDS
+from accredit.policy import Policy, drive
+from accredit.policy.http_binding import (
+    MAX_VERIFY_BYTES,
+    REQUEST_HASH,
+    read_verify,
+    result_members,
+    scope_members,
+    verify_steps,
+)
+from accredit.ports import ProofStore, Revocations
+
+CHALLENGES = 100
+"""How many challenges of the HTTP binding are issued in a burst."""
+CHALLENGES_PER_SECOND = 20.0
+"""How many more of them with each second. Each costs a few microseconds, and a place among the pending ones."""
+MAX_PENDING_HTTP_CHALLENGES = 5_000
+"""How many challenges of the HTTP binding may be unexpired at once: four minutes of the full rate."""
+VERIFICATIONS = 200
+"""How many proofs the HTTP binding verifies in a burst, each in a millisecond or two, at the calls' expense."""
+VERIFICATIONS_PER_SECOND = 100.0
+"""How many more of them with each second."""
+RETRY_SECONDS = 1
+"""What `Retry-After` says where a rate was exceeded."""
+
+PREFIX = "/v1/ratify/"
+_LIST = re.compile(r"/v1/ratify/revocations/([0-9a-f]{32})")
+_METHODS = {f"{PREFIX}challenge": "POST", f"{PREFIX}verify": "POST", f"{PREFIX}scopes": "GET"}
+
+
+class Ports(Protocol):
+    """What the binding asks."""
+
+    @property
+    def store(self) -> ProofStore | None:
+        """Where challenges are issued and spent."""
+        ...
+
+    @property
+    def revocations(self) -> Revocations | None:
+        """Who knows what is revoked."""
+        ...
+
+
+class RatifyHttp:
+    """Serves the binding for a gateway. It is made anew at a reload, with the budgets of the one `before`."""
+
+    def __init__(
+        self,
+        policies: Sequence[Policy],
+        ports: Ports,
+        before: "RatifyHttp | None" = None,
+        *,
+        max_pending: int = MAX_PENDING_HTTP_CHALLENGES,
+    ) -> None:
+        """`policies` are those of all servers; they differ in their scopes. Raise `ConfigurationError` where proofs are
+        not judged."""
+        if not policies or ports.store is None or ports.revocations is None:
+            raise ConfigurationError(
+                "ratify_http is enabled, and proofs are not required: there is nothing to verify them by",
+                'set proofs.mode = "required"',
+            )
+        vocabulary = frozenset[str]().union(*(each.vocabulary for each in policies))
+        self._policy = replace(policies[0], vocabulary=vocabulary)
+        self._store = ports.store
+        self._revocations = ports.revocations
+        self._max_pending = max_pending
+        self._pending: deque[float] = before._pending if before is not None else deque()
+        self._challenges = before._challenges if before is not None else Budget(CHALLENGES, CHALLENGES_PER_SECOND)
+        self._proofs = before._proofs if before is not None else Budget(VERIFICATIONS, VERIFICATIONS_PER_SECOND)
+
+    async def serve(self, exchange: Exchange, path: str) -> None:
+        """Answer a request below `PREFIX`. Its host and origin have been checked. Raises `RequestError`."""
+        named = _LIST.fullmatch(path)
+        method = "GET" if named is not None else _METHODS.get(path)
+        if method is None:
+            await _reply(exchange, 404, {})
+        elif exchange.head.method != method:
+            await _reply(exchange, 405, {"error": f"use {method}"}, ((b"allow", method.encode("ascii")),))
+        elif named is not None:
+            await self._revocation_list(exchange, named[1])
+        elif path.endswith("scopes"):
+            await _reply(exchange, 200, scope_members(self._policy))
+        elif path.endswith("challenge"):
+            await self._challenge(exchange)
+        else:
+            await self._verify(exchange)
+
+    async def _challenge(self, exchange: Exchange) -> None:
+        await exchange.body(MAX_VERIFY_BYTES)
+        now = monotonic()
+        while self._pending and self._pending[0] <= now:
+            self._pending.popleft()
+        if len(self._pending) >= self._max_pending:
+            await _busy(exchange, 503, "too many challenges are pending")
+            return
+        if not self._challenges.take():
+            await _busy(exchange, 429, "too many challenges were asked for")
+            return
+        self._pending.append(now + CHALLENGE_WINDOW_SECONDS)
+        issued = await self._store.issue(REQUEST_HASH, expires_at=unix_seconds() + CHALLENGE_WINDOW_SECONDS)
+        members = {
+            "challenge": b64encode(issued.challenge).decode("ascii"),
+            "expires_at": issued.expires_at,
+            "ttl_seconds": CHALLENGE_WINDOW_SECONDS,
+        }
+        await _reply(exchange, 200, members)
+
+    async def _verify(self, exchange: Exchange) -> None:
+        body = await exchange.body(MAX_VERIFY_BYTES)
+        if not self._proofs.take():
+            await _busy(exchange, 429, "too many proofs were brought")
+            return
+        try:
+            bundle, required_scope = read_verify(body)
+        except WireError as error:
+            await _reply(exchange, 400, {"error": str(error)})
+            return
+        now = unix_seconds()
+        steps = verify_steps(bundle, required_scope, self._policy, now)
+        try:
+            result = await drive(steps, self._store, self._revocations, now)
+        except AccreditError:
+            detail = "The proof can't be verified for now"
+            raise RequestError(INTERNAL_ERROR, detail, status=503, retry_after=RETRY_SECONDS) from None
+        await _reply(exchange, 200, result_members(result))
+
+    async def _revocation_list(self, exchange: Exchange, root_id: str) -> None:
+        text = await self._revocations.list_of(root_id)
+        if text is None:
+            await _reply(exchange, 404, {})
+        else:
+            await exchange.reply(200, text, [JSON, _NO_STORE])
+
+
+_NO_STORE = (b"cache-control", b"no-store")
+
+
+async def _reply(
+    exchange: Exchange, status: int, members: Mapping[str, object], headers: tuple[tuple[bytes, bytes], ...] = ()
+) -> None:
+    await exchange.reply(status, to_json(members), [JSON, _NO_STORE, *headers])
+
+
+async def _busy(exchange: Exchange, status: int, why: str) -> None:
+    await _reply(exchange, status, {"error": why}, ((b"retry-after", b"%d" % RETRY_SECONDS),))

@@ -1,0 +1,127 @@
+"""Ratify's HTTP binding (SPEC section 13): reading what is asked, and verifying a proof that is for no call. No I/O.
+
+- [request] A request to verify is one JSON object of `proof_bundle` (base64 in its one spelling) and, if one is to be
+  required, `required_scope`. The bundle is decoded strictly.
+- [root] The chain must end in a pinned root. This is checked first, as in a decision.
+- [own-challenges] Only a challenge that was issued for this binding counts, once. It is good nowhere else, and no other
+  challenge is good here: all are issued for one request hash, which is that of no call.
+- [same-verifier] Otherwise the steps are those of `ratify.verify`, with revocations. Nothing is known of what the
+  caller will do. So a constraint that needs a fact is unverifiable, and a proof that is bound to a call is refused.
+- [no-answer] If the store or the revocation lists do not answer, there is no result.
+"""
+
+from base64 import b64decode, b64encode
+from collections.abc import Generator
+from hashlib import sha256
+
+import msgspec
+from msgspec import Struct
+
+from accredit.errors import StoreUnavailable, WireError
+from accredit.limits import CHALLENGE_WINDOW_SECONDS
+from accredit.policy.decide import CLOCK_AHEAD_SECONDS
+from accredit.policy.decision import Policy
+from accredit.policy.needs import IsRevoked, LookAtChallenge, Need, SpendChallenge
+from accredit.ports import Spending
+from accredit.ratify import ProofBundle, VerifyResult, decode_proof_bundle
+from accredit.ratify import needs as proof_needs
+from accredit.ratify.results import invalid
+from accredit.ratify.scopes import CANONICAL_SCOPES, WILDCARDS
+from accredit.ratify.verify import Terms, verification
+
+MAX_VERIFY_BYTES = 262_144
+"""The most bytes of a request to verify. A bundle has 131,072 at most, and a third more in base64."""
+
+REQUEST_HASH = sha256(b"accredit/ratify-http/v1").digest()
+"""What challenges of this binding are issued for. It is the hash of no operation."""
+
+
+class _Verify(Struct, forbid_unknown_fields=True):
+    proof_bundle: str
+    required_scope: str = ""
+
+
+_read = msgspec.json.Decoder(_Verify).decode
+
+
+def read_verify(body: bytes) -> tuple[ProofBundle, str]:
+    """Return the proof and the required scope ("" for none) of a request to verify ([request]). Raises `WireError`."""
+    try:
+        asked = _read(body)
+        text = b64decode(asked.proof_bundle, validate=True)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise WireError("body", "no object of proof_bundle and required_scope") from None
+    except ValueError:
+        raise WireError("proof_bundle", "not base64") from None
+    if b64encode(text).decode("ascii") != asked.proof_bundle:
+        raise WireError("proof_bundle", "not base64 in its one spelling")
+    return decode_proof_bundle(text), asked.required_scope
+
+
+def result_members(result: VerifyResult) -> dict[str, object]:
+    """Return a result as the binding has it."""
+    members: dict[str, object] = {
+        "valid": result.valid,
+        "human_id": result.human_id,
+        "agent_id": result.agent_id,
+        "granted_scope": result.granted_scope,
+        "identity_status": result.identity_status.value,
+    }
+    return members if result.valid else {**members, "error_reason": result.error_reason}
+
+
+def scope_members(policy: Policy) -> dict[str, object]:
+    """Return the scopes that there are here, and the wildcards with their members, as the binding has them."""
+    wildcards = {name: sorted(scopes) for name, scopes in sorted(WILDCARDS.items())}
+    return {"scopes": sorted(CANONICAL_SCOPES.union(policy.vocabulary)), "wildcards": wildcards, "version": 1}
+
+
+def verify_steps(
+    bundle: ProofBundle, required_scope: str, policy: Policy, now: int
+) -> Generator[Need, object, VerifyResult]:
+    """Verify a proof ([root] to [no-answer]); yields each need and is sent the answer. `now` is in unix seconds. Raises
+    `StoreUnavailable`."""
+    root = bundle.delegations[-1].issuer_pub_key if bundle.delegations else None
+    if root is None or root not in policy.roots:
+        return invalid("untrusted_root", "the chain's root is not trusted").result
+    terms = Terms(
+        now=now,
+        required_scope=required_scope,
+        vocabulary=policy.vocabulary,
+        roots=policy.roots.keys(),
+        constraint_evaluators=policy.constraint_evaluators,
+        check_revocation=True,
+        single_use=True,
+        max_age=CHALLENGE_WINDOW_SECONDS,
+        max_ahead=CLOCK_AHEAD_SECONDS,
+        cert_cache=policy.cert_cache,
+    )
+    steps = verification(bundle, terms)
+    try:
+        need = next(steps)
+        while True:
+            need = steps.send((yield from _answer(need, bundle)))
+    except StopIteration as stop:
+        return stop.value
+
+
+def _answer(need: proof_needs.Need, bundle: ProofBundle) -> Generator[Need, object, object]:
+    """Ask a need of the verifier as one of a decision. Whatever the port raises leaves here: there is no result."""
+    try:
+        match need:
+            case proof_needs.IsRevoked(cert_id):
+                revoked = yield IsRevoked(cert_id)
+                if isinstance(revoked, bool):
+                    return revoked
+            case proof_needs.ValidateChallenge(challenge, _):
+                seen = yield LookAtChallenge(challenge, REQUEST_HASH, issued=True)
+                if isinstance(seen, Spending):
+                    return None if seen is Spending.FIRST else seen.value
+            case proof_needs.ConsumeChallenge(challenge, _):
+                keep_until = bundle.challenge_at + CHALLENGE_WINDOW_SECONDS + 1
+                seen = yield SpendChallenge(challenge, REQUEST_HASH, issued=True, keep_until=keep_until)
+                if isinstance(seen, Spending):
+                    return None if seen is Spending.FIRST else seen.value
+    except Exception as error:
+        raise StoreUnavailable(f"no answer: {type(error).__name__}") from error
+    raise StoreUnavailable("the store gave no answer")

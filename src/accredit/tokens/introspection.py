@@ -1,0 +1,100 @@
+"""Tokens that are no JWTs: the question to their issuer (RFC 7662), and how its answer is read. No I/O.
+
+The gateway authenticates itself with `client_secret_basic`. A token is handled in this order:
+
+- [not-a-jwt] A token that names a configured issuer as a JWT does is never sent, however broken it is: that issuer's
+  keys decide about it. Nor is one that a header can't bring, or that is too long.
+- [answer] The answer is one JSON object with a member `active`. Any other is no answer, so the token is not decided on.
+- [active] The token is good only if `active` is true.
+- [same-rules] The other members are read as the claims of a JWT are, and checked by the same rules (`verify`). `exp`
+  may be absent; then the token counts until it has to be asked about anew. `iss` may be, too; if not, it must be the
+  issuer that was asked. `sub` and `aud` must be there.
+- [bearer] `token_type` and `token_use`, if they are there, are those of a bearer token that is for access: an issuer
+  knows refresh tokens, too.
+
+Not checked: whether the answer is signed (RFC 9701); it comes over TLS.
+"""
+
+import re
+from base64 import urlsafe_b64decode
+from collections.abc import Collection
+from urllib.parse import urlencode
+
+import msgspec
+from msgspec import Raw, Struct
+
+from accredit.errors import AccessTokenError, InvalidToken
+from accredit.limits import MAX_TOKEN_BYTES
+from accredit.tokens.access import B64TOKEN, Hidden, basic_credentials
+from accredit.tokens.claims import Claims, claimed_issuer, read_claims
+from accredit.tokens.compact import NOT_JSON
+
+INTROSPECTED_SECONDS = 30
+"""How long an issuer's answer about a token counts. Whoever revokes a token there waits for so long at most."""
+
+_JWT = re.compile(r"[^.]*\.([^.]*)\.[^.]*")
+
+
+class Introspection(Hidden, Struct, frozen=True):
+    """Where an issuer is asked about tokens, and as whom: `[[tokens.issuers]] introspection_url` and what goes with
+    it."""
+
+    url: str
+    client_id: str
+    client_secret: str
+
+    @property
+    def authorization(self) -> str:
+        """The value of the `Authorization` header that authenticates the gateway."""
+        return basic_credentials(self.client_id, self.client_secret)
+
+
+class _Answer(Struct, frozen=True):
+    active: bool
+    token_type: str = "Bearer"  # noqa: S105 - a kind of token
+    token_use: str = "access_token"  # noqa: S105 - a kind of token
+
+
+_read_answer = msgspec.json.Decoder(_Answer).decode
+_read_members = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+def may_be_introspected(text: str, issuers: Collection[str]) -> bool:
+    """Return whether a token may be sent to an issuer ([not-a-jwt]). `issuers` are the names of all that are
+    configured."""
+    if len(text) > MAX_TOKEN_BYTES or not B64TOKEN.fullmatch(text):
+        return False
+    parts = _JWT.fullmatch(text)
+    if parts is None:
+        return True
+    try:
+        return claimed_issuer(urlsafe_b64decode(parts[1] + "==")) not in issuers
+    except (InvalidToken, ValueError):
+        return True
+
+
+def question(text: str) -> bytes:
+    """Return the form that asks about a token."""
+    return urlencode({"token": text, "token_type_hint": "access_token"}).encode("ascii")
+
+
+def read_introspection(body: bytes, issuer: str, now: int) -> Claims:
+    """Return what an issuer says about a token that is active ([answer] to [bearer]). `now` is in unix seconds. Raises
+    `InvalidToken`. Raises `AccessTokenError` for what is no answer. Neither quotes it."""
+    try:
+        answer, members = _read_answer(body), _read_members(body)
+    except NOT_JSON:
+        raise AccessTokenError("the answer does not say whether the token is active") from None
+    if not answer.active:
+        raise InvalidToken("its issuer says that it is not active")
+    if answer.token_type.lower() != "bearer" or answer.token_use != "access_token":  # noqa: S105 - a kind of token
+        raise InvalidToken("its issuer says that it is no bearer token for access")
+    absent = {name: Raw(msgspec.json.encode(value)) for name, value in _defaults(issuer, now).items()}
+    claims = read_claims(msgspec.json.encode({**absent, **members}))
+    if claims.iss != issuer:
+        raise InvalidToken("its issuer says that it is of another one")
+    return claims
+
+
+def _defaults(issuer: str, now: int) -> dict[str, str | int]:
+    return {"iss": issuer, "exp": now + INTROSPECTED_SECONDS}
