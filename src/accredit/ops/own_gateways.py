@@ -31,8 +31,8 @@ from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.ops.log_names import names_beside
 from accredit.ops.log_place import own_keys
 from accredit.ratify import HybridPublicKey, RevocationList
+from accredit.setup.known_files import known_files
 from accredit.setup.own_files import OwnFault, fault_of_file, fault_of_folder
-from accredit.setup.up_place import known_files
 from accredit.stores import LogStore
 from accredit.terminal.output import tell
 

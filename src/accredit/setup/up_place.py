@@ -30,22 +30,19 @@ from accredit.config.load import DEFAULT_FILE
 from accredit.config.schema import Upstream
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream
-from accredit.keys import read_file, write_file
-from accredit.keys.places import config_folder
+from accredit.keys import write_file
 from accredit.limits import SERVER_LISTS_SECONDS
 from accredit.setup.init import InitPlan, Prepared
-from accredit.setup.own_files import check_own_folder, fault_of_file
+from accredit.setup.known_files import (
+    KNOWN,
+    MAX_KNOWN_CONFIGURATIONS,
+    check_own_file,
+    known_files,
+)
+from accredit.setup.own_files import check_own_folder
 from accredit.setup.own_keys import own_config_folder
 from accredit.terminal.output import tell
 
-MAX_KNOWN_CONFIGURATIONS = 100
-"""How many configurations `accredit up` remembers as a person's own. If there are more it forgets the oldest, and asks
-again."""
-MAX_KNOWN_CONFIGURATIONS_BYTES = 1_048_576
-"""The most bytes of the file that names these configurations: paths have 4,096 at most on Linux."""
-
-
-KNOWN = "configurations.json"
 _FOLDER_REMEDY = "take the right to write there from others, or name a folder of your own with --dir"
 
 
@@ -67,7 +64,7 @@ def named_place(config: Path) -> UpPlace:
     file = config.absolute()
     if not os.path.exists(file):
         raise ConfigurationError(f"there is no {file}", "accredit up URL makes one, for the server at this URL")
-    _check_file(file)
+    check_own_file(file)
     return UpPlace(file, None)
 
 
@@ -78,17 +75,8 @@ def found_place(plan: InitPlan) -> UpPlace:
     check_own_folder(folder, _FOLDER_REMEDY)
     file = folder / DEFAULT_FILE
     if os.path.lexists(file):
-        _check_file(file)
+        check_own_file(file)
     return UpPlace(file, plan._replace(folder=folder))
-
-
-def _check_file(file: Path) -> None:
-    fault = fault_of_file(file)
-    if fault is not None:
-        raise ConfigurationError(
-            f"{one_line(str(file))} may be somebody else's: {fault.text}",
-            "read it, and take the right to write there from others",
-        )
 
 
 def is_known(file: Path, environ: Mapping[str, str]) -> bool:
@@ -143,18 +131,6 @@ def _is_of(loaded: Loaded, plan: InitPlan) -> bool:
     seconds = plan.seconds or SERVER_LISTS_SECONDS
     door = asyncio.run(probe_url(replace(wanted, auth=None), follow=True, seconds=seconds))
     return isinstance(door.upstream, HttpUpstream) and door.upstream.url in urls
-
-
-def known_files(environ: Mapping[str, str]) -> list[str]:
-    """Return the paths of the person's own configurations. Raises `ConfigurationError`."""
-    file = config_folder(environ) / KNOWN
-    if not os.path.lexists(file):
-        return []
-    _check_file(file)
-    try:
-        return msgspec.json.decode(read_file(file, MAX_KNOWN_CONFIGURATIONS_BYTES).data, type=list[str])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise ConfigurationError(f"{file} is no list of paths", "delete it: accredit up asks again then") from None
 
 
 def server_of(plan: InitPlan) -> str:

@@ -19,8 +19,8 @@ from accredit.errors import ConfigurationError
 from accredit.keys import load_root
 from accredit.keys.places import config_folder
 from accredit.ratify import HybridPublicKey
+from accredit.setup.known_files import known_files
 from accredit.setup.own_keys import OWNER_KEY
-from accredit.setup.up_place import known_files
 
 
 class Surroundings(NamedTuple):
