@@ -27,7 +27,8 @@ from mcp.types import Tool
 from accredit.asking.reaching import Reach, add_headers, endpoint_of
 from accredit.asking.server import ask_configured, ask_upstream
 from accredit.config import build_catalog, load
-from accredit.config.servers import view, views
+from accredit.config.apis import api_catalog
+from accredit.config.servers import every_view, view
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream
 from accredit.hosts.toml_text import key
@@ -133,7 +134,10 @@ def _look_up(place: ScopeSource, *, ask: bool) -> _Known:
     if several and ask and place.reach.all_headers:
         raise ConfigurationError("--header and --token-env are for one server", "name it with --server")
     name, known = str(place.config), dict[str, _Known]()
-    for each in views(loaded):
+    for each in every_view(loaded):
+        if each.api is not None:
+            known[each.server] = _Known(name, api_catalog(each.api), (), has_facts=True, server=each.server)
+            continue
         listed = ask_configured(each, place.reach).tools if ask else ()
         known[each.server] = _Known(name, build_catalog(each.config), listed, has_facts=True, server=each.server)
     return _merge_known(known, name) if several else next(iter(known.values()))
@@ -183,6 +187,7 @@ def _entries(catalog: Catalog) -> Iterable[tuple[str, Entry]]:
             yield from _entries(each)
         return
     yield from catalog.tools.items()
+    yield from (("", each) for each in catalog.routes.values())
     others = (catalog.default_tool, catalog.resource, catalog.prompt, *catalog.resource_prefixes.values())
     yield from (("", each) for each in others if each is not None)
 

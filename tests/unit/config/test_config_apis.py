@@ -1,10 +1,12 @@
 """HTTP APIs in the configuration: what they have and MCP servers have not, and what is told of what is wrong."""
 
+import sys
 from pathlib import Path
 
 import pytest
 from tests.world.decisions import Known
 
+from accredit.cli import main as accredit
 from accredit.config import build_all_settings, load, policy_digest
 from accredit.config.servers import every_view, views
 from accredit.errors import ConfigurationError
@@ -176,3 +178,20 @@ def test_the_digest_of_a_configuration_covers_routes__and_is_as_before_where_the
         )
     }
     assert len(digests) == 3
+
+
+def test_a_grant_is_held_against_the_scopes_of_routes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write(tmp_path, BASE + API + ROUTE.replace("email:send", "acme:send"))
+    write_key(tmp_path / "agent.key", make_key("agent", "Mailer", 0))
+    monkeypatch.chdir(tmp_path)
+
+    def grant(scope: str) -> object:
+        options = ["--issuer", "owner.key", "--agent", "agent.key.pub", "--out", f"{scope.replace(':', '-')}.json"]
+        words = ["accredit", "grant", *options, "--config", str(file), "--scope", scope]
+        monkeypatch.setattr("sys.argv", words)
+        with pytest.raises(SystemExit) as ended:
+            sys.exit(accredit())
+        return ended.value.code
+
+    assert grant("acme:send") in (0, None)
+    assert grant("acme:other") == 2

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from accredit.base.addresses import is_loopback_host
 from accredit.config import Loaded
-from accredit.config.servers import views
+from accredit.config.servers import every_view
 from accredit.errors import ConfigurationError
 from accredit.ops.doctor.engine import Found, Result, Unknown, command_line, no, ok, unknown
 from accredit.ops.doctor.production.facts import Facts
@@ -96,7 +96,7 @@ def outgoing(facts: Facts) -> Result:
 def _servers(facts: Facts) -> Found[Sequence[Loaded]]:
     """Return the configuration of each server, even if a gateway would reject some of it."""
     try:
-        return views(facts.loaded)
+        return every_view(facts.loaded)
     except ConfigurationError as error:
         return Unknown(error.what)
 
@@ -192,7 +192,7 @@ def definitions(facts: Facts) -> Result:
     """Each server's tool definitions are pinned, so that they stay as somebody has reviewed them."""
     if isinstance(facts.settings, Unknown):
         return unknown(facts.settings)
-    pinned = list(zip(facts.settings, views(facts.loaded), strict=False))  # without what is merged of them
+    pinned = list(zip(facts.settings, every_view(facts.loaded), strict=False))  # without what is merged of them
     loose = [each for each, _ in pinned if each.pins is None]
     pin = command_line("accredit", "pin", "--config", str(facts.loaded.file))
     if loose:
@@ -270,7 +270,7 @@ def quotas(facts: Facts) -> Result:
         return unknown(facts.settings)
     tables = facts.loaded.config.quotas.by_number.values()
     count = len(tables)
-    named = [(view.server, name) for view in views(facts.loaded) for name in view.config.tools.by_name]
+    named = [(view.server, name) for view in every_view(facts.loaded) for name in view.config.tools.by_name]
     known = {*(name for _, name in named), *(merged_name(server, name) for server, name in named)}
     stray = next((name for each in tables for name in each.tools if name != "*" and name not in known), None)
     if stray is not None:

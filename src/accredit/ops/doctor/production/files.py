@@ -19,7 +19,7 @@ from pathlib import Path
 from accredit.base.clock import unix_seconds
 from accredit.base.text import one_line
 from accredit.config import Loaded, folder_of, lock_file, own_key_file
-from accredit.config.servers import views
+from accredit.config.servers import every_view
 from accredit.config.values import SecretFrom
 from accredit.errors import ConfigurationError
 from accredit.hosts.credentials import secret_parts, url_holds_secret
@@ -137,7 +137,7 @@ def _of_upstreams(loaded: Loaded) -> Iterator[tuple[str, Path]]:
     held = next(_find_credentials(loaded), None)
     if held is not None and loaded.file is not None:
         yield f"the configuration, which holds {held}", loaded.file
-    for each in views(loaded):
+    for each in every_view(loaded):
         upstream, place = each.config.upstream, each.place("upstream")
         given = {"headers": upstream.headers, "env": upstream.env}
         for section, values in given.items():
@@ -157,7 +157,7 @@ def _find_credentials(loaded: Loaded) -> Iterator[str]:
     for (section, key), urls in named.items():
         if _in_file(loaded, section, key) and _any_holds(urls):
             yield f"{section}.{key}"
-    for each in views(loaded):
+    for each in every_view(loaded):
         upstream = each.config.upstream
         token_url = upstream.auth.token_url if upstream.auth is not None else None
         for key, urls in {"url": [upstream.url], "urls": upstream.urls, "auth": [token_url]}.items():
