@@ -1,5 +1,6 @@
 """What integration tests share: the official SDK's everything server and a gateway before the mail server, each as one
-process for a whole module, whom that gateway trusts, an agent's files, a browser, a person's household, and ports."""
+process for a whole module, whom that gateway trusts, an agent's files, a browser, a person's household, ports, and what
+`make dist` makes."""
 
 import asyncio
 from collections.abc import Callable, Generator
@@ -14,6 +15,7 @@ from tests.conformance.targets import direct
 from tests.world.agents import AgentFiles, agent_files
 from tests.world.authorization import Trust
 from tests.world.browser import chromium
+from tests.world.built import build
 from tests.world.command import Serving
 from tests.world.household import Household
 from tests.world.ports import reserved_port
@@ -134,3 +136,9 @@ def free_port() -> Generator[Callable[[], int]]:
     """Ports for programs that a test starts with a number; nobody else gets them before the test ends."""
     with ExitStack() as reserved:
         yield lambda: reserved.enter_context(reserved_port())
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `make dist` makes, and an environment with its wheel (`build`)."""
+    return build(tmp_path_factory.getbasetemp())

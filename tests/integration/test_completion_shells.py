@@ -53,17 +53,20 @@ class Typed:
         self.script = folder / "script"
         self.script.write_text(done.stdout)
 
-    def runs(self, *lines: str) -> Sequence[Sequence[str]]:
-        """What `accredit` was run with, when these lines were typed; `\\t` is the tab key."""
+    def runs(self, *lines: str, installed: bool = False) -> Sequence[Sequence[str]]:
+        """What `accredit` was run with, when these lines were typed; `\\t` is the tab key. If it is installed, the
+        shell starts with its user's files."""
         env = {
             "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "SEEN": str(self.seen), "TERM": "dumb",
             "HOME": str(self.folder / "home"), "XDG_CONFIG_HOME": str(self.folder / "home"), "COLUMNS": "200",
         }  # fmt: skip
-        with Terminal(folder=self.work, env=env, command=STARTS[self.shell]) as terminal:
+        command = (self.shell, "-i") if installed else STARTS[self.shell]
+        with Terminal(folder=self.work, env=env, command=command) as terminal:
             terminal.types(f"{PROMPTS[self.shell]}\n")
             terminal.wait_for(PROMPT)
-            terminal.types(f". {shlex.quote(str(self.script))}\n")
-            terminal.wait_for(PROMPT)
+            if not installed:
+                terminal.types(f". {shlex.quote(str(self.script))}\n")
+                terminal.wait_for(PROMPT)
             for line in lines:
                 terminal.types(f"{line}\n")
                 terminal.wait_for(PROMPT)
@@ -87,6 +90,21 @@ def test_commands_options_and_values_are_completed(typed: Typed) -> None:
     assert typed.runs("accredit unins\tcurs\t--dry\t", "accredit log sho\tabc", "accredit serve --log-l\tdeb\t") == [
         ["uninstall", "cursor", "--dry-run"], ["log", "show", "abc"], ["serve", "--log-level", "debug"],
     ]  # fmt: skip
+
+
+def test_one_command_installs_it__and_a_second_time_changes_nothing(typed: Typed) -> None:
+    home = typed.folder / "home"
+    startup = home / f".{typed.shell}rc"
+    if typed.shell != "fish":
+        startup.write_text("export MINE=1 # no end of line", "utf-8")
+    env = {"HOME": str(home), "XDG_CONFIG_HOME": str(home)}
+    for _ in range(2):
+        done = accredit("completion", typed.shell, "--install", folder=typed.work, env=env)
+        assert (done.returncode, done.stderr) == (0, "")
+    if typed.shell != "fish":
+        script = home / f"accredit/completion.{typed.shell}"
+        assert startup.read_text("utf-8") == f"export MINE=1 # no end of line\n. {script}\n"
+    assert typed.runs("accredit unins\tcurs\t", installed=True) == [["uninstall", "cursor"]]
 
 
 def test_values_behind_an_equals_sign_are_completed(typed: Typed) -> None:

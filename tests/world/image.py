@@ -73,10 +73,10 @@ def built_image(buildah: str, debootstrap: str) -> Generator[Image]:
         built("add", "-q", begun, folder / "base.tar", "/")
         built("commit", "-q", "--rm", begun, "base:local")
         done(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder / "dist", where=ROOT)
-        (folder / "requirements").mkdir()
-        shutil.copy(ROOT / "requirements/gateway.txt", folder / "requirements")
+        for each in (ROOT / "requirements/gateway.txt", DEPLOY / "Containerfile"):
+            shutil.copy(each, folder / "dist")  # as `make dist` does
         ways = ["--isolation=chroot", "--network=host", "--pull-never", "--build-arg=PYTHON=localhost/base:local"]
-        built("build", *ways, "-f", DEPLOY / "Containerfile", "-t", "accredit:built", folder)
+        built("build", *ways, "-t", "accredit:built", folder / "dist")
         settings = json.loads(built("inspect", "--type", "image", "localhost/accredit:built"))["OCIv1"]["config"]
         container = built("from", "--pull-never", "localhost/accredit:built")
         try:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
+from packaging.markers import Marker
 from packaging.requirements import Requirement
 
 _OF_THIS_PLACE = {"INSTALLER", "RECORD", "REQUESTED", "direct_url.json"}
@@ -48,9 +49,9 @@ def repacked(name: str, packed: Distribution, folder: Path) -> Path:
             content = Path(str(file.locate())).read_bytes()
             digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
             rows.append(f"{file.as_posix()},sha256={digest},{len(content)}\n")
-            out.writestr(file.as_posix(), content)
+            out.writestr(zipfile.ZipInfo(file.as_posix()), content)  # of one time, so that a wheel has one hash
         record = next(each for each in packed.files or () if each.name == "RECORD").as_posix()
-        out.writestr(record, "".join([*rows, f"{record},,\n"]))
+        out.writestr(zipfile.ZipInfo(record), "".join([*rows, f"{record},,\n"]))
     return wheel
 
 
@@ -59,3 +60,18 @@ def wheelhouse(requirements: Iterable[str], folder: Path) -> None:
     folder.mkdir()
     for name, packed in needed(requirements).items():
         repacked(name, packed, folder)
+
+
+def pin_again(text: str, folder: Path) -> str:
+    """Return requirements with the same pins, and the hashes of wheels that are made in a folder from what is installed
+    here: with these an installer that wants hashes needs no network."""
+    lines: list[str] = []
+    for pin, marker in re.findall(r"^([\w.-]+==[^\s\\]+)(?: ; ([^\\]+?))? \\$", text, re.MULTILINE):
+        name, _, version = pin.partition("==")
+        if marker and not Marker(marker).evaluate():
+            continue
+        packed = distribution(name)
+        assert packed.version == version, f"{name} is installed as {packed.version}, and pinned as {version}"
+        wheel = repacked(re.sub(r"[-_.]+", "_", name).lower(), packed, folder)
+        lines.append(f"{pin} --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n")
+    return "".join(lines)

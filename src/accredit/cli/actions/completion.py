@@ -1,27 +1,34 @@
-"""Implements `accredit completion`: prints a shell's script, or the candidates for the word at the cursor.
+"""Implements `accredit completion`: installs or prints a shell's script, or prints candidates for a word.
 
 The script runs `accredit completion SHELL -- WORDS`, with the words up to and including the one at the cursor. The
 first line of the answer is `words`, or `files` to let the shell complete file names. Then each candidate has a line,
 with a tab and its description (not for bash, which shows none). Rules:
 
 - Shells must take answers as plain words only. A candidate that is not a plain word is left out.
-- Nothing is run or written. A configuration is read only if it is a short regular file.
+- Nothing is run, and nothing is written without --install. A configuration is read only if it is a short regular file.
 - Input that can't be understood has no candidates and no error: the person is still typing.
 """
 
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
 from click.shell_completion import ShellComplete
 
+from accredit.base.deferred import Deferred
 from accredit.base.text import one_line
 from accredit.cli.actions.completion_scripts import SCRIPTS
 from accredit.cli.application import app
 from accredit.cli.candidates import PLAIN_WORD
 from accredit.cli.dashes import ProgramCommand
+from accredit.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from accredit.setup import completion as installing
+else:
+    installing = Deferred("accredit.setup.completion")  # a shell that asks for candidates waits
 
 Shell = Literal["bash", "zsh", "fish"]
 
@@ -36,8 +43,12 @@ class Candidate(NamedTuple):
     meaning: str = ""
 
 
-def start_completion(command: list[str] | None, *, shell: Shell) -> int:
-    """Run `accredit completion`; return the exit code."""
+def start_completion(command: list[str] | None, *, shell: Shell, install: bool) -> int:
+    """Run `accredit completion`; return the exit code. Raises `ConfigurationError`."""
+    if install and command is not None:
+        raise ConfigurationError("--install takes no words behind --", "leave one of the two out")
+    if install:
+        return installing.install_completion(shell, SCRIPTS[shell])
     if command is None:
         sys.stdout.write(SCRIPTS[shell])
         return 0

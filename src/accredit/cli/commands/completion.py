@@ -3,27 +3,26 @@
 from click import Choice
 
 from accredit.cli.dashes import ProgramCommand
-from accredit.cli.declare import argument
+from accredit.cli.declare import argument, flag
 
 completion = ProgramCommand(
     "completion",
-    """Prints a shell's script for completing accredit's command lines with the tab key.
+    """Installs or prints a shell's script for completing accredit's command lines with the tab key.
 
-    It completes commands, options, files, hosts, and the configuration's servers. With words after --, it prints
-    candidates for the last one, which is how the script asks.
+    It completes commands, options, files, hosts, and the configuration's servers. With --install, your shell reads the
+    script from now on. With words after --, it prints candidates for the last one, which is how the script asks.
 
     Examples:
 
-    accredit completion bash >> ~/.bash_completion
+    accredit completion bash --install
 
     accredit completion zsh > ~/.zfunc/_accredit
-
-    accredit completion fish > ~/.config/fish/completions/accredit.fish
     """,
     [
         argument(
             "shell", metavar="SHELL", type=Choice(("bash", "zsh", "fish")), required=True, help="bash, zsh or fish."
         ),
+        flag("--install", help="Write the script to a file of yours, and make SHELL read it when it starts."),
     ],
     run="accredit.cli.actions.completion:start_completion",
     words_before=1,
