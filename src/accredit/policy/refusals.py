@@ -19,6 +19,7 @@ from accredit.refusals import (
     DEFINITION_CHANGED,
     DENIED,
     MISSING,
+    OAUTH_ONLY,
     QUOTA_EXCEEDED,
     RECORD_UNAVAILABLE,
     REPLAYED,
@@ -59,7 +60,7 @@ def task_not_kept(method: str, target: str) -> ProofRefused:
 
 def missing_proof(call: GuardedCall, entry: Entry | None, verifier_id: str, binding: str) -> ProofRefused:
     """-31001: a guarded call without a proof. The error says how to make one, as each tool's `_meta` in a list does."""
-    text = f"{_name(call)} needs a proof in _meta.ratify_proof"
+    text = f"{_name(call)} needs a proof in _meta.ratify_proof; {OAUTH_ONLY}"
     how = {"ratify_verifier": verifier_id, "ratify_binding": binding}
     return _refusal(MISSING, "missing_ratify_proof", text, call, entry, _meta=how)
 
@@ -74,7 +75,7 @@ def challenge_required(
         "verifier_id": verifier_id,
         "binding": binding,
     }
-    text = f"{_name(call)} needs a proof over the challenge in data._meta.ratify_challenge"
+    text = f"{_name(call)} needs a proof over the challenge in data._meta.ratify_challenge; {OAUTH_ONLY}"
     return _refusal(
         CHALLENGE_REQUIRED, "ratify_challenge_required", text, call, entry, _meta={"ratify_challenge": challenge}
     )
