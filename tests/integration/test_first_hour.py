@@ -3,13 +3,13 @@ do."""
 
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
 from tests.world.agents import AgentFiles, agent_files, save_delegation
 from tests.world.authorization import Trust
-from tests.world.command import Serving, accredit, environment
+from tests.world.command import Serving, accepts, accredit, environment, wait_until
 from tests.world.ports import reserved_port
 from tests.world.raw_server import PATIENCE
 
@@ -55,10 +55,11 @@ def test_the_wrong_port__or_a_gateway_that_does_not_run(files: AgentFiles) -> No
 
 
 @pytest.mark.parametrize("command", ["init", "up"])
-def test_a_server_that_is_not_running(command: str, tmp_path: Path) -> None:
+def test_a_server_that_is_not_running(command: str, tmp_path: Path, free_port: Callable[[], int]) -> None:
     env = {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
     with reserved_port() as port:
-        done = accredit(command, f"http://127.0.0.1:{port}/mcp", folder=tmp_path, env=env)
+        own = ("--port", str(free_port())) if command == "up" else ()
+        done = accredit(command, f"http://127.0.0.1:{port}/mcp", *own, folder=tmp_path, env=env)
     assert done.returncode == 2
     what, remedy = done.stderr.splitlines()[-2:]
     assert what.startswith("error: the server did not list its tools: ")
@@ -79,17 +80,24 @@ def test_a_wrong_passphrase(tmp_path: Path) -> None:
     assert "wrong words" not in done.stderr
 
 
-def test_two_gateways_on_one_port(gateway: Serving, files: AgentFiles) -> None:
-    port = gateway.url.split(":")[2].split("/")[0]
-    done = accredit("serve", "--config", "accredit.toml", "--port", port, folder=files.folder)
+def test_two_gateways_on_one_port(files: AgentFiles, free_port: Callable[[], int]) -> None:
+    port = free_port()
+    words = ("serve", "--config", "accredit.toml", "--port", str(port))
+    first = subprocess.Popen([sys.executable, "-m", "accredit", *words], cwd=files.folder, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: accepts(port))
+        done = accredit(*words, folder=files.folder)
+    finally:
+        first.kill()
+        first.wait()
     what, remedy = done.stderr.splitlines()[-2:]
     assert done.returncode == 2
     assert what.startswith(f"error: can't listen on 127.0.0.1 port {port}: the port is taken")
     assert remedy.endswith(", or choose another: --port 0 finds one")
     if sys.platform == "linux":
-        assert "`accredit serve` holds it (process " in what
-        assert f"which serves {files.folder}/accredit.toml)" in what
-        assert remedy.startswith("help: end that one (kill ")
+        held = f"`accredit serve` holds it (process {first.pid}, which serves {files.folder}/accredit.toml)"
+        assert what.endswith(f": {held}")
+        assert remedy.startswith(f"help: end that one (kill {first.pid})")
 
 
 def test_a_key_that_others_can_read(gateway: Serving, files: AgentFiles, tmp_path: Path) -> None:

@@ -352,5 +352,5 @@ def test_names_of_tools_are_printed_as_plain_text_to_people() -> None:
     catalog = Catalog(tools={name: Entry(scope="email:read")})
     refusal = refused(call(name), Deployment(catalog=catalog))
     assert refusal.message.startswith("missing_ratify_proof: ?vil?[31m?ratify_ok: xxx")
-    assert len(refusal.message) < 200
+    assert len(refusal.message) < 200 + len(f"; {OAUTH_ONLY}")
     assert refusal.data["tool"] == name
