@@ -1,6 +1,7 @@
 """The obvious mistakes of the first hour, each made with the real command: one sentence says what is wrong, and what to
 do."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Generator
@@ -10,11 +11,14 @@ import pytest
 from tests.world.agents import AgentFiles, agent_files, save_delegation
 from tests.world.authorization import Trust
 from tests.world.command import Serving, accepts, accredit, environment, wait_until
+from tests.world.mail import mail_server
 from tests.world.ports import reserved_port
 from tests.world.raw_server import PATIENCE
 
 from accredit import __main__ as entry
+from accredit.config import load
 from accredit.keys import lock_key, make_key, write_key
+from accredit.setup.up import endpoints
 
 pytestmark = pytest.mark.slow
 
@@ -159,3 +163,37 @@ def test_windows_and_a_python_that_is_too_old(
     monkeypatch.setattr(entry, "_why_unfit", unfit)
     assert entry.main() == 2
     assert capsys.readouterr().err == f"error: {found[0]}\nhelp: {found[1]}\n"
+
+
+def test_an_endpoint_that_asks_for_no_proof_is_told(gateway: Serving, files: AgentFiles, tmp_path: Path) -> None:
+    note = "note: the endpoint asked for no proof: whoever reaches it can make this call"
+    with mail_server(tmp_path) as url:
+        done = accredit("call", "list_inbox", "--url", url, folder=tmp_path)
+    assert (done.returncode, done.stderr.splitlines()) == (0, [note])
+    proved = accredit("call", "list_inbox", "--url", gateway.url, *files.options, folder=files.folder)
+    assert (proved.returncode, proved.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("more", "paths"),
+    [
+        ('[upstream]\nurl = "http://127.0.0.1:9/mcp"', ["/mcp"]),
+        ("[servers.a]\nurl = \"http://127.0.0.1:9/\"\n[servers.b]\nurl = \"http://127.0.0.1:8/\"", ["/mcp/a", "/mcp/b"]),
+        ('[servers.a]\nurl = "http://127.0.0.1:9/mcp"\n[gateway]\nmerge = true', ["/mcp", "/mcp/a"]),
+    ],
+)  # fmt: skip
+def test_up_names_endpoints_that_exist(more: str, paths: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "accredit.toml"
+    file.write_text(more, "utf-8")
+    assert endpoints(load(file, {}, {})) == [f"http://127.0.0.1:8484{path}" for path in paths]
+
+
+def test_a_first_dry_run_names_the_hosts_that_would_be_offered(tmp_path: Path, free_port: Callable[[], int]) -> None:
+    (tmp_path / ".cursor").mkdir()
+    env = {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path), "XDG_CONFIG_HOME": "", "XDG_STATE_HOME": ""}
+    words = ("up", "http://127.0.0.1:9/mcp", "--dry-run", "--json", "--port", str(free_port()))
+    done = accredit(*words, folder=tmp_path, env=env)
+    assert done.returncode == 0, done
+    offers = [each for each in json.loads(done.stdout)["steps"] if each["what"].startswith("offer")]
+    assert [each["what"] for each in offers] == ["offer cursor an entry"]
+    assert offers[0]["command"] == f"accredit install cursor --config {tmp_path}/accredit.toml"
