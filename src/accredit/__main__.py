@@ -17,6 +17,7 @@ if __name__ == "__main__" and not sys.flags.safe_path:
 INTERRUPTED = 130
 """The exit code that shells give a program ended by Ctrl-C."""
 _WRONG_USE = 2
+_OLDEST = (3, 11)
 _NO_MEMORY = ("can't start new thread", "failed to map segment")
 """What Python and the loader say if there is no memory for a thread, or for a library."""
 _MAX_SHOWN = 200
@@ -25,6 +26,10 @@ _MAX_SHOWN = 200
 
 def main() -> int:
     """Run the command line; return the exit code."""
+    unfit = _why_unfit(os.name, sys.version_info[:2])
+    if unfit is not None:
+        print("error: {}\nhelp: {}".format(*unfit), file=sys.stderr, flush=True)  # noqa: T201 - click may not load
+        return _WRONG_USE
     try:
         from accredit.cli import main as run  # noqa: PLC0415 - so that Ctrl-C during the import shows no traceback
 
@@ -37,6 +42,16 @@ def main() -> int:
         if not any(each in str(error) for each in _NO_MEMORY):
             raise
         return _end(error)
+
+
+def _why_unfit(system: str, version: "tuple[int, ...]") -> "tuple[str, str] | None":
+    """Return why accredit can't run here at all, and what to do; None if it can."""
+    if system != "posix":
+        return "accredit runs on Linux and macOS, and not on Windows", "run it in WSL: `wsl --install`, then there"
+    if version < _OLDEST:
+        what = "this is Python {}.{}, and accredit needs {}.{} or newer".format(*version, *_OLDEST)
+        return what, "install a newer one, and make the environment with it: `python3.12 -m venv .venv`"
+    return None
 
 
 def _end(error: Exception) -> int:

@@ -26,6 +26,13 @@ _UNKNOWN = -32602
 """JSON-RPC's own code for invalid params, used for a target that does not exist."""
 
 
+OAUTH_ONLY = (
+    "a host that can only sign in by OAuth (claude.ai, ChatGPT, Copilot's cloud agent) can't prove what it may do, and"
+    " is refused here: use one that starts `accredit connect`"
+)
+"""One sentence for whoever has such a host."""
+
+
 class Refused(NamedTuple):
     """One row. `status` is the HTTP status. It is 200 where clients should show the error's text: they only do so then.
 

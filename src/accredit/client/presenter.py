@@ -145,6 +145,8 @@ class ProofPresenter:
             known_gateways = self.key_path.with_name(KNOWN_GATEWAYS)
         self._known_gateways = None if known_gateways is None else Path(known_gateways)
         self._met: dict[str, str] = {}
+        self.calls_proved = 0
+        """How many calls got a proof, each time that one was made."""
         self._sources = tuple(self._source(each, patient=patient) for each in delegations)
         if not self._sources and not may_ask:
             raise _nothing_to_present()
@@ -285,6 +287,7 @@ class ProofPresenter:
             raise ConfigurationError(
                 "a proof for no gateway would be good for any call at many", 'name the verifier_id, or binding="none"'
             )
+        self.calls_proved += call.guarded
         context = call.session_context(verifier_id, self.agent_id, scope) if verifier_id else b""
         nonce = challenge.challenge if challenge is not None else self._draw(CHALLENGE_BYTES)
         # The gateway compares our challenge with its clock, which may be behind; its own it accepts at any time.

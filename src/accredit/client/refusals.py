@@ -41,12 +41,17 @@ from accredit.ratify import Constraint
 from accredit.ratify.canonical import canonical
 from accredit.ratify.constraints import MaxAmount, MaxRate, TimeWindow
 from accredit.ratify.scopes import WILDCARDS, is_sensitive
-from accredit.refusals import BY_WORD, CODES
+from accredit.refusals import BY_WORD, CODES, OAUTH_ONLY
 
 _LIMIT = "LIMIT"
 _MARK = "[Not covered by this agent's delegation: needs "
 _MISMATCH = ("found", "url", "known_url")
 _IDENTITY = "identity:"
+_STALE = ("ratify_invalid: stale_challenge", "stale_challenge")
+_CLOCKS = (
+    "This machine's clock and the gateway's differ, unless the call waited for long: compare the clocks with"
+    " `accredit doctor`, and have the network set both (timedatectl set-ntp true)."
+)
 _NOT_PORTABLE = frozenset("<>&")
 _NOT_SHOWN = (
     "Another delegation of this agent's covers it. It is not shown to a gateway whose id nobody named: it is with"
@@ -114,6 +119,8 @@ def explain_refusal(refusal: ProofRefused, caller: Caller, method: str, target: 
             lines.append(_NOT_SHOWN)
     if row is not None and row.advice:
         lines.append(row.advice)
+    if refusal.message.startswith(_STALE):
+        lines.append(_CLOCKS)
     if scope is not None and row is not None and row.grant_helps:
         terms = None if is_for_a_person(scope) else _terms(caller.gateway_at(refusal), method, target)
         more = _constraints(refusal, scope, presenter)
@@ -132,7 +139,8 @@ def _reason(refusal: ProofRefused, scope: str | None, presenter: ProofPresenter 
     unproved = presenter is None and refusal.error == "ratify_challenge_required"
     if isinstance(target, str) and scope is not None and (unproved or _lacks_scope(refusal)):
         return f"nobody has allowed this agent {excerpt(target)}"
-    return excerpt(refusal.message.removeprefix(f"{refusal.error}: "), MAX_TOLD_REASON_CHARS)
+    message = refusal.message.removeprefix(f"{refusal.error}: ").removesuffix(f"; {OAUTH_ONLY}")
+    return excerpt(message, MAX_TOLD_REASON_CHARS)
 
 
 def _constraints(refusal: ProofRefused, scope: str, presenter: ProofPresenter | None) -> list[str]:

@@ -53,6 +53,11 @@ class HttpCall(GuardedCall, frozen=True, dict=True):
         return f"the header {PROOF_HEADER}"
 
     @property
+    def word_to_hosts(self) -> str:
+        """Nothing: no host calls an HTTP API."""
+        return ""
+
+    @property
     def workspace(self) -> str:
         """The label of the protocol."""
         return WORKSPACES[self.protocol]

@@ -26,6 +26,7 @@ from accredit.jsonrpc.same_names import check_same_names, check_same_names_in_st
 from accredit.jsonrpc.tasks import may_subscribe
 from accredit.limits import MAX_SAFE_INTEGER, MAX_TOLD_TASKS, MAX_VALUES
 from accredit.ratify.signable import build_session_context, operation_context_hash
+from accredit.refusals import OAUTH_ONLY
 
 MAX_TARGET_CHARS = 8_192
 """The most characters of a call's target: a tool's or prompt's name (128, says MCP), or a resource's URI (8,000 octets,
@@ -84,6 +85,11 @@ class GuardedCall(Struct, frozen=True, dict=True):
     def proof_place(self) -> str:
         """Where a proof is sent."""
         return f"_meta.{PROOF}"
+
+    @property
+    def word_to_hosts(self) -> str:
+        """What the refusal of a call without a proof says besides, to people whose host can't prove."""
+        return f"; {OAUTH_ONLY}"
 
     @property
     def about_tasks(self) -> bool:

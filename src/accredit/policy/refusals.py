@@ -62,7 +62,7 @@ def task_not_kept(method: str, target: str) -> ProofRefused:
 
 def missing_proof(call: GuardedCall, entry: Entry | None, verifier_id: str, binding: str) -> ProofRefused:
     """-31001: a guarded call without a proof. The error says how to make one, as each tool's `_meta` in a list does."""
-    text = f"{_name(call)} needs a proof in {call.proof_place}"
+    text = f"{_name(call)} needs a proof in {call.proof_place}{call.word_to_hosts}"
     how = {"ratify_verifier": verifier_id, "ratify_binding": binding}
     return _refusal(MISSING, "missing_ratify_proof", text, call, entry, _meta=how)
 
@@ -77,7 +77,7 @@ def challenge_required(
         "verifier_id": verifier_id,
         "binding": binding,
     }
-    text = f"{_name(call)} needs a proof over the challenge in data._meta.ratify_challenge"
+    text = f"{_name(call)} needs a proof over the challenge in data._meta.ratify_challenge{call.word_to_hosts}"
     return _refusal(
         CHALLENGE_REQUIRED, "ratify_challenge_required", text, call, entry, _meta={"ratify_challenge": challenge}
     )

@@ -38,10 +38,11 @@ from accredit.hosts.credentials import secret_parts, url_holds_secret
 from accredit.keys import load_public_key, make_key, public_path, read_file, read_key, write_file, write_key
 from accredit.limits import MAX_LOCK_BYTES
 from accredit.pins import LOCK_FILE, UPSTREAM
+from accredit.refusals import OAUTH_ONLY
 from accredit.setup.config_text import configuration
 from accredit.setup.pin import definitions_of, lock_text
 from accredit.signing.suggest_scopes import PROMPT, READING, RESOURCE, Suggestion, suggestions
-from accredit.terminal.output import print_json, say, tell
+from accredit.terminal.output import QUIET, print_json, say, tell
 
 
 class InitPlan(NamedTuple):
@@ -225,6 +226,7 @@ def _report(
     say("next:")
     for step in steps:
         click.echo(f"  {one_line(step)}")  # unfolded: a folded line could not be copied
+    say(f"note: {OAUTH_ONLY}", QUIET)
 
 
 def summarize_offer(offer: ServerListing, suggested: Sequence[Suggestion]) -> str:

@@ -42,6 +42,7 @@ from accredit.errors import ConfigurationError
 from accredit.keys import KeyFile, ReadFiles, load_public_key, public_path, write_file
 from accredit.keys.files import exists_already
 from accredit.keys.places import desk_sockets
+from accredit.refusals import OAUTH_ONLY
 from accredit.setup.init import InitPlan, Prepared, summarize_offer
 from accredit.setup.own_grant import DELEGATION, fault_of_grant, grant_command, grant_message, sign_first
 from accredit.setup.own_keys import AGENT_KEY, OwnKey, Passphrases, agent_key, own_config_folder, person_key
@@ -49,7 +50,7 @@ from accredit.setup.up_hosts import offer_hosts
 from accredit.setup.up_place import UpPlace, check_meant, found_place, is_known, named_place, remember, server_of
 from accredit.setup.up_plan import print_plan
 from accredit.setup.up_run import UP_LOOK_SECONDS, Subprocess, run_together
-from accredit.terminal.output import GOOD, print_json, say, tell
+from accredit.terminal.output import GOOD, QUIET, print_json, say, tell
 
 UP_WAIT_SECONDS = 30.0
 """How many seconds `accredit up` waits for another run by the same person, which may be waiting for a passphrase."""
@@ -287,17 +288,29 @@ def _all_runs(wish: UpOptions, environ: Mapping[str, str]) -> bool:
 
 
 def _say_where(wish: UpOptions, loaded: Loaded, gateway: PidFileContent | None, *, is_new: bool) -> None:
-    file, url, pid = wish.place.file, url_here(loaded.config.gateway), gateway.pid if gateway is not None else None
+    file, urls, pid = wish.place.file, endpoints(loaded), gateway.pid if gateway is not None else None
     if wish.as_json:
         with contextlib.redirect_stdout(sys.__stdout__):
-            print_json({"started": is_new, "configuration": str(file), "url": url, "gateway_pid": pid})
+            told: dict[str, object] = {"started": is_new, "configuration": str(file), "url": urls[0]}
+            print_json({**told, "gateway_pid": pid, **({"urls": urls} if len(urls) > 1 else {})})
             sys.stdout.flush()
         return
+    url = ", ".join(urls)
     if is_new:
         say(f"up: {url} (configured in {file}); Ctrl-C ends it", GOOD)
+        if loaded.config.proofs.mode == "required":
+            say(f"note: {OAUTH_ONLY}", QUIET)
     else:
         say(f"it runs already: {url} (process {pid}, configured in {file}); so does the desk. Nothing was changed")
     sys.stdout.flush()
+
+
+def endpoints(loaded: Loaded) -> list[str]:
+    """Return the URLs of a gateway's endpoints, for programs on this machine: each server's own, and first, where they
+    are merged or there is one alone, that of the gateway."""
+    whole, names = url_here(loaded.config.gateway), loaded.config.servers.by_name
+    of_servers = [f"{whole.rstrip('/')}/{name}" for name in names]
+    return [whole, *of_servers] if not names or loaded.config.gateway.merge else of_servers
 
 
 @contextlib.contextmanager

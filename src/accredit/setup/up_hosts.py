@@ -6,7 +6,7 @@ Writes and asks as `accredit install` does. Without a terminal and without `--ye
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from accredit.base.text import one_line
@@ -17,12 +17,21 @@ from accredit.hosts.drift import host_states, is_own
 from accredit.hosts.edit import entries, read_host_file
 from accredit.hosts.table import HOSTS, Host, Places
 from accredit.setup.install import InstallOptions, install_entry
+from accredit.setup.install_entry import agent_of
 from accredit.terminal.output import say, tell
+
+
+def found_hosts() -> list[str]:
+    """Return the hosts on this machine whose files can be edited. Only reads."""
+    places = Places(os.environ)
+    states = (each for each in host_states(os.environ) if each.found and each.problem is None)
+    return [each.host for each in states if each.file == HOSTS[each.host].file(places)]
 
 
 def hosts_without(loaded: Loaded) -> list[tuple[str, str | None]]:
     """Return the hosts on this machine that lack an entry for this gateway, each with the name of a server that has
-    none. The name is None if the gateway has a single endpoint. Only reads."""
+    none. The name is None if the gateway has a single endpoint. There are none if a host's own servers were put behind
+    this gateway (`accredit install --adopt`): they are that host's. Only reads."""
     url = url_here(loaded.config.gateway)
     names = list(loaded.config.servers.by_name)
     several: list[str | None] = [*names] if names and not loaded.config.gateway.merge else [None]
@@ -31,7 +40,10 @@ def hosts_without(loaded: Loaded) -> list[tuple[str, str | None]]:
     for state in host_states(os.environ):
         host = HOSTS[state.host]
         if state.found and state.problem is None and state.file == host.file(places):
-            led = set(_own_entry_words(host, state.file))
+            own = list(_own_entries(host, state.file))
+            if any(agent_of(words) is not None and _leads_to(url, words) for words in own):
+                return []
+            led = {word for words in own for word in words}
             wanted = [each for each in several if (url if each is None else f"{url.rstrip('/')}/{each}") not in led]
             found += [(host.name, each) for each in wanted]
     return found
@@ -56,10 +68,15 @@ def offer_hosts(loaded: Loaded, file: Path, *, agreed: bool, asks: bool) -> None
             say(f"{host} is here, and does not use it yet: {install_words(host, server, file)}")
 
 
-def _own_entry_words(host: Host, file: Path) -> Iterator[str]:
-    """Yield the words in the commands of our own entries. Raises `ConfigurationError`."""
+def _leads_to(url: str, words: Sequence[str]) -> bool:
+    """Return whether a command names the gateway's endpoint, or one below it."""
+    return any(word == url or word.startswith(f"{url.rstrip('/')}/") for word in words)
+
+
+def _own_entries(host: Host, file: Path) -> Iterator[list[str]]:
+    """Yield the commands of our own entries. Raises `ConfigurationError`."""
     data = read_host_file(file)
     for entry in ({} if data is None else entries(host, data)).values():
         words = host.words(entry)
         if is_own(words):
-            yield from words
+            yield words

@@ -17,7 +17,7 @@ from accredit.keys import public_path
 from accredit.keys.places import config_folder, desk_sockets
 from accredit.setup.own_grant import DELEGATION, grant_command
 from accredit.setup.own_keys import AGENT_KEY, OWNER_KEY, has_person_key
-from accredit.setup.up_hosts import hosts_without, install_words
+from accredit.setup.up_hosts import found_hosts, hosts_without, install_words
 from accredit.setup.up_place import UpPlace, is_known, server_of
 from accredit.terminal.output import QUIET, print_json, say
 
@@ -95,7 +95,8 @@ def _processes(place: UpPlace) -> Iterator[_Step]:
 
 def _hosts(place: UpPlace) -> Iterator[_Step]:
     if not place.is_there:
-        yield _Step("offer the hosts that are found: see `accredit install --list`")
+        for host in found_hosts():
+            yield _Step(f"offer {host} an entry", install_words(host, None, place.file))
         return
     for host, server in hosts_without(load(place.file, os.environ, {})):
         yield _Step(f"offer {host} an entry", install_words(host, server, place.file))

@@ -26,6 +26,7 @@ from accredit.errors import ChallengesFull, ProofRefused, StoreUnavailable
 from accredit.policy import Catalog, Entry, GuardedCall
 from accredit.ports import Spending
 from accredit.ratify import encode_proof_bundle
+from accredit.refusals import OAUTH_ONLY
 
 INBOX: dict[str, object] = {
     "method": "tools/call",
@@ -55,7 +56,7 @@ def says(refusal: ProofRefused, code: int, text: str, data: dict[str, object]) -
 
 
 def test_no_proof() -> None:
-    text = "list_inbox needs a proof in _meta.ratify_proof"
+    text = f"list_inbox needs a proof in _meta.ratify_proof; {OAUTH_ONLY}"
     says(refused(call()), -31001, text, INBOX | {"error": "missing_ratify_proof", "_meta": WANTED})
 
 
@@ -71,7 +72,12 @@ def test_a_challenge_is_required(binding_required: bool, binding: str) -> None:
     }
     wipe = INBOX | {"target": "wipe", "tool": "wipe", "required_scope": "comms:email:delete"}
     data = wipe | {"error": "ratify_challenge_required", "_meta": {"ratify_challenge": challenge}}
-    says(decision.refusal, -31002, "wipe needs a proof over the challenge in data._meta.ratify_challenge", data)
+    says(
+        decision.refusal,
+        -31002,
+        f"wipe needs a proof over the challenge in data._meta.ratify_challenge; {OAUTH_ONLY}",
+        data,
+    )
 
 
 def test_a_scope_that_is_not_granted_as_the_contract_shows_it() -> None:
@@ -266,7 +272,12 @@ def test_resources_and_prompts_name_no_tool() -> None:
             "required_scope": scope,
             "_meta": WANTED,
         }
-        says(refused(call(target, method=method)), -31001, f"{target} needs a proof in _meta.ratify_proof", data)
+        says(
+            refused(call(target, method=method)),
+            -31001,
+            f"{target} needs a proof in _meta.ratify_proof; {OAUTH_ONLY}",
+            data,
+        )
 
 
 def test_a_list_with_a_bad_proof_asks_for_no_scope() -> None:
@@ -341,5 +352,5 @@ def test_names_of_tools_are_printed_as_plain_text_to_people() -> None:
     catalog = Catalog(tools={name: Entry(scope="email:read")})
     refusal = refused(call(name), Deployment(catalog=catalog))
     assert refusal.message.startswith("missing_ratify_proof: ?vil?[31m?ratify_ok: xxx")
-    assert len(refusal.message) < 200
+    assert len(refusal.message) < 200 + len(f"; {OAUTH_ONLY}")
     assert refusal.data["tool"] == name

@@ -39,6 +39,7 @@ from accredit.errors import (
 )
 from accredit.keys import read_file
 from accredit.limits import LEG_SECONDS, MAX_KNOWN_TOOLS, MAX_LIST_PAGES, MAX_TOLD_REASON_CHARS
+from accredit.policy.lists import OBSERVED
 from accredit.terminal.output import MAX_TOLD_CANDIDATES, print_json, tell
 
 MAX_JSON_ARGS_BYTES = 4_194_304
@@ -147,9 +148,19 @@ async def _call_tool(request: CallOptions, given: dict[str, object]) -> CallTool
             if tool is None:
                 return _unknown(request.tool, tools)
             arguments = parse_arguments(tool.name, request.args, given, tool.input_schema)
-            return await client.call_tool(tool.name, arguments, timeout=seconds)
+            result = await client.call_tool(tool.name, arguments, timeout=seconds)
+            _tell_unasked(tool, presenter)
+            return result
         except Exception as error:  # here the presenter is known, which the advice is about
             return _trouble(first_of(error), request, presenter)
+
+
+def _tell_unasked(tool: Tool, presenter: ProofPresenter | None) -> None:
+    """Tell the user if a call was made that the endpoint asked no proof for."""
+    if (tool.meta or {}).get(OBSERVED) is True:
+        tell('note: the gateway only observes (proofs.mode = "observe"): it asked for no proof, and records the call')
+    elif presenter is None or not presenter.calls_proved:
+        tell("note: the endpoint asked for no proof: whoever reaches it can make this call")
 
 
 async def _tools(client: AccreditedClient) -> dict[str, Tool]:

@@ -19,6 +19,7 @@ from accredit.ops.doctor.gateways import ask_gateways
 from accredit.ops.doctor.keys import look_at_grant, look_at_key
 from accredit.ops.doctor.surroundings import Surroundings
 from accredit.ops.doctor.versions import other_version
+from accredit.refusals import OAUTH_ONLY
 
 
 class _Entry(NamedTuple):
@@ -63,6 +64,8 @@ def look_at_entries(at: Surroundings) -> Iterator[Result]:
                 bad if str(state.file) in used else note
             )  # where nobody has installed anything it is the host's affair
             yield tell("hosts", f"{state.host}: {state.file}: {state.problem}", "repair it, or have the host do that")
+    if at.loaded is not None and at.loaded.config.proofs.mode == "required":
+        yield note("hosts", OAUTH_ONLY)
     found = [entry for state in states if state.entries for entry in _entries(at, state)]
     silent = _silent(found)
     for entry in found:

@@ -1,0 +1,199 @@
+"""The obvious mistakes of the first hour, each made with the real command: one sentence says what is wrong, and what to
+do."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+from tests.world.agents import AgentFiles, agent_files, save_delegation
+from tests.world.authorization import Trust
+from tests.world.command import Serving, accepts, accredit, environment, wait_until
+from tests.world.mail import mail_server
+from tests.world.ports import reserved_port
+from tests.world.raw_server import PATIENCE
+
+from accredit import __main__ as entry
+from accredit.config import load
+from accredit.keys import lock_key, make_key, write_key
+from accredit.setup.up import endpoints
+
+pytestmark = pytest.mark.slow
+
+SHIFTED = """
+import time
+_time, _time_ns = time.time, time.time_ns
+time.time = lambda: _time() + {seconds}
+time.time_ns = lambda: _time_ns() + {seconds} * 10**9
+"""
+
+
+@pytest.fixture(scope="module")
+def files(trust: Trust, tmp_path_factory: pytest.TempPathFactory) -> AgentFiles:
+    return agent_files(tmp_path_factory.mktemp("hour"), trust, "email:read")
+
+
+@pytest.fixture(scope="module")
+def gateway(files: AgentFiles) -> Generator[Serving]:
+    with Serving("--config", "accredit.toml", folder=files.folder) as serving:
+        yield serving
+
+
+def call(files: AgentFiles, url: str, *options: str) -> str:
+    """What `accredit call` says on stderr."""
+    done = accredit("call", "list_inbox", "--url", url, *(options or files.options), folder=files.folder)
+    assert done.returncode != 0, done
+    return done.stderr
+
+
+def test_the_wrong_port__or_a_gateway_that_does_not_run(files: AgentFiles) -> None:
+    with reserved_port() as port:
+        what, remedy = call(files, f"http://127.0.0.1:{port}/mcp").splitlines()
+    assert what == (
+        f"error: Upstream unavailable: the gateway at 127.0.0.1:{port} can't be reached: is it running, and is the URL"
+        " right?"
+    )
+    assert remedy == "help: start it with `accredit up`, or `accredit serve --config FILE`, which print its URL"
+
+
+@pytest.mark.parametrize("command", ["init", "up"])
+def test_a_server_that_is_not_running(command: str, tmp_path: Path, free_port: Callable[[], int]) -> None:
+    env = {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
+    with reserved_port() as port:
+        own = ("--port", str(free_port())) if command == "up" else ()
+        done = accredit(command, f"http://127.0.0.1:{port}/mcp", *own, folder=tmp_path, env=env)
+    assert done.returncode == 2
+    what, remedy = done.stderr.splitlines()[-2:]
+    assert what.startswith("error: the server did not list its tools: ")
+    assert remedy.startswith("help: see whether it runs")
+
+
+def test_a_wrong_passphrase(tmp_path: Path) -> None:
+    key = make_key("human", "Owner", 0)
+    write_key(tmp_path / "owner.key", lock_key(key, bytearray(b"right words")))
+    write_key(tmp_path / "agent.key", make_key("agent", "Agent", 0))
+    (tmp_path / "words").write_text("wrong words")
+    (tmp_path / "words").chmod(0o600)
+    words = ("--agent", "agent.key.pub", "--scope", "mcp:tool", "--expires", "1d", "--out", "d.json")
+    done = accredit("grant", "--issuer", "owner.key", *words, "--passphrase-file", "words", folder=tmp_path)
+    assert done.returncode == 2
+    assert "this is not the passphrase of Owner's key" in done.stderr
+    assert "help: try again; nothing was signed" in done.stderr
+    assert "wrong words" not in done.stderr
+
+
+def test_two_gateways_on_one_port(files: AgentFiles, free_port: Callable[[], int]) -> None:
+    port = free_port()
+    words = ("serve", "--config", "accredit.toml", "--port", str(port))
+    first = subprocess.Popen([sys.executable, "-m", "accredit", *words], cwd=files.folder, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: accepts(port))
+        done = accredit(*words, folder=files.folder)
+    finally:
+        first.kill()
+        first.wait()
+    what, remedy = done.stderr.splitlines()[-2:]
+    assert done.returncode == 2
+    assert what.startswith(f"error: can't listen on 127.0.0.1 port {port}: the port is taken")
+    assert remedy.endswith(", or choose another: --port 0 finds one")
+    if sys.platform == "linux":
+        held = f"`accredit serve` holds it (process {first.pid}, which serves {files.folder}/accredit.toml)"
+        assert what.endswith(f": {held}")
+        assert remedy.startswith(f"help: end that one (kill {first.pid})")
+
+
+def test_a_key_that_others_can_read(gateway: Serving, files: AgentFiles, tmp_path: Path) -> None:
+    key = tmp_path / "agent.key"
+    key.write_bytes(files.key.read_bytes())
+    key.chmod(0o644)
+    what, remedy = call(files, gateway.url, "--key", str(key), "--delegation", str(files.delegation)).splitlines()
+    assert what == f"error: {key} is a private key that others can read (mode 0644)"
+    assert remedy.startswith(f"help: chmod 600 {key}")
+
+
+def test_an_expired_delegation(gateway: Serving, files: AgentFiles, trust: Trust, tmp_path: Path) -> None:
+    old = save_delegation(tmp_path / "old.json", trust.chain("email:read", ends=-1))
+    what, remedy = call(files, gateway.url, "--key", str(files.key), "--delegation", str(old)).splitlines()
+    assert what == f"error: {old} has expired"
+    assert f"--scope email:read --expires 30d --out {old} --force" in remedy
+
+
+@pytest.mark.parametrize("seconds", [3_600, -3_600])
+def test_a_clock_that_is_wrong_by_an_hour(seconds: int, gateway: Serving, files: AgentFiles, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(SHIFTED.format(seconds=seconds))
+    words = [sys.executable, "-m", "accredit", "call", "list_inbox", "--url", gateway.url, *files.options]
+    done = subprocess.run(
+        words, cwd=files.folder, env=environment({"PYTHONPATH": str(tmp_path)}), capture_output=True, text=True,
+        timeout=4 * PATIENCE, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done
+    assert "compare the clocks" in done.stderr
+    assert "accredit doctor" in done.stderr
+
+
+def test_a_host_that_was_not_restarted(gateway: Serving, tmp_path: Path) -> None:
+    env = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": "", "XDG_STATE_HOME": ""}
+    done = accredit("install", "cursor", "--url", gateway.url, "--yes", folder=tmp_path, env=env)
+    assert done.returncode == 0, done
+    assert "restart cursor to have it take this up" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("system", "version", "what", "remedy"),
+    [
+        ("nt", (3, 12), "accredit runs on Linux and macOS, and not on Windows", "WSL"),
+        ("posix", (3, 10), "this is Python 3.10, and accredit needs 3.11 or newer", "python3.12 -m venv .venv"),
+    ],
+)
+def test_windows_and_a_python_that_is_too_old(
+    system: str, version: tuple[int, int], what: str, remedy: str, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    assert entry._why_unfit("posix", sys.version_info[:2]) is None
+    found = entry._why_unfit(system, version)
+    assert found is not None
+    assert found[0] == what
+    assert remedy in found[1]
+
+    def unfit(*_of_this: object) -> tuple[str, str]:
+        return found
+
+    monkeypatch.setattr(entry, "_why_unfit", unfit)
+    assert entry.main() == 2
+    assert capsys.readouterr().err == f"error: {found[0]}\nhelp: {found[1]}\n"
+
+
+def test_an_endpoint_that_asks_for_no_proof_is_told(gateway: Serving, files: AgentFiles, tmp_path: Path) -> None:
+    note = "note: the endpoint asked for no proof: whoever reaches it can make this call"
+    with mail_server(tmp_path) as url:
+        done = accredit("call", "list_inbox", "--url", url, folder=tmp_path)
+    assert (done.returncode, done.stderr.splitlines()) == (0, [note])
+    proved = accredit("call", "list_inbox", "--url", gateway.url, *files.options, folder=files.folder)
+    assert (proved.returncode, proved.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("more", "paths"),
+    [
+        ('[upstream]\nurl = "http://127.0.0.1:9/mcp"', ["/mcp"]),
+        ("[servers.a]\nurl = \"http://127.0.0.1:9/\"\n[servers.b]\nurl = \"http://127.0.0.1:8/\"", ["/mcp/a", "/mcp/b"]),
+        ('[servers.a]\nurl = "http://127.0.0.1:9/mcp"\n[gateway]\nmerge = true', ["/mcp", "/mcp/a"]),
+    ],
+)  # fmt: skip
+def test_up_names_endpoints_that_exist(more: str, paths: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "accredit.toml"
+    file.write_text(more, "utf-8")
+    assert endpoints(load(file, {}, {})) == [f"http://127.0.0.1:8484{path}" for path in paths]
+
+
+def test_a_first_dry_run_names_the_hosts_that_would_be_offered(tmp_path: Path, free_port: Callable[[], int]) -> None:
+    (tmp_path / ".cursor").mkdir()
+    env = {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path), "XDG_CONFIG_HOME": "", "XDG_STATE_HOME": ""}
+    words = ("up", "http://127.0.0.1:9/mcp", "--dry-run", "--json", "--port", str(free_port()))
+    done = accredit(*words, folder=tmp_path, env=env)
+    assert done.returncode == 0, done
+    offers = [each for each in json.loads(done.stdout)["steps"] if each["what"].startswith("offer")]
+    assert [each["what"] for each in offers] == ["offer cursor an entry"]
+    assert offers[0]["command"] == f"accredit install cursor --config {tmp_path}/accredit.toml"
