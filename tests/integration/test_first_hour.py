@@ -178,7 +178,7 @@ def test_an_endpoint_that_asks_for_no_proof_is_told(gateway: Serving, files: Age
     ("more", "paths"),
     [
         ('[upstream]\nurl = "http://127.0.0.1:9/mcp"', ["/mcp"]),
-        ('[servers.a]\nurl = "http://127.0.0.1:9/"\n[servers.b]\nurl = "http://127.0.0.1:8/"', ["/mcp/a", "/mcp/b"]),
+        ('[servers.a]\nurl = "http://127.0.0.1:9/"\n[servers.b]\nurl = "http://127.0.0.1:8"', ["/mcp/a", "/mcp/b"]),
         ('[servers.a]\nurl = "http://127.0.0.1:9/mcp"\n[gateway]\nmerge = true', ["/mcp", "/mcp/a"]),
     ],
 )  # fmt: skip

@@ -65,7 +65,7 @@ def look_at_entries(at: Surroundings) -> Iterator[Result]:
             )  # where nobody has installed anything it is the host's affair
             yield tell("hosts", f"{state.host}: {state.file}: {state.problem}", "repair it, or have the host do that")
     if at.loaded is not None and at.loaded.config.proofs.mode == "required":
-        yield note("hosts", OAUTH_ONLY)
+        yield good("hosts", OAUTH_ONLY)  # no fault: it is said to whoever has one
     found = [entry for state in states if state.entries for entry in _entries(at, state)]
     silent = _silent(found)
     for entry in found:
