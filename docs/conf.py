@@ -30,7 +30,7 @@ myst_heading_anchors = 6
 myst_fence_as_directive = ["mermaid"]
 suppress_warnings = ["misc.highlighting_failure"]  # a fence may name a language whose colours nobody here knows
 html_theme = "furo"
-html_copy_source = False
+html_copy_source = html_show_copyright = False
 html_static_path = [str(Path(sys.prefix) / "share" / "mermaid")]  # `make docs` puts it there
 
 
