@@ -36,11 +36,9 @@ MAX_HUGE_BYTES = 48 * MIB
 
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 PEERS_BEGIN, PEERS_END = "<!-- peers:begin -->", "<!-- peers:end -->"
-README_SERIES = "200b-json-x16"
-"""The series whose ratio README's comparison shows; the highest of all is named below it."""
-_SHOWN_RATIO = re.compile(r"(?<=\[)[\d.]+(?=\]\(docs/reference/performance\.md\))")
-README_PEERS = ("supergateway", "FastMCP proxy", "mcp-proxy (PyPI)")
-"""The other proxies that README's comparison shows, as both pages name them."""
+README_PEERS = ("accredit", "supergateway", "FastMCP proxy", "mcp-proxy (PyPI)")
+"""The proxies that README's comparison shows, as both pages name them. The gateway's row is that over HTTP."""
+_HIGHEST = re.compile(r"(?<=\[)[\d.]+(?=\]\(docs/reference/performance\.md\) times nginx's)")
 _RATIO_CELL = re.compile(r"^\| ([\w-]+) .* ([\d.]+) x +\|$", re.MULTILINE)
 
 
@@ -116,28 +114,32 @@ def into_page(page: str, text: str, begin: str = BEGIN, end: str = END) -> str:
     return f"{head}{begin}\n{text}{end}{tail}"
 
 
-def shown_ratios(page: str) -> tuple[str, str]:
-    """The two ratios of the page that README shows: that of `README_SERIES`, and the highest."""
+def highest_ratio(page: str) -> str:
+    """The highest ratio to nginx in the page's table of calls that are passed through."""
     block = page.partition(BEGIN)[2].partition(END)[0].partition("**CPU time per call")[2].partition("**Calls per")[0]
     ratios = dict(_RATIO_CELL.findall(block))
-    if README_SERIES not in ratios:
-        raise BenchError(f"the page has no ratio of {README_SERIES}")
-    return ratios[README_SERIES], max(ratios.values(), key=float)
+    if not ratios:
+        raise BenchError("the page has no ratios to nginx")
+    return max(ratios.values(), key=float)
+
+
+def peer_ratio(page: str, peer: str) -> str:
+    """The ratio to nginx that the page shows of a proxy, rounded if it has more than one digit before the point."""
+    block = page.partition(PEERS_BEGIN)[2].partition(PEERS_END)[0]
+    measured = re.search(rf"^\| {re.escape(peer)} .* ([\d.]+) x +\|", block, re.MULTILINE)
+    if measured is None:
+        raise BenchError(f"the page has no figure of {peer}")
+    return measured[1] if len(measured[1]) <= len("1.0") else f"{float(measured[1]):.0f}"
 
 
 def into_readme(readme: str, page: str) -> str:
-    """README with the ratios of the page, its own and those of other proxies."""
-    ratios = iter(shown_ratios(page))
-    if len(_SHOWN_RATIO.findall(readme)) != 2:
-        raise BenchError("README does not show two ratios of the page")
-    readme = _SHOWN_RATIO.sub(lambda _: next(ratios), readme)
-    block = page.partition(PEERS_BEGIN)[2].partition(PEERS_END)[0]
+    """README with the ratios of the page."""
+    readme, shown = _HIGHEST.subn(highest_ratio(page), readme)
+    if shown != 1:
+        raise BenchError("README does not show the page's highest ratio")
     for peer in README_PEERS:
-        measured = re.search(rf"^\| {re.escape(peer)} .* ([\d.]+) x +\|", block, re.MULTILINE)
-        if measured is None:
-            raise BenchError(f"the page has no figure of {peer}")
-        cell = rf"^(\| {re.escape(peer)} .*\[)[\d.]+(?=\]\(docs/reference/performance\.md#other-proxies\) \|$)"
-        readme, shown = re.subn(cell, rf"\g<1>{measured[1]}", readme, flags=re.MULTILINE)
+        cell = rf"^(\| \**{re.escape(peer)}[ *].*\[)[\d.]+(?=\]\(docs/reference/performance\.md#other-proxies\) \|$)"
+        readme, shown = re.subn(cell, rf"\g<1>{peer_ratio(page, peer)}", readme, flags=re.MULTILINE)
         if shown != 1:
             raise BenchError(f"README does not show the page's figure of {peer}")
     return readme
