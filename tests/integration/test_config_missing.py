@@ -7,7 +7,7 @@ import pytest
 from tests.world.command import accredit
 from tests.world.mail import mail_server
 
-pytestmark = [pytest.mark.slow, pytest.mark.holds("ops/config")]
+pytestmark = [pytest.mark.slow, pytest.mark.holds("ops/config"), pytest.mark.holds("ops/config_missing")]
 
 CONFIGURATION = """
 [upstream]

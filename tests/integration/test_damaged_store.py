@@ -12,7 +12,7 @@ from accredit.keys import make_key, write_key
 from accredit.stores.sqlite.database import Database
 from accredit.stores.sqlite.untouched import find_damage
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.holds("stores/sqlite/untouched")]
 
 PAGE = 4096
 REMEDY = "restore it from a backup; or begin a new one, and keep this: what was recorded is in it"

@@ -33,7 +33,7 @@ def test_a_file_stays_that_was_there_before__or_holds_something_else(tmp_path: P
     at = place(tmp_path)
     at.file.write_text("{}\n")
     install(at)
-    assert without(at, tmp_path / "state").new == b'{\n  "mcpServers": {}\n}\n'
+    assert without(at, tmp_path / "state").new == b"{}\n"
     at.file.unlink()
     for backup in tmp_path.glob("file.*"):
         backup.unlink()
