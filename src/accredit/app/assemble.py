@@ -160,7 +160,7 @@ def revocation_lists(
     `ConfigurationError`."""
     named = loaded.config.proofs.revocation
     folder = folder_of(loaded, ("proofs", "revocation"))
-    keys = {key.id: key for key in proofs.policy.roots}
+    keys = {key.id: key for key in (*proofs.policy.roots, *proofs.policy.pins)}
     for index, file in enumerate(named.public_key_files):
         key = read_public_key(folder / file, f"proofs.revocation.public_key_files[{index}]").public_key
         keys[key.id] = key

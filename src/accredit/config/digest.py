@@ -8,8 +8,8 @@ their origin, as `accredit config show` prints them, without `gateway.host` and 
   secret written into the configuration itself is masked; so is the query of a URL;
 - a file in the configuration's own folder is represented by its relative name, so that a copy elsewhere has the same
   digest;
-- `servers` and `quotas` are left out if they are empty, and of an MCP server what only HTTP APIs have. So the digest of
-  a configuration without them is the same as before these existed;
+- `servers`, `quotas` and `proofs.registries` are left out if they are empty, and of an MCP server what only HTTP APIs
+  have. So the digest of a configuration without them is the same as before these existed;
 - `admin` and `telemetry` are left out: they decide nothing.
 
 It is not the `policy_digest` of session tokens, which covers the file's bytes.
@@ -32,6 +32,7 @@ _OF_APIS = ("protocol", "path", "forward_headers", "proxy", "routes")
 _LISTENS = (("gateway", "host"), ("gateway", "port"))
 PUBLIC_KEYS = {
     ("proofs", "roots"): ("public_key_file",),
+    ("proofs", "registries"): ("pins", "ca_file"),
     ("proofs", "revocation"): ("public_key_files",),
     ("tokens", "issuers"): ("public_key_file", "jwks_file"),
     ("attest", "signer_public_key_file"): (),
@@ -61,6 +62,8 @@ def policy_digest(loaded: Loaded) -> str:
 def _values(loaded: Loaded) -> Iterator[tuple[str, str, object]]:
     for row in list_settings(loaded):
         key = row.section, row.key
+        if key == ("proofs", "registries") and not row.value:
+            continue
         if key in PUBLIC_KEYS:
             yield *key, _with_contents(row.value, PUBLIC_KEYS[key], folder_of(loaded, key))
         elif key not in _LISTENS:

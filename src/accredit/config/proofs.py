@@ -6,6 +6,8 @@ Checked in this order; each failure is a `ConfigurationError` that names the set
 - there are no roots if `proofs.mode` is not set: nobody should take the gateway for one that requires proofs;
 - if proofs are judged (required or observed), there is time zone data, which constraints need;
 - the roots: at least one where proofs are required, each a human's public key, none twice;
+- the registries: each with an https URL, and pinned keys of humans, none of them twice and none a root (which would
+  stay one when another key has replaced it);
 - if proofs are judged and there is more than one worker, all share a store;
 - the gateway's id: `[gateway] id`, else that of its key (`attest`);
 - the evaluators of constraints, if proofs are judged (`evaluators`).
@@ -14,7 +16,10 @@ Not checked: whether a tool of that name exists (`accredit check`), and whether 
 """
 
 import shlex
+import ssl
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from accredit.base.text import one_line
 from accredit.config.apis import api_catalog
@@ -23,12 +28,18 @@ from accredit.config.evaluators import load_evaluators
 from accredit.config.load import Loaded, folder_of
 from accredit.config.quotas import build_quotas
 from accredit.config.schema import Config, Resource, Tool
+from accredit.config.schema import Registry as RegistryTable
 from accredit.config.store import store_of
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import ProofSettings
-from accredit.keys import KeyFile, is_there, load_public_key
+from accredit.keys import KeyFile, is_there, load_public_key, read_file
+from accredit.limits import MAX_KEY_SET_BYTES
 from accredit.policy import Catalog, Entry, Facts, Policy
+from accredit.policy.needs import RootFinder
 from accredit.ratify import CertificateCache, HybridPublicKey, zone_names
+
+if TYPE_CHECKING:
+    from accredit.net.registries import Registry
 
 
 def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
@@ -38,16 +49,19 @@ def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
     catalog = build_catalog(loaded.config) if loaded.api is None else api_catalog(loaded.api)
     required, observes = proofs.mode == "required", proofs.mode == "observe"
     judged = required or observes
-    if proofs.roots and ("proofs", "mode") not in loaded.origins:
+    named = "roots" if proofs.roots else "registries" if proofs.registries else ""
+    if named and ("proofs", "mode") not in loaded.origins:
         raise ConfigurationError(
-            "proofs.roots is set and proofs.mode is not: no proof would be asked for",
+            f"proofs.{named} is set and proofs.mode is not: no proof would be asked for",
             'set proofs.mode to "required", or to "off" if that is meant',
         )
     if not judged and not catalog.says_something:
         return None
     if judged:
         zone_names()
-    roots = roots_of(loaded, needed=required) if judged else {}
+    registries = registries_of(loaded) if judged else []
+    roots = roots_of(loaded, needed=required and not registries) if judged else {}
+    pins = pins_of(registries, roots)
     if judged and workers > 1 and store_of(loaded).lasting is None:
         raise ConfigurationError(
             f"store.url is memory:, and {workers} workers with one each would accept a proof {workers} times",
@@ -67,6 +81,8 @@ def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
         constraint_evaluators=load_evaluators(proofs.evaluators),
         observes=observes,
         quotas=build_quotas(loaded, of_proofs=True, workers=workers),
+        pins=pins,
+        find_root=_root_finder(registries),
     )
     return ProofSettings(policy, required=required, filter_tools=proofs.filter_tools)
 
@@ -95,6 +111,17 @@ def read_public_key(path: Path, key: str) -> KeyFile:
         return load_public_key(path)
     except ConfigurationError as error:
         raise ConfigurationError(one_line(f"{key}: {error.what}"), one_line(error.remedy)) from None
+
+
+def read_human_key(path: Path, key: str) -> KeyFile:
+    """Return a human's public key, like `read_public_key`."""
+    found = read_public_key(path, key)
+    if found.kind != "human":
+        raise ConfigurationError(
+            one_line(f"{key}: {path} is the key of {found.name}, which is of kind {found.kind}"),
+            "a chain of delegations begins with a human: make a key with `accredit keys new --kind human`",
+        )
+    return found
 
 
 def build_catalog(config: Config) -> Catalog:
@@ -132,15 +159,72 @@ def roots_of(loaded: Loaded, *, needed: bool = False) -> dict[HybridPublicKey, s
             raise ConfigurationError(
                 one_line(f"{name}: there is no {path}"), one_line(f"accredit keys new {private} --kind human makes it")
             )
-        key = read_public_key(path, name)
-        if key.kind != "human":
-            raise ConfigurationError(
-                one_line(f"{name}: {path} is the key of {key.name}, which is of kind {key.kind}"),
-                "a chain of delegations begins with a human: make a key with `accredit keys new --kind human`",
-            )
+        key = read_human_key(path, name)
         if key.public_key in names:
             raise ConfigurationError(
                 one_line(f"{name}: {key.name} ({key.id}) is a root already"), "keep one [[proofs.roots]] for each key"
             )
         names[key.public_key] = root.name
     return names
+
+
+def registries_of(loaded: Loaded) -> list["Registry"]:
+    """Return the registries, with the keys that are pinned for each. Raises `ConfigurationError`."""
+    tables, folder = loaded.config.proofs.registries, folder_of(loaded, ("proofs", "registries"))
+    return [_registry(f"proofs.registries[{index}]", table, folder) for index, table in enumerate(tables)]
+
+
+def pins_of(registries: Sequence["Registry"], roots: Mapping[HybridPublicKey, str]) -> dict[HybridPublicKey, str]:
+    """Return all pinned keys, with names. Raises `ConfigurationError` for one that is pinned twice, or is a root."""
+    pins: dict[HybridPublicKey, str] = {}
+    for index, registry in enumerate(registries):
+        for key, name in registry.pins.items():
+            place = one_line(f"proofs.registries[{index}].pins: {name} ({key.id})")
+            if key in roots:
+                raise ConfigurationError(
+                    f"{place} is in proofs.roots too: it would stay a root when another key has replaced it",
+                    "take it out of proofs.roots",
+                )
+            if key in pins:
+                raise ConfigurationError(f"{place} is pinned already", "pin each key once, for one registry")
+            pins[key] = name
+    return pins
+
+
+def _registry(place: str, table: RegistryTable, folder: Path) -> "Registry":
+    from accredit.net.fetch import check_url  # noqa: PLC0415 - httpx2 costs 2 MiB, and only a registry needs it
+    from accredit.net.registries import Registry  # noqa: PLC0415
+
+    pins: dict[HybridPublicKey, str] = {}
+    for index, file in enumerate(table.pins):
+        key = read_human_key(folder / file, f"{place}.pins[{index}]")
+        if key.public_key in pins:
+            raise ConfigurationError(
+                one_line(f"{place}.pins: {key.name} ({key.id}) is pinned already"), "pin each key once"
+            )
+        pins[key.public_key] = key.name
+    check_url(f"{place}.url", table.url, "what comes in the clear can be anybody's")
+    return Registry(
+        table.url, pins, None if table.ca_file is None else _trust(f"{place}.ca_file", folder / table.ca_file)
+    )
+
+
+def _trust(place: str, path: Path) -> ssl.SSLContext:
+    """Return an SSL context that trusts only the authorities in a file."""
+    try:
+        text = read_file(path, MAX_KEY_SET_BYTES).data.decode("ascii")
+        return ssl.create_default_context(cadata=text)
+    except ConfigurationError as error:
+        raise ConfigurationError(one_line(f"{place}: {error.what}"), one_line(error.remedy)) from None
+    except (UnicodeDecodeError, ssl.SSLError, ValueError):
+        raise ConfigurationError(
+            one_line(f"{place}: {path} holds no certificate in PEM"), "name the authority's certificate"
+        ) from None
+
+
+def _root_finder(registries: Sequence["Registry"]) -> RootFinder | None:
+    if not registries:
+        return None
+    from accredit.net.registries import Registries  # noqa: PLC0415 - see `_registry`
+
+    return Registries(registries).name

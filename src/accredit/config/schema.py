@@ -254,6 +254,16 @@ class Root(Section, frozen=True):
     public_key_file: Annotated[Name, "a file that `accredit keys new --kind human` made, ending in .pub"]
 
 
+class Registry(Section, frozen=True):
+    """A table of `[[proofs.registries]]`: a registry that says which keys replaced those of these humans."""
+
+    url: Annotated[Url, "its base URL: https, or http on loopback"]
+    pins: Annotated[
+        list[Name], Meta(min_length=1), "a list of files of humans' public keys: they, or what replaced them, are roots"
+    ]
+    ca_file: Annotated[Name | None, "a file of the authorities (PEM) that alone may vouch for it"] = None
+
+
 class Revocation(Section, frozen=True):
     """`[proofs.revocation]`: which certificates no longer count."""
 
@@ -290,6 +300,7 @@ class Proofs(Section, frozen=True):
         OptionalScope, 'the scope of tools that [tools] does not name, or "" to refuse them'
     ] = ""
     roots: Annotated[list[Root], "a list of tables: the humans whose delegations count"] = []
+    registries: Annotated[list[Registry], "a list of tables: who says which keys replaced those of humans"] = []
     revocation: Annotated[Revocation, "a table: which certificates no longer count"] = Revocation()
     evaluators: Annotated[
         list[str], "a list of types of constraints whose evaluators are installed (accredit.constraints)"
@@ -543,6 +554,7 @@ NESTED: Mapping[tuple[str, str], type[Section]] = {
     ("tokens", "issuers"): TokenIssuer,
     ("tokens", "bootstrap"): Bootstrap,
     ("proofs", "roots"): Root,
+    ("proofs", "registries"): Registry,
     ("proofs", "revocation"): Revocation,
     ("store", "password"): Password,
     ("upstream", "auth"): Auth,

@@ -46,11 +46,14 @@ async def fetch(
     timeout: float,
     redirects: int = MAX_KEYS_REDIRECTS,
     resolve: Resolve | None = None,
+    context: ssl.SSLContext | None = None,
 ) -> bytes:
     """Return the body at `url`, which `check_url` has passed; `timeout` is in seconds. With `resolve`, connect to the
-    address that it returns. Raises `KeySetError`."""
+    address that it returns. `context` says whom to trust (None: `trust`). Raises `KeySetError`."""
     try:
-        client = httpx2.AsyncClient(verify=trust(), trust_env=False, follow_redirects=False, headers=_HEADERS)
+        client = httpx2.AsyncClient(
+            verify=context or trust(), trust_env=False, follow_redirects=False, headers=_HEADERS
+        )
         async with asyncio.timeout(timeout), client:
             return await _get(client, httpx2.URL(url), max_bytes, redirects, resolve)
     except TimeoutError:

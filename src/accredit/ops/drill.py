@@ -180,7 +180,7 @@ def _endpoints(loaded: Loaded, request: DrillOptions, tokens: TokenSettings | No
     """Yield the endpoints to call. Raises `ConfigurationError`, also if the issuer is not a root."""
     chosen = views(loaded) if request.server is None else [view(loaded, request.server)]
     proofs, issuer = build_proofs(chosen[0]), read_key(request.issuer).public()
-    if proofs is None or issuer.public_key not in proofs.policy.roots:
+    if proofs is None or issuer.public_key not in {*proofs.policy.roots, *proofs.policy.pins}:
         raise ConfigurationError(
             f"{request.issuer} ({issuer.id}) is no root of this gateway: it would refuse all that it signs",
             "name the key of one of proofs.roots with --issuer",

@@ -8,7 +8,7 @@
 - [target] The target is in the catalog, so its scope and sensitivity are known. A sensitive target takes only
   challenges issued here, for this very call (Option B). Other targets also take a challenge that the client made, while
   it is fresh (Option A).
-- [proof] There is a proof, within its bounds and strictly decoded. Its chain ends in a pinned root key. Its structure,
+- [proof] There is a proof, within its bounds and strictly decoded. Its chain ends in a root (`roots`). Its structure,
   session context, ids, keys, times and signatures are valid (`ratify.verify`, whose steps run inside this one). A
   challenge that is spent, or not issued here where it must be, is refused before signatures are checked.
 - [revocation] No certificate of the chain is revoked (each is asked about, in the course of [proof]).
@@ -74,11 +74,13 @@ from accredit.policy.needs import (
     SpendChallenge,
 )
 from accredit.policy.quotas import QuotaCaller, QuotaReached, Taken
+from accredit.policy.roots import find_root
 from accredit.policy.tasks import ONE_SERVER, TaskScope, facts_of_call_that_made, read_made_by, task_key
 from accredit.policy.uses import Uses
 from accredit.ports import Spending, Task
 from accredit.ratify import (
     CallFacts,
+    HybridPublicKey,
     IdentityStatus,
     IssuedChallenge,
     ProofBundle,
@@ -183,6 +185,7 @@ class ProofCheck:
         self._fault: Exception | None = None
         self._uses = Uses(flow_of)
         self._pins = pins
+        self._root: HybridPublicKey | None = None
 
     @CachedProperty
     def _request_hash(self) -> bytes:
@@ -199,10 +202,10 @@ class ProofCheck:
     def authority(self) -> Generator[Need, object, Authority]:
         """Run the steps from [proof] to [authority]. Raises `ProofRefused`."""
         bundle = yield from self._read()
-        root = bundle.delegations[-1].issuer_pub_key if bundle.delegations else None
-        name = self._policy.roots.get(root) if root is not None else None
-        if name is None:
+        found = yield from find_root(bundle, self._policy)
+        if found is None:
             raise refusals.untrusted_root(self._call, self.entry)
+        self._root, name = found
         self._tied(bundle)
         if self._changes_task and not self._policy.observes:
             # Whether it must be one issued here is known only once the task is found.
@@ -281,7 +284,7 @@ class ProofCheck:
         return Terms(
             now=self._now,
             vocabulary=self._policy.vocabulary,
-            roots=self._policy.roots.keys(),
+            roots=() if self._root is None else (self._root,),
             session_context=context,
             context=self._facts(),
             constraint_evaluators=self._policy.constraint_evaluators,

@@ -10,6 +10,7 @@ from accredit.errors import ProofRefused
 from accredit.policy.catalog import Catalog, Entry
 from accredit.policy.evaluators import OWN_EVALUATORS
 from accredit.policy.guarded_call import GuardedCall
+from accredit.policy.needs import RootFinder
 from accredit.policy.quotas import Quotas
 from accredit.ports import Task
 from accredit.ratify import CertificateCache, DelegationCert, Evaluator, HybridPublicKey, IdentityStatus
@@ -21,7 +22,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     With `bind_agent` a call needs a token whose subject is the id of the proof's agent. `constraint_evaluators`
     evaluate extension constraints, by type (`policy.evaluators`). `server` is the name of the calls' server, if the
     store is shared with other servers: a challenge is valid for one server only. With `observes`, decisions are only
-    recorded, and refuse nothing ([observe] of `policy.decide`). `quotas` apply to calls with proofs.
+    recorded, and refuse nothing ([observe] of `policy.decide`). `quotas` apply to calls with proofs. `find_root` asks
+    registries about other keys than the `roots`; `pins` are the keys that they begin with, with names.
     """
 
     verifier_id: str
@@ -37,6 +39,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     server: str = ""
     observes: bool = False
     quotas: Quotas = Quotas()
+    pins: Mapping[HybridPublicKey, str] = {}
+    find_root: RootFinder | None = None
 
     @property
     def binding(self) -> str:

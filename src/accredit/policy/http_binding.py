@@ -2,7 +2,7 @@
 
 - [request] A request to verify is one JSON object of `proof_bundle` (base64 in its one spelling) and, if one is to be
   required, `required_scope`. The bundle is decoded strictly.
-- [root] The chain must end in a pinned root. This is checked first, as in a decision.
+- [root] The chain must end in a root (`roots`). This is checked first, as in a decision.
 - [own-challenges] Only a challenge that was issued for this binding counts, once. It is good nowhere else, and no other
   challenge is good here: all are issued for one request hash, which is that of no call.
 - [same-verifier] Otherwise the steps are those of `ratify.verify`, with revocations. Nothing is known of what the
@@ -22,6 +22,7 @@ from accredit.limits import CHALLENGE_WINDOW_SECONDS
 from accredit.policy.decide import CLOCK_AHEAD_SECONDS
 from accredit.policy.decision import Policy
 from accredit.policy.needs import IsRevoked, LookAtChallenge, Need, SpendChallenge
+from accredit.policy.roots import find_root
 from accredit.ports import Spending
 from accredit.ratify import ProofBundle, VerifyResult, decode_proof_bundle
 from accredit.ratify import needs as proof_needs
@@ -81,14 +82,14 @@ def verify_steps(
 ) -> Generator[Need, object, VerifyResult]:
     """Verify a proof ([root] to [no-answer]); yields each need and is sent the answer. `now` is in unix seconds. Raises
     `StoreUnavailable`."""
-    root = bundle.delegations[-1].issuer_pub_key if bundle.delegations else None
-    if root is None or root not in policy.roots:
+    found = yield from find_root(bundle, policy)
+    if found is None:
         return invalid("untrusted_root", "the chain's root is not trusted").result
     terms = Terms(
         now=now,
         required_scope=required_scope,
         vocabulary=policy.vocabulary,
-        roots=policy.roots.keys(),
+        roots=found[:1],
         constraint_evaluators=policy.constraint_evaluators,
         check_revocation=True,
         single_use=True,

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import NamedTuple, TypeVar
 
 from accredit.ports import ProofStore, RateLimit, Revocations, TaskStore
+from accredit.ratify import HybridPublicKey
 
 _Decision = TypeVar("_Decision")
 
@@ -76,12 +77,22 @@ class FindDefinition(NamedTuple):
     agent_id: str
 
 
+class FindRoot(NamedTuple):
+    """Whose root is this key, which is none of the policy's own? `find` asks the registries. The answer is a name, or
+    None if it is no root."""
+
+    key: HybridPublicKey
+    find: "RootFinder"
+
+
+RootFinder = Callable[[HybridPublicKey], Awaitable[str | None]]
+"""Answers a `FindRoot`."""
 Look = Callable[[FindDefinition], Awaitable[str | None]]
 """Answers a `FindDefinition`."""
 
 
 _OfPorts = IsRevoked | LookAtChallenge | SpendChallenge | IssueChallenge | CountUses | TakeUse | FindRoom | FindTask
-Need = FindDefinition | _OfPorts
+Need = FindDefinition | FindRoot | _OfPorts
 
 
 async def drive(
@@ -103,6 +114,8 @@ async def drive(
             try:
                 if isinstance(need, FindDefinition):
                     answer = await look(need) if look is not None else None
+                elif isinstance(need, FindRoot):
+                    answer = await need.find(need.key)
                 else:
                     answer = await _answer(need, store, revocations, tasks, now)
             except Exception as error:

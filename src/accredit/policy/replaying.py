@@ -8,7 +8,8 @@ Of the arguments it holds only a digest, unless they are recorded in full. So:
   target.
 - [unknown] What is unknown is not guessed. These things leave the answer open, unless something else certainly refuses
   the call: a constraint or a quota on arguments that are not recorded, a constraint on how often a certificate was
-  used, a definition that was not recorded, an invalid proof, a token's scopes, and a request about a task.
+  used, a definition that was not recorded, a root that only a registry knows, an invalid proof, a token's scopes, and
+  a request about a task.
 - [same-settings] If the answer is open and the call was decided by this very configuration (its digest is the same),
   the recorded decision stands. There is one exception. Pins are in the lock file, which no digest covers: an answer
   that is open because of a definition stays open.
@@ -42,6 +43,7 @@ from accredit.policy.needs import (
     CountUses,
     FindDefinition,
     FindRoom,
+    FindRoot,
     FindTask,
     IsRevoked,
     IssueChallenge,
@@ -242,6 +244,7 @@ class _RecordedCall:
         self.is_first_leg = record.call.round in (None, 1)
         self._was_allowed = was_allowed(record)
         self._definition = record.call.definition if _error(record) != _CHANGED else None
+        self._root = (record.authority.principal_name if record.authority is not None else None) or ""
         self.has_arguments = len(record.call.params) > 0
         self.call = _call(record, digest)
 
@@ -285,6 +288,9 @@ class _RecordedCall:
                 return True
             case FindTask() | FindRoom():
                 return None
+            case FindRoot():
+                self.open = self.open or "registry"
+                return self._root
             case FindDefinition():
                 if self._definition is None or not self._was_allowed:
                     self.open = "definition"

@@ -145,10 +145,20 @@ def keys_of(schema: dict[str, Any], node: dict[str, Any]) -> Iterator[tuple[str,
 def test_no_key_that_names_public_keys_is_forgotten__a_new_owner_in_an_old_file_would_be_no_new_policy() -> None:
     schema = json_schema()
     named = {keys for keys in keys_of(schema, schema) if "public_key" in keys[-1] or "jwks_file" in keys[-1]}
+    named |= {("proofs", "registries", "pins"), ("proofs", "registries", "ca_file")}
     known = {(*key, name) for key, names in digest_module.PUBLIC_KEYS.items() for name in names or ()}
     known |= {key for key, names in digest_module.PUBLIC_KEYS.items() if not names}
-    assert len(known) == 6
+    assert len(known) == 8
     assert named == known
+
+
+def test_a_registry_s_pins_are_named_by_their_content(folder: Path) -> None:
+    text = '[[proofs.registries]]\nurl = "https://registry.example"\npins = ["owner.key.pub"]\n'
+    before = digest(folder, text)
+    assert before != digest(folder, "")
+    pin = folder / "owner.key.pub"
+    pin.write_bytes(pin.read_bytes() + b"\n")
+    assert digest(folder, text) != before
 
 
 def test_it_can_be_computed_by_anybody__from_what_config_show_prints(folder: Path) -> None:
@@ -157,7 +167,7 @@ def test_it_can_be_computed_by_anybody__from_what_config_show_prints(folder: Pat
         tree[row.section][row.key] = row.value
     for section in ("servers", "quotas", "admin", "telemetry"):
         del tree[section]
-    del tree["gateway"]["host"], tree["gateway"]["port"]
+    del tree["gateway"]["host"], tree["gateway"]["port"], tree["proofs"]["registries"]  # empty
     assert digest(folder, "") == hashlib.sha256(rfc8785.dumps(tree)).hexdigest()
     content = hashlib.sha256((folder / "owner.key.pub").read_bytes()).hexdigest()
     tree["proofs"]["roots"] = [{"name": "Owner", "public_key_file": {"sha256": content}}]

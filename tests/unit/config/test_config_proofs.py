@@ -258,3 +258,47 @@ def test_no_server_has_a_mode_of_its_own__so_none_softens_anothers(name: str, ke
         built(tmp_path, f'{servers}[servers.{name}.{key}]\nmode = "observe"\n')
     with pytest.raises(ConfigurationError):
         built(tmp_path, servers, {f"ACCREDIT_SERVERS__{name.upper()}__{key.upper()}__MODE": "observe"})
+
+
+REGISTRY = (
+    '[gateway]\nid = "gate"\n[proofs]\nmode = "required"\n[[proofs.registries]]\nurl = "https://registry.example"\n'
+)
+
+
+def test_a_registry_s_pins_are_no_roots_of_their_own__and_whoever_has_them_needs_no_other_root(tmp_path: Path) -> None:
+    pin = key(tmp_path).public_key
+    policy = required(tmp_path, REGISTRY + 'pins = ["owner.key.pub"]\n').policy
+    assert (policy.roots, policy.pins) == ({}, {pin: "owner"})
+    assert policy.find_root is not None
+    assert required(tmp_path, REQUIRED).policy.find_root is None
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (REGISTRY + 'pins = ["owner.key.pub"]\n' + ROOT, "owner .* is in proofs.roots too"),
+        (REGISTRY + 'pins = ["owner.key.pub", "owner.key.pub"]\n', r"registries\[0\].pins: owner .* already"),
+        (
+            REGISTRY
+            + 'pins = ["owner.key.pub"]\n'
+            + REGISTRY.partition('required"\n')[2]
+            + 'pins = ["owner.key.pub"]\n',
+            r"registries\[1\].pins: owner .* already",
+        ),
+        (REGISTRY + 'pins = ["agent.key.pub"]\n', "of kind agent"),
+        (REGISTRY + 'pins = ["nobody.key.pub"]\n', r"registries\[0\].pins\[0\]"),
+        (REGISTRY.replace("https", "http") + 'pins = ["owner.key.pub"]\n', r"registries\[0\].url"),
+        (REGISTRY + 'pins = ["owner.key.pub"]\nca_file = "nothing.pem"\n', r"registries\[0\].ca_file"),
+        (REGISTRY + 'pins = ["owner.key.pub"]\nca_file = "owner.key.pub"\n', "holds no certificate"),
+        (REGISTRY, "pins"),
+        (REGISTRY + "pins = []\n", "pins"),
+        (REGISTRY.replace('mode = "required"\n', "") + 'pins = ["owner.key.pub"]\n', "proofs.registries is set"),
+    ],
+)
+def test_a_registry_that_would_count_for_more_or_less_than_it_says_is_an_error(
+    text: str, what: str, tmp_path: Path
+) -> None:
+    key(tmp_path)
+    key(tmp_path, "agent", "agent")
+    with pytest.raises(ConfigurationError, match=what):
+        built(tmp_path, text)

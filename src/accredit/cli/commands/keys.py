@@ -64,8 +64,9 @@ _rotate = Command(
     "rotate",
     """Makes the statement that a new key of yours replaces the old one, signed with both.
 
-    Every delegation of the old key ends where the statement counts. Those that the desk's journal here knows are named:
-    sign them again with the new key.
+    Every delegation of the old key ends where the statement counts: at gateways that ask a registry which publishes it.
+    Elsewhere, put the new key in place of the old one in proofs.roots. Those that the desk's journal here knows are
+    named: sign them again with the new key.
 
     Example:
 

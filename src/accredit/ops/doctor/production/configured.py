@@ -111,6 +111,7 @@ def _plain(facts: Facts, servers: Sequence[Loaded]) -> Iterator[str]:
         urls += [(f"{place}.url", upstream.url), *((f"{place}.urls", url) for url in upstream.urls)]
     for number, issuer in enumerate(config.tokens.issuers):
         urls += [(f"tokens.issuers[{number}].{key}", getattr(issuer, key)) for key in ("issuer", "jwks_url")]
+    urls += [(f"proofs.registries[{number}].url", each.url) for number, each in enumerate(config.proofs.registries)]
     for place, url in urls:
         if url is not None and _is_plain(url):
             yield f"{place} is plain http to {urlsplit(url).hostname}"
@@ -168,7 +169,7 @@ def proofs(facts: Facts) -> Result:
     if not found.filter_tools:
         what = "proofs.filter_tools is false: who may call one tool is shown what all the others are"
         return no(what, "take it out")
-    count = len(found.roots)
+    count = len(found.roots) + sum(len(each.pins) for each in found.registries)
     return ok(f"required and bound, by {count} root{'s' if count != 1 else ''}")
 
 

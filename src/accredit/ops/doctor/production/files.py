@@ -94,6 +94,12 @@ def _deciding_keys(loaded: Loaded) -> Iterator[tuple[str, Path]]:
     folder = folder_of(loaded, ("proofs", "roots"))
     for root in proofs.roots:
         yield f"the root {root.name}", folder / root.public_key_file
+    folder = folder_of(loaded, ("proofs", "registries"))
+    for registry in proofs.registries:
+        for pin in registry.pins:
+            yield f"a pin of {registry.url}", folder / pin
+        if registry.ca_file is not None:
+            yield f"the authorities of {registry.url}", folder / registry.ca_file
     folder = folder_of(loaded, ("proofs", "revocation"))
     for name in proofs.revocation.public_key_files:
         yield "a key of revocation lists", folder / name
@@ -154,6 +160,7 @@ def _find_credentials(loaded: Loaded) -> Iterator[str]:
     named = {("telemetry", "endpoint"): [config.telemetry.endpoint]}
     issuers = config.tokens.issuers
     named["tokens", "issuers"] = [url for each in issuers for url in (each.jwks_url, each.introspection_url)]
+    named["proofs", "registries"] = [each.url for each in config.proofs.registries]
     for (section, key), urls in named.items():
         if _in_file(loaded, section, key) and _any_holds(urls):
             yield f"{section}.{key}"

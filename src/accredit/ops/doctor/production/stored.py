@@ -87,6 +87,8 @@ def lists_found(loaded: Loaded, store: StoreUrl) -> Found[tuple[int, int]]:
     try:
         files = [*((folder, name) for name in named.public_key_files)]
         files += [(roots, root.public_key_file) for root in loaded.config.proofs.roots]
+        pins = folder_of(loaded, ("proofs", "registries"))
+        files += [(pins, pin) for each in loaded.config.proofs.registries for pin in each.pins]
         keys = [read_public_key(where / name, name) for where, name in files]
         known: dict[str, HybridPublicKey] = {each.id: each.public_key for each in keys}
         place = store.lasting
