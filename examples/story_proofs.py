@@ -79,7 +79,7 @@ async def told(what: str, call: Awaitable[object], expected: str = "") -> bool:
         result, word = str(await call), ""
     except ProofRefused as error:
         result, word = error.message, error.error
-    say(f"    {NO if word else YES} {what:<44} {result[:150]}")
+    say(f"    {NO if word else YES} {what:<44} {result.partition('; a host')[0][:150]}")
     return word == expected
 
 

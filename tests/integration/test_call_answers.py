@@ -14,6 +14,7 @@ pytestmark = pytest.mark.slow
 
 TOKEN = {"CALL_TOKEN": "sesame"}
 OVER = threading.Event()
+UNPROVED = "note: the endpoint asked for no proof: whoever reaches it can make this call\n"
 
 
 class Server(BaseHTTPRequestHandler):
@@ -82,13 +83,13 @@ def server() -> Generator[str]:
 
 def test_a_server_of_the_legacy_era_is_called(server: str, tmp_path: Path) -> None:
     done = accredit("call", "works", "--url", f"{server}/mcp", folder=tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", UNPROVED)
 
 
 def test_a_tool_that_fails_is_told_in_its_own_words__and_as_json_on_demand(server: str, tmp_path: Path) -> None:
     done = accredit("call", "fails", "--url", f"{server}/mcp", folder=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("error: fails failed: the disk is full\n")
+    assert done.stderr.startswith(f"{UNPROVED}error: fails failed: the disk is full\n")
     done = accredit("call", "fails", "--url", f"{server}/mcp", "--json", folder=tmp_path)
     assert done.returncode == 1
     assert json.loads(done.stdout)["isError"] is True

@@ -51,7 +51,7 @@ def complaints(done: subprocess.CompletedProcess[str]) -> list[str]:
 
 
 def next_steps(printed: str) -> list[str]:
-    return [line.strip() for line in printed.partition("next:\n")[2].splitlines()]
+    return [line.strip() for line in printed.partition("next:\n")[2].partition("\nnote: ")[0].splitlines()]
 
 
 def calls(url: str, folder: Path) -> tuple[list[str], str, str]:

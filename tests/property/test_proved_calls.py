@@ -205,6 +205,7 @@ SAID: dict[type, dict[str, tuple[Any, str, str] | str]] = {
         **dict.fromkeys(("call", "times", "authority"), "below"),
     },
     Call: {
+        "protocol": ("http", "signed", "another target"),
         "method": ("resources/read", "signed", "method"),
         "target": ("write_file", "signed", "target"),
         "session": ("s-2", "signed", "session"),

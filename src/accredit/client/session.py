@@ -19,6 +19,7 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import (
     CallToolRequestParams,
     CallToolResult,
+    ErrorData,
     GetPromptRequestParams,
     GetPromptResult,
     InputRequiredResult,
@@ -146,7 +147,8 @@ class AccreditedClient:
         except MCPError as error:
             refusal = refusal_of(error.error)
             if refusal is None:
-                raise _in_words(error) from None
+                _put_into_words(error)
+                raise
             if method:
                 target = getattr(params, TARGET_MEMBER.get(method, ""), None)
                 refusal.add_note(explain_refusal(refusal, self._caller, method, target))
@@ -299,13 +301,14 @@ def _transport(target: _Local, presenter: ProofPresenter | None, token: str, nam
     return ProvingTransport(inner, prover, token=token, heard=budgets.heard)
 
 
-def _in_words(error: MCPError) -> MCPError:
-    """Return an error of ours whose message says all that is known: why, and how to start a gateway that is not
-    reached. Return any other one as it is."""
+def _put_into_words(error: MCPError) -> None:
+    """Make the message of an error of ours say all that is known: why, and how to start a gateway that is not reached.
+    It stays the same exception: another one would keep this one, and what it was made of."""
     why = error.error.data
     if error.error.code != UPSTREAM_ERROR or not isinstance(why, str):
-        return error
+        return
     message = f"{error.error.message}: {excerpt(why, MAX_TOLD_REASON_CHARS)}"
     if why.endswith(NOT_REACHED):
         message = f"{message} If it is not, {HOW_TO_START}"
-    return MCPError(error.error.code, message, why)
+    error.error = ErrorData(code=error.error.code, message=message, data=why)
+    error.args = (error.error.code, message, why)
