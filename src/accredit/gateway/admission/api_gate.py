@@ -183,9 +183,7 @@ class ApiGate:
         decision = await drive(steps, self._store, self._revocations, now)
         call.guarded, call.decision = guarded, decision
         if decision.fault is not None:
-            log_event(
-                _log, logging.ERROR, "decision_failed", method=guarded.method, detail=excerpt(f"{decision.fault!r}")
-            )
+            _report(guarded, decision.fault)
         if not decision.enforced and self._quotas.entries:
             await self._take_quotas(guarded, call, now)
 
