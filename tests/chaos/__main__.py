@@ -70,7 +70,8 @@ async def _bites() -> list[str]:
     broken: list[str] = []
     async with _started(Replicated()) as servers:
         for name, bite in bites.BITES.items():
-            found = [len(checker.unsound(await bites.bitten(servers, bite, faulty=faulty))) for faulty in (True, False)]
+            ours = checker.unsound(await bites.bitten(servers, bite, faulty=False))
+            found = [len(await bites.faults(servers, bite)), len(ours)]
             print(f"  {name}: {found[0]} and {found[1]}", flush=True)
             if not found[0] or found[1]:
                 broken.append(f"{name}: the checker found {found}")

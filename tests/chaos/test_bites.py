@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Generator
 
 import pytest
-from tests.chaos.bites import BITES, bitten
+from tests.chaos.bites import BITES, bitten, faults
 from tests.chaos.checker import FIRST, unsound
 from tests.chaos.redis import failover
 from tests.world.patience import change_limits
@@ -37,8 +37,7 @@ def refusals_as_in_production() -> Generator[None]:
 @pytest.mark.holds("stores/postgres/forgetting", "expiry")
 @pytest.mark.parametrize("name", BITES)
 def test_the_checker_finds_the_fault__and_nothing_in_our_store(name: str, servers: Replicated) -> None:
-    faulty = run(bitten(servers, BITES[name], faulty=True))
-    assert unsound(faulty) != []
+    assert run(faults(servers, BITES[name])) != []
     ours = run(bitten(servers, BITES[name], faulty=False))
     assert unsound(ours) == []
     assert any(each.answer == FIRST for each in ours)
