@@ -9,6 +9,8 @@ The *limit* is the CPU that no gateway could do without, measured in the same ru
 such a proof and the two signatures of its records (all by `cryptography`, whatever the gateway uses), what nginx takes
 to pass the same call, and one SQLite transaction of a call's bytes for each turn of the log. A gateway with metrics,
 which is not measured otherwise, tells how many calls one turn has.
+
+One and two workers are compared besides: calls a second, CPU a call, and how much memory all their processes hold.
 """
 
 import asyncio
@@ -34,7 +36,7 @@ from bench.authorization import ANSWER, Agent, Upstream, body_of, check_us, post
 from bench.cluster_servers import Primary, primary
 from bench.errors import BenchError
 from bench.processes import NGINX, Server, configured, nginx
-from bench.procfs import cpu_seconds_apart
+from bench.procfs import cpu_seconds, cpu_seconds_apart, memory
 
 NAME = "main-job"
 CONNECTIONS = (1, 16, 64)
@@ -46,6 +48,9 @@ FILL_CALLS = 320
 first of them accepts older ones."""
 MAX_TIMES_LIMIT = {"SQLite": 2.3, "PostgreSQL": 2.5}
 """The aims, at 64 connections in the older era: times the limit, without the database's own processes."""
+WORKERS = (1, 2)
+LEVEL_CALLS, MORE_CALLS = 2_000, 4_000
+"""Calls after which memory should be level, and how many more are made to see whether it is."""
 RECORDS = 2
 _RECORD_BYTES = 2_048
 _SIGNATURES = 400
@@ -85,6 +90,16 @@ class Way:
 
     def median_of(self, member: str) -> float:
         return median(getattr(sample, member) for sample in self.samples)
+
+
+class Load(NamedTuple):
+    """What some workers did: calls a second, CPU µs a call, and bytes in memory (each shared page counted once)."""
+
+    workers: int
+    calls: float
+    cpu: float
+    level: int
+    later: int
 
 
 class Limit(NamedTuple):
@@ -136,11 +151,12 @@ async def measure(folder: Path, rounds: int, calls: int) -> str:
             if number:
                 checks.append(check_us([agent.bundle(bound=True) for _ in range(100)]))
                 passes.append((await _round(Way("nginx", ERAS[0], max(CONNECTIONS), proxy), agent, calls, None)).ours)
+        loads = [await _load(workers, toml(upstream, f"sqlite:///{workers}.db"), folder, agent) for workers in WORKERS]
         turns = await _calls_a_turn(watched, folder / "watched.log", agent, calls)
     listener.close()
     transaction = _transaction_us(folder / "raw.db", round(turns))
     limit = Limit(median(checks), _signatures_us(), median(passes), transaction, turns)
-    return "\n".join(table(ways, limit))
+    return "\n".join([*table(ways, limit), "", *workers_table(loads)])
 
 
 def toml(upstream: str, store: str, *, admin: bool = False) -> str:
@@ -176,6 +192,20 @@ async def _round(way: Way, agent: Agent, calls: int, database: Primary | None) -
     )
     cuts = quantiles(times, n=100)
     return Sample(gateway, writer, of_database, cuts[49] * 1000, cuts[98] * 1000)
+
+
+async def _load(workers: int, text: str, folder: Path, agent: Agent) -> Load:
+    """Post calls over 64 connections to a gateway with so many workers."""
+    text = text.replace("[store]\n", '[cluster]\nkeys_file = "cluster.keys"\n[store]\n')
+    with configured(text, folder, f"workers-{'i' * workers}", options=("--workers", str(workers))) as server:
+        way = Way("SQLite", ERAS[0], max(CONNECTIONS), server)
+        await _round(way, agent, FILL_CALLS, None)
+        await _round(way, agent, LEVEL_CALLS, None)
+        level, before = memory(server.pid).pss, cpu_seconds(server.pid)
+        rounds = [await _round(way, agent, MORE_CALLS // 4, None) for _ in range(4)]
+        used = (cpu_seconds(server.pid) - before) / MORE_CALLS * 1e6
+        later = memory(server.pid).pss
+    return Load(workers, way.connections / median(sample.p50 for sample in rounds) * 1000, used, level, later)
 
 
 def _cpu(server: Server, database: Primary | None) -> tuple[float, float, float]:
@@ -248,3 +278,14 @@ def table(ways: Sequence[Way], limit: Limit) -> Iterator[str]:
         yield (
             f"| {way.store} | {way.era} | {way.connections} | {way.median_of('p50'):.1f} | {way.median_of('p99'):.1f} |"
         )
+
+
+def workers_table(loads: Sequence[Load]) -> Iterator[str]:
+    yield (
+        f"| workers | calls a second | CPU a call, us | memory after {LEVEL_CALLS:,} calls, MiB |"
+        f" after {LEVEL_CALLS + MORE_CALLS:,} |"
+    )
+    yield "|---|---|---|---|---|"
+    for load in loads:
+        level, later = (size / 2**20 for size in (load.level, load.later))
+        yield f"| {load.workers} | {load.calls:,.0f} | {load.cpu:.0f} | {level:.0f} | {later:.0f} |"

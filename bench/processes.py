@@ -58,15 +58,16 @@ def configured(
     name: str,
     *,
     command: Sequence[str] = (str(Path(sys.executable).with_name("accredit")),),
+    options: Sequence[str] = (),
     patience: float = _START_SECONDS,
 ) -> Generator[Server, None, None]:
-    """`accredit serve` with a configuration file of its own in `folder`; `command` stands in for `accredit`, and has
-    `patience` seconds to start."""
+    """`accredit serve` with a configuration file of its own in `folder` and these options; `command` stands in for
+    `accredit`, and has `patience` seconds to start."""
     stem = re.sub(r"[^a-z]+", "-", name.lower())
     file, log = folder / f"{stem}.toml", folder / f"{stem}.log"
     file.write_text(toml)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ACCREDIT_")}
-    with _running([*command, "serve", "--config", str(file)], folder, environment, log) as process:
+    with _running([*command, "serve", "--config", str(file), *options], folder, environment, log) as process:
         yield Server(_announced(process, log, patience), process.pid)
 
 
