@@ -192,7 +192,7 @@ class Lines:
         for target, tally in grant.targets.items():
             yield f"  {grant.method} {shown_target(target)}: {tally_text(tally)}"
         if grant.sensitive:
-            yield "  sensitive, so a grant of its own: without it the desk asks about each call; with it nobody is asked"
+            yield "  sensitive, so by itself: without this grant the desk asks about each call; with it nobody is asked"
         sensitive = [scope for scope in grant.scopes if is_sensitive(scope)]
         if sensitive:
             yield f"  sensitive scopes, and so signed with --yes: {', '.join(sensitive)}"
