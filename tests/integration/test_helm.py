@@ -150,8 +150,8 @@ def test_the_schema_knows_the_chart_s_values__and_refuses_others() -> None:
     judge.validate({**values, **WITH_FILE, "keys": {**values["keys"], **WITH_FILE["keys"]}})
     assert {*values} == {*schema["properties"]} - {"global"}
     wrong: list[dict[str, Any]] = [
-        {"replica": 2}, {"replicas": "two"}, {"replicas": 0}, {"keys": {"secret": "keys", "files": []}}, {"volume": {"size": "big"}},
-        {"volume": {"sise": "10Gi"}}, {"stopSeconds": 0}, {"image": ""}, {"egress": {}},
+        {"replica": 2}, {"replicas": "two"}, {"replicas": 0}, {"keys": {"secret": "keys", "files": []}},
+        {"volume": {"size": "big"}}, {"volume": {"sise": "10Gi"}}, {"stopSeconds": 0}, {"image": ""}, {"egress": {}},
     ]  # fmt: skip
     assert [each for each in wrong if judge.is_valid({**values, **each})] == []
 
