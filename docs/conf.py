@@ -18,12 +18,12 @@ CONTENTS = {
     "Explanation": ["explanation/*"],
     "Reference": ["reference/*"],
     "Decisions": ["decisions/*"],
-    "The project": ["/README", "/SECURITY", "/CONTRIBUTING", "/CHANGELOG"],
+    "The project": ["/README", "/examples/README", "/SECURITY", "/CONTRIBUTING", "/CHANGELOG"],
 }
 
 project = html_title = "accredit"
 root_doc = "docs/index"
-include_patterns = ["docs/**.md", "*.md"]
+include_patterns = ["docs/**.md", "*.md", "examples/*.md"]
 exclude_patterns = [".*", "bench", "src", "tests"]
 extensions = ["myst_parser"]
 myst_heading_anchors = 6

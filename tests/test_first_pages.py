@@ -1,5 +1,6 @@
 """The first page of each reader is short, says what the page after it does, and names that page at its end."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -32,6 +33,31 @@ def test_what_it_shows_is_what_the_next_page_shows__whose_test_runs_it(page: Pat
     blocks = BLOCK.findall(page.read_text("utf-8"))
     assert blocks
     assert [line for _, block in blocks for line in block.splitlines() if line and line not in shown] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_its_commands_come_in_the_order_of_the_next_page(page: Path) -> None:
+    shown = next_page(page).read_text("utf-8").splitlines()
+    commands = [
+        line
+        for kind, block in BLOCK.findall(page.read_text("utf-8"))
+        if kind == "console"
+        for line in block.splitlines()
+    ]
+    places = [shown.index(line) for line in commands]
+    assert places == sorted(places), "such as a key that is made before a gateway needs it"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_its_code_imports_what_it_uses(page: Path) -> None:
+    for kind, block in BLOCK.findall(page.read_text("utf-8")):
+        if kind == "python":
+            tree = list(ast.walk(ast.parse(block)))
+            names = {name.id for name in tree if isinstance(name, ast.Name)}
+            imports = {
+                each.name for line in tree if isinstance(line, ast.Import | ast.ImportFrom) for each in line.names
+            }
+            assert imports <= names
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -224,6 +224,8 @@ def test_at_a_terminal_a_person_says_the_value_that_the_host_asked_for(home: Hom
             terminal.types("correct horse battery\n")
         terminal.wait_for("wrote")
         assert terminal.end() == 0
+    assert f"wrote {home.config}, and {file}: 1 of vscode's" in terminal.seen, "a path is never folded"
+    assert "  | " not in terminal.seen.partition("Write this?")[0], "nor is JSON, or a command"
     assert "s3cret-of-input" not in terminal.seen
     assert (home.config.parent / "secrets/web.Authorization").read_text() == "Bearer s3cret-of-input\n"
     assert "s3cret-of-input" not in home.config.read_text() + file.read_text()

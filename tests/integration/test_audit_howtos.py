@@ -98,9 +98,9 @@ def write_call(folder: Path, call: SignedCall, gate: PrivateKeyFile = GATE) -> N
     bundle = CallBundle((envelope,), call.certificates, proof=call.proof)
     (folder / "call.json").write_bytes(encode_call_bundle(bundle))
     (folder / "gateway.key.pub").write_bytes(GATE.public().text())
-    kinds: dict[str, KeyKind] = {"owner": "human", "assistant": "agent"}
-    for name, key in (("owner", HUMAN), ("assistant", AGENT)):
-        shown = {"owner": "Ada", "assistant": "Assistant"}[name]
+    kinds: dict[str, KeyKind] = {"owner": "human", "agent": "agent"}
+    for name, key in (("owner", HUMAN), ("agent", AGENT)):
+        shown = {"owner": "Ada", "agent": "Assistant"}[name]
         about = KeyFile(KEY_FILE_VERSION, kinds[name], shown, key.id, 1, key.public_key)
         (folder / f"{name}.key.pub").write_bytes(about.text())
     (folder / "verify_call.py").write_text(script("verify_call.py"), "utf-8")

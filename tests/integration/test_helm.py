@@ -10,6 +10,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
@@ -28,7 +29,7 @@ with helm_python.Chart.load(sys.argv[1]) as chart:
     print(*chart.render(json.load(sys.stdin), name="accredit", namespace="mcp").values(), sep="\\n---\\n")
 """
 CONFIGURATION = (DEPLOY / "kubernetes/base/accredit.toml").read_text("utf-8")
-WITH_FILE = {
+WITH_FILE: dict[str, Any] = {
     "configuration": (DEPLOY / "kubernetes/sqlite/accredit.toml").read_text("utf-8"),
     "volume": {"size": "10Gi"},
     "keys": {"files": ["gateway.key", "owner.key.pub", "rounds.keys"]},
@@ -137,3 +138,26 @@ def test_each_value_is_explained_on_the_page__with_its_default() -> None:
     assert f"| `replicas` | `{values['replicas']}` |" in page
     assert f"| `stopSeconds` | `{values['stopSeconds']}` |" in page
     assert f"| `keys.files` | {', '.join(f'`{each}`' for each in values['keys']['files'])} |" in page
+
+
+def test_the_schema_knows_the_chart_s_values__and_refuses_others() -> None:
+    """Helm judges values by it, as does this test by the same validator that judges manifests."""
+    schema = json.loads((CHART / "values.schema.json").read_text("utf-8"))
+    values = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
+    jsonschema.Draft7Validator.check_schema(schema)
+    judge = jsonschema.Draft7Validator(schema)
+    judge.validate(values)
+    judge.validate({**values, **WITH_FILE, "keys": {**values["keys"], **WITH_FILE["keys"]}})
+    assert {*values} == {*schema["properties"]} - {"global"}
+    wrong: list[dict[str, Any]] = [
+        {"replica": 2}, {"replicas": "two"}, {"replicas": 0}, {"keys": {"secret": "keys", "files": []}},
+        {"volume": {"size": "big"}}, {"volume": {"sise": "10Gi"}}, {"stopSeconds": 0}, {"image": ""}, {"egress": {}},
+    ]  # fmt: skip
+    assert [each for each in wrong if judge.is_valid({**values, **each})] == []
+
+
+@pytest.mark.parametrize("values", [{"replica": 2}, {"replicas": "two"}, {"volume": {"size": "big"}}])
+def test_a_value_that_the_schema_does_not_know_makes_no_manifest(values: dict[str, Any]) -> None:
+    done = render({"configuration": CONFIGURATION, **values})
+    assert done.returncode != 0
+    assert next(iter(values)) in done.stderr

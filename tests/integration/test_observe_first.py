@@ -119,7 +119,7 @@ async def test_what_is_suggested_lets_exactly_the_calls_pass_that_were_used(mode
         listed = accredit("log", "list", folder=tmp_path).stdout.splitlines()
         passed = [line for line in listed if " deny " in line and "  ok" in line]
         assert len(passed) > 1
-        assert all("(only observed)" in line for line in passed), "nobody is to take them for refused"
+        assert all("passed (would be: deny " in line for line in passed), "nobody is to take them for refused"
         printed = watched.suggested()
         assert "stays refused, as nobody signed them: 1 call" in printed
         watched.apply(printed)

@@ -61,13 +61,17 @@ def test_the_page_leads_from_a_host_s_servers_to_calls_that_are_signed_and_on_re
             connected.initialize()
             assert passes(connected, "list_inbox"), "it is signed, though the host lists nothing"
             assert passes(connected, "send_email"), "all works as before"
-        assert [line for line in shell(listed, person).stdout.splitlines() if "list_inbox" in line and "ok" in line]
+        shown = [line for line in shell(listed, person).stdout.splitlines() if "list_inbox" in line and "ok" in line]
+        assert [line for line in shown if "passed (would be: deny unknown_tool)" in line], "as the page says"
         check, suggest = suggested.splitlines()
         assert "tables for list_inbox of mail, search of mail, send_email of mail" in shell(check, person).stderr
         proposed = shell(suggest, person).stdout
         assert not re.search(r"PRINCIPAL-|AGENT-|\[servers|nobody signed", proposed), proposed
-        (grant,) = [line for line in proposed.splitlines() if line.startswith("accredit grant")]
-        shell(f"{grant} {secret}", person)
+        plain, sensitive = [line for line in proposed.splitlines() if line.startswith("accredit grant")]
+        assert "send_email" not in plain, "what is sensitive has a line of its own"
+        assert "send_email" in sensitive
+        for grant in (plain, sensitive):
+            shell(f"{grant} {secret}", person)
         config = person.home / "accredit/accredit.toml"
         config.write_text(config.read_text().replace('mode = "observe"', 'mode = "required"'))
         shell(reload, person)

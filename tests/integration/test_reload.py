@@ -368,3 +368,13 @@ def test_the_how_to_says_what_is_printed(tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (1, refused.replace("gateway.port", "gateway.host"))
     unit = re.findall(r"```ini\n(.*?)```", page, re.DOTALL)[0]
     assert "ExecReload=/opt/accredit/bin/accredit reload" in unit
+
+
+def test_without_a_gateway_or_its_configuration_it_says_which_is_missing_and_what_to_type(tmp_path: Path) -> None:
+    done = accredit("reload", folder=tmp_path)
+    assert (done.returncode, f"there is no configuration {tmp_path}/accredit.toml" in done.stderr) == (1, True)
+    assert "`accredit reload --config FILE`" in done.stderr
+    (tmp_path / "accredit.toml").touch()
+    done = accredit("reload", folder=tmp_path)
+    assert (done.returncode, f"no process holds {tmp_path}/accredit.pid" in done.stderr) == (1, True)
+    assert f"`accredit serve --config {tmp_path}/accredit.toml`" in done.stderr

@@ -47,7 +47,17 @@ def test_the_servers_of_the_how_to_are_the_examples(name: str) -> None:
 def test_the_fastmcp_example_answers_as_the_other_one(tmp_path: Path) -> None:
     blocks = {name: body for name, kind, body in BLOCK.findall(PAGE) if kind == "python"}
     (tmp_path / "call.py").write_text(blocks["call.py"], "utf-8")
-    (tmp_path / "server.py").write_text((ROOT / "examples/guarded_fastmcp.py").read_text("utf-8"), "utf-8")
+    (tmp_path / "guarded_server.py").write_text((ROOT / "examples/guarded_fastmcp.py").read_text("utf-8"), "utf-8")
     for each in [body for _, kind, body in BLOCK.findall(PAGE) if kind == "console"][:2]:
         done(tmp_path, each)
     assert "sent to ada@example.org on the word of Owner" in done(tmp_path, "python call.py")
+
+
+def test_the_server_of_the_first_page_runs_as_it_stands(tmp_path: Path) -> None:
+    (first,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/start/server.md").read_text("utf-8"), re.DOTALL)
+    blocks = {name: body for name, kind, body in BLOCK.findall(PAGE) if kind == "python"}
+    (tmp_path / "guarded_server.py").write_text(first, "utf-8")
+    (tmp_path / "call.py").write_text(blocks["call.py"], "utf-8")
+    keys, _, _, grant, *_ = [body for _, kind, body in BLOCK.findall(PAGE) if kind == "console"]
+    done(tmp_path, keys)
+    assert "\nit may use list_inbox\nThe engine\n" in done(tmp_path, grant)

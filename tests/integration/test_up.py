@@ -296,11 +296,18 @@ def test_a_host_that_is_found_is_offered__and_its_file_changes_only_with_a_yes(s
     (person.own / "delegation.json").unlink()  # what is new is offered again
     with person.terminal(*person.words(server)) as terminal:
         terminal.wait_for(r"Write this\? \[y/N\]")
+        socket.create_connection(("127.0.0.1", person.port)).close()  # the gateway runs before anything is asked
         terminal.types("n\n")
         terminal.wait_for("up: http")
         terminal.types("\x03")
         assert terminal.end() == 0, terminal.seen
     assert not file.exists()
+    (person.own / "delegation.json").unlink()
+    with person.terminal(*person.words(server)) as terminal:
+        terminal.wait_for(r"Write this\? \[y/N\]")
+        terminal.types("\x03")
+        assert terminal.end() == 0, terminal.seen
+    assert not file.exists(), "Ctrl-C is no yes"
     with person.up("--yes", server) as up:
         up.stop()
     words = json.loads(file.read_text())["mcpServers"]["accredit"]["args"]

@@ -10,6 +10,7 @@ import click
 
 from accredit.base.standard import open_closed_streams
 from accredit.base.terminal import two_lines
+from accredit.cli.declare import Argument
 from accredit.cli.standard import is_full, without_reader
 from accredit.errors import ConfigurationError
 
@@ -152,7 +153,10 @@ def _error_line(error: click.ClickException) -> str:
 
 
 def _help_for(error: click.ClickException) -> str:
-    """Return a hint that names the help of the command that was meant, as far as that is known."""
+    """Return the remedy for a missing argument, else a hint that names the help of the command that was meant, as far
+    as that is known."""
+    if isinstance(error, click.MissingParameter) and isinstance(error.param, Argument) and error.param.remedy:
+        return error.param.remedy
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "accredit"
     if command == "accredit":

@@ -16,7 +16,12 @@ FILE = click.Path(path_type=Path)
 
 
 class Argument(click.Argument):
-    """A positional argument. In usage lines an optional argument is in brackets."""
+    """A positional argument. In usage lines an optional argument is in brackets. `remedy` says what to do if a required
+    one is missing."""
+
+    def __init__(self, words: Sequence[str], *, remedy: str = "", **settings: Any) -> None:
+        super().__init__(words, **settings)
+        self.remedy = remedy
 
     def get_usage_pieces(self, ctx: click.Context) -> list[str]:
         """Return the argument's words in the usage line."""

@@ -259,18 +259,19 @@ def _cells(listed: Judged, listing: Listing, *, several: bool) -> tuple[Words | 
     row, fault, evidence = listed
     call, authority = row.decision.call, row.decision.authority
     decision = row.decision.decision
-    verdict = [row.verdict, decision.error or "" if decision else ""]
+    verdict = " ".join(filter(None, [row.verdict, decision.error if decision else ""]))
     # If the call was refused after all (`gateway.recording.recorder`), it ended in an error: then this is not said.
-    if decision is not None and decision.enforced is False and row.verdict == "deny" and row.status != "error":
-        verdict.append("(only observed)")
+    passed = decision is not None and decision.enforced is False and row.verdict == "deny" and row.status != "error"
+    if passed:
+        verdict = f"passed (would be: {verdict})"
     if fault is not None:
-        verdict = [f"BAD: {fault}; it says {' '.join(filter(None, verdict))}"]
+        verdict = f"BAD: {fault}; it says {verdict}"
     return (
         f"{row.decision.times.received[:_TO_THE_SECOND]}Z" if short else row.decision.times.received,
         call.id[:SHORT_ID_CHARS] if short else call.id,
         *([call.server or ""] if several else []),
         f"{call.target or call.method}{drill_mark(call)}",
-        Words(" ".join(filter(None, verdict)), BAD if row.verdict == "deny" or fault is not None else ""),
+        Words(verdict, BAD if (row.verdict == "deny" and not passed) or fault is not None else ""),
         row.status,
         id_with_name(authority.agent_id, listing.names, short=short) if authority else "",
         *([who_allowed(evidence.allowed) if evidence is not None else ""] if listing.keys else []),

@@ -6,6 +6,7 @@ process signalled.
 """
 
 import os
+import shlex
 import signal
 import time
 from collections.abc import Mapping
@@ -94,10 +95,16 @@ def _running(file: Path) -> PidFileContent:
     """Return the state of the gateway that serves a file. Raises `ConfigurationError`."""
     folders = dict.fromkeys((file.parent, Path(os.path.realpath(file)).parent))
     found = next((found for folder in folders if (found := find(folder)) is not None), None)
-    if found is None:
+    if found is None and not file.is_file():
         raise ConfigurationError(
-            f"no gateway runs with {file}: nobody has {file.parent / PID_FILE} locked",
-            "start it with `accredit serve`, or name the configuration that it was started with (--config)",
+            f"there is no configuration {file}, so no gateway to reload",
+            "name the one that the gateway was started with: `accredit reload --config FILE`",
+        )
+    if found is None:
+        start = shlex.join(("accredit", "serve", "--config", str(file)))
+        raise ConfigurationError(
+            f"no gateway runs with {file}: no process holds {file.parent / PID_FILE}",
+            f"start it: `{start}`; if it runs, name the configuration that it was started with: --config FILE",
         )
     if not is_same(found.reloads.configuration, file):
         raise ConfigurationError(

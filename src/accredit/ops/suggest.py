@@ -136,6 +136,7 @@ class Lines:
                     "gateway": each.gateway,
                     "method": each.method,
                     "scopes": each.scopes,
+                    "sensitive": each.sensitive,
                     "targets": [{"target": name, **structs.asdict(tally)} for name, tally in each.targets.items()],
                     "command": command,
                     "line": shlex.join(command),
@@ -190,9 +191,11 @@ class Lines:
         yield f"{json_ascii(agent)}, on the word of {json_ascii(principal)}: {tally_text(grant.tally)}"
         for target, tally in grant.targets.items():
             yield f"  {grant.method} {shown_target(target)}: {tally_text(tally)}"
+        if grant.sensitive:
+            yield "  sensitive, so by itself: without this grant the desk asks about each call; with it nobody is asked"
         sensitive = [scope for scope in grant.scopes if is_sensitive(scope)]
         if sensitive:
-            yield f"  sensitive, and so signed with --yes: {', '.join(sensitive)}"
+            yield f"  sensitive scopes, and so signed with --yes: {', '.join(sensitive)}"
 
     def _rest(self) -> Iterator[str]:
         found = self._found

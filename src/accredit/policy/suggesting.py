@@ -11,6 +11,8 @@
   suggested, with a scope for this tool alone (`catalog.own_scope`).
 - [grant] A grant is from one principal to one agent, for one endpoint and one method. It names its very targets (by the
   constraint `dev.accredit.call`), so other targets with the same scope are not granted.
+- [sensitive] Sensitive targets have a grant of their own, so none gets into a standing grant unnoticed: without that
+  grant, an agent that has a desk asks a person about each of their calls.
 - [ambiguity] Where the log is incomplete or ambiguous, nothing is guessed: if a name was cut, if a server no longer
   exists, or if a name means one tool at a server's own endpoint and another at the merged one.
 - [bounds] The number of targets is bounded, for each agent and in all. Calls beyond it are counted as refused.
@@ -117,7 +119,7 @@ class Table(NamedTuple):
 
 class Grant(NamedTuple):
     """A delegation to sign. It grants `scopes` for the `targets` of one method at one endpoint (named by its verifier
-    id)."""
+    id). Its targets are all sensitive, or none is ([sensitive])."""
 
     principal_id: str
     agent_id: str
@@ -125,6 +127,7 @@ class Grant(NamedTuple):
     method: str
     scopes: tuple[str, ...]
     targets: Mapping[str, Tally]
+    sensitive: bool = False
 
     @property
     def constraint(self) -> Extension:
@@ -170,6 +173,16 @@ class _Used(NamedTuple):
     target: str
 
 
+class _Common(NamedTuple):
+    """What the targets of one grant have in common."""
+
+    principal_id: str
+    agent_id: str
+    gateway: str
+    method: str
+    sensitive: bool
+
+
 class _Found(NamedTuple):
     """A target as it is configured now: the name that its server uses (`own`), at the endpoint with this verifier id,
     and its entry, or None."""
@@ -203,7 +216,7 @@ class Suggester:
     def suggestion(self) -> Suggestion:
         """Return the suggestion from all records."""
         tables: dict[tuple[str, str], Table] = {}
-        grants: dict[tuple[str, str, str, str], list[tuple[str, str, Tally]]] = {}
+        grants: dict[_Common, list[tuple[str, str, Tally]]] = {}
         for used in sorted(self._used):
             found, tally = self._used[used]
             scope = found.entry.scope if found.entry is not None else own_scope(found.own, found.server)
@@ -211,10 +224,11 @@ class Suggester:
                 named = found.server, found.own
                 so_far = tables[named].tally if named in tables else Tally()
                 tables[named] = Table(*named, scope, so_far.join([tally]))
-            grants.setdefault(used[:4], []).append((scope, used.target, tally))
+            is_sensitive = found.entry is not None and found.entry.sensitive
+            grants.setdefault(_Common(*used[:4], is_sensitive), []).append((scope, used.target, tally))
         return Suggestion(
             [tables[name] for name in sorted(tables)],
-            [grant for key, targets in grants.items() for grant in _split(key, targets)],
+            [grant for common in sorted(grants) for grant in _split(common, grants[common])],
             self._allowed,
             self._tasks,
             self._refused,
@@ -302,17 +316,17 @@ def _without_authority(record: CallRecord) -> str:
     return "bad_proof" if error.startswith("ratify_") else "other"
 
 
-def _split(key: tuple[str, str, str, str], targets: Iterable[tuple[str, str, Tally]]) -> Iterable[Grant]:
+def _split(common: _Common, targets: Iterable[tuple[str, str, Tally]]) -> Iterable[Grant]:
     """Yield the grants for one agent's uses, each short enough for a proof."""
     scopes: dict[str, None] = {}
     named: dict[str, Tally] = {}
     chars = 0
     for scope, target, tally in targets:
         if named and (len(named) >= MAX_GRANT_TARGETS or chars + len(target) > MAX_GRANT_TARGET_CHARS):
-            yield Grant(*key, tuple(sorted(scopes)), named)
+            yield Grant(*common[:4], tuple(sorted(scopes)), named, common.sensitive)
             scopes, named, chars = {}, {}, 0
         scopes[scope] = None
         named[target] = tally
         chars += len(target)
     if named:
-        yield Grant(*key, tuple(sorted(scopes)), named)
+        yield Grant(*common[:4], tuple(sorted(scopes)), named, common.sensitive)

@@ -28,7 +28,6 @@ import click
 
 from accredit.base.clock import unix_seconds
 from accredit.base.files import SHARED_FOLDER, make_folder
-from accredit.base.text import one_line
 from accredit.client.presenter import GRANTS
 from accredit.config.attest import GATEWAY_KEY_FILE
 from accredit.console.settings import find_key, read_settings
@@ -59,7 +58,7 @@ from accredit.setup.own_keys import (
     person_key,
 )
 from accredit.signing.grant import GrantOptions, grant_delegation
-from accredit.terminal.output import GOOD, QUIET, print_json, say, tell
+from accredit.terminal.output import GOOD, QUIET, print_json, say, say_whole, tell
 from accredit.terminal.progress import Progress
 
 MAX_ADOPTED = 100
@@ -266,19 +265,21 @@ def _show(job: _Job) -> None:
     """Show what will be written, without secrets."""
     planned = job.plan
     if planned.new != planned.old:
-        say(f"{planned.file} {'gets' if planned.old is not None else 'is made'}:")
-        _lines(planned.shown)
+        say_whole(f"{planned.file} {'gets' if planned.old is not None else 'is made'}:")
+        _say_lines(job, planned.shown)
     for path in planned.secrets:
-        say(f"{path} gets a value that may be a credential (mode 0600)")
-    say(f"{job.host.name}: {job.file} gets, in the places of its own servers:")
+        say_whole(f"{path} gets a value that may be a credential (mode 0600)")
+    say_whole(f"{job.host.name}: {job.file} gets, in the places of its own servers:")
     for name, entry in job.entries.items():
-        _lines(job.host.text.put("", (job.host.table, name), entry))
+        _say_lines(job, job.host.text.put("", (job.host.table, name), entry))
     _tell_left(job)
 
 
-def _lines(shown: str) -> None:
+def _say_lines(job: _Job, shown: str) -> None:
+    """Print lines with the servers' own words. Those of a project's file, which may be somebody else's, are folded: so
+    none of them can begin a row."""
     for line in shown.splitlines():
-        say(f"  {line}".rstrip())
+        (say if job.wish.project else say_whole)(f"  {line}".rstrip())
 
 
 def _tell_left(job: _Job) -> None:
@@ -315,14 +316,14 @@ def _report(job: _Job, backup: Path | None) -> int:
         tell(f"note: {note}")
     if backup is None:
         return 0
-    say(f"wrote {planned.file}, and {job.file}: {len(job.entries)} of {job.host.name}'s servers are behind it", GOOD)
-    say(f"what {job.host.name} had before, credentials included: {backup}", QUIET)
+    say_whole(
+        f"wrote {planned.file}, and {job.file}: {len(job.entries)} of {job.host.name}'s servers are behind it", GOOD
+    )
+    say_whole(f"what {job.host.name} had before, credentials included: {backup}", QUIET)
     say("")
     say("next:")
-    click.echo(
-        one_line(f"  accredit up --config {config}    # where it runs already: accredit reload --config {config}")
-    )
-    say(f"  and restart {job.host.name}. To undo this: accredit uninstall {job.host.name} --restore")
+    say_whole(f"  accredit up --config {config}    # where it runs already: accredit reload --config {config}")
+    say_whole(f"  and restart {job.host.name}. To undo this: accredit uninstall {job.host.name} --restore")
     return 0
 
 

@@ -23,7 +23,7 @@ from accredit.hosts.undo import plan_restore, without
 from accredit.keys.places import state_folder
 from accredit.setup.install_entry import NewEntry, agent_of
 from accredit.setup.install_wish import InstallOptions, confirm_write, place_of
-from accredit.terminal.output import BAD, GOOD, QUIET, Words, print_json, print_table, say, tell
+from accredit.terminal.output import BAD, GOOD, QUIET, Words, print_json, print_table, say, say_whole, tell
 from accredit.terminal.progress import Progress
 
 if TYPE_CHECKING:
@@ -100,9 +100,9 @@ def install_entry(wish: InstallOptions, url: str | None, config: Path | None, se
         tell(f"note: {host.name} may read another file, by its version: {', '.join(map(str, others))}")
         tell(f"  if it does not show the server, name that one: {host.variable}=FILE accredit install {host.name}")
     if new != old and not wish.as_json:
-        say(f"{host.name}: {file} gets the server {wanted.name}:")
+        say_whole(f"{host.name}: {file} gets the server {wanted.name}:")
         for line in host.text.put("", (host.table, wanted.name), entry).splitlines():
-            say(f"  {line}")
+            say_whole(f"  {line}")
     return _finish(wish, edit, place, entry, command)
 
 
@@ -147,7 +147,7 @@ def _restore(wish: InstallOptions, host: Host, file: Path) -> int:
         raise ConfigurationError(f"no server of {file} is accredit's", "nothing has to be put back")
     edit = plan_restore(host, file, names, state_folder(os.environ))
     if edit.new != edit.old and not wish.as_json:
-        say(f"{host.name}: {file} is put back as it was before {', '.join(sorted(names))}")
+        say_whole(f"{host.name}: {file} is put back as it was before {', '.join(sorted(names))}")
     return _finish(wish, edit, EntryLocation(host, file, min(names)), None, None)
 
 
@@ -177,7 +177,7 @@ def _finish(
     """Make the edit if it changes anything and the user agrees, and report it."""
     changed, backup = edit.new != edit.old, None
     if changed and command is not None and not wish.as_json:
-        say(f"by: {shlex.join(command)}")
+        say_whole(f"by: {shlex.join(command)}")
     if changed and not wish.dry_run:
         if not confirm_write(wish):
             say("nothing was changed")
@@ -193,10 +193,10 @@ def _finish(
              "changed": changed and not wish.dry_run, "backup": None if backup is None else str(backup)}
         )  # fmt: skip
     elif not changed:
-        say(f"nothing to do: {place.file} is as it should be")
+        say_whole(f"nothing to do: {place.file} is as it should be")
     elif not wish.dry_run:
-        say(f"{'removed' if command is None and edit.new is None else 'wrote'} {place.file}", GOOD)
-        say(f"what it was before: {backup}", QUIET)
+        say_whole(f"{'removed' if command is None and edit.new is None else 'wrote'} {place.file}", GOOD)
+        say_whole(f"what it was before: {backup}", QUIET)
         say(f"restart {place.host.name} to have it take this up")
     return 0
 

@@ -12,8 +12,8 @@ Never replaces a file, and resumes where an earlier run ended:
 4. the person's and the agent's key are made or kept (`own_keys`). If proofs are required, the person's must be a root;
 5. a first delegation is signed or kept (`own_grant`);
 6. the gateway must accept the resulting configuration;
-7. entries are offered for the hosts found. No host's file changes without consent (`up_hosts`);
-8. gateway and desk run until one of them ends (`up_run`). If one of them ran already, only the other is started.
+7. gateway and desk run until one of them ends (`up_run`). If one of them ran already, only the other is started;
+8. once they run, entries are offered for the hosts found. No host's file changes without consent (`up_hosts`).
 
 A passphrase is used for signing only. The desk asks for it again by itself.
 """
@@ -135,15 +135,17 @@ def bring_up(wish: UpOptions, environ: Mapping[str, str] = os.environ) -> int:
 
 class _Ready(NamedTuple):
     """What is needed to start the processes. `gateway` is the gateway that runs already, if any. `is_first` says
-    whether this is the first `accredit up` for the configuration."""
+    whether this is the first `accredit up` for the configuration. `is_new` says whether the configuration or the
+    delegation was made now."""
 
     loaded: Loaded
     gateway: PidFileContent | None
     is_first: bool
+    is_new: bool
 
 
 def _prepare(wish: UpOptions, environ: Mapping[str, str]) -> _Ready:
-    """Do steps 3 to 7. Raises `ConfigurationError`."""
+    """Do steps 3 to 6. Raises `ConfigurationError`."""
     place = wish.place
     file, was_there = place.file, place.is_there
     gateway, is_known_before = serving(file) if was_there else None, is_known(file, environ)
@@ -163,10 +165,9 @@ def _prepare(wish: UpOptions, environ: Mapping[str, str]) -> _Ready:
     for key in (person, agent):
         say(f"{'wrote' if key.made else 'kept'} {key.path}: the key of {key.about.name}, {key.about.id}")
     roots = _roots(loaded, person)
-    is_first = _grant(wish, loaded, person, agent, roots)
+    is_signed = _grant(wish, loaded, person, agent, roots)
     read_configuration(Start(file, dict(environ), {}), ReadFiles())
-    offer_hosts(loaded, file, agreed=wish.agreed, asks=is_first or not was_there)
-    return _Ready(loaded, gateway, not is_known_before)
+    return _Ready(loaded, gateway, not is_known_before, is_signed or not was_there)
 
 
 def _configure(plan: InitPlan, file: Path, environ: Mapping[str, str]) -> None:
@@ -234,7 +235,7 @@ def _grant(wish: UpOptions, loaded: Loaded, person: OwnKey, agent: OwnKey, roots
 
 
 def _run(wish: UpOptions, ready: _Ready, environ: Mapping[str, str], release: Callable[[], None]) -> int:
-    """Run gateway and desk, or the one that does not run yet (step 8); return the exit code. `release` lets other runs
+    """Run gateway and desk, or the one that does not run yet (step 7); return the exit code. `release` lets other runs
     of `accredit up` go on."""
     file = wish.place.file
     gateway = ready.loaded.config.gateway
@@ -242,8 +243,11 @@ def _run(wish: UpOptions, ready: _Ready, environ: Mapping[str, str], release: Ca
     def no_desk() -> bool:
         return desk_process(environ) is None
 
-    def on_start() -> None:
+    def offer() -> None:
         release()
+        offer_hosts(ready.loaded, file, agreed=wish.agreed, asks=ready.is_new)
+
+    def on_start() -> None:
         _say_where(wish, ready.loaded, serving(file), is_new=True)
 
     parts: list[Subprocess] = []
@@ -256,7 +260,7 @@ def _run(wish: UpOptions, ready: _Ready, environ: Mapping[str, str], release: Ca
     elif ready.is_first:
         tell("note: the desk that runs began before this gateway: end it and start it anew to see these calls there")
     tell(f"starting {' and '.join(f'the {part.name}' for part in parts)}")
-    return run_together(parts, gateway.drain_seconds + gateway.grace_seconds, on_start)
+    return run_together(parts, gateway.drain_seconds + gateway.grace_seconds, offer, on_start)
 
 
 def _serves(file: Path, pid: int) -> bool:

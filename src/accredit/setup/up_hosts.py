@@ -18,7 +18,7 @@ from accredit.hosts.edit import entries, read_host_file
 from accredit.hosts.table import HOSTS, Host, Places
 from accredit.setup.install import InstallOptions, install_entry
 from accredit.setup.install_entry import agent_of
-from accredit.terminal.output import say, tell
+from accredit.terminal.output import say_whole, tell
 
 
 def found_hosts() -> list[str]:
@@ -65,7 +65,7 @@ def offer_hosts(loaded: Loaded, file: Path, *, agreed: bool, asks: bool) -> None
             except ConfigurationError as error:
                 tell(f"{host}: {error.what}; {error.remedy}")
         else:
-            say(f"{host} is here, and does not use it yet: {install_words(host, server, file)}")
+            say_whole(f"{host} is here, and does not use it yet: {install_words(host, server, file)}")
 
 
 def _leads_to(url: str, words: Sequence[str]) -> bool:

@@ -23,6 +23,8 @@ from collections.abc import Callable, Sequence
 from types import FrameType, TracebackType
 from typing import Self
 
+import click
+
 from accredit.errors import ConfigurationError
 from accredit.terminal.output import tell
 
@@ -98,10 +100,18 @@ class Subprocess:
             self._process.send_signal(number)
 
 
-def run_together(parts: Sequence[Subprocess], ending_seconds: float, on_start: Callable[[], None]) -> int:
-    """Run all until told to stop, or until one ends; return the exit code. `on_start` is called once all are ready."""
+def run_together(
+    parts: Sequence[Subprocess], ending_seconds: float, ask: Callable[[], None], on_start: Callable[[], None]
+) -> int:
+    """Run all until told to stop, or until one ends; return the exit code. Once all are ready, `ask` is called, which
+    may wait for the person, and then `on_start`."""
     with _Signals() as signals:
-        return _Together(list(parts), ending_seconds, on_start, signals).run()
+
+        def begin() -> None:
+            if signals.during(ask):
+                on_start()
+
+        return _Together(list(parts), ending_seconds, begin, signals).run()
 
 
 class _Signals:
@@ -123,6 +133,19 @@ class _Signals:
             return set(os.read(self._reading, 64))
         return set()
 
+    def during(self, ask: Callable[[], None]) -> bool:
+        """Call `ask`, which a signal to end breaks off; return whether it came to its end. `wait` returns that signal
+        all the same."""
+        handlers = {each: signal.signal(each, _break_off) for each in self._before.keys() & _STOP}
+        try:
+            ask()
+        except click.Abort:
+            return False
+        finally:
+            for each, handler in handlers.items():
+                signal.signal(each, handler)
+        return True
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -131,6 +154,11 @@ class _Signals:
         signal.set_wakeup_fd(self._wakeup)
         os.close(self._reading)
         os.close(self._writing)
+
+
+def _break_off(number: int, frame: FrameType | None) -> None:
+    """Break off what waits for the person."""
+    raise click.Abort
 
 
 def _only_wake(number: int, frame: FrameType | None) -> None:

@@ -38,6 +38,12 @@ def say(text: str, style: str = "") -> None:
     show(text_rows(Words(text, style), width_of(sys.stdout)))
 
 
+def say_whole(text: str, style: str = "") -> None:
+    """Print one line with a path, a command or JSON in it, of our own or the person's words. It is not folded, so that
+    it can be copied."""
+    show(text_rows(Words(text, style), None))
+
+
 def say_script(line: str) -> None:
     """Print a line of a shell script. A comment is folded into comments; a command is not folded, so that it can be
     copied."""

@@ -59,3 +59,15 @@ def test_json_is_one_object_wherever_it_is_printed() -> None:
     found = {path.stem: path for path in sources() if re.search(r"echo\(json\.dumps", path.read_text("utf-8"))}
     assert {*found} == {"output", "log_list"}
     assert "def print_json(value: Mapping[str, object])" in found["output"].read_text("utf-8")
+
+
+@pytest.mark.parametrize("words", ["approve", "deny"])
+def test_without_the_code_of_an_ask_it_names_the_command_that_lists_them(
+    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["accredit", words])
+    assert application.main() == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "error: Missing argument 'CODE'.",
+        "help: `accredit asked` lists what agents ask you for, each with its code",
+    ]

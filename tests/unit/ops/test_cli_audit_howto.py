@@ -57,10 +57,10 @@ def the_call(number: int) -> CallDecision:
 @pytest.fixture
 def call_id(folder: Folder, gateway_key: PrivateKeyFile) -> str:
     """The files of the page, and a log of three calls; the id of one."""
-    kinds: dict[str, KeyKind] = {"owner": "human", "assistant": "agent"}
-    for name, key in (("owner", HUMAN), ("assistant", AGENT)):
+    kinds: dict[str, KeyKind] = {"owner": "human", "agent": "agent"}
+    for name, key in (("owner", HUMAN), ("agent", AGENT)):
         about = KeyFile(
-            KEY_FILE_VERSION, kinds[name], {"owner": "Ada", "assistant": "Assistant"}[name], key.id, 1, key.public_key
+            KEY_FILE_VERSION, kinds[name], {"owner": "Ada", "agent": "Assistant"}[name], key.id, 1, key.public_key
         )
         (folder.path / f"{name}.key.pub").write_bytes(about.text())
     (folder.path / "accredit.db").unlink()

@@ -235,6 +235,8 @@ def test_what_is_sensitive_is_said_to_be_and_signed_without_asking() -> None:
     (line,) = commands(printed)
     assert "--yes" in line.split(" ")
     assert any("sensitive" in each and "comms:email:delete" in each for each in printed)
+    said = printed[printed.index(line) - 2]
+    assert said.endswith("without this grant the desk asks about each call; with it nobody is asked")
 
 
 CONFIG = """

@@ -101,6 +101,21 @@ def test_a_grant_names_the_very_targets__though_another_tool_needs_the_same_scop
     assert (tally.calls, tally.first, tally.last) == (2, timestamp(NOW_MS + 3), timestamp(NOW_MS + 9))
 
 
+@pytest.mark.holds("policy/suggesting", "sensitive")
+def test_what_is_sensitive_has_a_grant_of_its_own() -> None:
+    tools = {
+        "ask": Entry(scope="email:send", marked_sensitive=True),
+        "list_inbox": Entry(scope="email:send"),
+        "wipe": Entry(scope="comms:email:delete"),
+    }
+    used = [record(name, scope="") for name in ("ask", "list_inbox", "wipe")]
+    found = suggested(*used, to=ONE._replace(catalogs={"": Catalog(tools=tools)}))
+    assert [([*each.targets], each.scopes, each.sensitive) for each in found.grants] == [
+        (["list_inbox"], ("email:send",), False),
+        (["ask", "wipe"], ("comms:email:delete", "email:send"), True),
+    ]
+
+
 @pytest.mark.holds("policy/suggesting", "own-scope")
 def test_a_tool_that_the_catalog_does_not_name_gets_a_scope_of_its_own() -> None:
     calls = [record("drop", denied("unknown_tool"), scope="", at=n, server="mail") for n in range(3)]

@@ -3,7 +3,13 @@
 from accredit.cli.declare import Command, argument, flag
 from accredit.cli.options import JSON, PASSPHRASE_FILE
 
-_CODE = argument("code", metavar="CODE", required=True, help="The code of the ask, such as 7KQ4-M2.")
+_CODE = argument(
+    "code",
+    metavar="CODE",
+    required=True,
+    help="The code of the ask, such as 7KQ4-M2.",
+    remedy="`accredit asked` lists what agents ask you for, each with its code",
+)
 
 asked = Command(
     "asked",

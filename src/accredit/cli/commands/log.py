@@ -59,12 +59,15 @@ _list = Command(
     "list",
     """Lists calls, newest first; with -f newest last, and then each call as it ends.
 
-    Decisions: allow, deny; challenge if the client first had to prove itself over a challenge. Statuses: ok,
+    Decisions: allow, deny; challenge if the client was first asked for a proof over a challenge. In observe mode, a
+    call that passed although it would be refused says so: passed (would be: deny unknown_tool). Statuses: ok,
     tool_error, error, input_required, task, upstream_invalid, timeout, cancelled, unknown; open for a call without an
-    outcome. With --json, each call is a JSON object on a line. A call is shown as BAD if one of its records does not
-    verify with the named keys, or the configuration's; with --store and no --key nothing is verified. The person who
-    allowed a call is found by the stored certificates and the roots; an unknown one is shown by the key's id. On a
-    terminal ids are shortened: every command accepts a prefix of an id.
+    outcome.
+
+    Records are verified with the named keys, or the configuration's: a call is BAD if one of its records does not
+    verify. With --store and no --key nothing is verified. The person who allowed a call is named if their key is one of
+    the roots, and else shown by the key's id. On a terminal ids are cut short; every command takes the beginning of an
+    id. With --json, each call is a JSON object on a line.
 
     Examples:
 

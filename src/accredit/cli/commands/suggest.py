@@ -7,11 +7,11 @@ suggest = Command(
     "suggest",
     """Prints the tables and grants that would have allowed the recorded calls, and what stays refused.
 
-    Tables are TOML for the configuration; grants are commands for the signer, which name the key files that are on this
-    machine. Each says which calls it would have allowed. Nothing unused is proposed (`accredit check --fix` writes the
-    tables of all tools), nor anything for calls that nobody signed, or that were refused. Records that do not verify
-    with the named keys, or the configuration's, are left out. Read it before you apply it: it shows what agents did,
-    not what they should do.
+    Tables are TOML for the configuration. Grants are commands for the signer, with the key files of this machine;
+    sensitive tools have a grant of their own. Each says which calls it would have allowed. What nobody used is left out
+    (`accredit check --fix` writes the tables of all tools), and so are calls that nobody signed or that were refused.
+    Only records count that verify with the named keys, or the configuration's. Read it before you apply it: it shows
+    what agents did, not what they should do.
 
     Examples:
 
