@@ -5,7 +5,7 @@ record is verified with the trusted keys, and its chain of certificates by the d
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
@@ -166,7 +166,7 @@ def _collect_terms(loaded: Loaded) -> ReplayConfiguration:
 def _terms(settings: GatewaySettings) -> ServerTerms:
     proofs, tokens = settings.proofs, settings.tokens
     policy = proofs.policy if proofs is not None and proofs.judged else None
-    scopes = tokens.tool_scopes if tokens is not None else {}
+    scopes: Mapping[str, str] = tokens.tool_scopes if tokens is not None else {}
     routes = settings.upstream.routes if isinstance(settings.upstream, ApiUpstream) else None
     return ServerTerms(policy, settings.pins, scopes, lru_cache(routes.route_now) if routes is not None else None)
 
