@@ -32,6 +32,8 @@ from accredit.errors import ProofRefused, StoreUnavailable
 from accredit.gateway import create_app
 from accredit.gateway.settings import ApiUpstream, HttpUpstream, RecordSettings
 from accredit.http_api.routes import RouteTable
+from accredit.policy import Catalog
+from accredit.policy.suggesting import Deployment, Suggester
 from accredit.ratify.constraints import MaxAmount
 from accredit.stores import MemoryStore
 
@@ -69,11 +71,12 @@ async def scene(
     given: dict[str, Any] = {"store": MemoryStore(), "revocations": Known()}
     given |= {name: more.pop(name) for name in ("store", "records") if name in more}
     more |= {"records": more.pop("record")} if "record" in more else {}
-    with EchoApi() as api:
-        behind = HttpUpstream(f"http://127.0.0.1:{api.port}/base")
-        settings = api_settings(TRUST, ApiUpstream("http", RouteTable(ENTRIES), None, behind, named), **more, path=PATH)
+    with EchoApi() as echo:
+        behind = HttpUpstream(f"http://127.0.0.1:{echo.port}/base")
+        api = ApiUpstream("http", RouteTable(ENTRIES), None, behind, named)
+        settings = api_settings(TRUST, api, policy, **more, path=PATH)
         async with RunningGateway(create_app([settings], **given)) as gateway:
-            yield Scene(api, gateway.port)
+            yield Scene(echo, gateway.port)
 
 
 def problem(told: str) -> dict[str, Any]:
@@ -357,3 +360,36 @@ def test_an_api_that_asks_for_more_and_more_gets_no_more_than_three_requests_and
         with httpx2.Client(auth=AccreditedHttp(presenter, OWN), transport=httpx2.MockTransport(hostile)) as client:
             assert client.get("http://api.example/messages").status_code == 401
         assert proofs == found
+
+
+def test_what_was_observed_leads_to_grants_that_are_enough_and_no_more__and_shows_what_nobody_named(
+    tmp_path: Path,
+) -> None:
+    async def observed() -> None:
+        recorded = RecordSettings(GATEWAY)
+        reads = TRUST.chain("email:read")
+        async with (
+            Log(tmp_path / "log.db") as log,
+            scene(policy={"observes": True}, records=log.port, record=recorded) as at,
+        ):
+            assert (await at.send("POST", "/messages/5/send", scope="email:send", chain=reads))[0] == 200
+            assert (await at.send("GET", "/nobody/named/this", chain=reads))[0] == 200
+            assert (await at.raw(f"PUT {PATH}/nor/this"))[0] == 200
+
+    run(observed())
+    suggester = Suggester(Deployment(GATEWAY, {NAME: Catalog(routes=ENTRIES)}))
+    for each in records_in(tmp_path / "log.db"):
+        suggester.add(each)
+    found = suggester.suggestion()
+    assert {word: each.targets for word, each in found.refused.items()} == {
+        "route": {(NAME, "GET"): 1, (NAME, "PUT"): 1}
+    }
+    (grant,) = found.grants
+
+    async def required() -> None:
+        async with scene() as at:
+            chain = TRUST.chain(*grant.scopes, "email:read", constraints=(grant.constraint,))
+            assert (await at.send("POST", "/messages/5/send", scope="email:send", chain=chain))[0] == 200
+            assert (await at.send("GET", "/messages", chain=chain))[0] == 403
+
+    run(required())

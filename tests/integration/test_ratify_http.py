@@ -265,3 +265,8 @@ def test_a_binding_that_could_verify_nothing_or_be_reached_by_nobody_stops_the_s
     assert configured(tmp_path, f'listener = "public"\n{proofs}{gateway}') == "public"
     with pytest.raises(ConfigurationError, match="listener"):
         configured(tmp_path, 'listener = "both"\n')
+
+
+def test_a_member_that_stands_twice_can_not_be_read() -> None:
+    with pytest.raises(WireError, match="no object of proof_bundle"):
+        read_verify(b'{"proof_bundle": "e30=", "proof_bundle": "e30="}')

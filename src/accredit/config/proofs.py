@@ -46,7 +46,7 @@ def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
     """Return how calls are decided, or None if proofs are off and the catalog says nothing. Raises
     `ConfigurationError`."""
     proofs = loaded.config.proofs
-    catalog = build_catalog(loaded.config) if loaded.api is None else api_catalog(loaded.api)
+    catalog = catalog_of(loaded)
     required, observes = proofs.mode == "required", proofs.mode == "observe"
     judged = required or observes
     named = "roots" if proofs.roots else "registries" if proofs.registries else ""
@@ -122,6 +122,11 @@ def read_human_key(path: Path, key: str) -> KeyFile:
             "a chain of delegations begins with a human: make a key with `accredit keys new --kind human`",
         )
     return found
+
+
+def catalog_of(loaded: Loaded) -> Catalog:
+    """Return the catalog of a view. Raises `ConfigurationError`."""
+    return build_catalog(loaded.config) if loaded.api is None else api_catalog(loaded.api)
 
 
 def build_catalog(config: Config) -> Catalog:

@@ -23,29 +23,19 @@ from accredit.http_api.routes import Match
 from accredit.http_api.targets import Target
 from accredit.http_api.wire import PROOF_HEADER, decode_proof_header
 from accredit.policy.catalog import Entry
-from accredit.policy.guarded_call import GuardedCall
+from accredit.policy.guarded_call import ApiCall
 from accredit.ratify.signable import build_session_context, operation_context_hash
 
 Protocol = Literal["http", "authorize"]
 """How a request comes: to the gateway in front of the API, or as a question of another proxy."""
 
 
-class HttpCall(GuardedCall, frozen=True, dict=True):
-    """A request. Its `target` is its route's text, "" if it has none. `digest` is that of its body, in which no bytes
-    stand for no body. `requested_path` is the target as it was sent."""
+class HttpCall(ApiCall, frozen=True, dict=True):
+    """A request. `digest` is that of its body, in which no bytes stand for no body. `requested_path` is the target as
+    it was sent."""
 
     protocol: Protocol = "http"
     requested_path: str = ""
-
-    @property
-    def guarded(self) -> bool:
-        """Whether the call needs a proof: every request does."""
-        return True
-
-    @property
-    def is_counted(self) -> bool:
-        """Whether quotas count the call."""
-        return True
 
     @property
     def proof_place(self) -> str:

@@ -96,6 +96,19 @@ class RouteTable:
         values = [value for value, literal in zip(target.segments, found.segments, strict=True) if literal is None]
         return Match(found.text, dict(zip(found.names, values, strict=True)))
 
+    def route_now(self, text: str) -> str | None:
+        """Return the route that requests of a route of another table have in this one: "" if they have none, and None
+        if that depends on their paths."""
+        try:
+            once = read_route(text)
+        except ValueError:
+            return ""
+        found = [each for each in self.routes.values() if _is_shared(once, each)]
+        if any(b is not None for each in found for a, b in zip(once.segments, each.segments, strict=True) if a is None):
+            return None
+        first = max(found, key=lambda each: [part is not None for part in each.segments], default=None)
+        return first.text if first is not None else ""
+
     def _add(self, route: Route) -> None:
         node = self._root
         for segment in route.segments:
@@ -152,6 +165,12 @@ def _check_pairs(routes: Iterable[Route]) -> None:
         sides = {a is None for a, b in zip(one.segments, other.segments, strict=True) if (a is None) != (b is None)}
         if len(sides) > 1:
             raise ValueError(f'has "{one.text}" and "{other.text}", and a request could be of both')
+
+
+def _is_shared(one: Route, other: Route) -> bool:
+    """Return whether a request could be of both routes."""
+    same = one.method == other.method and len(one.segments) == len(other.segments)
+    return same and _overlap(one, other)
 
 
 def _overlap(one: Route, other: Route) -> bool:

@@ -5,8 +5,8 @@ record is verified with the trusted keys, and its chain of certificates by the d
 """
 
 import os
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from accredit.base.text import escape_text
 from accredit.config import Loaded, build_all_settings, gateway_id, load, policy_digest
 from accredit.errors import WireError
 from accredit.gateway import GatewaySettings
+from accredit.gateway.settings import ApiUpstream
 from accredit.limits import MAX_RECORDED_CHAINS
 from accredit.ops.log_names import known_names
 from accredit.ops.log_place import as_configuration_errors, log_store, moment, public_keys
@@ -32,7 +33,7 @@ from accredit.stores.audit_log.reading import LogReader
 from accredit.stores.audit_log.verifying import Verifiers
 from accredit.terminal.output import print_json, say
 from accredit.terminal.progress import Progress
-from accredit.terminal.wording import calls, shown_target, tally_text, unverified_note
+from accredit.terminal.wording import calls, shown_call, tally_text, unverified_note
 
 MAX_REPLAYED_CHANGES = 1_000
 """The most differences that `accredit replay` prints: nobody reads more. Further ones are only counted."""
@@ -165,7 +166,9 @@ def _collect_terms(loaded: Loaded) -> ReplayConfiguration:
 def _terms(settings: GatewaySettings) -> ServerTerms:
     proofs, tokens = settings.proofs, settings.tokens
     policy = proofs.policy if proofs is not None and proofs.judged else None
-    return ServerTerms(policy, settings.pins, tokens.tool_scopes if tokens is not None else {})
+    scopes: Mapping[str, str] = tokens.tool_scopes if tokens is not None else {}
+    routes = settings.upstream.routes if isinstance(settings.upstream, ApiUpstream) else None
+    return ServerTerms(policy, settings.pins, scopes, lru_cache(routes.route_now) if routes is not None else None)
 
 
 def _members(found: _Found, names: Names, left: UnverifiedEntries) -> dict[str, object]:
@@ -204,7 +207,7 @@ def _lines(found: _Found, names: Names, left: UnverifiedEntries) -> Iterator[str
     for change, tally in sorted(found.changes.items()):
         agent = escape_text(id_with_name(change.agent_id, names)) if change.agent_id else "nobody"
         server = f"{change.server}: " if change.server else ""
-        what = f"{server}{change.method} {shown_target(change.target)} by {agent}"
+        what = f"{server}{shown_call(change.method, change.target)} by {agent}"
         before = f"{change.before}{' (only observed)' if change.observed else ''}"
         yield f"  {before} -> {change.now}: {what}: {tally_text(tally)}"
     told = sum(tally.calls for tally in found.changes.values())

@@ -24,8 +24,9 @@ from msgspec import structs
 from accredit.attest import timestamp
 from accredit.base.text import json_ascii
 from accredit.client.presenter import GRANTS
-from accredit.config import Loaded, build_catalog, build_proofs, gateway_id, load
-from accredit.config.servers import views
+from accredit.config import Loaded, build_proofs, gateway_id, load
+from accredit.config.proofs import catalog_of
+from accredit.config.servers import every_view
 from accredit.keys.load import PUBLIC_SUFFIX
 from accredit.limits import SHORT_ID_CHARS
 from accredit.ops.key_files import find_public_keys
@@ -39,7 +40,7 @@ from accredit.stores.audit_log.proven import NOTHING_LEFT, Prover, UnverifiedEnt
 from accredit.stores.audit_log.verifying import Verifiers
 from accredit.terminal.output import print_json, say_script
 from accredit.terminal.progress import Progress
-from accredit.terminal.wording import calls, shown_target, tally_text, unverified_note
+from accredit.terminal.wording import calls, shown_call, shown_target, tally_text, unverified_note
 
 _EXPIRES = "30d"
 _PLACEHOLDER = re.compile(r"^(PRINCIPAL|AGENT)-[0-9a-f]+\.(key|pub)$")
@@ -75,10 +76,10 @@ def suggest_from_log(config: Path | None, keys: Sequence[Path], since: int | Non
 
 def deployment_of(loaded: Loaded) -> Deployment:
     """Return the deployment that a configuration describes. Raises `ConfigurationError`."""
-    servers = views(loaded)
+    servers = every_view(loaded)
     proofs = build_proofs(servers[0])
     roots = [root.id for root in proofs.policy.roots] if proofs is not None and proofs.judged else None
-    catalogs = {each.server: build_catalog(each.config) for each in servers}
+    catalogs = {each.server: catalog_of(each) for each in servers}
     return Deployment(gateway_id(loaded), catalogs, loaded.config.gateway.merge, roots or None)
 
 
@@ -190,7 +191,7 @@ class Lines:
         agent, principal = (id_with_name(each, self._names) for each in (grant.agent_id, grant.principal_id))
         yield f"{json_ascii(agent)}, on the word of {json_ascii(principal)}: {tally_text(grant.tally)}"
         for target, tally in grant.targets.items():
-            yield f"  {grant.method} {shown_target(target)}: {tally_text(tally)}"
+            yield f"  {shown_call(grant.method, target)}: {tally_text(tally)}"
         if grant.sensitive:
             yield "  sensitive, so by itself: without this grant the desk asks about each call; with it nobody is asked"
         sensitive = [scope for scope in grant.scopes if is_sensitive(scope)]

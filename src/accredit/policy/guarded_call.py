@@ -152,6 +152,20 @@ class GuardedCall(Struct, frozen=True, dict=True):
         return build_session_context(verifier_id, "", agent_id, self.session_id, "", request_hash=request_hash)
 
 
+class ApiCall(GuardedCall, frozen=True, dict=True):
+    """A request to an HTTP API, by its method. Its `target` is its route's text, "" if it has none."""
+
+    @property
+    def guarded(self) -> bool:
+        """Whether the call needs a proof: every request does."""
+        return True
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether quotas count the call."""
+        return True
+
+
 class _Undigested(GuardedCall, frozen=True, dict=True):
     """A call whose digest is computed on first use, because most requests from strangers are refused before.
 

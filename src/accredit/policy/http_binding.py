@@ -17,7 +17,8 @@ from hashlib import sha256
 import msgspec
 from msgspec import Struct
 
-from accredit.errors import StoreUnavailable, WireError
+from accredit.errors import FrameError, StoreUnavailable, WireError
+from accredit.jsonrpc.objects import check_no_duplicates
 from accredit.limits import CHALLENGE_WINDOW_SECONDS
 from accredit.policy.decide import CLOCK_AHEAD_SECONDS
 from accredit.policy.decision import Policy
@@ -48,9 +49,10 @@ _read = msgspec.json.Decoder(_Verify).decode
 def read_verify(body: bytes) -> tuple[ProofBundle, str]:
     """Return the proof and the required scope ("" for none) of a request to verify ([request]). Raises `WireError`."""
     try:
+        check_no_duplicates(body)
         asked = _read(body)
         text = b64decode(asked.proof_bundle, validate=True)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (FrameError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise WireError("body", "no object of proof_bundle and required_scope") from None
     except ValueError:
         raise WireError("proof_bundle", "not base64") from None

@@ -8,8 +8,9 @@ Of the arguments it holds only a digest, unless they are recorded in full. So:
   target.
 - [unknown] What is unknown is not guessed. These things leave the answer open, unless something else certainly refuses
   the call: a constraint or a quota on arguments that are not recorded, a constraint on how often a certificate was
-  used, a definition that was not recorded, a root that only a registry knows, an invalid proof, a token's scopes, and
-  a request about a task.
+  used, a definition that was not recorded, a root that only a registry knows, an invalid proof, a token's scopes, a
+  request about a task, and a request to an HTTP API that was of no route, or may now be of another: no path is
+  recorded.
 - [same-settings] If the answer is open and the call was decided by this very configuration (its digest is the same),
   the recorded decision stands. There is one exception. Pins are in the lock file, which no digest covers: an answer
   that is open because of a definition stays open.
@@ -21,7 +22,7 @@ A sensitive target's challenge counts as answered. With proofs off each call is 
 """
 
 import json
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, cast
 
@@ -37,7 +38,7 @@ from accredit.limits import MAX_RECORDED_TARGET
 from accredit.pins import Pins
 from accredit.policy.decide import CaseTerms, ProofCheck, decide
 from accredit.policy.decision import Decision, Policy
-from accredit.policy.guarded_call import GuardedCall, guarded_call_from_values
+from accredit.policy.guarded_call import ApiCall, GuardedCall, guarded_call_from_values
 from accredit.policy.merging import member_of_target
 from accredit.policy.needs import (
     CountUses,
@@ -79,6 +80,7 @@ OPEN = {
     "token": "it goes by a token that is not on record",
     "task": "they are about tasks",
     "cut": "the log holds the beginning of their name alone",
+    "route": "their route depends on their path, and the log holds no paths",
     "endpoint": "their name means two things, here and at the merged endpoint",
     "undecided": "they could not be decided when they came",
     "gateway": "another gateway recorded them",
@@ -112,11 +114,13 @@ class TokenTerms(NamedTuple):
 
 class ServerTerms(NamedTuple):
     """The settings for decisions at one endpoint. Without a `policy`, proofs are off. `token_scopes` are the scopes
-    that tools require of a token."""
+    that tools require of a token. `route_now` tells which route of an HTTP API an earlier one is now
+    (`http_api.routes`)."""
 
     policy: Policy | None
     pins: Pins | None = None
     token_scopes: Mapping[str, str] = {}
+    route_now: Callable[[str], str | None] | None = None
 
 
 class ReplayConfiguration(NamedTuple):
@@ -146,23 +150,19 @@ class Replayer:
         return found
 
     def _verdict(self, record: CallRecord, past: "_RecordedCall") -> Verdict:
-        configured, call, error = self._configured, record.call, _error(record)
-        if record.gateway != configured.gateway:
-            return Verdict(False, open="gateway")
-        if call.method in TASKS:
-            return Verdict(False, open="task")
-        if len(call.target or "") >= MAX_RECORDED_TARGET:
-            return Verdict(False, open="cut")
-        if error == "quota_exceeded":
-            return Verdict(False, open="uses")
-        if error in _TOKEN_ERRORS and configured.tokens.issuers is not None:
-            return Verdict(False, open="token")
-        if error and not error.startswith("ratify_") and error not in _OF_AUTHORITY:
-            return Verdict(False, error)  # 5
+        configured, call = self._configured, record.call
+        known = _by_what_is_known(configured, record)
+        if known is not None:
+            return known
         server = call.server or ""
         terms = configured.servers.get(server)
         if terms is None:
             return Verdict(False, "no_server")
+        if call.protocol is not None and terms.route_now is not None:
+            route = terms.route_now(past.call.target)
+            if route is None:
+                return Verdict(False, open="route")
+            past.call = replace(past.call, target=route)
         places = [terms]
         member = member_of_target(call.method, call.target or "") if configured.merged is not None else None
         if configured.merged is not None and member is not None and member.server == server:
@@ -208,6 +208,26 @@ class Replayer:
 def was_allowed(record: CallRecord) -> bool:
     """Return whether a call was allowed, or would have been if decisions were enforced."""
     return record.decision is not None and record.decision.verdict == "allow"
+
+
+def _by_what_is_known(configured: ReplayConfiguration, record: CallRecord) -> Verdict | None:
+    """Return the verdict if no endpoint's settings matter for it."""
+    call, error = record.call, _error(record)
+    if record.gateway != configured.gateway:
+        return Verdict(False, open="gateway")
+    if call.method in TASKS:
+        return Verdict(False, open="task")
+    if len(call.target or "") >= MAX_RECORDED_TARGET:
+        return Verdict(False, open="cut")
+    if error == "unknown_route":
+        return Verdict(False, open="route")
+    if error == "quota_exceeded":
+        return Verdict(False, open="uses")
+    if error in _TOKEN_ERRORS and configured.tokens.issuers is not None:
+        return Verdict(False, open="token")
+    if error and not error.startswith("ratify_") and error not in _OF_AUTHORITY:
+        return Verdict(False, error)  # 5
+    return None
 
 
 def _without_authority(past: "_RecordedCall", policy: Policy, record: CallRecord) -> Verdict:
@@ -363,23 +383,11 @@ class _PastCase(ProofCheck):
         return result if fault is None else fault
 
 
-class _ApiRequest(GuardedCall, frozen=True, dict=True):
-    """A recorded request to an HTTP API, where each needs a proof, and quotas count each."""
-
-    @property
-    def guarded(self) -> bool:
-        return True
-
-    @property
-    def is_counted(self) -> bool:
-        return True
-
-
 def _call(record: CallRecord, digest: bytes) -> GuardedCall:
     """Return a recorded call without its proof. It has its arguments if they are recorded."""
     method, target = record.call.method, record.call.target or ""
     if record.call.protocol is not None:
-        return _ApiRequest(method, target, "", digest, None, None)
+        return ApiCall(method, target, "", digest, None, None)
     if len(record.call.params) > 0:
         try:
             params = cast("dict[str, object]", json.loads(bytes(record.call.params)))

@@ -9,6 +9,8 @@
 - [existing-grant] If a call was allowed by the scope that its target still needs, it needs no new grant.
 - [own-scope] A target in the catalog keeps its scope. Only for a tool that the catalog does not name, a table is
   suggested, with a scope for this tool alone (`catalog.own_scope`).
+- [route] For a request to an HTTP API that was of no route nothing can be suggested, as no record holds a path. It is
+  reported.
 - [grant] A grant is from one principal to one agent, for one endpoint and one method. It names its very targets (by the
   constraint `dev.accredit.call`), so other targets with the same scope are not granted.
 - [sensitive] Sensitive targets have a grant of their own, so none gets into a standing grant unnoticed: without that
@@ -54,7 +56,7 @@ MAX_TOLD_TARGETS = 20
 
 _ID = re.compile(r"[0-9a-f]{32}")
 _TOOLS = "tools/call"
-UNKNOWN = frozenset({"unknown_tool", "unknown_resource", "unknown_prompt"})
+UNKNOWN = frozenset({"unknown_tool", "unknown_resource", "unknown_prompt", "unknown_route"})
 """Error codes which say that the catalog does not name the target."""
 UNSIGNED = frozenset({"missing_ratify_proof", "ratify_challenge_required"})
 """Error codes which say that no proof came."""
@@ -67,6 +69,7 @@ WHY = {
     "constraint": "a constraint of their delegation forbids them: whoever signed it decided that",
     "other": "they were refused for something else than authority",
     "uri": "their URI can be read as another one, with another scope",
+    "route": "their path was of no route: the log holds no paths, so look for them in the log of the API itself",
     "cut": "the log holds the beginning of their name alone",
     "unwritable": "a configuration, or a grant, cannot hold their name",
     "no_server": "their server is not in the configuration",
@@ -205,7 +208,7 @@ class Suggester:
 
     def add(self, record: CallRecord) -> None:
         """Add one record of a decision. An outcome's record adds nothing."""
-        if record.decision is None or record.call.method not in GUARDED:
+        if record.decision is None or (record.call.protocol is None and record.call.method not in GUARDED):
             return
         if is_drill(record.call.method, record.call.target):
             return  # a drill's grant is over
@@ -240,6 +243,8 @@ class Suggester:
         if record.gateway != deployment.gateway:
             return "gateway"
         error = record.decision.error or "" if record.decision is not None else ""
+        if error == "unknown_route":
+            return "route"
         if authority is None:
             return _without_authority(record)
         if deployment.roots is not None and authority.principal_id not in deployment.roots:
@@ -282,7 +287,7 @@ class Suggester:
         if not target or len(target) >= MAX_RECORDED_TARGET:
             return "cut" if target else "unwritable"
         own, gateway = target, f"{deployment.gateway}/{server}" if server else deployment.gateway
-        member = member_of_target(method, target) if deployment.merged else None
+        member = member_of_target(method, target) if deployment.merged and not catalog.routes else None
         if member is not None and member.server == server:
             if method != "resources/read":
                 is_own = method == _TOOLS and target in catalog.tools
@@ -296,7 +301,7 @@ class Suggester:
         if entry is not None:
             return _Found(server, own, gateway, entry)
         if method != _TOOLS:
-            return "uri"
+            return "route" if catalog.routes else "uri"
         can_be_named = not any("\ud800" <= char <= "\udfff" for char in own)
         if not can_be_named or scope_fault(own_scope(own, server)) is not None:
             return "unwritable"

@@ -78,6 +78,11 @@ def shown_target(target: str) -> str:
     return text if len(target) <= MAX_SAID_CHARS else f"{text}..."
 
 
+def shown_call(method: str, target: str) -> str:
+    """Return what was called. A route of an HTTP API has its method in it."""
+    return shown_target(target) if target.startswith(f"{method} ") else f"{method} {shown_target(target)}"
+
+
 def calls(number: int) -> str:
     """Return a number of calls in words."""
     return f"{number} call{'' if number == 1 else 's'}"

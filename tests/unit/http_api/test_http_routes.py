@@ -153,3 +153,39 @@ def test_whatever_is_asked_the_table_finds_what_its_segments_say(parts: list[str
         route = table.routes[match.route]
         pairs = zip(route.segments, target.segments, strict=True)
         assert all(segment != "" if literal is None else literal == segment for literal, segment in pairs)
+
+
+LATER = RouteTable(
+    ["GET /messages/{key}", "GET /files/{folder}/{name}", "GET /files/mine/{name}", "PUT /files/{a}/{b}"]
+)
+
+
+@pytest.mark.holds("http_api/routes", "literal-first")
+@pytest.mark.parametrize(
+    ("text", "now"),
+    [
+        ("GET /messages/{id}", "GET /messages/{key}"),
+        ("GET /messages/drafts", "GET /messages/{key}"),
+        ("PUT /files/{folder}/index", "PUT /files/{a}/{b}"),
+        ("GET /files/{folder}/{name}", None),
+        ("GET /files/mine/{x}", "GET /files/mine/{name}"),
+        ("GET /files/mine/x", "GET /files/mine/{name}"),
+        ("GET /messages", ""),
+        ("DELETE /messages/{id}", ""),
+        ("no route", ""),
+    ],
+)
+def test_what_a_route_is_in_another_table_is_said_only_where_it_does_not_depend_on_the_path(
+    text: str, now: str | None
+) -> None:
+    assert LATER.route_now(text) == now
+
+
+@given(
+    st.sampled_from(["GET", "PUT", "POST"]), st.lists(st.sampled_from(["messages", "files", "mine", "x"]), max_size=4)
+)
+def test_a_request_of_a_route_is_of_what_that_route_is_in_another_table(method: str, segments: list[str]) -> None:
+    target = read_target(f"/{'/'.join(segments)}".encode())
+    once, later = TABLE.find(method, target), LATER.find(method, target)
+    if once is not None and (now := LATER.route_now(once.route)) is not None:
+        assert (later.route if later is not None else "") == now

@@ -336,3 +336,21 @@ def test_a_lock_that_is_new_is_not_passed_over_as_the_digest_is_the_same() -> No
 
 def test_each_open_answer_has_words() -> None:
     assert {"arguments", "uses", "definition", "proof", "token", "task"} < OPEN.keys()
+
+
+def test_a_request_to_an_api_is_decided_by_the_route_that_it_has_now__where_that_is_certain() -> None:
+    entry = Entry(scope="email:read")
+    asked, digest = record(call("list_inbox"), granted("email:read"))
+    policies = {name: policy(catalog=Catalog(routes={f"GET /{name}": entry})) for name in ("{id}", "{key}")}
+
+    def verdict(now: str | None, error: str = "") -> Verdict:
+        decision = RecordedDecision(verdict="deny", error=error) if error else asked.decision
+        made = replace(asked, call=replace(asked.call, method="GET", target="GET /{id}", protocol="http"))
+        terms = ServerTerms(policies["{key}"], route_now={"GET /{id}": now}.__getitem__)
+        again = Replayer(ReplayConfiguration(VERIFIER, NEW, {"": terms}))
+        return again.decide(replace(made, decision=decision), digest, granted("email:read"))
+
+    assert verdict("GET /{key}") == Verdict(True)
+    assert verdict("") == Verdict(False, "unknown_route")
+    assert verdict(None) == Verdict(False, open="route")
+    assert verdict("GET /{key}", "unknown_route") == Verdict(False, open="route")

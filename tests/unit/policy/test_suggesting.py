@@ -254,3 +254,33 @@ def test_a_tools_own_scope_is_no_wildcard_and_no_other_tools(name: str) -> None:
     scopes = {own_scope(each, "mail") for each in (name, f"{name}-", "a-b")}
     assert len(scopes) == 3
     assert not any("*" in each for each in scopes)
+
+
+API = Catalog(routes={"GET /messages": Entry(scope="email:read"), "DELETE /messages/{id}": Entry(scope="custom:del")})
+WITH_API = Deployment("mail-gateway", {"mail": API, "files": CATALOG}, merged=True, roots=["aa" * 16])
+
+
+def request(target: str, *args: Any, **more: Any) -> CallRecord:
+    """A request to an HTTP API, as the log has it."""
+    found = record(target, *args, method=target.partition(" ")[0], server="mail", **more)
+    return replace(found, call=replace(found.call, protocol="http"))
+
+
+def test_a_request_to_an_api_leads_to_a_grant_for_its_route_alone() -> None:
+    used = (request("GET /messages"), request("DELETE /messages/{id}", at=1), request("GET /messages", ALLOW))
+    found = suggested(*used, to=WITH_API)
+    assert [(each.gateway, each.method, each.scopes, list(each.targets)) for each in found.grants] == [
+        ("mail-gateway/mail", "DELETE", ("custom:del",), ["DELETE /messages/{id}"]),
+        ("mail-gateway/mail", "GET", ("email:read",), ["GET /messages"]),
+    ]
+    assert (found.allowed.calls, found.tables, found.refused) == (1, [], {})
+
+
+@pytest.mark.holds("policy/suggesting", "route")
+def test_a_request_that_was_of_no_route_is_reported__signed_or_not__and_so_is_one_whose_route_is_gone() -> None:
+    unknown = denied("unknown_route")
+    nowhere = request("GET", unknown, signed=False)
+    nowhere = replace(nowhere, call=replace(nowhere.call, target=""))
+    found = suggested(nowhere, request("GET", unknown), request("GET /old", ALLOW), to=WITH_API)
+    assert (found.grants, refused(found)) == ([], {"route": 3})
+    assert found.refused["route"].targets == {("mail", "GET"): 2, ("mail", "GET /old"): 1}
