@@ -39,7 +39,9 @@ BY_HARM: tuple[tuple[Words, str], ...] = (
     (("keys", "new", "{}", "--kind", "agent"), "the root"),
     (("token", "keygen", "{}"), "no name"),
     (("reload", "--config", "{}"), "a loop of links"),
+    (("reload", "--config", "{}"), "a long name"),
     (("doctor", "--config", "{}"), "a long name"),
+    (("log", "verify", "--store", "sqlite:///{}", "--key", "gateway.key.pub"), "a long name"),
     (("revoke", "0" * 32, "--issuer", "owner.key", "--store", "sqlite:///{}"), "a long name"),
     (("config", "check", "--config", "{}"), "dotted keys"),
 )

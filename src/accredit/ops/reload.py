@@ -95,7 +95,7 @@ def _running(file: Path) -> PidFileContent:
     """Return the state of the gateway that serves a file. Raises `ConfigurationError`."""
     folders = dict.fromkeys((file.parent, Path(os.path.realpath(file)).parent))
     found = next((found for folder in folders if (found := find(folder)) is not None), None)
-    if found is None and not file.is_file():
+    if found is None and not os.path.isfile(file):
         raise ConfigurationError(
             f"there is no configuration {file}, so no gateway to reload",
             "name the one that the gateway was started with: `accredit reload --config FILE`",

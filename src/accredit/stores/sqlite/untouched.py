@@ -1,6 +1,7 @@
 """Reads a store's file so that it and its folder stay as they are: nothing is created, upgraded or kept open. Blocking
 I/O, for at most `UNTOUCHED_SECONDS`."""
 
+import os
 import shlex
 import sqlite3
 import time
@@ -43,7 +44,7 @@ def find_damage(path: Path, seconds: float | None = UNTOUCHED_SECONDS) -> str | 
     """Return how a store's file is damaged, anywhere in it. Return None if it is good, as far as was read within
     `seconds` (None: to its end), or can't be opened, or does not exist. Others may write to it meanwhile."""
     check_regular(path)
-    if not path.exists():
+    if not os.path.exists(path):
         return None
     late_at = float("inf") if seconds is None else time.monotonic() + seconds
     address = f"file:{quote(str(path.absolute()))}?mode=ro"
