@@ -19,7 +19,7 @@ from accredit.server import ProofGuard
 from accredit.server.judge import MAX_OPEN_TOOLS
 
 BLOCKS = {name: body for name, kind, body in BLOCK.findall(PAGE) if kind == "python"}
-SERVERS = ("server.py", "fast.py", "low.py")
+SERVERS = ("guarded_server.py", "fast.py", "low.py")
 TOKENS = "token_server.py"
 OVER = '@mcp.tool()\n@require("email:read")\n'
 UNDER = '@require("email:read")\n@mcp.tool()\n'
@@ -42,8 +42,8 @@ def served(folder: Path, name: str, old: str, new: str) -> Any:
     [
         *((name, "", "", -31001) for name in SERVERS),
         (TOKENS, "", "", -31011),
-        ("server.py", '@require("email:read")\n', "", -32602),
-        ("server.py", OVER, UNDER, -31001),
+        ("guarded_server.py", '@require("email:read")\n', "", -32602),
+        ("guarded_server.py", OVER, UNDER, -31001),
         ("fast.py", '@require("email:read")\n', "", -32602),
         ("fast.py", OVER, UNDER, -31001),
         ("fast.py", f"{GUARD}.protect(mcp)", f"mcp.add_middleware({GUARD})", -32603),
@@ -122,7 +122,7 @@ def test_whoever_handles_it_has_a_configuration_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "old"),
     [
-        ("server.py", '@require("email:read")\n'),
+        ("guarded_server.py", '@require("email:read")\n'),
         ("fast.py", '@require("email:read")\n'),
         ("low.py", '"list_inbox": require("email:read"), '),
     ],

@@ -109,8 +109,10 @@ def test_a_link_that_leads_nowhere_stops_it(tmp_path: Path) -> None:
     for name in re.findall(r'"([\w-]+)/\*"', conf):
         (docs / name).mkdir(parents=True)
         (docs / name / "page.md").write_text("# Page\n\n## Here\n")
-    for name in re.findall(r'"/(\w+)"', conf):
-        (tmp_path / f"{name}.md").write_text("# Page\n")
+    for name in re.findall(r'"/([\w/]+)"', conf):
+        page = tmp_path / f"{name}.md"
+        page.parent.mkdir(exist_ok=True)
+        page.write_text("# Page\n")
     (docs / "conf.py").write_text(conf)
     (options,) = re.findall(r"sphinx-build (.*) -c docs \. \$\(SITE\)", (ROOT / "Makefile").read_text("utf-8"))
 

@@ -6,7 +6,7 @@ record is verified with the trusted keys, and its chain of certificates by the d
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -168,7 +168,7 @@ def _terms(settings: GatewaySettings) -> ServerTerms:
     policy = proofs.policy if proofs is not None and proofs.judged else None
     scopes: Mapping[str, str] = tokens.tool_scopes if tokens is not None else {}
     routes = settings.upstream.routes if isinstance(settings.upstream, ApiUpstream) else None
-    return ServerTerms(policy, settings.pins, scopes, lru_cache(routes.route_now) if routes is not None else None)
+    return ServerTerms(policy, settings.pins, scopes, routes.route_now if routes is not None else None)
 
 
 def _members(found: _Found, names: Names, left: UnverifiedEntries) -> dict[str, object]:
