@@ -93,7 +93,8 @@ class Way:
 
 
 class Load(NamedTuple):
-    """What some workers did: calls a second, CPU µs a call, and bytes in memory (each shared page counted once)."""
+    """What some workers did: calls a second (as the median time until the answer gives them), CPU µs a call, and bytes
+    in memory (each shared page counted once)."""
 
     workers: int
     calls: float
@@ -151,7 +152,7 @@ async def measure(folder: Path, rounds: int, calls: int) -> str:
             if number:
                 checks.append(check_us([agent.bundle(bound=True) for _ in range(100)]))
                 passes.append((await _round(Way("nginx", ERAS[0], max(CONNECTIONS), proxy), agent, calls, None)).ours)
-        loads = [await _load(workers, toml(upstream, f"sqlite:///{workers}.db"), folder, agent) for workers in WORKERS]
+        loads = [await _load(workers, upstream, folder, agent) for workers in WORKERS]
         turns = await _calls_a_turn(watched, folder / "watched.log", agent, calls)
     listener.close()
     transaction = _transaction_us(folder / "raw.db", round(turns))
@@ -159,12 +160,14 @@ async def measure(folder: Path, rounds: int, calls: int) -> str:
     return "\n".join([*table(ways, limit), "", *workers_table(loads)])
 
 
-def toml(upstream: str, store: str, *, admin: bool = False) -> str:
-    records = '[attest]\nmode = "durable"\nkey_file = "gateway.key"\n' + ("[admin]\nport = 0\n" if admin else "")
+def toml(upstream: str, store: str, *, admin: bool = False, shared: bool = False) -> str:
+    """The configuration of a gateway; if `shared`, of one whose workers share the keys of `cluster.keys`."""
     text = authorization.toml(upstream, store)
     if store.startswith("postgresql:"):
-        text = text.replace("[store]\n", '[cluster]\nkeys_file = "cluster.keys"\n[store]\nreplicas = "none"\n')
-    return text + records
+        text, shared = text.replace("[store]\n", '[store]\nreplicas = "none"\n'), True
+    cluster = '[cluster]\nkeys_file = "cluster.keys"\n' if shared else ""
+    records = '[attest]\nmode = "durable"\nkey_file = "gateway.key"\n' + ("[admin]\nport = 0\n" if admin else "")
+    return text + cluster + records
 
 
 def _database(stack: contextlib.ExitStack, folder: Path) -> Primary | None:
@@ -194,10 +197,10 @@ async def _round(way: Way, agent: Agent, calls: int, database: Primary | None) -
     return Sample(gateway, writer, of_database, cuts[49] * 1000, cuts[98] * 1000)
 
 
-async def _load(workers: int, text: str, folder: Path, agent: Agent) -> Load:
+async def _load(workers: int, upstream: str, folder: Path, agent: Agent) -> Load:
     """Post calls over 64 connections to a gateway with so many workers."""
-    text = text.replace("[store]\n", '[cluster]\nkeys_file = "cluster.keys"\n[store]\n')
-    with configured(text, folder, f"workers-{'i' * workers}", options=("--workers", str(workers))) as server:
+    text = toml(upstream, f"sqlite:///workers-{workers}.db", shared=True)
+    with configured(text, folder, "workers", options=("--workers", str(workers))) as server:
         way = Way("SQLite", ERAS[0], max(CONNECTIONS), server)
         await _round(way, agent, FILL_CALLS, None)
         await _round(way, agent, LEVEL_CALLS, None)
