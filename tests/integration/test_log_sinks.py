@@ -1,5 +1,6 @@
 """`accredit log follow`, the real command: what is recorded comes to its sink, whoever is killed or fails meanwhile."""
 
+import fcntl
 import json
 import os
 import random
@@ -364,6 +365,19 @@ def test_two_sinks_that_have_one_file_mix_no_lines(tmp_path: Path) -> None:
     for process in both:
         assert ended(process)[0] == 0
     assert {*store.lines()} == store.export()
+
+
+def test_a_file_that_another_sink_writes_to_at_the_start_is_waited_for(tmp_path: Path) -> None:
+    store = Store(tmp_path, f"sqlite:///{tmp_path}/accredit.db")
+    store.calls(2)
+    store.file.touch()
+    with store.file.open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        process = store.follow()
+        assert process.stderr is not None
+        assert b"siem takes nothing" in process.stderr.readline()
+    wait_until(store.has_all)
+    assert ended(process)[0] == 0
 
 
 def test_a_place_beyond_the_end_of_the_log_is_told__and_all_is_sent(tmp_path: Path) -> None:

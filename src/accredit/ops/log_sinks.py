@@ -54,6 +54,8 @@ class LinesFile:
     def __enter__(self) -> Self:
         try:
             os.close(self._open())
+        except BlockingIOError:  # another sink holds its lock, and so can write to it; each delivery is tried again
+            pass
         except OSError as error:
             raise ConfigurationError(
                 f"can't write {self._path}: {error.strerror}", "name a regular file that can be written, or no --to"
