@@ -7,6 +7,8 @@
 - [answer] 204 lets the request go on. 401 and 403 say with `WWW-Authenticate` what would. 503 says that nothing could
   be decided. No other status is used, since proxies take others for faults, and nothing is stored.
 - [no-body] The body is not seen. So the proof is bound to no bytes, and its label is that of this protocol alone.
+- [drill] A request for one of the gateway's own routes that passes is 403 with the word `drill_passed`: the proxy does
+  not send it on.
 - [identity] With `identity = "jwt"`, a 204 tells in a header on whose authority the request comes.
 
 Anybody may ask, from any page and by any host name: the answer depends on a proof, and nothing secret is in it.
@@ -24,9 +26,11 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.forwarding import fields_by_plain_name
 from accredit.gateway.front.api_answers import NO_STORE, api_refusal
 from accredit.gateway.front.exchange import Exchange
-from accredit.gateway.headers import RawHeaders
+from accredit.gateway.headers import JSON, RawHeaders
 from accredit.gateway.settings import AUTHORIZE_PATH, Proxy
 from accredit.http_api.targets import unclear
+from accredit.jsonrpc.encode import to_json
+from accredit.policy.drill import DRILL_PASSED, is_drill
 
 _log = logging.getLogger("accredit.gateway.gate")
 _ORIGINAL = (b"x-original-method", b"x-original-uri")
@@ -59,7 +63,7 @@ class Authorize:
         exchange.take_credentials()
         try:
             asked = self._asked(exchange)
-            await self._gate.admit(asked, call)
+            admitted = await self._gate.admit(asked, call)
             headers = self._told(call)
         except AccreditError as error:
             await self._refuse(exchange, error, metadata_url)
@@ -68,7 +72,10 @@ class Authorize:
             log_event(_log, logging.ERROR, "decision_failed", detail=type(error).__name__)
             await exchange.reply(503, headers=[NO_STORE])
             return
-        await exchange.reply(204, headers=[NO_STORE, *headers])
+        if is_drill(admitted.method, admitted.target):
+            await exchange.reply(403, to_json({"error": DRILL_PASSED}), [JSON, NO_STORE])
+        else:
+            await exchange.reply(204, headers=[NO_STORE, *headers])
 
     async def _refuse(self, exchange: Exchange, error: AccreditError, metadata_url: str) -> None:
         self._counters.refused(error)
