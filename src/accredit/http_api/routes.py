@@ -62,7 +62,8 @@ class _Node:
 
 
 class RouteTable:
-    """The routes of one API. Raises `ValueError` for an ambiguous table ([one-meaning]); its text completes "KEY ..."."""
+    """The routes of one API. Raises `ValueError` for an ambiguous table ([one-meaning]). Its text completes "KEY
+    ..."."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self.routes = {text: read_route(text) for text in texts}
