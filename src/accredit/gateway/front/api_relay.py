@@ -1,14 +1,15 @@
 """Requests to an HTTP API behind the gateway (contract-3 section 5.2): decided, then forwarded with their answers.
 
 - [whole-body] The body is read whole, within its bound, before the request is decided. It is forwarded byte for byte.
-- [prefix] The path below the API's own on the gateway is what routes and the API see. The whole is bound to the proof.
-- [headers] The proof, tokens that count here, and hop-by-hop fields are taken off. So is what says where a request goes
-  or in whose name (`forwarding`); `Cookie`, `If-*` and `Range` are forwarded only if the configuration names them.
-- [outcome] The outcome is on record before the client sees anything of the answer: that is its status. What an answer
-  holds is not judged. It is bounded, and streamed.
-- [private] An answer is marked as private: a cache that is shared does not know of proofs.
-- [problem] A refusal is a problem document, and not stored.
-- [drill] A request for one of the gateway's own routes that passes is answered with 204, and not forwarded.
+- [prefix] The API's prefix on the gateway is removed from the path before routes are matched and the request is
+  forwarded. The proof is bound to the whole path.
+- [headers] The proof, tokens for the gateway, and hop-by-hop fields are removed. So are fields that say where a request
+  goes or who sent it (`forwarding`). `Cookie`, `If-*` and `Range` are forwarded only if the configuration names them.
+- [outcome] The outcome, which is the answer's status, is on record before the client sees any of the answer. The
+  answer's body is not judged, but it is bounded. It is streamed.
+- [private] An answer is marked as private, because a shared cache does not check proofs.
+- [problem] A refusal is a problem document, which must not be cached.
+- [drill] A request for one of the gateway's own routes (`policy.drill`) that passes is answered with 204, and not forwarded.
 """
 
 from accredit.attest import Outcome
@@ -86,7 +87,7 @@ class ApiRelay:
             await exchange.reply(status, told, headers)
 
     def _asked(self, exchange: Exchange, body: bytes) -> ApiRequest:
-        """Return the request as the gate sees it ([prefix])."""
+        """Return the request in the form that the gate takes ([prefix])."""
         head = exchange.head
         target = head.raw_path[len(self._prefix) :]
         target = target + b"?" + head.query if head.query else target
@@ -134,7 +135,8 @@ def _withheld(opened: OpenCall) -> ProofRefused:
 
 
 def _private(headers: RawHeaders) -> RawHeaders:
-    """Return an answer's headers with `Cache-Control: private`, and what else it says of caches ([private])."""
+    """Return an answer's headers with `Cache-Control: private` ([private]). The directives for shared caches are
+    removed; all others stay."""
     said = [each.strip() for name, value in headers if name == _CACHE_CONTROL for each in value.split(b",")]
     kept = [each for each in said if each and not each.lower().startswith(_SHARED)]
     others = [pair for pair in headers if pair[0] != _CACHE_CONTROL]
