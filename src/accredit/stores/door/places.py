@@ -1,8 +1,8 @@
 """The front door's memory in one process, in an SQLite file, in a PostgreSQL database. I/O: the file, the database.
 
 Steps that write wait for each other: by a lock here, by SQLite's for a file, by an advisory one in a database, which
-three gateways share. They are seldom (a consent, a refresh in a quarter of an hour) and take a few milliseconds. Without
-them two uses of one code could both be the first.
+three gateways share. Otherwise two uses of one code could both be the first. Such steps are seldom (a consent, a
+refresh in a quarter of an hour) and take a few milliseconds.
 """
 
 import sqlite3

@@ -1,7 +1,7 @@
 """The table of the front door, and its sealed rows. No I/O.
 
-A row has a kind, a key, the key of what it belongs to (`parent`), its last second, and a sealed value. Keys are digests;
-whoever reads the table learns no client, no person and no token.
+A row has a kind, a key, the key of what it belongs to (`parent`), its last second, and a sealed value. Keys are
+digests: whoever reads the table learns no client, no person and no token.
 
 - [sealed] A value opens only with a key of the gateways' (`[cluster] keys_file`), and only in its own row: it is sealed
   for kind, key and parent. A grant's key is made of client, person and endpoint, so its agent's private key opens for

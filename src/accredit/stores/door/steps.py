@@ -1,8 +1,8 @@
 """What each method of the front door's memory does: a generator that yields statements, and is sent their rows. No I/O.
 
-So the rules are the same in every kind of store. The statements are in the part of SQL that SQLite and PostgreSQL share.
-A generator that writes is run in a transaction with no other one at the same time (`places`). It may be rolled back and
-made anew.
+So the rules are the same in every kind of store. The statements are in the part of SQL that SQLite and PostgreSQL
+share. A generator that writes is run in a transaction with no other one at the same time (`places`). It may be rolled
+back and made anew.
 
 - [code] A code gives one login. It is used up by whoever presents it first, fitting or not. It stays as used as long as
   its login may stand; presented again it ends that login.
@@ -41,7 +41,7 @@ from accredit.stores.door.rows import (
 MAX_REGISTERED_CLIENTS = 10_000
 """The most clients that are kept which registered: at up to 16 KiB each, 160 MB. Strangers register, so the one that
 ends first makes room for the next."""
-MAX_GRANTS = 100_000
+MAX_DOOR_GRANTS = 100_000
 """The most grants in a store: at some 20 KB each, 2 GB. They are only begun for people who have shown who they are."""
 MAX_GRANTS_OF_PERSON = 100
 """The most grants of one person, so that nobody uses up the room of others: few have so many programs."""
@@ -127,7 +127,7 @@ class Stepper:
         yield from self._end_grant(place.key)
         ((of_all,),) = yield _COUNT, (Kind.GRANT,)
         ((of_person,),) = yield _COUNT_BELONGING, (Kind.GRANT, place.parent)
-        if of_all >= MAX_GRANTS or of_person >= MAX_GRANTS_OF_PERSON:
+        if of_all >= MAX_DOOR_GRANTS or of_person >= MAX_GRANTS_OF_PERSON:
             raise StoreUnavailable("no room for one more grant of an OAuth client")
         grant = Grant(client_id, subject, resource, seeds, ends)
         yield from self._put(place, grant, ends)
