@@ -9,7 +9,8 @@
   answer's body is not judged, but it is bounded. It is streamed.
 - [private] An answer is marked as private, because a shared cache does not check proofs.
 - [problem] A refusal is a problem document, which must not be cached.
-- [drill] A request for one of the gateway's own routes (`policy.drill`) that passes is answered with 204, and not forwarded.
+- [drill] A request for one of the gateway's own routes (`policy.drill`) that passes is answered with 204, and not
+  forwarded.
 """
 
 from accredit.attest import Outcome
