@@ -118,6 +118,8 @@ def test_the_tutorial_that_protects_a_server_does_what_it_says(free_port: Callab
             data["definition"] = "what is pinned of the tool"
             assert refused == promised[0]
             assert run(act).strip() == printed[0]
+            check_page("docs/how-to/agent-author.md", run, guarded, gateway.split()[-1])
+            check_page("docs/start/agent.md", run, guarded, gateway.split()[-1])
             grant, _, again = more.partition("\n")
             told = run(grant)
             assert run(again).strip() == printed[1]

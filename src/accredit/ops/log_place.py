@@ -149,6 +149,12 @@ def names_in(paths: Iterable[Path]) -> Mapping[str, str]:
     return {key.id: key.name for key in map(load_public_key, paths)}
 
 
+def gateway_names_in(paths: Iterable[Path]) -> Mapping[str, str]:
+    """Return the names in gateways' public keys, by the keys' ids. Another signer's key has no name. Raises
+    `ConfigurationError`."""
+    return {key.id: key.name for key in map(_read_key, paths) if isinstance(key, KeyFile)}
+
+
 def people_in(paths: Iterable[Path]) -> Mapping[HybridPublicKey, str]:
     """Return people's public keys, with their names. Raises `ConfigurationError`, also for any other kind of key."""
     return {key.public_key: key.name for key in map(load_root, paths)}
