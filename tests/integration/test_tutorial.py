@@ -118,7 +118,7 @@ def test_the_tutorial_that_protects_a_server_does_what_it_says(free_port: Callab
             data["definition"] = "what is pinned of the tool"
             assert refused == promised[0]
             assert run(act).strip() == printed[0]
-            for page, program in (("how-to/agent-author.md", "first_calls.py"), ("start/agent.md", "list_tools.py")):
+            for page, program in (("how-to/agent-author.md", "first_calls.py"), ("start/agent.md", "first_calls.py")):
                 told, promise = first_program(page, program, guarded, gateway.split()[-1], run)
                 assert told.startswith(promise or "may call: list_inbox\n")
             grant, _, again = more.partition("\n")

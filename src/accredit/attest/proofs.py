@@ -162,7 +162,7 @@ def _leaf_key(certificates: bytes) -> Halves:
     return _read_key(leaf).subject_pub_key
 
 
-def held_for(packed: bytes | None, now: int) -> int:
+def hold_left(packed: bytes | None, now: int) -> int:
     """Return for how many seconds a stored proof is still withheld at the time `now` (unix seconds); 0 if it is not."""
     try:
         return 0 if packed is None else max(0, _unpack(packed).held_until + 1 - now)

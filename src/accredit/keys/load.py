@@ -87,8 +87,8 @@ def write_pair(path: Path, private: bytes, public: bytes, *, replace: bool) -> N
 
 
 def check_free(path: Path, *, replace: bool) -> None:
-    """Check that a key may be written to `path`, and its public half beside it. Raises `ConfigurationError`, which names
-    the option `--force` that all commands have which make a key."""
+    """Check that a key may be written to `path`, and its public half beside it. Raises `ConfigurationError`, which
+    offers `--force`: every command that makes a key has it."""
     for each in () if replace else (path, public_path(path)):
         if os.path.lexists(each):
             raise exists_already(each, can_force=True)

@@ -99,7 +99,7 @@ def _bundle(log: LogReader, call_id: str) -> list[bytes]:
     certificates = log.certificates(decision.authority.chain_sha256) if decision.authority else None
     now = unix_seconds()
     covering, proof = _covering(log, decision.log.writer, decision.log.sequence), log.shown_of(decision, now)
-    held = log.held_for(decision, now)
+    held = log.hold_left(decision, now)
     if held:
         tell(_held_note(held))
     bundle = CallBundle(tuple(envelope for _, envelope in records), certificates, covering, proof)

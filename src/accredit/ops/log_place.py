@@ -52,6 +52,12 @@ def log_store(store: str | None, config: Path | None) -> "LogStore":
             "a store in memory has no log",
             "name the gateway's store with --store sqlite:///FILE, or its configuration with --config",
         )
+    file = url.lasting.file
+    if file is not None and not os.path.lexists(file):
+        raise ConfigurationError(
+            f"no call is on record yet: {file} is not there",
+            "a gateway makes it when it starts (`accredit serve --config FILE`); --store names another gateway's store",
+        )
     return url.lasting
 
 

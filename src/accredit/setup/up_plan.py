@@ -56,7 +56,8 @@ def _files(place: UpPlace) -> Iterator[_Step]:
         yield _Step(what, _line("init", "--dir", str(plan.folder), *server))
     owner = find_key(read_settings(os.environ)) if has_person_key(os.environ) else folder / OWNER_KEY
     agent, out = folder / AGENT_KEY, folder / DELEGATION
-    needs_agent = os.path.lexists(agent) or not place.is_there or adopting_host(load(place.file, os.environ, {})) is None
+    loaded = load(place.file, os.environ, {}) if place.is_there else None
+    needs_agent = os.path.lexists(agent) or loaded is None or adopting_host(loaded) is None
     keys = ((owner, "human", "Owner"), (agent, "agent", "Agent"))
     for path, kind, name in keys if needs_agent else keys[:1]:
         new = _line("keys", "new", str(path), "--kind", kind, "--name", name)
@@ -72,7 +73,7 @@ def _files(place: UpPlace) -> Iterator[_Step]:
     if os.path.lexists(out):
         yield _Step(str(out), done=True)
     else:
-        observes = place.is_there and load(place.file, os.environ, {}).config.proofs.mode != "required"
+        observes = loaded is not None and loaded.config.proofs.mode != "required"
         command = grant_command(file, owner, agent, out, observes=observes).removesuffix(" --force")
         yield _Step("sign a delegation for 30 days: what only reads", one_line(command))
 

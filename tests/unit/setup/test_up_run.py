@@ -9,8 +9,8 @@ from accredit.setup.up_run import Subprocess, run_together
 
 
 class _EndsWithItsTerminal(Subprocess):
-    """A desk that the terminal's Ctrl-C reaches before `up` has looked at it: it is gone when `up` first looks, and only
-    then has `up` its own signal."""
+    """A desk that the terminal's Ctrl-C reaches first: it is gone when `up` looks, and only then has `up` its own
+    signal."""
 
     def __init__(self, number: int) -> None:
         super().__init__("desk", (), lambda pid: True)
