@@ -50,8 +50,8 @@ _SERVER = 2
 _TO_THE_SECOND = len("2026-08-01T12:00:00")
 _NEGATIVE = 1
 _NO_CALL = (
-    "note: no call is on record yet. If you have made one, it went past this gateway, or [attest] mode is off: `accredit"
-    " doctor` looks"
+    "note: no call is on record yet. If you have made one, it went past this gateway, or [attest] mode is off:"
+    " `accredit doctor` looks"
 )
 _Kept = Callable[[CallRecord], tuple[bytes | None, bytes | None]]
 """A function that returns the chain and the proof that are stored for a call; None for what is not stored."""
