@@ -308,7 +308,7 @@ def test_what_can_not_work_is_said_at_once__on_stderr_and_not_to_the_host(
 NO_DELEGATIONS = {
     "expired.json": "expired.json has expired: ask its principal for a new one: `accredit grant --issuer PATH"
     " --agent agent.key.pub --scope email:read --expires 30d --out expired.json --force`",
-    "missing.json": "can't read missing.json: No such file or directory",
+    "missing.json": "there is no delegation missing.json",
     "foreign.json": "foreign.json is not for agent.key (agent ",
     "changed.json": "changed.json proves nothing: bad_signature",
     "agent.key.pub": "agent.key.pub is not a delegation: ",

@@ -4,10 +4,12 @@ do."""
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.world.agents import AgentFiles, agent_files, save_delegation
 from tests.world.authorization import Trust
 from tests.world.command import Serving, accepts, accredit, environment, wait_until
@@ -67,7 +69,8 @@ def test_a_server_that_is_not_running(command: str, tmp_path: Path, free_port: C
     assert done.returncode == 2
     what, remedy = done.stderr.splitlines()[-2:]
     assert what.startswith("error: the server did not list its tools: ")
-    assert remedy.startswith("help: see whether it runs")
+    assert what.endswith(f"(at http://127.0.0.1:{port}/mcp)")
+    assert remedy.startswith("help: start it, or see whether it runs")
 
 
 def test_a_wrong_passphrase(tmp_path: Path) -> None:
@@ -131,6 +134,39 @@ def test_a_clock_that_is_wrong_by_an_hour(seconds: int, gateway: Serving, files:
     assert done.returncode == 1, done
     assert "compare the clocks" in done.stderr
     assert "accredit doctor" in done.stderr
+
+
+def test_a_clock_behind_the_beginning_of_a_delegation(
+    gateway: Serving, files: AgentFiles, trust: Trust, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(SHIFTED.format(seconds=-30 * 86_400))
+    chain = tuple(replace(cert, issued_at=int(time.time())) for cert in trust.chain("email:read"))
+    new = save_delegation(tmp_path / "new.json", chain)
+    words = ["call", "list_inbox", "--url", gateway.url, "--key", str(files.key), "--delegation", str(new)]
+    done = subprocess.run(
+        [sys.executable, "-m", "accredit", *words], env=environment({"PYTHONPATH": str(tmp_path)}),
+        capture_output=True, text=True, timeout=4 * PATIENCE, check=False,
+    )  # fmt: skip
+    what, remedy = done.stderr.splitlines()[-2:]
+    assert what.startswith(f"error: {new} is not valid yet: it begins at ")
+    assert "timedatectl set-ntp true" in remedy
+
+
+def test_a_key_or_a_delegation_that_is_not_there(gateway: Serving, files: AgentFiles) -> None:
+    key, grant = ("--key", str(files.key)), ("--delegation", str(files.delegation))
+    what, remedy = call(files, gateway.url, "--key", "none.key", *grant).splitlines()
+    assert what == "error: there is no file none.key"
+    assert "`accredit keys new none.key --kind agent` makes one" in remedy
+    what, remedy = call(files, gateway.url, *key, "--delegation", "none.json").splitlines()
+    assert what == "error: there is no delegation none.json"
+    assert "accredit grant --issuer PATH --agent AGENT.key.pub --scope SCOPE --expires 30d --out none.json" in remedy
+
+
+def test_a_server_behind_the_gateway_that_is_not_running(free_port: Callable[[], int], files: AgentFiles) -> None:
+    with reserved_port() as port, Serving(f"http://127.0.0.1:{port}/mcp", folder=files.folder) as serving:
+        what, remedy = call(files, serving.url).splitlines()[-2:]
+    assert what.startswith("error: Upstream unavailable")
+    assert "start that server" in remedy
 
 
 def test_a_host_that_was_not_restarted(gateway: Serving, tmp_path: Path) -> None:
