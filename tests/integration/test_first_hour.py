@@ -155,7 +155,7 @@ def test_a_clock_behind_the_beginning_of_a_delegation(
 def test_a_key_or_a_delegation_that_is_not_there(gateway: Serving, files: AgentFiles) -> None:
     key, grant = ("--key", str(files.key)), ("--delegation", str(files.delegation))
     what, remedy = call(files, gateway.url, "--key", "none.key", *grant).splitlines()
-    assert what == "error: there is no file none.key"
+    assert what == "error: there is no key none.key"
     assert "`accredit keys new none.key --kind agent` makes one" in remedy
     what, remedy = call(files, gateway.url, *key, "--delegation", "none.json").splitlines()
     assert what == "error: there is no delegation none.json"

@@ -51,10 +51,9 @@ def _read(path: Path, max_bytes: int) -> FileContent:
         with open_file(path) as file:
             found = os.fstat(file.fileno())
             data = _read_all(file, max_bytes)
-    except FileNotFoundError:
-        raise MissingFile(f"there is no file {path}", "name a file that is there") from None
     except OSError as error:
-        raise ConfigurationError(f"can't read {path}: {error.strerror}", "name a file that can be read") from None
+        kind = MissingFile if isinstance(error, FileNotFoundError) else ConfigurationError
+        raise kind(f"can't read {path}: {error.strerror}", "name a file that can be read") from None
     if len(data) > max_bytes:
         raise _too_large(path, max_bytes)
     return FileContent.of(data, found)

@@ -107,8 +107,8 @@ def read_key(path: Path) -> KeyFile | PrivateKeyFile | LockedKeyFile:
     """Read a key file, public or private. Raises `ConfigurationError`."""
     try:
         content = read_file(path, MAX_KEY_FILE_BYTES)
-    except MissingFile as error:
-        raise MissingFile(error.what, _how_to_make(path)) from None
+    except MissingFile:
+        raise MissingFile(f"there is no key {path}", _how_to_make(path)) from None
     try:
         tree = parse(content.data, MAX_KEY_FILE_BYTES)
         seed = cast("dict[str, object]", tree).get("seed", _NONE) if isinstance(tree, dict) else _NONE

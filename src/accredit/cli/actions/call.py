@@ -51,8 +51,8 @@ _TOOL_FAILED = "that is the tool's own word: see what it asks for, and what its 
 _REFUSED = "docs/reference/refusals.md names the errors of gateways; the server's log says more of others"
 _NOT_THERE = "name the endpoint that `accredit serve` prints; of several servers name one: --server NAME"
 _BEHIND = (
-    "the gateway runs, but the server behind it does not answer: start that server; `accredit doctor`, where the gateway"
-    " runs, names it"
+    "the gateway runs, but the server behind it does not answer: start that server; `accredit doctor`, where the"
+    " gateway runs, names it"
 )
 _ASKS = "call it from a host that can answer: a shell can't"
 _NOT_LISTED = "a gateway lists no tool that its catalog lacks: `accredit check --config FILE` names those"
