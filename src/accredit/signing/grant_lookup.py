@@ -46,8 +46,8 @@ _IDENTITY = "identity:"
 
 
 _NEAR = 0.85
-"""How alike a scope and a known one are (`difflib`, 0 to 1) if one is taken for a slip of the other. One wrong letter in
-ten gives 0.9."""
+"""How alike a scope and a known one are (`difflib`, 0 to 1) if one is taken for a slip of the other. One wrong letter
+in ten gives 0.9."""
 
 
 class NothingReadOnly(ConfigurationError):

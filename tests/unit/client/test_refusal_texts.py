@@ -118,7 +118,7 @@ def test_nor_of_what_can_not_be_bound_to_a_call__or_to_a_gateway(called: object,
     assert not granted_by(told(named, "ratify_scope_denied", required_scope="email:send", called=called))
     text = told(nobody, "ratify_scope_denied", required_scope="email:send")
     assert not granted_by(text)
-    assert "a server says so that is not known" in text
+    assert "an unknown server says so" in text
     assert "No command is suggested" in text
     for id in ("", 7, None, called):
         text = told(None, "missing_ratify_proof", -31001, required_scope="email:send", _meta={"ratify_verifier": id})

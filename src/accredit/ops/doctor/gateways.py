@@ -111,11 +111,11 @@ def _health(gateway: GatewayHealth, own: Loaded | None) -> Iterator[Result]:
 def _remedy(part: str, own: Loaded | None) -> str:
     if part != "upstream" and not part.startswith("server "):
         return "see what the gateway logs"
-    servers = {} if own is None else own.config.servers.by_name
-    server = (
-        own.config.upstream if own is not None and part == "upstream" else servers.get(part.removeprefix("server "))
-    )
-    url = next(iter([server.url, *server.urls]), None) if server is not None else None
+    url = None
+    if own is not None:
+        name = part.removeprefix("server ")
+        server = own.config.upstream if part == "upstream" else own.config.servers.by_name.get(name)
+        url = next(iter([server.url, *server.urls]), None) if server is not None else None
     if url is not None:
         return f"start the server at {without_query(url)}, or see what it logs"
     return "see whether the server behind it runs, and what it logs"
