@@ -275,8 +275,8 @@ def test_a_gateway_that_is_down_is_an_error_for_each_request__and_is_found_when_
         Connected(files.folder, f"http://127.0.0.1:{port}/mcp", *files.options) as connected,
     ):
         hint = (
-            f"the gateway at 127.0.0.1:{port} can't be reached: is it running, and is the URL right? If it is not, start"
-            " it with `accredit up`, or `accredit serve --config FILE`, which print its URL"
+            f"the gateway at 127.0.0.1:{port} can't be reached: is it running, and is the URL right? If it is not,"
+            " start it with `accredit up`, or `accredit serve --config FILE`, which print its URL"
         )
         for _ in range(2):
             told = connected.ask("tools/call", call)

@@ -13,9 +13,10 @@ from msgspec.structs import replace
 from tests.world.agents import AgentFiles, agent_files, save_delegation
 from tests.world.authorization import Trust
 from tests.world.command import Serving, accepts, accredit, environment, wait_until
-from tests.world.mail import mail_server
+from tests.world.mail import MAIL, mail_server
 from tests.world.ports import reserved_port
 from tests.world.raw_server import PATIENCE
+from tests.world.up import Newcomer, Up
 
 from accredit import __main__ as entry
 from accredit.config import load
@@ -233,3 +234,21 @@ def test_a_first_dry_run_names_the_hosts_that_would_be_offered(tmp_path: Path, f
     offers = [each for each in json.loads(done.stdout)["steps"] if each["what"].startswith("offer")]
     assert [each["what"] for each in offers] == ["offer cursor an entry"]
     assert offers[0]["command"] == f"accredit install cursor --config {tmp_path}/accredit.toml"
+
+
+def test_up_after_adopting_a_host_s_servers_makes_no_second_agent(tmp_path: Path, free_port: Callable[[], int]) -> None:
+    """It asked for the passphrase once more, to sign for an agent that nobody uses."""
+    person = Newcomer(tmp_path, free_port())
+    person.env["ACCREDIT_GATEWAY__PORT"] = str(person.port)
+    host = person.home / ".cursor" / "mcp.json"
+    host.parent.mkdir()
+    host.write_text(json.dumps({"mcpServers": {"mail": {"command": MAIL[0], "args": MAIL[1:]}}}))
+    config = str(person.home / "accredit" / "accredit.toml")
+    secret = ("--passphrase-file", str(person.secret))
+    adopted = person.run("install", "cursor", "--adopt", "--config", config, "--yes", *secret)
+    assert adopted.returncode == 0, adopted.stderr
+    plan = person.run("up", "--dry-run", "--config", config)
+    assert "agent.key" not in plan.stdout
+    assert "sign a delegation" not in plan.stdout
+    with Up(person, ["up", "--no-browser", "--config", config]):  # and no passphrase is needed
+        assert not (person.own / "agent.key").exists()
