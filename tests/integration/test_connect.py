@@ -274,7 +274,10 @@ def test_a_gateway_that_is_down_is_an_error_for_each_request__and_is_found_when_
         reserved_port() as port,
         Connected(files.folder, f"http://127.0.0.1:{port}/mcp", *files.options) as connected,
     ):
-        hint = f"the gateway at 127.0.0.1:{port} can't be reached: is it running, and is the URL right?"
+        hint = (
+            f"the gateway at 127.0.0.1:{port} can't be reached: is it running, and is the URL right? If it is not,"
+            " start it with `accredit up`, or `accredit serve --config FILE`, which print its URL"
+        )
         for _ in range(2):
             told = connected.ask("tools/call", call)
             assert told["error"] == {"code": -32000, "message": "Upstream unavailable", "data": hint}
@@ -292,7 +295,7 @@ def test_a_gateway_that_is_down_is_an_error_for_each_request__and_is_found_when_
             "--key is of no use without --delegation, as no desk has run",
         ),
         (("http://127.0.0.1:1/mcp", "--delegation", "delegation.json"), "no use without --key"),
-        (("http://127.0.0.1:1/mcp", "--key", "no.key", "--delegation", "delegation.json"), "can't read no.key"),
+        (("http://127.0.0.1:1/mcp", "--key", "no.key", "--delegation", "delegation.json"), "there is no key no.key"),
         (("http://127.0.0.1:1/mcp", "--token-env", "UNSET_TOKEN"), "UNSET_TOKEN holds no token"),
     ],
 )
@@ -308,7 +311,7 @@ def test_what_can_not_work_is_said_at_once__on_stderr_and_not_to_the_host(
 NO_DELEGATIONS = {
     "expired.json": "expired.json has expired: ask its principal for a new one: `accredit grant --issuer PATH"
     " --agent agent.key.pub --scope email:read --expires 30d --out expired.json --force`",
-    "missing.json": "can't read missing.json: No such file or directory",
+    "missing.json": "there is no delegation missing.json",
     "foreign.json": "foreign.json is not for agent.key (agent ",
     "changed.json": "changed.json proves nothing: bad_signature",
     "agent.key.pub": "agent.key.pub is not a delegation: ",

@@ -4,16 +4,19 @@ do."""
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.world.agents import AgentFiles, agent_files, save_delegation
 from tests.world.authorization import Trust
 from tests.world.command import Serving, accepts, accredit, environment, wait_until
-from tests.world.mail import mail_server
+from tests.world.mail import MAIL, mail_server
 from tests.world.ports import reserved_port
 from tests.world.raw_server import PATIENCE
+from tests.world.up import Newcomer, Up
 
 from accredit import __main__ as entry
 from accredit.config import load
@@ -67,7 +70,8 @@ def test_a_server_that_is_not_running(command: str, tmp_path: Path, free_port: C
     assert done.returncode == 2
     what, remedy = done.stderr.splitlines()[-2:]
     assert what.startswith("error: the server did not list its tools: ")
-    assert remedy.startswith("help: see whether it runs")
+    assert what.endswith(f"(at http://127.0.0.1:{port}/mcp)")
+    assert remedy.startswith("help: start it, or see whether it runs")
 
 
 def test_a_wrong_passphrase(tmp_path: Path) -> None:
@@ -131,6 +135,39 @@ def test_a_clock_that_is_wrong_by_an_hour(seconds: int, gateway: Serving, files:
     assert done.returncode == 1, done
     assert "compare the clocks" in done.stderr
     assert "accredit doctor" in done.stderr
+
+
+def test_a_clock_behind_the_beginning_of_a_delegation(
+    gateway: Serving, files: AgentFiles, trust: Trust, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(SHIFTED.format(seconds=-30 * 86_400))
+    chain = tuple(replace(cert, issued_at=int(time.time())) for cert in trust.chain("email:read"))
+    new = save_delegation(tmp_path / "new.json", chain)
+    words = ["call", "list_inbox", "--url", gateway.url, "--key", str(files.key), "--delegation", str(new)]
+    done = subprocess.run(
+        [sys.executable, "-m", "accredit", *words], env=environment({"PYTHONPATH": str(tmp_path)}),
+        capture_output=True, text=True, timeout=4 * PATIENCE, check=False,
+    )  # fmt: skip
+    what, remedy = done.stderr.splitlines()[-2:]
+    assert what.startswith(f"error: {new} is not valid yet: it begins at ")
+    assert "timedatectl set-ntp true" in remedy
+
+
+def test_a_key_or_a_delegation_that_is_not_there(gateway: Serving, files: AgentFiles) -> None:
+    key, grant = ("--key", str(files.key)), ("--delegation", str(files.delegation))
+    what, remedy = call(files, gateway.url, "--key", "none.key", *grant).splitlines()
+    assert what == "error: there is no key none.key"
+    assert "`accredit keys new none.key --kind agent` makes one" in remedy
+    what, remedy = call(files, gateway.url, *key, "--delegation", "none.json").splitlines()
+    assert what == "error: there is no delegation none.json"
+    assert "accredit grant --issuer PATH --agent AGENT.key.pub --scope SCOPE --expires 30d --out none.json" in remedy
+
+
+def test_a_server_behind_the_gateway_that_is_not_running(free_port: Callable[[], int], files: AgentFiles) -> None:
+    with reserved_port() as port, Serving(f"http://127.0.0.1:{port}/mcp", folder=files.folder) as serving:
+        what, remedy = call(files, serving.url).splitlines()[-2:]
+    assert what.startswith("error: Upstream unavailable")
+    assert "start that server" in remedy
 
 
 def test_a_host_that_was_not_restarted(gateway: Serving, tmp_path: Path) -> None:
@@ -197,3 +234,21 @@ def test_a_first_dry_run_names_the_hosts_that_would_be_offered(tmp_path: Path, f
     offers = [each for each in json.loads(done.stdout)["steps"] if each["what"].startswith("offer")]
     assert [each["what"] for each in offers] == ["offer cursor an entry"]
     assert offers[0]["command"] == f"accredit install cursor --config {tmp_path}/accredit.toml"
+
+
+def test_up_after_adopting_a_host_s_servers_makes_no_second_agent(tmp_path: Path, free_port: Callable[[], int]) -> None:
+    """It asked for the passphrase once more, to sign for an agent that nobody uses."""
+    person = Newcomer(tmp_path, free_port())
+    person.env["ACCREDIT_GATEWAY__PORT"] = str(person.port)
+    host = person.home / ".cursor" / "mcp.json"
+    host.parent.mkdir()
+    host.write_text(json.dumps({"mcpServers": {"mail": {"command": MAIL[0], "args": MAIL[1:]}}}))
+    config = str(person.home / "accredit" / "accredit.toml")
+    secret = ("--passphrase-file", str(person.secret))
+    adopted = person.run("install", "cursor", "--adopt", "--config", config, "--yes", *secret)
+    assert adopted.returncode == 0, adopted.stderr
+    plan = person.run("up", "--dry-run", "--config", config)
+    assert "agent.key" not in plan.stdout
+    assert "sign a delegation" not in plan.stdout
+    with Up(person, ["up", "--no-browser", "--config", config]):  # and no passphrase is needed
+        assert not (person.own / "agent.key").exists()

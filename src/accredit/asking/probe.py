@@ -53,7 +53,9 @@ async def probe_url(upstream: HttpUpstream, *, follow: bool, seconds: float, pla
         try:
             door = await _look(upstream, seconds)
         except UpstreamError as error:
-            raise ConfigurationError(f"the server did not list its tools: {error.detail}", _remedy(error)) from None
+            raise ConfigurationError(
+                f"the server did not list its tools: {error.detail} (at {without_query(upstream.url)})", _remedy(error)
+            ) from None
         except AnswerError as error:
             raise ConfigurationError(
                 f"what answers at {without_query(upstream.url)} can't be understood: {error.detail}",
@@ -209,7 +211,7 @@ def _remedy(error: UpstreamError) -> str:
         return (
             "have its certificate signed by an authority that is trusted here, or name that one's file: SSL_CERT_FILE"
         )
-    return "see whether it runs, what it logs, and whether the URL has its path, such as /mcp"
+    return "start it, or see whether it runs, what it logs, and whether the URL has its path, such as /mcp"
 
 
 def _path_of(url: str) -> bytes:

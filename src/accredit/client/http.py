@@ -163,6 +163,8 @@ class GatewayHttp(httpx2.AsyncClient):
 
     def _unavailable(self, request: httpx2.Request, status: int, what: str) -> httpx2.Response:
         text = f"the gateway at {_place(request)} {what}"
+        if what == NOT_REACHED and self._on_trouble is not None:  # else who called says how to start it
+            text = f"{text} If it is not, {HOW_TO_START}"
         if self._on_trouble is not None and request.method != "GET":
             self._on_trouble(text)
         return _error(request, status, UPSTREAM_ERROR, UNAVAILABLE, text)

@@ -28,6 +28,7 @@ import logging
 import os
 import secrets
 import shlex
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -43,6 +44,7 @@ from accredit.consent import CALL, Ask, is_for_call, names_other_gateway, this_c
 from accredit.consent.answers import certain_refusal
 from accredit.errors import ConfigurationError, ProofRefused, WireError
 from accredit.keys import DelegationFile, SigningKey, load_signing_key, public_path, read_file, write_file
+from accredit.keys.files import MissingFile
 from accredit.keys.places import KNOWN_GATEWAYS
 from accredit.limits import CLOCK_LEAD_SECONDS, MAX_DELEGATION_FILE_BYTES, MAX_PRESENTED
 from accredit.policy.constraint_words import refused_constraint
@@ -388,6 +390,14 @@ class ProofPresenter:
             raise ConfigurationError(
                 f"{name} has expired", f"ask its principal for a new one: {self._renewal(name, chain)}"
             )
+        begins = max(cert.issued_at for cert in chain)
+        if begins > self._clock():
+            raise ConfigurationError(
+                f"{name} is not valid yet: it begins at {_utc(begins)}, and this machine's clock says"
+                f" {_utc(self._clock())}",
+                "see whether the clock is right: `timedatectl set-ntp true` has the network set it; `accredit doctor`"
+                " compares it with the gateway's",
+            )
         if not result.valid:
             raise ConfigurationError(f"{name} proves nothing: {result.error_reason}", "see `accredit inspect`")
         return _Held(chain, frozenset(result.granted_scope), min(cert.expires_at for cert in chain))
@@ -398,8 +408,8 @@ class ProofPresenter:
             return "`accredit grant`"
         scopes = [word for scope in chain[0].scope for word in ("--scope", scope)]
         agent = str(public_path(self.key_path))
-        words = ["accredit", "grant", "--issuer", "PATH", "--agent", agent, *scopes, "--expires", "30d", "--out", file]
-        return f"`{one_line(shlex.join([*words, '--force']))}`, where PATH is their private key"
+        words = ["--agent", agent, *scopes, "--expires", "30d", "--out", file, "--force"]
+        return f"`{_grant_command(words)}`, {_WITH_PATH}"
 
 
 def _select_for_gateway(held: tuple[_Held, ...], gateway: str, *, met: bool) -> tuple[_Held, ...]:
@@ -443,9 +453,26 @@ def _stamp(file: Path | None) -> object:
     return (status.st_mtime_ns, status.st_size, status.st_ino)
 
 
+_WITH_PATH = "where PATH is their private key"
+
+
+def _grant_command(words: Sequence[str]) -> str:
+    return one_line(shlex.join(["accredit", "grant", "--issuer", "PATH", *words]))
+
+
+def _utc(at: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
+
+
 def _read_chain(path: Path) -> tuple[DelegationCert, ...]:
     try:
         return DelegationFile.decode(read_file(path, MAX_DELEGATION_FILE_BYTES).data).delegations
+    except MissingFile:
+        words = ["--agent", "AGENT.key.pub", "--scope", "SCOPE", "--expires", "30d", "--out", str(path)]
+        raise MissingFile(
+            f"there is no delegation {path}",
+            f"ask whoever may allow this agent something to make it: `{_grant_command(words)}`, {_WITH_PATH}",
+        ) from None
     except WireError as error:
         raise ConfigurationError(
             f"{path} is not a delegation: {error.reason}", "name a file that `accredit grant` made"

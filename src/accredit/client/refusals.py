@@ -112,9 +112,9 @@ def explain_refusal(refusal: ProofRefused, caller: Caller, method: str, target: 
         shown = caller.shown()
         covers = ", ".join(sorted(shown))
         gateway = caller.gateway_at(refusal)
-        says = f"the gateway {excerpt(gateway)} says so" if gateway else "a server says so that is not known"
+        says = f"the gateway {excerpt(gateway)} says so" if gateway else "an unknown server says so"
         covered = f"This agent's delegation covers {covers or 'nothing'}."
-        lines.append(f"It needs the scope {excerpt(scope)}. Nobody but the server names that: {says}. {covered}")
+        lines.append(f"It needs the scope {excerpt(scope)}: {says}, and this program can't check that. {covered}")
         if scope in granted - shown:
             lines.append(_NOT_SHOWN)
     if row is not None and row.advice:

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 else:  # for who writes
     secrets = Deferred("secrets")
 
+
+class MissingFile(ConfigurationError):
+    """There is no such file."""
+
+
 _PRIVATE = 0o600
 _PUBLIC = 0o644
 _PIECE_BYTES = 1 << 20
@@ -47,7 +52,8 @@ def _read(path: Path, max_bytes: int) -> FileContent:
             found = os.fstat(file.fileno())
             data = _read_all(file, max_bytes)
     except OSError as error:
-        raise ConfigurationError(f"can't read {path}: {error.strerror}", "name a file that can be read") from None
+        kind = MissingFile if isinstance(error, FileNotFoundError) else ConfigurationError
+        raise kind(f"can't read {path}: {error.strerror}", "name a file that can be read") from None
     if len(data) > max_bytes:
         raise _too_large(path, max_bytes)
     return FileContent.of(data, found)

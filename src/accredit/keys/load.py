@@ -16,8 +16,9 @@ from msgspec import Struct
 from accredit.attest import LogKey, LogSigner
 from accredit.base.deferred import Deferred
 from accredit.base.files import beside
+from accredit.base.text import one_line
 from accredit.errors import ConfigurationError, WireError
-from accredit.keys.files import exists_already, read_file, write_file
+from accredit.keys.files import MissingFile, exists_already, read_file, write_file
 from accredit.keys.formats import (
     KEY_FILE_VERSION,
     KeyFile,
@@ -104,7 +105,10 @@ def lock_key(key: PrivateKeyFile, passphrase: bytearray) -> LockedKeyFile:
 
 def read_key(path: Path) -> KeyFile | PrivateKeyFile | LockedKeyFile:
     """Read a key file, public or private. Raises `ConfigurationError`."""
-    content = read_file(path, MAX_KEY_FILE_BYTES)
+    try:
+        content = read_file(path, MAX_KEY_FILE_BYTES)
+    except MissingFile:
+        raise MissingFile(f"there is no key {path}", _how_to_make(path)) from None
     try:
         tree = parse(content.data, MAX_KEY_FILE_BYTES)
         seed = cast("dict[str, object]", tree).get("seed", _NONE) if isinstance(tree, dict) else _NONE
@@ -118,6 +122,11 @@ def read_key(path: Path) -> KeyFile | PrivateKeyFile | LockedKeyFile:
             f"{path} is not a key file: {f'{where}: ' if where else ''}{error.reason}",
             "name a file that `accredit keys new` made",
         ) from None
+
+
+def _how_to_make(path: Path) -> str:
+    new = f"accredit keys new {shlex.quote(str(path.with_suffix('') if path.suffix == PUBLIC_SUFFIX else path))}"
+    return f"`{one_line(new)} --kind agent` makes one (--kind human for a person), or name another file"
 
 
 def _is_sealed(seed: object) -> bool:

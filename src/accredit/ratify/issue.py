@@ -26,8 +26,8 @@ from accredit.ratify.structures import PROTOCOL_VERSION, DelegationCert, ProofBu
 from accredit.ratify.verify import verify_chain
 
 MIN_SIGNED_MAGNITUDE = 1e-4
-"""Numbers that are not zero but nearer to zero than this print differently in other implementations, so an issuer
-refuses them (Ratify section 3)."""
+"""The smallest size of a number in a certificate, apart from zero. Other implementations write smaller ones in another
+way, so an issuer refuses them (Ratify section 3)."""
 
 
 _ESCAPED_BY_OTHERS = frozenset("<>&")

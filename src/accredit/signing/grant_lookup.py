@@ -28,6 +28,7 @@ from accredit.asking.reaching import Reach, add_headers, endpoint_of
 from accredit.asking.server import ask_configured, ask_upstream
 from accredit.config import build_catalog, load
 from accredit.config.apis import api_catalog
+from accredit.config.load import DEFAULT_FILE
 from accredit.config.servers import every_view, view
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream
@@ -42,6 +43,11 @@ from accredit.signing.vocabulary import catalog_scopes
 
 _IDENTITY = "identity:"
 """How scopes begin that are for delegating and proving: no tool needs them."""
+
+
+_NEAR = 0.85
+"""How alike a scope and a known one are (`difflib`, 0 to 1) if one is taken for a slip of the other. One wrong letter
+in ten gives 0.9."""
 
 
 class NothingReadOnly(ConfigurationError):
@@ -99,7 +105,8 @@ def look_up(wanted: ScopeSelection, constraints: Sequence[Constraint], place: Sc
             raise ConfigurationError(
                 "which scopes tools need is not known here", "say where to look: --config FILE or --url URL"
             )
-        return _Scopes(wanted.scopes, (*_unknown_note(wanted.scopes), *_needs_note(constraints)))
+        notes = (*_slips(wanted.scopes), *_unknown_note(wanted.scopes), *_needs_note(constraints))
+        return _Scopes(wanted.scopes, notes)
     known = _look_up(place, ask=wanted.all_read_only)
     if not wanted.force:
         for scope in wanted.scopes:
@@ -110,6 +117,24 @@ def look_up(wanted: ScopeSelection, constraints: Sequence[Constraint], place: Sc
     )
     notes = (*read_only.notes, *_note_extra_tools(wanted, scopes, known), *_missing_facts(scopes, constraints, known))
     return _Scopes(scopes, notes)
+
+
+def _slips(scopes: Iterable[str]) -> Iterator[str]:
+    """Yield a warning about each scope that the configuration in the current folder does not ask for, but nearly. It
+    is no error: the delegation may be for another gateway."""
+    file = Path(DEFAULT_FILE)
+    if not os.path.lexists(file):
+        return
+    try:
+        known = _look_up(ScopeSource(file, None, None, Reach({}, "", None)), ask=False)
+    except ConfigurationError:
+        return
+    entries = [entry for _, entry in _entries(known.catalog)]
+    for scope in scopes:
+        granted = {scope, *expand((scope,))}
+        near = get_close_matches(scope, sorted({entry.scope for entry in entries}), n=1, cutoff=_NEAR)
+        if near and not scope.startswith(_IDENTITY) and not any(entry.allows(granted) for entry in entries):
+            yield f"warning: {file} in this folder does not ask for {scope}: did you mean {near[0]}?"
 
 
 def _unknown_note(scopes: Iterable[str]) -> Iterator[str]:

@@ -168,7 +168,7 @@ def test_a_patient_presenter_says_what_is_wrong_and_uses_a_file_once_it_is_good(
     files = agent_files(tmp_path, trust, "email:read")
     late, old = tmp_path / "late.json", save_delegation(tmp_path / "old.json", trust.chain("email:send", ends=-1))
     presenter = ProofPresenter(files.key, [late, old], patient=True)
-    assert [each.what.partition(str(tmp_path))[0] for each in presenter.faults] == ["can't read ", ""]
+    assert [each.what.partition(str(tmp_path))[0] for each in presenter.faults] == ["there is no delegation ", ""]
     assert (presenter.granted, presenter.principals, presenter.chains_for("email:read")) == (frozenset(), (), ())
     with pytest.raises(ConfigurationError, match="no delegation to present"):
         presenter.chain_for("email:read")

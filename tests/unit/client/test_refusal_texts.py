@@ -62,7 +62,7 @@ def test_a_person_reads_what_was_asked_what_is_covered_and_what_would_allow_it(t
     terms = '{"params":{"gateway":"mail-gateway","method":"tools/call","target":["send_email"],"v":1},'
     assert text.splitlines() == [
         "Not allowed: nobody has allowed this agent send_email (ratify_scope_denied).",
-        "It needs the scope email:send. Nobody but the server names that: the gateway mail-gateway says so."
+        "It needs the scope email:send: the gateway mail-gateway says so, and this program can't check that."
         " This agent's delegation covers email:read, mcp:resource.",
         "Whoever may allow it does so with this command, where PATH is their private key:",
         f"  accredit grant --issuer PATH --agent {tmp_path}/agent.key.pub --scope email:send"
@@ -118,7 +118,7 @@ def test_nor_of_what_can_not_be_bound_to_a_call__or_to_a_gateway(called: object,
     assert not granted_by(told(named, "ratify_scope_denied", required_scope="email:send", called=called))
     text = told(nobody, "ratify_scope_denied", required_scope="email:send")
     assert not granted_by(text)
-    assert "a server says so that is not known" in text
+    assert "an unknown server says so" in text
     assert "No command is suggested" in text
     for id in ("", 7, None, called):
         text = told(None, "missing_ratify_proof", -31001, required_scope="email:send", _meta={"ratify_verifier": id})

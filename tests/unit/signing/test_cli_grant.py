@@ -47,6 +47,18 @@ def test_a_delegation_is_signed_and_written(run: Run, folder: Path, world: World
         assert said in done.words
 
 
+def test_a_slip_of_a_scope_that_the_folder_s_gateway_asks_for_is_told(run: Run, folder: Path) -> None:
+    """A delegation of a scope that no gateway knows allows nothing, and was signed without a word."""
+    (folder / "accredit.toml").write_text(
+        '[upstream]\nurl = "http://127.0.0.1:9/mcp"\n[tools.send_email]\nscope = "custom:mail:send_email"\n'
+    )
+    slip = run(*OWNER, "--scope", "custom:mail:send_emai", *OUT)
+    assert slip.code == 0
+    assert "does not ask for custom:mail:send_emai: did you mean custom:mail:send_email?" in " ".join(slip.err.split())
+    right = run(*OWNER, "--scope", "custom:mail:send_email", *OUT, "--force")
+    assert "did you mean" not in right.err
+
+
 def test_every_grant_has_an_id_of_its_own(run: Run, folder: Path) -> None:
     run(*OWNER, *SEND, *OUT)
     run(*OWNER, *SEND, "--out", "other.json")

@@ -50,6 +50,10 @@ _NEGATIVE = 1
 _TOOL_FAILED = "that is the tool's own word: see what it asks for, and what its server logs"
 _REFUSED = "docs/reference/refusals.md names the errors of gateways; the server's log says more of others"
 _NOT_THERE = "name the endpoint that `accredit serve` prints; of several servers name one: --server NAME"
+_BEHIND = (
+    "the gateway runs, but the server behind it does not answer: start that server; `accredit doctor`, where the"
+    " gateway runs, names it"
+)
 _ASKS = "call it from a host that can answer: a shell can't"
 _NOT_LISTED = "a gateway lists no tool that its catalog lacks: `accredit check --config FILE` names those"
 
@@ -199,6 +203,8 @@ def _trouble(error: BaseException, request: CallOptions, presenter: ProofPresent
             told = f"{what}: {detail}" if detail else what
             if request.url is not None and detail.endswith(NOT_REACHED):
                 return _Trouble(told, (how_to_start(request.url, os.environ),))
+            if what.startswith("Upstream unavailable"):
+                return _Trouble(told, (_BEHIND,))
             return _Trouble(told, (_NOT_THERE if what.startswith("Not found: ") else _REFUSED,))
         case RequestTimeout():
             return _Trouble(str(error), ("give it more time with --timeout",))

@@ -61,8 +61,8 @@ desk = Group(
 
     It prints a link to its page on 127.0.0.1, which works once, within a minute. Your key stays in this process; it
     asks for the passphrase in this terminal, or by pinentry. With --passphrase-file it unlocks the key without asking,
-    until `accredit desk lock`. It also shows the calls of your gateways on this machine, and takes back what you
-    allowed there: of the one that --config names, those that `accredit up` has made, and one that runs by
+    until `accredit desk lock`. It also shows the calls of your gateways on this machine, and can take back what
+    you allowed there. These are the gateway of --config, those that `accredit up` has made, and one that runs with
     ./accredit.toml.
 
     Examples:

@@ -29,7 +29,7 @@ _OUT = option(
 )
 _SCOPE = option("--scope", metavar="S", multiple=True, help="What the agent may do; may be repeated.")
 _TOOL = option(
-    "--tool", metavar="NAME", multiple=True, help="The scope that this tool needs, looked up; may be repeated."
+    "--tool", metavar="NAME", multiple=True, help="Allow this tool: its scope is looked up; may be repeated."
 )
 _ALL_READ_ONLY = flag("--all-read-only", help="The scopes of all tools that say that they only read.")
 _CONFIG = option(

@@ -135,9 +135,9 @@ _verify = Command(
     agent signed it, by the proof; for a single call (`log export --call ID --bundle`) it prints them. With --root,
     that person's key must be yours; with --require-proofs, no call is accepted on the gateway's word.
 
-    Only a checkpoint that was kept elsewhere reveals that records are missing at the end. Without --key the
-    configuration's keys are trusted: attest.key_file's, or that of gateway.key beside the configuration, and
-    attest.signer's. With --store, ./accredit.toml is not read.
+    Only a checkpoint that was kept elsewhere reveals that records are missing at the end. Without --key,
+    these keys are trusted: the configuration's attest.key_file (else gateway.key beside it), and attest.signer's. With
+    --store, ./accredit.toml is not read.
 
     Examples:
 

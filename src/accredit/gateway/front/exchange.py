@@ -28,8 +28,9 @@ interrupted line."""
 MIN_BODY_BYTES_PER_SECOND = 65_536
 """The minimum rate of a body once `BODY_GRACE_SECONDS` are over: it occupies memory that others need. 0.5 Mbit/s."""
 SMALL_BODY_BYTES = 65_536
-"""A body of up to this size that arrives at once reserves no memory in a room: the gateway reads up to as many bytes
-from each connection anyway. Most calls are like that (some 1 KiB). A slow body counts for at least this size."""
+"""A body of up to this size that arrives at once reserves no memory in a room, because the gateway reads that much
+from each connection anyway. Most calls are like that (some 1 KiB). A body that arrives slowly reserves at least this
+much."""
 
 
 class Exchange(ABC):

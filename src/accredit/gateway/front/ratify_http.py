@@ -41,11 +41,11 @@ from accredit.ports import ProofStore, Revocations
 CHALLENGES = 500
 """How many challenges of the HTTP binding are issued in a burst."""
 CHALLENGES_PER_SECOND = 200.0
-"""How many more of them with each second. All callers share this rate, so it is far above what honest ones need: a
-challenge costs some microseconds, and nothing is stored of it."""
+"""How many challenges of the HTTP binding the gateway gives per second, after a burst. All callers share this rate. It
+is far above what honest ones need, as a challenge costs some microseconds, and none is stored."""
 MAX_PENDING_HTTP_CHALLENGES = 100_000
-"""How many challenges of the HTTP binding may be unexpired at once: more than the full rate gives in their 300 seconds,
-so that a stranger can't use them up for others. Only their ends are kept, some 3 MB."""
+"""How many challenges of the HTTP binding may be valid at once. The full rate gives fewer in the 300 seconds that each
+lasts, so a stranger can't use them up for others. Only the time at which each ends is kept, some 3 MB."""
 VERIFICATIONS = 200
 """How many proofs the HTTP binding verifies in a burst. Each takes a millisecond or two, during which no call is
 served."""

@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping
 
 from accredit.app.pid_file import serving
 from accredit.app.port_holder import find_holder
+from accredit.asking.probe import without_query
 from accredit.base.addresses import is_loopback_host
+from accredit.config import Loaded
 from accredit.config.listen import url_here
 from accredit.console.gateways import GatewayHealth, Gateways, gateways_met
 from accredit.errors import ConfigurationError
@@ -54,9 +56,10 @@ def look_at_gateways(at: Surroundings) -> Iterator[Result]:
         met = {}
     asked = ask_gateways({**met, **({own: ""} if own else {})})
     for each in asked:
-        yield from _health(each, is_own=bool(own) and own.startswith(f"{each.address}/"))
+        is_own = bool(own) and own.startswith(f"{each.address}/")
+        yield from _health(each, at.loaded if is_own else None)
     if not any(each.clock_ahead is not None for each in asked):
-        yield note("clock", "no gateway answers with whose clock this one could be compared")
+        yield note("clock", "no gateway answers, so this machine's clock was compared with none")
 
 
 def ask_gateways(known: Mapping[str, str]) -> list[GatewayHealth]:
@@ -81,9 +84,10 @@ def _is_taken(host: str, port: int) -> bool:
         return client.connect_ex((host, port)) == 0
 
 
-def _health(gateway: GatewayHealth, *, is_own: bool) -> Iterator[Result]:
+def _health(gateway: GatewayHealth, own: Loaded | None) -> Iterator[Result]:
+    """Yield findings about a gateway; `own` is its configuration if it is the user's."""
     if gateway.problem:
-        if is_own:
+        if own is not None:
             yield bad("gateway", f"{gateway.address}: {gateway.problem}", "see what it logs")
         else:
             yield note("gateway", f"{gateway.address}, which an agent of yours has met: {gateway.problem}")
@@ -97,16 +101,24 @@ def _health(gateway: GatewayHealth, *, is_own: bool) -> Iterator[Result]:
             remedy = "see what it logs, and restore the list"
             yield bad("gateway", f"{what}; what it read last counts while it runs, and no new one would start", remedy)
         else:
-            yield bad("gateway", what, _remedy(name))
+            yield bad("gateway", what, _remedy(name, own))
     if not broken:
         yield good("gateway", f"{gateway.address} is {gateway.status}")
     if gateway.clock_ahead is not None:
         yield _clock(gateway)
 
 
-def _remedy(part: str) -> str:
-    behind = part == "upstream" or part.startswith("server ")
-    return "see whether the server behind it runs, and what it logs" if behind else "see what the gateway logs"
+def _remedy(part: str, own: Loaded | None) -> str:
+    if part != "upstream" and not part.startswith("server "):
+        return "see what the gateway logs"
+    url = None
+    if own is not None:
+        name = part.removeprefix("server ")
+        server = own.config.upstream if part == "upstream" else own.config.servers.by_name.get(name)
+        url = next(iter([server.url, *server.urls]), None) if server is not None else None
+    if url is not None:
+        return f"start the server at {without_query(url)}, or see what it logs"
+    return "see whether the server behind it runs, and what it logs"
 
 
 def _clock(gateway: GatewayHealth) -> Result:

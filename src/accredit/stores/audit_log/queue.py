@@ -58,9 +58,9 @@ MAX_QUEUED_RECORD_BYTES = 67_108_864
 RECORD_RETRY_SECONDS = 1.0
 """While the store refuses the waiting records, they are tried again at this interval. A new record is tried at once."""
 UNREADY_SECONDS = 10.0
-"""How long a gateway reports that it is not ready after a record could not be written, unless another one was written
-since. It is the usual interval of a load balancer's checks. No smaller write is used as a test: it may succeed on a
-disk on which no record fits."""
+"""After a record could not be written, the gateway reports for this long that it is not ready, or until a record is
+written. Load balancers usually check this often. A small write would be no test: it may succeed on a disk that has no
+room for a record."""
 LOG_LOOK_SECONDS = 10.0
 """The interval at which a log's writer reports that it lives, and looks for others that have died."""
 CLOSE_RECORDS_SECONDS = 5.0

@@ -23,7 +23,8 @@ from accredit.limits import EVENT_TIMES, KEEP_ALIVE_SECONDS, LARGE_ANSWER_BYTES
 REPLAY_EVENTS = 256
 """How many events of one stream are kept for a client that lost its connection and resumes."""
 REPLAY_BYTES = 1_048_576
-"""How many bytes these events may have. The newest does not count until it was sent, as it may be the response."""
+"""How many bytes these events may have together. The newest one counts only once it was sent, since it may be the
+response, of any size."""
 RETRY_MILLISECONDS = 1_000
 """How long a client is told to wait before it resumes (2025-11-25, basic/transports, "Sending messages")."""
 
