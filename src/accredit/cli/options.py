@@ -1,5 +1,8 @@
 """Options that several commands share. No I/O."""
 
+from pathlib import Path
+from typing import Any
+
 import click
 from click import Choice
 
@@ -57,6 +60,23 @@ LOG_LEVEL = option(
 )
 LOG_FORMAT = option(
     "--log-format", type=Choice(["json", "text"]), default="json", help="JSON for programs, text for people."
+)
+
+
+def _document(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    return value if value is None or "://" in value else reads(ctx, param, Path(value))
+
+
+OPENAPI = option(
+    "--openapi",
+    metavar="FILE|URL",
+    callback=_document,
+    help="An HTTP API's OpenAPI document (3.0 or 3.1; JSON, or YAML with accredit[hosts]).",
+)
+PROXY = option(
+    "--proxy",
+    type=Choice(["nginx", "envoy", "traefik", "caddy"]),
+    help="With --openapi: the proxy before the API, which asks the gateway.",
 )
 URL = argument("url", metavar="URL", help="The MCP server, in place of the configured one.")
 HOST = option("--host", metavar="H", help="In place of gateway.host.")

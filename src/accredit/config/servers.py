@@ -39,7 +39,8 @@ def views(loaded: Loaded) -> list[Loaded]:
     found = [each for each in every_view(loaded) if each.api is None]
     if not found:
         raise ConfigurationError(
-            "[servers] names HTTP APIs alone, and this is about MCP servers", "name the configuration of an MCP server"
+            "[servers] names HTTP APIs alone, and this is about MCP servers",
+            "name that of an MCP server; routes are checked by accredit check NAME --openapi DOCUMENT",
         )
     return found
 
@@ -65,7 +66,8 @@ def view(loaded: Loaded, name: str) -> Loaded:
             return each
         if each.server == name:
             raise ConfigurationError(
-                f"servers.{name} is an HTTP API, and this is about MCP servers", "name another one"
+                f"servers.{name} is an HTTP API, and this is about MCP servers",
+                f"name another one; routes are checked by accredit check {name} --openapi DOCUMENT",
             )
     if loaded.file is None:
         raise ConfigurationError(f"there is no configuration that has a server {name!a}", "name one with --config")

@@ -15,18 +15,17 @@ A route is written `METHOD /path`, with `{name}` for a segment that may be anyth
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from itertools import combinations
 from typing import NamedTuple
 
 from accredit.errors import RequestError
 from accredit.http_api.targets import Target, fold, read_target, unclear
 
-MAX_ROUTES = 1_000
-"""How many routes one API may have. Large APIs have some 900 operations. When the table is loaded, every pair is
-compared."""
+MAX_ROUTES = 2_000
+"""How many routes one API may have. GitHub's API, one of the largest, has some 1,250 operations. Routes with the same
+method and number of segments are compared in pairs."""
 
 _ROUTE = re.compile(r"([A-Z]{1,32}) (/[^\s?#]*)")
-_NAME = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,63})\}")
+_NAME = re.compile(r"\{([A-Za-z_][A-Za-z0-9_.-]{0,63})\}")
 _NO_ROUTE = frozenset({"CONNECT", "TRACE"})
 """Methods that no route may have: CONNECT opens a tunnel, TRACE sends credentials back."""
 
@@ -65,14 +64,34 @@ class RouteTable:
     """The routes of one API. Raises `ValueError` for an ambiguous table ([one-meaning]). Its text completes "KEY
     ..."."""
 
-    def __init__(self, texts: Iterable[str]) -> None:
-        self.routes = {text: read_route(text) for text in texts}
-        if len(self.routes) > MAX_ROUTES:
-            raise ValueError(f"has more than {MAX_ROUTES} routes")
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self.routes: dict[str, Route] = {}
         self._root = _Node()
-        for route in self.routes.values():
-            self._add(route)
-        _check_pairs(self.routes.values())
+        self._alike: dict[tuple[str, int], list[Route]] = defaultdict(list)
+        """The routes by method and number of segments, not counting a slash at the end."""
+        for text in texts:
+            self.add(text)
+
+    def add(self, text: str) -> None:
+        """Add a route. Raises `ValueError`, and leaves the table as it was, if it would become ambiguous."""
+        route = read_route(text)
+        if len(self.routes) == MAX_ROUTES:
+            raise ValueError(f"has more than {MAX_ROUTES} routes")
+        self._check_literals(route)
+        alike = self._alike[route.method, len(_bare(route))]
+        for other in alike:
+            _check_pair(other, route)
+        alike.append(route)
+        self.routes[text] = route
+        node = self._root
+        for segment in route.segments:
+            if segment is None:
+                node.parameter = node.parameter or _Node()
+                node = node.parameter
+                continue
+            node.twins[fold(segment)] = segment
+            node = node.literals.setdefault(segment, _Node())
+        node.ends[route.method] = route
 
     def find(self, method: str, target: Target) -> Match | None:
         """Return the route that a request matches, or None. Raises `RequestError` ([no-twins])."""
@@ -109,20 +128,20 @@ class RouteTable:
         first = max(found, key=lambda each: [part is not None for part in each.segments], default=None)
         return first.text if first is not None else ""
 
-    def _add(self, route: Route) -> None:
-        node = self._root
+    def _check_literals(self, route: Route) -> None:
+        node: _Node | None = self._root
         for segment in route.segments:
+            if node is None:
+                return
             if segment is None:
-                node.parameter = node.parameter or _Node()
                 node = node.parameter
                 continue
-            twin = node.twins.setdefault(fold(segment), segment)
+            twin = node.twins.get(fold(segment), segment)
             if twin != segment:
                 raise ValueError(f'has "{segment}" and "{twin}" in one place: some servers take them for the same')
-            node = node.literals.setdefault(segment, _Node())
-        if route.method in node.ends:
+            node = node.literals.get(segment)
+        if node is not None and route.method in node.ends:
             raise ValueError(f'has "{node.ends[route.method].text}" twice, as "{route.text}"')
-        node.ends[route.method] = route
 
 
 def read_route(text: str) -> Route:
@@ -152,19 +171,19 @@ def _twin() -> RequestError:
     return unclear("a segment is that of a route but for case, blanks or dots")
 
 
-def _check_pairs(routes: Iterable[Route]) -> None:
-    alike: dict[tuple[str, int], list[Route]] = defaultdict(list)
-    for route in routes:
-        bare = route.segments[:-1] if len(route.segments) > 1 and route.segments[-1] == "" else route.segments
-        alike[route.method, len(bare)].append(route)
-    for one, other in (pair for group in alike.values() for pair in combinations(group, 2)):
-        if not _overlap(one, other):
-            continue
-        if len(one.segments) != len(other.segments):
-            raise ValueError(f'has "{one.text}" and "{other.text}": some servers ignore a slash at the end')
-        sides = {a is None for a, b in zip(one.segments, other.segments, strict=True) if (a is None) != (b is None)}
-        if len(sides) > 1:
-            raise ValueError(f'has "{one.text}" and "{other.text}", and a request could be of both')
+def _bare(route: Route) -> tuple[str | None, ...]:
+    return route.segments[:-1] if len(route.segments) > 1 and route.segments[-1] == "" else route.segments
+
+
+def _check_pair(one: Route, other: Route) -> None:
+    """Check two routes with the same method and number of segments, not counting a slash at the end."""
+    if not _overlap(one, other):
+        return
+    if len(one.segments) != len(other.segments):
+        raise ValueError(f'has "{one.text}" and "{other.text}": some servers ignore a slash at the end')
+    sides = {a is None for a, b in zip(one.segments, other.segments, strict=True) if (a is None) != (b is None)}
+    if len(sides) > 1:
+        raise ValueError(f'has "{one.text}" and "{other.text}", and a request could be of both')
 
 
 def _is_shared(one: Route, other: Route) -> bool:

@@ -3,7 +3,8 @@
 The steps come in this order, so that a failure leaves nothing half done:
 
 - check that the name is free, that the file can take a server (tried with an empty one), and that the lock can be read;
-- list what the server offers. It is run from the folder from which the configuration will run it;
+- list what the server offers, or read the API's OpenAPI document. A server is run from the folder from which the
+  configuration will run it;
 - make the new text, and parse it with the gateway's own reader: it must mean the old one plus the new server, and
   nothing else. Text is only appended, but a server of `[upstream]` is first given a name (`config.renaming`);
 - write a lock that serves both the old and the new file; then the file; then the lock without the old name. Each is
@@ -13,8 +14,9 @@ The steps come in this order, so that a failure leaves nothing half done:
 
 import contextlib
 import os
+import shlex
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,15 +29,18 @@ from accredit.asking.reaching import as_configured, read_reach
 from accredit.asking.server import ask_upstream
 from accredit.base.text import one_line
 from accredit.config import Loaded, build_catalog, load, lock_file, read_lock_file
+from accredit.config.apis import api_catalog
 from accredit.config.load import OF_ONE
-from accredit.config.servers import check_server_name, views
+from accredit.config.servers import check_server_name, every_view
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream, StdioUpstream
 from accredit.keys import read_file, replace_file, write_file
 from accredit.limits import MAX_LOCK_BYTES
 from accredit.pins import LOCK_FILE, UPSTREAM, Definitions
-from accredit.setup.config_text import server_tables
+from accredit.policy import Entry
+from accredit.setup.config_text import Api, api_tables, server_tables
 from accredit.setup.init import first_scopes, keep_working_folder, summarize_offer, word
+from accredit.setup.openapi import check_openapi, check_served, find_api, first_scope, json_members, summarize_api
 from accredit.setup.pin import definitions_of, lock_text
 from accredit.signing.suggest_scopes import PROMPT, RESOURCE, Suggestion, suggestions
 from accredit.terminal.output import MAX_TOLD_CANDIDATES, print_json, say, tell
@@ -70,6 +75,8 @@ def run_add(
     command: list[str] | None,
     config: Path | None,
     name_existing: str | None,
+    openapi: Path | str | None,
+    proxy: str | None,
     header: Sequence[str],
     token_env: str | None,
     timeout: float | None,
@@ -79,6 +86,10 @@ def run_add(
     check_server_name(name, "NAME")
     if name_existing is not None:
         check_server_name(name_existing, "--name-existing")
+    check_openapi(openapi, command, proxy)
+    if openapi is not None:
+        api = find_api(name, openapi, url, proxy, header, token_env, timeout)
+        return _add_api(api, openapi, config, name_existing, as_json=as_json)
     reach = read_reach(header, token_env, timeout)
     upstream = upstream_of(url, command, reach)
     headers = as_configured(header, token_env)
@@ -87,26 +98,20 @@ def run_add(
 
 def add_server(addition: Addition, *, as_json: bool) -> int:
     """Write the configuration and the lock, and print what changed. Raises `ConfigurationError`."""
-    loaded = load(addition.config, os.environ, {})
-    file = loaded.file
-    if file is None:
-        raise ConfigurationError(
-            "there is no configuration that a server could be added to",
-            "`accredit init` writes one from its first server; or name it with --config",
-        )
-    _check_names(loaded, addition)
-    _new_content(loaded, addition, f'[servers.{addition.name}]\nurl = "http://127.0.0.1/"\n')
+    name, existing = addition.name, addition.existing
+    loaded, file = _load(addition.config)
+    _check_names(loaded, name, existing)
+    _new_content(loaded, name, existing, f'[servers.{name}]\nurl = "http://127.0.0.1/"\n')
     lock = _lock_of(loaded)
     offer, upstream = ask_upstream(addition.upstream, follow=True, seconds=addition.seconds)
-    suggested = suggestions(offer, addition.name)
-    tables = server_tables(
-        addition.name, keep_working_folder(upstream, file.parent), offer, suggested, addition.headers
-    )
-    content = _new_content(loaded, addition, tables)
-    pinned = lock.data is not None or not (addition.existing or loaded.config.servers.by_name)
+    suggested = suggestions(offer, name)
+    tables = server_tables(name, keep_working_folder(upstream, file.parent), offer, suggested, addition.headers)
+    content = _new_content(loaded, name, existing, tables)
+    others = [each for each in loaded.config.servers.by_name.values() if each.protocol == "mcp"]
+    pinned = lock.data is not None or not (existing or others)
     notes = [*_notes(loaded, addition, offer, suggested, pinned=pinned)]
     if pinned:
-        _write(loaded, addition, content, lock, definitions_of(offer))
+        _write(loaded, existing, content, lock, {name: definitions_of(offer)})
     else:
         replace_file(file, content, old=loaded.content)
     if upstream != addition.upstream and isinstance(upstream, HttpUpstream):
@@ -116,9 +121,43 @@ def add_server(addition: Addition, *, as_json: bool) -> int:
     return 0
 
 
-def _check_names(loaded: Loaded, addition: Addition) -> None:
+def _add_api(api: Api, where: Path | str, config: Path | None, existing: str | None, *, as_json: bool) -> int:
+    """Write the configuration with an HTTP API, and print what changed. Raises `ConfigurationError`."""
+    loaded, file = _load(config)
+    _check_names(loaded, api.name, existing)
+    content = _new_content(loaded, api.name, existing, api_tables(api))
+    check_served(content, file, api.name)
+    lock = _lock_of(loaded)
+    pinned = lock.data is not None and existing is not None
+    if pinned:
+        _write(loaded, existing, content, lock, {})
+    else:
+        replace_file(file, content, old=loaded.content)
+    notes = [] if existing is None else [*_rename_notes(loaded, api.name, existing)]
+    files = [_near(each) for each in ([file, lock.path] if pinned else [file])]
+    check = f"accredit check {api.name} --openapi {shlex.quote(str(where))}"
+    steps = _next_steps(api.name, files[0], f"--scope {first_scope(api)}", check)
+    if as_json:
+        said = {"files": files, "server": api.name, "renamed": existing, **json_members(api)}
+        print_json({**said, "notes": notes, "next": steps})
+        return 0
+    say(f"wrote {files[0]}: [servers.{api.name}], {summarize_api(api)}. Read it before you go on.")
+    _tell(notes, steps)
+    return 0
+
+
+def _load(config: Path | None) -> tuple[Loaded, Path]:
+    loaded = load(config, os.environ, {})
+    if loaded.file is None:
+        raise ConfigurationError(
+            "there is no configuration that a server could be added to",
+            "`accredit init` writes one from its first server; or name it with --config",
+        )
+    return loaded, loaded.file
+
+
+def _check_names(loaded: Loaded, name: str, existing: str | None) -> None:
     """Check that the new server's name, and the one that the existing server gets, are free."""
-    name, existing = addition.name, addition.existing
     for (section, key), origin in loaded.origins.items():
         if section in OF_ONE and origin.kind == "environment":
             raise ConfigurationError(
@@ -145,16 +184,16 @@ def _check_names(loaded: Loaded, addition: Addition) -> None:
         raise ConfigurationError(f"the new server can't be called {name}, as the old one is", "give it another name")
 
 
-def _new_content(loaded: Loaded, addition: Addition, tables: str) -> bytes:
+def _new_content(loaded: Loaded, name: str, existing: str | None, tables: str) -> bytes:
     """Return the file's new bytes."""
     old = loaded.content.decode()
     text, means = old, tomllib.loads(old)
-    if addition.existing is not None:
+    if existing is not None:
         from accredit.config.renaming import means_renamed, rename_upstream  # noqa: PLC0415 - the parser is loaded for this
 
-        text, means = rename_upstream(old, addition.existing), means_renamed(means, addition.existing)
+        text, means = rename_upstream(old, existing), means_renamed(means, existing)
     servers: dict[str, Any] = means.setdefault("servers", {})
-    servers[addition.name] = tomllib.loads(tables)["servers"][addition.name]
+    servers[name] = tomllib.loads(tables)["servers"][name]
     added = ("\n" if text.endswith("\n") or not text else "\n\n") + tables
     text += added.replace("\n", "\r\n") if "\r\n" in old else added
     try:
@@ -163,7 +202,7 @@ def _new_content(loaded: Loaded, addition: Addition, tables: str) -> bytes:
         same = False
     if not same:
         raise ConfigurationError(f"{loaded.file} has its servers in a form that can't be added to", _FORM)
-    views(load(loaded.file, os.environ, {}, content=text.encode()))
+    every_view(load(loaded.file, os.environ, {}, content=text.encode()))
     return text.encode()
 
 
@@ -175,10 +214,10 @@ def _lock_of(loaded: Loaded) -> _Lock:
     return _Lock(path, data, read_lock_file(path))
 
 
-def _write(loaded: Loaded, addition: Addition, content: bytes, lock: _Lock, found: Definitions) -> None:
-    """Write the lock and the file."""
-    file, existing = loaded.file or Path(), addition.existing
-    after = {**lock.pinned, addition.name: found}
+def _write(loaded: Loaded, existing: str | None, content: bytes, lock: _Lock, found: Mapping[str, Definitions]) -> None:
+    """Write the lock, with what the new server has, and the file."""
+    file = loaded.file or Path()
+    after = {**lock.pinned, **found}
     between = lock_text(after)
     if existing is not None and UPSTREAM in lock.pinned:
         after[existing] = after.pop(UPSTREAM)
@@ -207,15 +246,9 @@ def _notes(
     loaded: Loaded, addition: Addition, offer: ServerListing, suggested: Sequence[Suggestion], *, pinned: bool
 ) -> Iterator[str]:
     """Yield notes on side effects that the user should know."""
-    name, existing, path = addition.name, addition.existing, loaded.config.gateway.path.rstrip("/")
+    name, existing = addition.name, addition.existing
     if existing is not None:
-        yield f"[upstream] is [servers.{existing}] now, with its catalog: clients find it at {path}/{existing}"
-        yield f"an agent that names the gateway with --gateway-id ID says --server {existing} as well, or ID/{existing}"
-        timeout = loaded.origins.get(("gateway", "upstream_timeout_seconds"))
-        if timeout is not None and timeout.kind == "environment":
-            yield f"{timeout.name} is for servers without a timeout_seconds of their own"
-        if loaded.config.upstream.identity == "jwt":
-            yield f"its tokens in {loaded.config.upstream.identity_header} are for {existing} (aud), not for its URL"
+        yield from _rename_notes(loaded, name, existing)
     for scope, mine in _by_scope(offer, suggested).items():
         others = _with_scope(scope, loaded, existing or UPSTREAM)
         if others:
@@ -227,6 +260,17 @@ def _notes(
         yield f"nothing is pinned, as there is no {LOCK_FILE}: `accredit pin NAME` for each server makes one"
     if isinstance(addition.upstream, HttpUpstream) and "?" in addition.upstream.url and _open_to_others(loaded):
         yield f"the URL of {name} has a query, which may hold a key, and others can read {loaded.file}"
+
+
+def _rename_notes(loaded: Loaded, name: str, existing: str) -> Iterator[str]:
+    path = loaded.config.gateway.path.rstrip("/")
+    yield f"[upstream] is [servers.{existing}] now, with its catalog: clients find it at {path}/{existing}"
+    yield f"an agent that names the gateway with --gateway-id ID says --server {existing} as well, or ID/{existing}"
+    timeout = loaded.origins.get(("gateway", "upstream_timeout_seconds"))
+    if timeout is not None and timeout.kind == "environment":
+        yield f"{timeout.name} is for servers without a timeout_seconds of their own"
+    if loaded.config.upstream.identity == "jwt":
+        yield f"its tokens in {loaded.config.upstream.identity_header} are for {existing} (aud), not for its URL"
 
 
 def _by_scope(offer: ServerListing, suggested: Sequence[Suggestion]) -> dict[str, list[str]]:
@@ -243,12 +287,12 @@ def _by_scope(offer: ServerListing, suggested: Sequence[Suggestion]) -> dict[str
 
 def _with_scope(scope: str, loaded: Loaded, unnamed: str) -> list[str]:
     """Return the other servers that use this scope: a delegation with it for the new server covers them, too."""
-    catalogs = {each.server or unnamed: build_catalog(each.config) for each in views(loaded)}
-    return [
-        server
-        for server, catalog in catalogs.items()
-        if any(entry.scope == scope for entry in (*catalog.tools.values(), catalog.resource, catalog.prompt))
-    ]
+    used: dict[str, Iterable[Entry]] = {}
+    for each in every_view(loaded):
+        catalog = build_catalog(each.config)
+        entries = (*catalog.tools.values(), catalog.resource, catalog.prompt)
+        used[each.server or unnamed] = entries if each.api is None else api_catalog(each.api).routes.values()
+    return [server for server, entries in used.items() if any(entry.scope == scope for entry in entries)]
 
 
 def _some(names: Sequence[str]) -> str:
@@ -275,14 +319,7 @@ def _report(
     as_json: bool,
 ) -> None:
     name, (file, *_) = addition.name, files
-    folder, config = Path(file).parent, word(Path(file))
-    owner, agent, out = (word(folder / each) for each in ("owner.key", "agent.key", f"{name}.json"))
-    scopes = first_scopes(offer, suggested)
-    steps = [
-        f"accredit grant --issuer {owner} --agent {agent}.pub {scopes} --expires 7d --out {out}",
-        f"accredit check {name} --config {config}",
-        f"accredit reload --config {config}    # or, where none runs: accredit serve --config {config}",
-    ]
+    steps = _next_steps(name, file, first_scopes(offer, suggested), f"accredit check {name}")
     if as_json:
         tools = [{"name": each.tool, "scope": each.scope, "sensitive": each.sensitive} for each in suggested]
         others = {"resources": len(offer.resources) + len(offer.templates), "prompts": len(offer.prompts)}
@@ -294,6 +331,21 @@ def _report(
     say(f"wrote {file}: [servers.{name}], {summarize_offer(offer, suggested)}. Read it before you go on.")
     for each in files[1:]:
         say(f"wrote {each}: what these tools say of themselves; a gateway refuses calls of one that changes")
+    _tell(notes, steps)
+
+
+def _next_steps(name: str, file: str, scopes: str, check: str) -> list[str]:
+    """Return three shell lines: delegate first scopes, check the server, have the gateway take it."""
+    folder, config = Path(file).parent, word(Path(file))
+    owner, agent, out = (word(folder / each) for each in ("owner.key", "agent.key", f"{name}.json"))
+    return [
+        f"accredit grant --issuer {owner} --agent {agent}.pub {scopes} --expires 7d --out {out}",
+        f"{check} --config {config}",
+        f"accredit reload --config {config}    # or, where none runs: accredit serve --config {config}",
+    ]
+
+
+def _tell(notes: Iterable[str], steps: Iterable[str]) -> None:
     for note in notes:
         tell(f"note: {note}")
     say("")

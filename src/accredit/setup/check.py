@@ -35,6 +35,7 @@ from accredit.policy import Catalog
 from accredit.policy.constraint_words import facts_table
 from accredit.policy.drill import DRILLS
 from accredit.policy.facts import CONTEXT_NAMES
+from accredit.setup.check_api import check_api
 from accredit.setup.check_fix import add_tables
 from accredit.signing.suggest_scopes import advertised_scope, fault_of
 from accredit.terminal.output import print_json, say
@@ -74,6 +75,7 @@ def run_check(
     command: list[str] | None,
     config: Path | None,
     fix: bool,
+    openapi: Path | str | None,
     header: Sequence[str],
     token_env: str | None,
     timeout: float | None,
@@ -84,6 +86,13 @@ def run_check(
     if fix and config == STDIN:
         raise ConfigurationError("--fix can't write to stdin", "name the file that it has to change")
     name = target if command is None and target is not None and _NAME.fullmatch(target) else None
+    if openapi is not None:
+        if (target is not None and name is None) or command is not None or reach.all_headers:
+            raise ConfigurationError(
+                "--openapi is compared with routes of a configuration, and no server is asked",
+                "name one of [servers], or nothing, and no headers",
+            )
+        return check_api(config, name, openapi, fix=fix, timeout=reach.timeout, as_json=as_json)
     if name is not None or (target is None and command is None):
         return check_configured(load(config, os.environ, {}), name, reach, fix=fix, as_json=as_json)
     if config is not None:

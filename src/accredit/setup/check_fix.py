@@ -52,7 +52,11 @@ def _missing(catalog: Catalog, offer: ServerListing, server: str) -> list[Sugges
 
 def _with(content: bytes, missing: Mapping[str, list[Suggestion]]) -> bytes:
     tables = (tool_table(each, server) for server, some in missing.items() for each in some)
-    text = "\n".join(["", _HEAD, *tables])
+    return append_text(content, "\n".join(["", _HEAD, *tables]))
+
+
+def append_text(content: bytes, text: str) -> bytes:
+    """Return a file's content with a text behind it, in the file's own line ends."""
     if content and not content.endswith(b"\n"):
         text = "\n" + text
     return content + (text.replace("\n", "\r\n") if b"\r\n" in content else text).encode()

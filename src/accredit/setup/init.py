@@ -3,9 +3,10 @@
 The steps come in this order, so that a failure leaves nothing half done:
 
 1. check that none of the files exists, and that the folder can be made;
-2. list what the server offers. It is run from the folder from which the configuration will run it;
-3. write the key, then the lock of the tools' definitions, then the configuration. If that fails, the files already
-   written are removed.
+2. list what the server offers, or read the API's OpenAPI document. A server is run from the folder from which the
+   configuration will run it;
+3. write the key, then the lock of the tools' definitions (an API has none), then the configuration. If that fails, the
+   files already written are removed.
 
 If the command is killed, it may leave the key and the lock without a configuration. `accredit up` continues from there:
 it keeps an intact key, and a lock that equals the one it would write (`Prepared.write`).
@@ -13,7 +14,7 @@ it keeps an intact key, and a lock that equals the one it would write (`Prepared
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -39,7 +40,8 @@ from accredit.keys import load_public_key, make_key, public_path, read_file, rea
 from accredit.limits import MAX_LOCK_BYTES
 from accredit.pins import LOCK_FILE, UPSTREAM
 from accredit.refusals import OAUTH_ONLY
-from accredit.setup.config_text import configuration
+from accredit.setup.config_text import Api, api_configuration, configuration
+from accredit.setup.openapi import check_openapi, check_served, find_api, first_scope, json_members, summarize_api
 from accredit.setup.pin import definitions_of, lock_text
 from accredit.signing.suggest_scopes import PROMPT, READING, RESOURCE, Suggestion, suggestions
 from accredit.terminal.output import QUIET, print_json, say, tell
@@ -59,8 +61,12 @@ class InitPlan(NamedTuple):
     @property
     def files(self) -> tuple[Path, Path, Path, Path]:
         """The paths of the configuration, the key, its public half, and the lock."""
-        key = self.folder / GATEWAY_KEY_FILE
-        return self.folder / DEFAULT_FILE, key, public_path(key), self.folder / LOCK_FILE
+        return *_files_of(self.folder), self.folder / LOCK_FILE
+
+
+def _files_of(folder: Path) -> tuple[Path, Path, Path]:
+    key = folder / GATEWAY_KEY_FILE
+    return folder / DEFAULT_FILE, key, public_path(key)
 
 
 def run_init(
@@ -69,6 +75,8 @@ def run_init(
     command: list[str] | None,
     server: str,
     folder: Path,
+    openapi: Path | str | None,
+    proxy: str | None,
     header: Sequence[str],
     token_env: str | None,
     timeout: float | None,
@@ -77,6 +85,12 @@ def run_init(
     """Run `accredit init`; return the exit code. Raises `ConfigurationError`."""
     if server:
         check_server_name(server, "--server")
+    check_openapi(openapi, command, proxy)
+    if openapi is not None:
+        if not server:
+            raise ConfigurationError("an HTTP API has no name of its own", "give it one: --server NAME")
+        _check_free(folder, _files_of(folder))
+        return _set_up_api(find_api(server, openapi, url, proxy, header, token_env, timeout), folder, as_json=as_json)
     reach = read_reach(header, token_env, timeout)
     upstream = upstream_of(url, command, reach)
     return set_up(InitPlan(upstream, folder, as_configured(header, token_env), reach.timeout, server), as_json=as_json)
@@ -85,15 +99,40 @@ def run_init(
 def set_up(plan: InitPlan, *, as_json: bool) -> int:
     """Write the files into the folder, and print what to do next. Raises `ConfigurationError`."""
     folder = plan.folder
-    for each in plan.files:
+    _check_free(folder, plan.files)
+    made = Prepared.asked(plan)
+    made.write()
+    steps = _next_steps(folder, first_scopes(made.offer, made.suggested))
+    _report(plan.files, made.offer, made.suggested, steps, as_json=as_json)
+    return 0
+
+
+def _check_free(folder: Path, files: Iterable[Path]) -> None:
+    """Check that none of the files exists, and that the folder can be made (step 1)."""
+    for each in files:
         if os.path.lexists(each):
             raise ConfigurationError(f"{each} exists already", "name another folder with --dir, or move it away")
     nearest = next(each for each in (folder.absolute(), *folder.absolute().parents) if os.path.exists(each))
     if not nearest.is_dir():
         raise _no_folder(folder, f"{nearest} is a file")
-    made = Prepared.asked(plan)
-    made.write()
-    _report(plan.files, made.offer, made.suggested, _next_steps(folder, made.offer, made.suggested), as_json=as_json)
+
+
+def _set_up_api(api: Api, folder: Path, *, as_json: bool) -> int:
+    """Write the files for an HTTP API, and print what to do next. Raises `ConfigurationError`."""
+    file, key, public = files = _files_of(folder)
+    text = api_configuration(api).encode()
+    check_served(text, file, api.name)
+    make_folder(folder, SHARED_FOLDER)
+    _write([(file, text, url_holds_secret(api.url))], [*_write_key(key)])
+    steps = _next_steps(folder, _scopes([first_scope(api)]))
+    if as_json:
+        print_json({"files": [str(each) for each in files], "server": api.name, **json_members(api), "next": steps})
+        return 0
+    say(f"wrote {file}: {summarize_api(api)}. Read it before you go on.")
+    say(f"wrote {key}, which only you can read, and {public}")
+    say(f"the API is at {without_query(api.url)}, and on the gateway at {api.path}" if api.proxy is None else
+        f"{api.proxy} asks at {api.path} of the admin listener: docs/how-to/api-behind-a-proxy.md")  # fmt: skip
+    _say_next(steps)
     return 0
 
 
@@ -122,34 +161,41 @@ class Prepared(NamedTuple):
         earlier run."""
         file, key, _, lock = self.plan.files
         make_folder(self.plan.folder, SHARED_FOLDER)
-        written = [*self._write_key(key)]
-        try:
-            if not _holds(lock, self.lock):
-                write_file(lock, self.lock)
-                written.append(lock)
-            if self.upstream != self.plan.upstream and isinstance(self.upstream, HttpUpstream):
-                tell(f"the server is at {without_query(self.upstream.url)}: the configuration names that")
-            write_file(file, self.text, private=_may_hold_secret(self.upstream))
-        except ConfigurationError:
-            for each in written:
-                each.unlink(missing_ok=True)
-            raise
+        keys = [*_write_key(key)]
+        if self.upstream != self.plan.upstream and isinstance(self.upstream, HttpUpstream):
+            tell(f"the server is at {without_query(self.upstream.url)}: the configuration names that")
+        locks = [] if _holds(lock, self.lock) else [(lock, self.lock, False)]
+        _write([*locks, (file, self.text, _may_hold_secret(self.upstream))], keys)
 
-    @staticmethod
-    def _write_key(path: Path) -> Iterator[Path]:
-        """Write the gateway's key, and yield each file written. An existing key is kept if it is a gateway's."""
-        if not path.is_file():
-            write_key(path, make_key("gateway", "gateway", unix_seconds()))
-            yield from (path, public_path(path))
-            return
-        key = read_key(path)
-        if key.kind != "gateway":
-            raise ConfigurationError(f"{path} is the key of a {key.kind}, not of a gateway", "move it away")
-        if not os.path.lexists(public_path(path)):
-            write_file(public_path(path), key.public().encode() + b"\n")
-            yield public_path(path)
-        elif load_public_key(public_path(path)) != key.public():
-            raise ConfigurationError(f"{public_path(path)} is not the public half of {path}", "move it away")
+
+def _write(files: Iterable[tuple[Path, bytes, bool]], keys: list[Path]) -> None:
+    """Write new files, each with whether only its owner may read it. If one can't be written, remove the others and the
+    keys. Raises `ConfigurationError`."""
+    written = keys
+    try:
+        for path, data, private in files:
+            write_file(path, data, private=private)
+            written.append(path)
+    except ConfigurationError:
+        for each in written:
+            each.unlink(missing_ok=True)
+        raise
+
+
+def _write_key(path: Path) -> Iterator[Path]:
+    """Write the gateway's key, and yield each file written. An existing key is kept if it is a gateway's."""
+    if not path.is_file():
+        write_key(path, make_key("gateway", "gateway", unix_seconds()))
+        yield from (path, public_path(path))
+        return
+    key = read_key(path)
+    if key.kind != "gateway":
+        raise ConfigurationError(f"{path} is the key of a {key.kind}, not of a gateway", "move it away")
+    if not os.path.lexists(public_path(path)):
+        write_file(public_path(path), key.public().encode() + b"\n")
+        yield public_path(path)
+    elif load_public_key(public_path(path)) != key.public():
+        raise ConfigurationError(f"{public_path(path)} is not the public half of {path}", "move it away")
 
 
 def _may_hold_secret(upstream: HttpUpstream | StdioUpstream) -> bool:
@@ -176,10 +222,9 @@ def keep_working_folder(upstream: HttpUpstream | StdioUpstream, folder: Path) ->
     return replace(upstream, cwd=str(here))
 
 
-def _next_steps(folder: Path, offer: ServerListing, suggested: Sequence[Suggestion]) -> list[str]:
-    """Return three shell lines: make keys, delegate the use of read-only tools, start the gateway."""
+def _next_steps(folder: Path, scopes: str) -> list[str]:
+    """Return three shell lines: make keys, delegate first `scopes`, start the gateway."""
     owner, agent, out, file = (word(folder / name) for name in _NAMES)
-    scopes = first_scopes(offer, suggested)
     return [
         f"accredit keys new {owner} --kind human --name Owner && accredit keys new {agent} --kind agent --name Agent",
         f"accredit grant --issuer {owner} --agent {agent}.pub {scopes} --expires 7d --out {out}",
@@ -222,11 +267,15 @@ def _report(
     say(f"wrote {files[0]}: {summarize_offer(offer, suggested)}. Read it before you go on.")
     say(f"wrote {files[1]}, which only you can read, and {files[2]}")
     say(f"wrote {files[3]}: what these tools say of themselves; a gateway refuses calls of one that changes")
+    _say_next(steps)
+    say(f"note: {OAUTH_ONLY}", QUIET)
+
+
+def _say_next(steps: Iterable[str]) -> None:
     say("")
     say("next:")
     for step in steps:
         click.echo(f"  {one_line(step)}")  # unfolded: a folded line could not be copied
-    say(f"note: {OAUTH_ONLY}", QUIET)
 
 
 def summarize_offer(offer: ServerListing, suggested: Sequence[Suggestion]) -> str:

@@ -42,6 +42,7 @@ RUN_BY: dict[str, dict[str, int]] = {
     "docs/how-to/drill-your-gateway.md": {"test_page_commands.py": 1},
     "docs/how-to/from-token-argument.md": {"test_tokens_howtos.py": 3},
     "docs/how-to/hosts.md": {"test_connect_howtos.py": 5},
+    "docs/how-to/http-api.md": {"test_openapi_commands.py": 4},
     "docs/how-to/identity-provider.md": {"test_tokens_howtos.py": 5},
     "docs/how-to/install-from-a-file.md": {"test_page_commands.py": 1},
     "docs/how-to/keep-state-in-a-round.md": {"test_state_howto.py": 2},

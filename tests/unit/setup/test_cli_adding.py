@@ -18,7 +18,7 @@ from accredit.gateway import HttpUpstream
 from accredit.limits import MAX_DEFINITIONS
 from accredit.pins import Definitions
 from accredit.pins.definitions import read_definition
-from accredit.setup.add import Addition, _by_scope, _new_content, _with_scope
+from accredit.setup.add import _by_scope, _new_content, _with_scope
 from accredit.setup.config_text import holds, server_tables
 from accredit.setup.pin import lock_text
 from accredit.signing.suggest_scopes import suggestions
@@ -42,9 +42,8 @@ URL = HttpUpstream("http://127.0.0.1:9/new")
 
 def added(file: Path, text: str, offer: ServerListing, existing: str | None) -> str:
     file.write_text(text, "utf-8", newline="")
-    addition = Addition("new", URL, file, existing)
     tables = server_tables("new", URL, offer, suggestions(offer, "new"))
-    return _new_content(load(file, {}, {}), addition, tables).decode()
+    return _new_content(load(file, {}, {}), "new", existing, tables).decode()
 
 
 @pytest.mark.slow

@@ -2,14 +2,15 @@
 
 from accredit.cli.dashes import ProgramCommand
 from accredit.cli.declare import argument, option
-from accredit.cli.options import CONFIG_FILE, HEADER, JSON, TIMEOUT, TOKEN_ENV
+from accredit.cli.options import CONFIG_FILE, HEADER, JSON, OPENAPI, PROXY, TIMEOUT, TOKEN_ENV
 
 add = ProgramCommand(
     "add",
     """Adds a server to a configuration, with a scope for each of its tools, and pins their definitions.
 
     The text of accredit.toml is kept, comments and all: the new tables are appended. With --name-existing, its one
-    server of [upstream] becomes [servers.NAME]. Scopes are proposed as by `accredit init`.
+    server of [upstream] becomes [servers.NAME]. Scopes are proposed as by `accredit init`, for an HTTP API, too
+    (--openapi).
 
     Examples:
 
@@ -17,13 +18,19 @@ add = ProgramCommand(
 
     accredit add calendar http://127.0.0.1:9001/mcp --name-existing mail --token-env CALENDAR_TOKEN
 
+    accredit add pets --openapi openapi.json --proxy nginx
+
     accredit add files --config /etc/accredit/accredit.toml -- python files_server.py
     """,
     [
         argument("name", metavar="NAME", required=True, help="The server's name: its [servers.NAME]."),
-        argument("url", metavar="URL", help="The MCP server."),
+        argument(
+            "url", metavar="URL", help="The MCP server; or the HTTP API, if its document does not say where it is."
+        ),
         CONFIG_FILE,
         option("--name-existing", metavar="NAME", help="A new name for the server of [upstream]."),
+        OPENAPI,
+        PROXY,
         HEADER,
         TOKEN_ENV,
         TIMEOUT,

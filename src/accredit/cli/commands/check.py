@@ -5,7 +5,7 @@ import re
 from accredit.cli.candidates import server_names
 from accredit.cli.dashes import ProgramCommand
 from accredit.cli.declare import argument, flag
-from accredit.cli.options import CHECKED_CONFIG, HEADER, JSON, TIMEOUT, TOKEN_ENV
+from accredit.cli.options import CHECKED_CONFIG, HEADER, JSON, OPENAPI, TIMEOUT, TOKEN_ENV
 
 _PYTHON = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
 _NAME = re.compile(r"[a-z0-9-]+")
@@ -19,6 +19,9 @@ check = ProgramCommand(
     the configuration, each tool must equal its pin there. With a URL, a command or an object, each tool must advertise
     its scope.
 
+    With --openapi, compares the routes of an HTTP API with its document: each operation needs a route, and each route
+    an operation. Nothing is asked of the API.
+
     Examples:
 
     accredit check --config accredit.toml
@@ -28,6 +31,8 @@ check = ProgramCommand(
     accredit check http://127.0.0.1:8484/mcp
 
     accredit check mail_server:server
+
+    accredit check pets --openapi openapi.json
     """,
     [
         argument(
@@ -37,7 +42,8 @@ check = ProgramCommand(
             help="One of [servers]; or an MCP server, or a server object that can be imported.",
         ),
         CHECKED_CONFIG,
-        flag("--fix", help="Write the tables of tools that have none; nothing else is touched."),
+        OPENAPI,
+        flag("--fix", help="Write the tables of tools, or routes, that have none; nothing else is touched."),
         HEADER,
         TOKEN_ENV,
         TIMEOUT,

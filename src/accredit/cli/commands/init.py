@@ -4,12 +4,15 @@ from pathlib import Path
 
 from accredit.cli.dashes import ProgramCommand
 from accredit.cli.declare import FILE, argument, option
-from accredit.cli.options import HEADER, JSON, TIMEOUT, TOKEN_ENV
+from accredit.cli.options import HEADER, JSON, OPENAPI, PROXY, TIMEOUT, TOKEN_ENV
 from accredit.cli.standard import only_file
 
 init = ProgramCommand(
     "init",
     """Asks an MCP server what it offers, and writes a configuration in which each tool has a scope.
+
+    With --openapi, does so for an HTTP API, from its OpenAPI document: each operation is a route with a scope. Reads
+    share one; each other operation has its own, which is sensitive if it deletes, or by its name can't be taken back.
 
     Writes accredit.toml, gateway.key, gateway.key.pub and accredit.lock, and never replaces a file (a gateway with
     upstream.identity = "jwt" makes identity.key later). Read-only tools share the scope mcp:tool; each other tool has
@@ -23,10 +26,14 @@ init = ProgramCommand(
 
     accredit init http://127.0.0.1:9000/mcp --server mail
 
+    accredit init --openapi https://petstore.example/openapi.json --server pets
+
     accredit init --dir /etc/accredit -- python server.py
     """,
     [
-        argument("url", metavar="URL", help="The MCP server."),
+        argument(
+            "url", metavar="URL", help="The MCP server; or the HTTP API, if its document does not say where it is."
+        ),
         option("--server", metavar="NAME", default="", help="Write it as the first of [servers], with this name."),
         option(
             "--dir",
@@ -37,6 +44,8 @@ init = ProgramCommand(
             callback=only_file("that is a folder"),
             help="Where the files are written.",
         ),
+        OPENAPI,
+        PROXY,
         HEADER,
         TOKEN_ENV,
         TIMEOUT,
