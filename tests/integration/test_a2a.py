@@ -151,6 +151,9 @@ def test_a_conversation_belongs_to_the_first_who_names_it() -> None:
             assert (await at.ask("SendMessage", named))["result"]["task"]["contextId"] == "mine"
             assert "result" in await at.ask("SendMessage", named)
             assert code(await at.ask("SendMessage", named, trust=other)) == -32001
+            for who in (other, at.trust):  # whoever only asks for a list makes nothing theirs
+                assert (await at.ask("ListTasks", {"contextId": "new"}, trust=who))["result"]["totalSize"] in (0, 2)
+            assert "result" in await at.ask("SendMessage", send(skill="summarize", contextId="new"))
 
     run(main())
 
@@ -259,7 +262,7 @@ def test_the_card_names_the_gateway__and_a_proof_leaves_its_skills() -> None:
             assert [skill["id"] for skill in extended["result"]["skills"]] == ["summarize"]
             assert code(await at.ask("GetExtendedAgentCard", {}, bare=True)) == -31001
             refused = await client.get(url, headers={"ratify-proof": "x"})
-            assert "supportedInterfaces" not in refused.text
+            assert (refused.status_code, refused.json()["error"]) == (403, "ratify_invalid")
 
     run(main())
 

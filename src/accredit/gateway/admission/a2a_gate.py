@@ -110,13 +110,24 @@ class A2aGate(CallGate):
         if not guarded.context or call.decision is None or self.policy.observes:
             return None
         try:
-            await self._own(self._contexts, guarded.context, call, guarded)
+            await self._check_context(guarded, call)
         except AnswerError:
             return refusals.unknown_task(guarded)
         except StoreUnavailable as error:
             report_fault(guarded, error)
             return refusals.no_decision(guarded, call.decision.entry)
         return None
+
+    async def _check_context(self, guarded: AgentCall, call: Call) -> None:
+        """Check whose the conversation is that a request names ([context]). A message makes an unknown one the
+        caller's. Raises `AnswerError` and `StoreUnavailable`."""
+        place = self._contexts
+        if guarded.sends:
+            await self._own(place, guarded.context, call, guarded)
+            return
+        known = await self._remembered.find(task_key(place.name, guarded.context), now=unix_seconds())
+        if known is not None and known.owner != self._owner(place, call):
+            raise AnswerError("a context of another")
 
     async def _own(self, place: TaskScope, id: str, call: Call, guarded: AgentCall) -> None:
         """Remember whose a task or a conversation is. Raises `AnswerError` if it is another's, `StoreUnavailable`."""

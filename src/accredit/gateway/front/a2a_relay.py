@@ -10,7 +10,8 @@
 - [outcome] Whose the answer's task is is remembered, and the outcome is on record, before the client sees anything of
   the answer; of a stream, before its first event.
 - [card] The agent's card is fetched at most each `CARD_SECONDS` for all who ask, and shown as `a2a.cards` says.
-- [refusal] A refusal is an error of JSON-RPC with status 200, but for what no request of A2A was read of.
+- [refusal] A refusal is an error of JSON-RPC with status 200, but for what no request of A2A was read of, and for a
+  proof that came with a question for the card (as at an HTTP API).
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from accredit.a2a.methods import VERSION
 from accredit.a2a.requests import Asked, read_request
 from accredit.a2a.shapes import Card, ListParams
 from accredit.attest import Outcome, result_digest
+from accredit.attest.proofs import WORKSPACES
 from accredit.errors import (
     AccreditError,
     AnswerError,
@@ -38,7 +40,7 @@ from accredit.gateway.admission.a2a_gate import A2aGate
 from accredit.gateway.call import Call
 from accredit.gateway.counters import Counters
 from accredit.gateway.forwarding import Forwarding, fields_by_plain_name
-from accredit.gateway.front.api_answers import NO_STORE
+from accredit.gateway.front.api_answers import NO_STORE, api_refusal
 from accredit.gateway.front.endpoint import check_source
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.passthrough import refuse
@@ -247,7 +249,14 @@ class A2aRelay:
     async def _show_card(self, exchange: Exchange) -> None:
         """Answer a request for the public card ([card])."""
         proofs = _values(fields_by_plain_name(exchange.head.raw_headers), _PROOF)
-        granted = await self._gate.granted_by(proofs)
+        try:
+            granted = await self._gate.granted_by(proofs)
+        except ProofRefused as error:
+            self._counters.refused(error)
+            error.let_go()
+            status, headers, told = api_refusal(error, self._gate.policy.verifier_id, WORKSPACES["a2a"])
+            await exchange.reply(status, told, headers)
+            return
         exchange.vouched = granted is not None
         with exchange.rooms.calls.held(exchange):
             card = await self._known_card(exchange)
