@@ -15,10 +15,14 @@ from tests.world.authorization import Trust
 from tests.world.logs import Log, records_in, verified
 from tests.world.running import run
 
-from accredit.base.clock import unix_ms
+from accredit.base.clock import unix_ms, unix_seconds
 from accredit.client import AccreditedA2A, ProofPresenter
 from accredit.gateway.settings import AgentSettings, RecordSettings
 from accredit.keys import write_key
+from accredit.limits import MAX_TASKS_PER_OWNER
+from accredit.policy.tasks import Owner
+from accredit.ports import Task
+from accredit.stores import MemoryTasks
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("a2a/errors")]
 SUMMARIZE = send(skill="summarize")
@@ -154,6 +158,23 @@ def test_a_conversation_belongs_to_the_first_who_names_it() -> None:
             for who in (other, at.trust):  # whoever only asks for a list makes nothing theirs
                 assert (await at.ask("ListTasks", {"contextId": "new"}, trust=who))["result"]["totalSize"] in (0, 2)
             assert "result" in await at.ask("SendMessage", send(skill="summarize", contextId="new"))
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/admission/a2a_gate", "room")
+@pytest.mark.parametrize("server", ["helper", "helper contexts"])
+def test_where_a_task_could_not_be_remembered_the_agent_is_not_asked(server: str) -> None:
+    async def main() -> None:
+        trust, tasks = Trust(), MemoryTasks()
+        owner = Owner(trust.owner.id, trust.agent.id).at(server)
+        for number in range(MAX_TASKS_PER_OWNER):
+            other = Task(owner, "SendMessage", "", b"{}", "")
+            await tasks.keep(number.to_bytes(32, "big"), other, keep_until=unix_seconds() + 60, now=unix_seconds())
+        async with agent_scene(trust=trust, tasks=tasks) as at:
+            answer = await at.ask("SendMessage", SUMMARIZE)
+            assert answer["error"]["data"]["reason"].startswith("store_unavailable")
+            assert at.agent.seen == []
 
     run(main())
 

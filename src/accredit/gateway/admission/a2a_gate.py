@@ -1,11 +1,13 @@
 """The gate of an agent: decides whether a request of A2A may go on, and whose its tasks and conversations are. Asks the
 ports; logs.
 
-Each request passes `admit`, once it was read (`a2a.requests`). It takes the steps of `call_gate`, and two more before
+Each request passes `admit`, once it was read (`a2a.requests`). It takes the steps of `call_gate`, and three more before
 the record:
 
 - [push] A push configuration names an address that is configured. Without any address, no method about push
   configurations is there.
+- [room] There is room to remember one more task of the caller's, and one more conversation. Else the agent would act,
+  and nobody could ask about it.
 - [context] A conversation belongs to the first who named it, or to whom the agent gave it. A2A lets clients make up its
   id, so an unknown one is taken, and remembered before anything is forwarded. Another's is refused as an unknown task
   is.
@@ -33,7 +35,7 @@ from accredit.errors import AnswerError, ProofRefused, StoreUnavailable
 from accredit.gateway.admission.call_gate import CallGate, report_fault
 from accredit.gateway.call import Call
 from accredit.gateway.headers import RawHeaders
-from accredit.limits import TASK_SECONDS
+from accredit.limits import MAX_TASKS_PER_OWNER, TASK_SECONDS
 from accredit.policy import refusals
 from accredit.policy.agent_call import AgentCall
 from accredit.policy.tasks import Owner, TaskScope, encode_task_facts, task_key
@@ -107,16 +109,26 @@ class A2aGate(CallGate):
         pushes = METHODS[guarded.method].pushes or guarded.push_url is not None
         if pushes and (not self._push_urls or guarded.push_url not in (None, *self._push_urls)):
             return push_refused(guarded.method)
-        if not guarded.context or call.decision is None or self.policy.observes:
+        if call.decision is None or self.policy.observes:
             return None
         try:
-            await self._check_context(guarded, call)
+            await self._check_room(guarded, call)
+            if guarded.context:
+                await self._check_context(guarded, call)
         except AnswerError:
             return refusals.unknown_task(guarded)
         except StoreUnavailable as error:
             report_fault(guarded, error)
             return refusals.no_decision(guarded, call.decision.entry)
         return None
+
+    async def _check_room(self, guarded: AgentCall, call: Call) -> None:
+        """Check that what a message may begin can be remembered ([room]). Raises `StoreUnavailable`."""
+        if not guarded.sends or guarded.continued:
+            return
+        for place in (self.place, *(() if guarded.context else (self._contexts,))):
+            if len(await self._remembered.owned(self._owner(place, call), now=unix_seconds())) >= MAX_TASKS_PER_OWNER:
+                raise StoreUnavailable("no room to remember one more task or conversation of this caller")
 
     async def _check_context(self, guarded: AgentCall, call: Call) -> None:
         """Check whose the conversation is that a request names ([context]). A message makes an unknown one the
