@@ -240,7 +240,7 @@ def test_facts_of_the_query_are_held_against_constraints__and_quotas_count_route
     assert int(found[1].headers["retry-after"]) > 0
 
 
-@pytest.mark.holds("gateway/admission/api_gate", "record")
+@pytest.mark.holds("gateway/admission/call_gate", "record")
 def test_the_decision_is_one_record__without_path_query_or_outcome(tmp_path: Path) -> None:
     target = "/messages/secret-id?q=secret"
 
@@ -266,7 +266,7 @@ def test_the_decision_is_one_record__without_path_query_or_outcome(tmp_path: Pat
     assert b"secret" not in b"".join(path.read_bytes() for path in tmp_path.glob("log.db*") if path.is_file())
 
 
-@pytest.mark.holds("gateway/admission/api_gate", "decision")
+@pytest.mark.holds("gateway/admission/call_gate", "decision")
 def test_where_proofs_are_observed_all_goes_on__but_for_what_is_unclear() -> None:
     app = gateway(policy={"observes": True})
     assert answer(of_nginx(*READ), app).status == 204
@@ -313,7 +313,7 @@ def test_the_record_proves_who_signed__to_whoever_says_what_was_asked_for(tmp_pa
     assert (lied.signed.verified, "protocol" in lied.signed.why) == (False, True)
 
 
-@pytest.mark.holds("gateway/admission/api_gate", "token")
+@pytest.mark.holds("gateway/admission/call_gate", "token")
 def test_where_a_token_is_required_a_proof_alone_does_not_do__and_a_token_for_mcp_is_none_here() -> None:
     issuer = Tokened()
     here = "http://127.0.0.1:8484/v1/ratify/authorize/mail"

@@ -29,8 +29,11 @@ WORKSPACES: Mapping[str | None, str] = {
     None: "",
     "http": "accredit/http/v1",
     "authorize": "accredit/authorize/v1",
+    "a2a": "accredit/a2a/v1",
 }
 """The labels to which proofs are bound, by a record's `protocol`: none for MCP's calls."""
+PROTOCOLS_WITH_PATH = frozenset({"http", "authorize"})
+"""Those of them whose proofs cover a path, in place of a target."""
 PATH_DIGEST = "sha256:"
 """What precedes the SHA-256 of a requested path, which stands in place of it: it may hold what belongs in no record."""
 

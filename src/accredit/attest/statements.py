@@ -70,7 +70,7 @@ class Call(_Part, frozen=True):
 
     Version 2 added `definition`, the pinned SHA-256 of the tool's definition; `trace`, the client's trace id; and
     `server`, the server's name if there are several. Version 3 added `protocol`, for a request that is not MCP's: then
-    `method` is its own, and `target` its route.
+    `method` is its own, and `target` its route; of A2A, the skill or the task.
     """
 
     id: _WriterId
@@ -84,7 +84,7 @@ class Call(_Part, frozen=True):
     definition: _Sha256 | None = None
     trace: _TraceId | None = None
     server: str | None = None
-    protocol: Literal["http", "authorize"] | None = None
+    protocol: Literal["http", "authorize", "a2a"] | None = None
 
 
 class RecordedDecision(_Part, frozen=True):

@@ -2,7 +2,7 @@
 
 - `presenter`: the agent's key and delegations. `pins`: for which gateway proofs are signed.
 - `proving`: which proof a request carries. `streams`: adds it to the request. `http_apis` proves requests to
-  HTTP APIs.
+  HTTP APIs, `agents` those to agents (A2A).
 - `gateways`: the whole connection. `http` and the transports over it (`ways`); `renewing`, which replaces sessions that
   end. `legacy_session` restores a session, and `server_requests` tracks the server's own requests.
 - `session`: the official SDK's client on top of that. `rounds`, `legs`: its calls, while a server asks for input.
@@ -18,13 +18,20 @@ import typing
 from accredit.base.deferred import names_of as _names_of
 
 if typing.TYPE_CHECKING:
+    from accredit.client.agents import AccreditedA2A
     from accredit.client.http_apis import AccreditedHttp
     from accredit.client.presenter import ProofPresenter
     from accredit.client.session import AccreditedClient
 
-__all__ = ["AccreditedClient", "AccreditedHttp", "ProofPresenter"]
+__all__ = ["AccreditedA2A", "AccreditedClient", "AccreditedHttp", "ProofPresenter"]
 
 # Imported on first use: `accredit connect` does not need the SDK's client, which takes longer to load than all else.
 __getattr__ = _names_of(
-    __name__, {"AccreditedClient": "session", "AccreditedHttp": "http_apis", "ProofPresenter": "presenter"}
+    __name__,
+    {
+        "AccreditedA2A": "agents",
+        "AccreditedClient": "session",
+        "AccreditedHttp": "http_apis",
+        "ProofPresenter": "presenter",
+    },
 )

@@ -129,6 +129,11 @@ class AccreditedHttp(httpx2.Auth):
         request.headers[PROOF_HEADER] = encode_proof_header(to_json(proof)).decode("ascii")
 
 
+def sign_again(error: object) -> bool:
+    """Return whether a refusal by this word may be over with another proof."""
+    return error in _SIGN_AGAIN
+
+
 def read_challenge(response: httpx2.Response) -> dict[str, str]:
     """Return the parameters of a response's `WWW-Authenticate: Ratify`; none if it has none."""
     value = response.headers.get("www-authenticate", "")[:MAX_CHALLENGE_HEADER_BYTES]

@@ -1,5 +1,5 @@
 """Builds an HTTP API from a `[servers.NAME]` whose protocol is not MCP: its routes, and how to reach it. Same I/O as
-`http_upstream`.
+`http_upstream`. With `protocol = "a2a"` it is an agent (`agents`).
 
 Checked in this order; each failure is a `ConfigurationError` that names the setting at fault:
 
@@ -13,6 +13,7 @@ Checked in this order; each failure is a `ConfigurationError` that names the set
 from collections.abc import Mapping, Sequence
 
 from accredit.base.text import one_line
+from accredit.config.agents import agent_catalog, build_agent
 from accredit.config.http_upstream import build_http_upstream
 from accredit.config.load import Loaded
 from accredit.config.schema import ApiRoute, Server
@@ -26,6 +27,13 @@ from accredit.policy.drill import DRILL_PATHS
 
 _OF_MCP = ("command", "cwd", "env", "tools", "resources", "prompts")
 _BEHIND = ("url", "urls", "headers", "auth", "max_in_flight", "timeout_seconds", "path", "forward_headers")
+_OF_AGENTS = ("scope", "skills", "push_urls", "card_path", "public_url")
+_OF_OTHERS = {
+    "http": ("proxy", *_OF_AGENTS),
+    "authorize": (*_BEHIND, *_OF_AGENTS),
+    "a2a": ("proxy", "routes", "forward_headers"),
+}
+"""The keys that mean nothing, by protocol, besides those of an MCP server."""
 _OWN_PATHS = ("/v1/ratify/", "/.well-known/", "/token/", "/sse/", "/messages/")
 """Paths that the gateway itself answers, at least in some configurations. No API can have one."""
 
@@ -33,12 +41,14 @@ _OWN_PATHS = ("/v1/ratify/", "/.well-known/", "/token/", "/sse/", "/messages/")
 def build_api(loaded: Loaded, server: Server, environ: Mapping[str, str]) -> ApiUpstream:
     """Return the HTTP API of a view. Raises `ConfigurationError`."""
     place = loaded.place("upstream")
-    _check_keys(place, server, (*_OF_MCP, *(("proxy",) if server.protocol == "http" else _BEHIND)))
+    _check_keys(place, server, (*_OF_MCP, *_OF_OTHERS[server.protocol]))
     if loaded.config.proofs.mode == "off":
         raise ConfigurationError(
             f'{place}.protocol is "{server.protocol}" and proofs.mode is "off": nothing would be asked of a request',
             'set proofs.mode = "required", or "observe"',
         )
+    if server.protocol == "a2a":
+        return build_agent(loaded, server, environ)
     if server.protocol == "authorize":
         return ApiUpstream("authorize", _table(place, server), _proxy(loaded, place, server))
     urls = server.urls or ([server.url] if server.url else [])
@@ -55,7 +65,8 @@ def check_api_path(place: str, server: Server) -> None:
     path = server.path
     if path is None:
         raise ConfigurationError(
-            f'{place}.protocol is "http", and {place}.path is not set', f'set {place}.path, such as "/api/mail"'
+            f'{place}.protocol is "{server.protocol}", and {place}.path is not set',
+            f'set {place}.path, such as "{"/api/mail" if server.protocol == "http" else "/agents/mail"}"',
         )
     try:
         segments = read_target(path.encode("utf-8")).segments
@@ -91,17 +102,20 @@ def _check_keys(place: str, server: Server, others: Sequence[str]) -> None:
 
 
 def api_catalog(server: Server) -> Catalog:
-    """Return the catalog of an HTTP API's routes."""
+    """Return the catalog of an HTTP API's routes, or of an agent's skills."""
+    if server.protocol == "a2a":
+        return agent_catalog(server)
     return Catalog(routes={text: _entry(route) for text, route in server.routes.by_text.items()})
 
 
 def check_mcp(place: str, server: Server) -> None:
-    """Refuse an MCP server with keys of an HTTP API. Raises `ConfigurationError`."""
-    for key in ("proxy", "routes", "path", "forward_headers"):
+    """Refuse an MCP server with keys of an HTTP API or an agent. Raises `ConfigurationError`."""
+    for key in ("proxy", "routes", "path", "forward_headers", *_OF_AGENTS):
         if getattr(server, key) != getattr(Server(), key):
+            kind, others = ("an agent", '"a2a"') if key in _OF_AGENTS else ("an HTTP API", '"http" or "authorize"')
             raise ConfigurationError(
-                f'{place}.{key} is for an HTTP API, and {place}.protocol is "mcp"',
-                f'remove {place}.{key}, or set {place}.protocol = "http" or "authorize"',
+                f'{place}.{key} is for {kind}, and {place}.protocol is "mcp"',
+                f"remove {place}.{key}, or set {place}.protocol = {others}",
             )
 
 

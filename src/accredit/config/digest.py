@@ -9,7 +9,8 @@ their origin, as `accredit config show` prints them, without `gateway.host` and 
 - a file in the configuration's own folder is represented by its relative name, so that a copy elsewhere has the same
   digest;
 - `servers`, `quotas` and `proofs.registries` are left out if they are empty, and so are an MCP server's keys that only
-  HTTP APIs use. So a configuration without them has the same digest as before these keys existed;
+  HTTP APIs use, and every other server's keys that only agents use. So a configuration without them has the same digest
+  as before these keys existed;
 - `admin` and `telemetry` are left out: they decide nothing.
 
 It is not the `policy_digest` of session tokens, which covers the file's bytes.
@@ -29,6 +30,7 @@ from accredit.keys import read_file
 from accredit.limits import MAX_KEY_SET_BYTES
 
 _OF_APIS = ("protocol", "path", "forward_headers", "proxy", "routes")
+_OF_AGENTS = ("scope", "skills", "push_urls", "card_path", "public_url")
 _LISTENS = (("gateway", "host"), ("gateway", "port"))
 PUBLIC_KEYS = {
     ("proofs", "roots"): ("public_key_file",),
@@ -93,7 +95,8 @@ def _make_relative(value: object, loaded: Loaded) -> object:
     table, return the table with its `cwd` treated in this way."""
     if isinstance(value, dict):
         server = cast("dict[str, object]", value)
-        later = _OF_APIS if server["protocol"] == "mcp" else ()
+        later = _OF_AGENTS if server["protocol"] != "a2a" else ()
+        later = (*_OF_APIS, *later) if server["protocol"] == "mcp" else later
         kept = {key: each for key, each in server.items() if key not in later}
         return kept | {"cwd": _make_relative(server["cwd"], loaded)}
     if isinstance(value, str) and loaded.file is not None and Path(value).is_relative_to(loaded.file.parent):

@@ -7,7 +7,18 @@ from collections.abc import Callable, Iterable
 from difflib import SequenceMatcher
 
 from accredit.base.text import one_line
-from accredit.config.schema import ENTRIES, LISTED, NESTED, SECTIONS, ApiRoute, Section, Server, description, keys
+from accredit.config.schema import (
+    ENTRIES,
+    LISTED,
+    NESTED,
+    SECTIONS,
+    ApiRoute,
+    Resource,
+    Section,
+    Server,
+    description,
+    keys,
+)
 from accredit.config.values import NO_SUCH_KEY, Place, WrongValue
 from accredit.errors import ConfigurationError
 
@@ -96,6 +107,8 @@ def _table_around(place: Place) -> type[Section] | None:
         return None
     if section == "servers" and len(rest) > 3 and rest[1] == "routes":
         return ApiRoute
+    if section == "servers" and len(rest) > 3 and rest[1] == "skills":
+        return Resource
     if section == "servers" and len(rest) > 1:
         if ("upstream", str(rest[1])) in NESTED:
             return _table_around(("upstream", *rest[1:])) if len(rest) > 2 else Server

@@ -34,6 +34,7 @@ from accredit.config.values import (
     Seconds,
     Secret,
     ServerName,
+    SkillId,
     StoreText,
     TokenScope,
     TokenScopes,
@@ -355,27 +356,31 @@ class ApiRoutes(Section, frozen=True):
     by_text: dict[str, ApiRoute] = {}
 
 
+class AgentSkills(Section, frozen=True):
+    """`[servers.NAME.skills]`: a table for each skill of an agent that has a scope of its own, by its id."""
+
+    by_id: dict[str, Resource] = {}
+
+
 class Server(Upstream, frozen=True):
     """`[servers.NAME]`: one of several servers, with the keys of `[upstream]` and a catalog of its own."""
 
     protocol: Annotated[
-        Literal["mcp", "http", "authorize"],
-        '"mcp", "http" for an HTTP API behind the gateway, or "authorize" for one behind a proxy that asks on the'
-        " [admin] listener",
+        Literal["mcp", "http", "authorize", "a2a"],
+        '"mcp", "http" for an HTTP API, "authorize" for one behind a proxy that asks, or "a2a" for an agent',
     ] = "mcp"
-    path: Annotated[Path | None, 'with protocol = "http" the path of the API on the gateway, which is taken off'] = None
-    forward_headers: Annotated[
-        list[ForwardedToApi], 'with protocol = "http" a list of Cookie, Range and If-... headers that go on as well'
-    ] = []
+    path: Annotated[Path | None, 'with protocol = "http" or "a2a" its path on the gateway, which is taken off'] = None
+    forward_headers: Annotated[list[ForwardedToApi], "a list of Cookie, Range and If-... headers that an API gets"] = []
     proxy: Annotated[
-        Literal["nginx", "envoy", "traefik", "caddy"] | None,
-        'with protocol = "authorize" the proxy that asks: it says where the request\'s method and target are',
+        Literal["nginx", "envoy", "traefik", "caddy"] | None, 'with protocol = "authorize" the proxy that asks'
     ] = None
     routes: Annotated[ApiRoutes, "a table of an HTTP API's routes, each with its scope"] = ApiRoutes()
-
-    timeout_seconds: Annotated[
-        Seconds | None, "the number of seconds for which it may be silent; else gateway.upstream_timeout_seconds"
-    ] = None
+    scope: Annotated[OptionalScope, 'with protocol = "a2a" the scope that each message to the agent needs'] = ""
+    skills: Annotated[AgentSkills, "a table of an agent's skills that need a scope besides"] = AgentSkills()
+    push_urls: Annotated[list[Url], "a list of the addresses to which an agent may be asked to push"] = []
+    card_path: Annotated[Path, "where an agent's card is on its host"] = "/.well-known/agent-card.json"
+    public_url: Annotated[Url | None, "the URL that an agent's card names"] = None
+    timeout_seconds: Annotated[Seconds | None, "as gateway.upstream_timeout_seconds, for this server alone"] = None
     tools: Annotated[Tools, "a table of its tools, as [tools]"] = Tools()
     resources: Annotated[Resources, "a table of its resources, as [resources]"] = Resources()
     prompts: Annotated[Prompts, "a table of its prompts, as [prompts]"] = Prompts()
@@ -575,6 +580,7 @@ ENTRIES: Mapping[type[Section], Entries] = {
     Tools: Entries("by_name", ToolName, Tool),
     Resources: Entries("by_prefix", UriPrefix, Resource),
     ApiRoutes: Entries("by_text", RouteText, ApiRoute),
+    AgentSkills: Entries("by_id", SkillId, Resource),
     Servers: Entries("by_name", ServerName, Server),
     QuotaList: Entries("by_number", QuotaNumber, Quota),
 }

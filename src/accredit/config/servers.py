@@ -65,9 +65,12 @@ def view(loaded: Loaded, name: str) -> Loaded:
         if each.server == name and each.api is None:
             return each
         if each.server == name:
+            kind = "an HTTP API" if each.api is None or each.api.protocol != "a2a" else "an agent"
             raise ConfigurationError(
-                f"servers.{name} is an HTTP API, and this is about MCP servers",
-                f"name another one; routes are checked by accredit check {name} --openapi DOCUMENT",
+                f"servers.{name} is {kind}, and this is about MCP servers",
+                f"name another one; routes are checked by accredit check {name} --openapi DOCUMENT"
+                if kind == "an HTTP API"
+                else "name another one",
             )
     if loaded.file is None:
         raise ConfigurationError(f"there is no configuration that has a server {name!a}", "name one with --config")
@@ -78,16 +81,20 @@ def view(loaded: Loaded, name: str) -> Loaded:
     )
 
 
+_BEHIND = ("http", "a2a")
+"""The protocols of servers with a path of their own."""
+
+
 def _path_of(server: Server, name: str, gateway: str) -> str:
     if server.protocol == "authorize":
         return AUTHORIZE_PATH + name
-    return server.path or "" if server.protocol == "http" else f"{gateway.rstrip('/')}/{name}"
+    return server.path or "" if server.protocol in _BEHIND else f"{gateway.rstrip('/')}/{name}"
 
 
 def _view(loaded: Loaded, name: str, server: Server) -> Loaded:
     gateway = loaded.config.gateway
     path = _path_of(server, name, gateway.path)
-    if server.protocol == "http":
+    if server.protocol in _BEHIND:
         check_api_path(f"servers.{name}", server)
     try:
         check_endpoint(path)

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct, to_builtins
 
+from accredit.a2a.shapes import MAX_AGENT_ID_CHARS
 from accredit.base.addresses import is_loopback_host, without_slash
 from accredit.gateway.forwarding import can_be_added, can_be_added_for_api, can_name_caller
 from accredit.http_api.routes import read_route
@@ -331,6 +332,7 @@ QuotaNumber = Annotated[str, _Check(_quota_number)]
 Scope = Annotated[str, _Check(_scope)]
 OptionalScope = Annotated[str, _Check(_optional_scope)]
 ToolNames = Annotated[list[Annotated[str, _Check(_tool_name)]], Meta(min_length=1), _Check(_tool_names)]
+SkillId = Annotated[str, Meta(min_length=1, max_length=MAX_AGENT_ID_CHARS)]
 RouteText = Annotated[str, _Check(_route)]
 RouteFacts = dict[str, str | int | float]
 Facts = Annotated[dict[str, str | int | float], _Check(_facts)]

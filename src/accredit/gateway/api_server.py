@@ -1,28 +1,32 @@
-"""The parts that a gateway has for each HTTP API: the gate, and the ways in which requests reach it. `server` has the
-same for MCP."""
+"""The parts that a gateway has for each HTTP API or agent: the gate, and the ways in which requests reach it. `server`
+has the same for MCP."""
 
 from urllib.parse import urlsplit
 
 from accredit.attest.proofs import WORKSPACES
+from accredit.gateway.admission.a2a_gate import A2aGate
 from accredit.gateway.admission.api_gate import ApiGate
 from accredit.gateway.admission.bearer import bearer_for
 from accredit.gateway.admission.identity import KEYS_PATH, Identity
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.forwarding import Forwarding
+from accredit.gateway.front.a2a_relay import A2aRelay
 from accredit.gateway.front.api_relay import ApiRelay
 from accredit.gateway.front.authorize import Authorize
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.passthrough import refuse
 from accredit.gateway.recording.recorder import recorder_of
-from accredit.gateway.room import Rooms
+from accredit.gateway.room import ALONE, Rooms
 from accredit.gateway.server import Shared
-from accredit.gateway.settings import ApiUpstream, GatewaySettings
+from accredit.gateway.settings import AgentSettings, ApiUpstream, GatewaySettings
 from accredit.gateway.upstream.http.sending import TAKEN_OFF, Sender
+from accredit.gateway.upstream.large_answers import LargeAnswers
+from accredit.policy.tasks import TaskScope
 from accredit.telemetry import Names, Transports
 
 
 class ApiServer:
-    """One HTTP API. Raises `ConfigurationError` if the settings need a port that was not given."""
+    """One HTTP API, or agent. Raises `ConfigurationError` if the settings need a port that was not given."""
 
     resource = None
     """No metadata is served for tokens."""
@@ -36,7 +40,8 @@ class ApiServer:
         self._counters = counters
         self.recorder = recorder_of(settings, counters, shared.records, before.recorder if before is not None else None)
         telemetry = shared.telemetry
-        gate = ApiGate(
+        make_gate = ApiGate if api.agent is None else A2aGate
+        gate = make_gate(
             settings,
             api,
             counters,
@@ -46,14 +51,17 @@ class ApiServer:
             recorder=self.recorder,
             strangers=shared.strangers,
             meter=telemetry.meter(settings.server, Names(), Transports()) if telemetry is not None else None,
+            tasks=shared.tasks,
+            place=_place_of(settings),
         )
         self._identity = Identity(settings.identity, "") if settings.identity is not None else None
         self.rooms = before.rooms if before is not None else Rooms(settings.max_request_bytes, proving=True)
         self._authorize: Authorize | None = None
-        self._relay: ApiRelay | None = None
+        self._relay: ApiRelay | A2aRelay | None = None
+        self._large = before._large if before is not None else LargeAnswers(settings, ALONE)
         self._sender: Sender | None = None
         workspace, behind = WORKSPACES[api.protocol], api.behind
-        if api.proxy is not None:
+        if isinstance(gate, ApiGate) and api.proxy is not None:
             self._authorize = Authorize(settings.server, api.proxy, gate, workspace, counters, self._identity)
         if behind is not None:
             same = before is not None and _is_same_upstream(before.settings, settings)
@@ -62,8 +70,13 @@ class ApiServer:
             own = [*behind.headers, *([settings.identity.header] if settings.identity is not None else [])]
             own += TAKEN_OFF if behind.auth is not None else ()
             forwarding = Forwarding(listed_only=False, added=api.forward_headers, own=own)
-            base = urlsplit(behind.url).path.rstrip("/").encode("ascii")
-            self._relay = ApiRelay(settings, gate, self._sender, forwarding, workspace, counters, base)
+            base = urlsplit(behind.url).path.encode("ascii")
+            if isinstance(gate, A2aGate):
+                agent = api.agent or AgentSettings()
+                self._relay = A2aRelay(settings, agent, gate, self._sender, forwarding, self._large, counters, base)
+            else:
+                base = base.rstrip(b"/")
+                self._relay = ApiRelay(settings, gate, self._sender, forwarding, workspace, counters, base)
 
     @property
     def name(self) -> str:
@@ -79,6 +92,16 @@ class ApiServer:
     def prefix(self) -> bytes:
         """What precedes the paths of the API on the gateway's own listener; b"" if it is not there."""
         return self.settings.path.encode("ascii") + b"/" if self._relay is not None else b""
+
+    @property
+    def beginning(self) -> bytes:
+        """How the targets begin of all requests to the API: an agent is also at the path itself."""
+        return self.prefix.rstrip(b"/") if isinstance(self._relay, A2aRelay) else self.prefix
+
+    def serves(self, raw_path: bytes) -> bool:
+        """Return whether a path on the gateway's own listener is one of the API's."""
+        prefix = self.prefix
+        return bool(prefix) and (raw_path.startswith(prefix) or raw_path == self.beginning)
 
     async def answer_proxy(self, exchange: Exchange) -> None:
         """Answer a proxy's question. Raises `RequestError`."""
@@ -113,6 +136,12 @@ class ApiServer:
             await self._sender.aclose()
         if self.recorder is not None:
             await self.recorder.drain()
+
+
+def _place_of(settings: GatewaySettings) -> TaskScope:
+    """Return where an agent's tasks are remembered: apart from those of an MCP server of the same name."""
+    by_token = settings.observes and settings.tokens is not None and settings.tokens.required
+    return TaskScope(f"{settings.server}|a2a", settings.server, by_token=by_token)
 
 
 def _is_same_upstream(before: GatewaySettings, settings: GatewaySettings) -> bool:

@@ -208,8 +208,8 @@ class Routes:
         self.settings = settings = servers[0]
         self.apis = _apis(servers, shared, before)
         """The HTTP APIs, by name."""
-        self.proof_prefixes = tuple(each.prefix for each in self.apis.values() if each.prefix)
-        """The path prefixes of the APIs behind the gateway. Below these, a header may hold a proof."""
+        self.proof_prefixes = tuple(each.beginning for each in self.apis.values() if each.prefix)
+        """The beginnings of the paths of APIs and agents behind the gateway. There, a header may hold a proof."""
         several = [each for each in servers if each.members]
         servers = [each for each in servers if not each.members and each.server not in self.apis]
         self.shared = shared
@@ -295,7 +295,7 @@ class Routes:
 
     def _api_at(self, raw_path: bytes) -> ApiServer | None:
         """Return the API behind the gateway that has a path, or None."""
-        return next((each for each in self.apis.values() if each.prefix and raw_path.startswith(each.prefix)), None)
+        return next((each for each in self.apis.values() if each.serves(raw_path)), None)
 
     def _without_slash(self, exchange: Exchange) -> str:
         """Drop one trailing slash from an endpoint's path, since clients and people write both forms. All comparisons,
@@ -348,8 +348,9 @@ class Routes:
 
     def _check_paths(self) -> None:
         """Raise `ConfigurationError` unless all servers have names and paths of their own."""
-        served = [*(f"{path}/".encode() for path in self._endpoints), *self.proof_prefixes]
-        if any(one is not other and other.startswith(one) for one in self.proof_prefixes for other in served):
+        prefixes = [each.prefix for each in self.apis.values() if each.prefix]
+        served = [*(f"{path}/".encode() for path in self._endpoints), *prefixes]
+        if any(one is not other and other.startswith(one) for one in prefixes for other in served):
             raise ConfigurationError(
                 "the path of an HTTP API covers that of another server", "give each a path that is not below another's"
             )

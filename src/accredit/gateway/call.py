@@ -69,6 +69,8 @@ class Call(Struct):
     notification that was dropped."""
     open_calls: OpenCalls = field(default_factory=OpenCalls)
     """The calls whose decisions are on record. Code that takes a call out must settle it."""
+    remembered: tuple[str, str] = ("", "")
+    """Of a request to an agent: the task and the context in its answer whose owner is remembered by now."""
     tasks: tuple[str, ...] = ()
     """The ids of the tasks that the message names."""
     proved: bool = False

@@ -115,15 +115,29 @@ class MergedUpstream:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """What is said of an agent besides its skills. `card_path` is where its card is on its host. `public_url` is its
+    URL for clients; if that is "", it is made of the scheme (`tls`) and of the host that a client names. `push_urls`
+    are the addresses to which it may push."""
+
+    card_path: str = "/.well-known/agent-card.json"
+    public_url: str = ""
+    tls: bool = False
+    push_urls: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ApiUpstream:
     """An HTTP API in place of an MCP server: its routes, and how requests come. Either it is `behind` the gateway, and
-    gets the client's `forward_headers` besides what it gets anyway; or another `proxy` asks about them."""
+    gets the client's `forward_headers` besides what it gets anyway; or another `proxy` asks about them. With `agent` it
+    is an agent that speaks A2A, which has no routes."""
 
-    protocol: Protocol
+    protocol: Protocol | Literal["a2a"]
     routes: RouteTable = field(repr=False)
     proxy: Proxy | None = None
     behind: HttpUpstream | None = None
     forward_headers: tuple[str, ...] = ()
+    agent: AgentSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)

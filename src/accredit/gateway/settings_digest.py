@@ -61,7 +61,8 @@ def _peer(peer: HttpUpstream | ApiUpstream | Introspection) -> object:
     if isinstance(peer, ApiUpstream):
         told = {"protocol": peer.protocol, "proxy": peer.proxy, "routes": sorted(peer.routes.routes)}
         behind = _peer(peer.behind) if peer.behind is not None else None
-        return {**told, "behind": behind, "forward_headers": list(peer.forward_headers)}
+        agent = {"push_urls": list(peer.agent.push_urls)} if peer.agent is not None else {}
+        return {**told, "behind": behind, "forward_headers": list(peer.forward_headers), **agent}
     url, *urls = (url.partition("?")[0] for url in (peer.url, *peer.others))
     others = {"others": urls} if urls else {}
     auth = {"auth": _without_secret(peer.auth, "token_url")} if peer.auth is not None else {}

@@ -70,7 +70,12 @@ def check_configuration(*, config: Path | None, as_json: bool) -> None:
         say(f"note: {note}")
 
 
-_KINDS = {"url": "a URL", "http": "an HTTP API", "authorize": "an HTTP API that another proxy asks about"}
+_KINDS = {
+    "url": "a URL",
+    "http": "an HTTP API",
+    "authorize": "an HTTP API that another proxy asks about",
+    "a2a": "an agent",
+}
 
 
 def _kind(server: Server) -> str:

@@ -167,7 +167,8 @@ def _terms(settings: GatewaySettings) -> ServerTerms:
     proofs, tokens = settings.proofs, settings.tokens
     policy = proofs.policy if proofs is not None and proofs.judged else None
     scopes: Mapping[str, str] = tokens.tool_scopes if tokens is not None else {}
-    routes = settings.upstream.routes if isinstance(settings.upstream, ApiUpstream) else None
+    upstream = settings.upstream
+    routes = upstream.routes if isinstance(upstream, ApiUpstream) and upstream.agent is None else None
     return ServerTerms(policy, settings.pins, scopes, routes.route_now if routes is not None else None)
 
 

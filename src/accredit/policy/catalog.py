@@ -1,10 +1,10 @@
 """The catalog: which scope each tool, resource and prompt needs. No I/O.
 
-A route of an HTTP API is found by its exact text. A tool is found by its exact name; any other tool has the default
-scope. If there is no default, it is unknown, and an unknown tool is never called. Each catalog also has the gateway's
-own tools (`drill`), which are in no list. A resource has the scope of the longest configured prefix of its URI, else
-the scope for all resources. If the canonical vocabulary calls a scope sensitive, its targets are sensitive even if the
-operator did not mark them.
+A route of an HTTP API is found by its exact text, and so is a skill of an agent. A tool is found by its exact name; any
+other tool has the default scope. If there is no default, it is unknown, and an unknown tool is never called. Each
+catalog also has the gateway's own tools (`drill`), which are in no list. A resource has the scope of the longest
+configured prefix of its URI, else the scope for all resources. If the canonical vocabulary calls a scope sensitive, its
+targets are sensitive even if the operator did not mark them.
 """
 
 import hashlib
@@ -12,9 +12,10 @@ import re
 from collections.abc import Collection, Mapping
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from accredit.limits import MAX_SCOPE_LENGTH_BYTES
-from accredit.policy.drill import DRILL, DRILL_ROUTE, DRILL_SCOPE, SENSITIVE_DRILL, SENSITIVE_DRILL_ROUTE
+from accredit.policy.drill import DRILL, DRILL_ROUTE, DRILL_SCOPE, SENSITIVE_DRILL, SENSITIVE_DRILL_ROUTE, is_drill
 from accredit.policy.facts import NO_FACTS, Facts
 from accredit.policy.uris import readings
 from accredit.ratify.scopes import WILDCARDS, is_sensitive, unknown_scope
@@ -33,24 +34,47 @@ _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """What one tool, resource or prompt requires: the scope `scope`, or any of `accepts` in its place."""
+    """What one tool, resource or prompt requires: the scope `scope`, or any of `accepts` in its place. Besides, it
+    requires what the entries of `also` do. A proof is bound to `scope`."""
 
     scope: str
     accepts: tuple[str, ...] = ()
     marked_sensitive: bool = False
     facts: Facts = NO_FACTS
+    also: tuple["Entry", ...] = ()
 
     @property
     def sensitive(self) -> bool:
         """Whether a call needs a challenge that was issued here (Option B)."""
-        return self.marked_sensitive or is_sensitive(self.scope)
+        return self.marked_sensitive or is_sensitive(self.scope) or any(each.sensitive for each in self.also)
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """Scopes that suffice together."""
+        return (self.scope, *(scope for each in self.also for scope in each.needed))
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """All scopes that are named here."""
+        return (self.scope, *self.accepts, *(scope for each in self.also for scope in each.scopes))
+
+    def with_also(self, *others: "Entry") -> "Entry":
+        """Return an entry that requires what others do, too."""
+        return replace(self, also=(*self.also, *others))
 
     def allows(self, granted: Collection[str]) -> bool:
         """Return whether a grant (expanded: no wildcards) satisfies this entry."""
-        return self.covered_by(granted) is not None
+        return self.missing_from(granted) is None
+
+    def missing_from(self, granted: Collection[str]) -> str | None:
+        """Return a scope that a grant would have to have besides to satisfy this entry, or None."""
+        if self.covered_by(granted) is None:
+            return self.scope
+        return next((missing for each in self.also if (missing := each.missing_from(granted)) is not None), None)
 
     def covered_by(self, granted: Collection[str]) -> str | None:
-        """Return the scope by which a grant satisfies this entry, preferably `scope` itself; None if it does not."""
+        """Return the scope by which a grant satisfies this entry, but for `also`: preferably `scope` itself; None if it
+        does not."""
         return next((scope for scope in (self.scope, *self.accepts) if scope in granted), None)
 
 
@@ -81,12 +105,13 @@ class Catalog(Struct, frozen=True, kw_only=True):
     resource_prefixes: Mapping[str, Entry] = {}
     prompt: Entry = _UNSAID[1]
     routes: Mapping[str, Entry] = {}
-    """The entries of an HTTP API, whose catalog has nothing else."""
+    """The entries of an HTTP API by its routes, or of an agent by its skills ("" for messages that name none), whose
+    catalog has nothing else."""
 
     def find(self, method: str, target: str) -> Entry | None:
         """Return the entry for a guarded call, or None if no scope would allow it."""
         if self.routes:
-            return OWN_ROUTES.get(target) or self.routes.get(target)
+            return OWN_ROUTES[target] if is_drill(method, target) else self.routes.get(target)
         if method == "tools/call":
             return self.tool(target)
         if method == "resources/read":
@@ -110,7 +135,7 @@ class Catalog(Struct, frozen=True, kw_only=True):
         entries += [self.resource, self.prompt]
         if self.default_tool is not None:
             entries.append(self.default_tool)
-        return MCP_SCOPES.union(*((entry.scope, *entry.accepts) for entry in entries))
+        return MCP_SCOPES.union(*(entry.scopes for entry in entries))
 
     def _resource(self, uri: str) -> Entry | None:
         # A server may normalise a URI further than a prefix shows: one that could mean another entry gets none.

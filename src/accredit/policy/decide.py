@@ -22,6 +22,7 @@
   - The task is looked up between [revocation] and [replay], once the sender is certain. If this sender does not own the
     task, the request is refused, with the same text for every cause.
   - To see a task, its owner needs nothing more.
+  - A call that goes on with a task, as messages to agents do, needs what that task's own call needed, too.
   - To change a task, its owner needs the tool's scope and, if the tool is sensitive, a challenge issued here. A bound
     proof must be bound to that scope. The constraints are evaluated for the call that created the task, and no use is
     taken.
@@ -54,7 +55,6 @@ from accredit.attest.proofs import Halves, KeptProof
 from accredit.base.caching import CachedProperty
 from accredit.consent import names_definition
 from accredit.errors import ChallengesFull, ClockSetBack, ProofRefused, StoreUnavailable, WireError
-from accredit.jsonrpc.methods import TASK_CHANGES
 from accredit.limits import CHALLENGE_WINDOW_SECONDS, CLOCK_BACK_SECONDS, CLOCK_LEAD_SECONDS, MAX_PROOF_BUNDLE_BYTES
 from accredit.pins import Pins
 from accredit.policy import refusals
@@ -174,7 +174,8 @@ class ProofCheck:
         the owner is verified."""
         self.task: Task | None = None
         self._place = place
-        self._changes_task = call.method in TASK_CHANGES
+        self._changes_task = call.changes_task
+        self._continues_task = call.one_task is not None and not call.about_tasks
         self._call = call
         self._token = token
         self._policy = policy
@@ -207,7 +208,7 @@ class ProofCheck:
             raise refusals.untrusted_root(self._call, self.entry)
         self._root, name = found
         self._tied(bundle)
-        if self._changes_task and not self._policy.observes:
+        if (self._changes_task or self._continues_task) and not self._issued and not self._policy.observes:
             # Whether it must be one issued here is known only once the task is found.
             seen = yield LookAtChallenge(bundle.challenge, self._request_hash, issued=True)
             self._issued = seen is Spending.FIRST
@@ -388,20 +389,28 @@ class ProofCheck:
                 raise TypeError("the store gave no answer")
             if stored is None or not owner.has(stored, self._place.server_of(id)):
                 raise refusals.unknown_task(self._call)
-            task = stored
-        if task is None or self._call.subscribed:
+            if id == self._call.one_task:
+                task = stored
+        if task is None:
             return
         entry = self._policy.catalog.find(task.method, task.target)
         if entry is None:  # the tool is no longer in the catalog
             raise refusals.unknown_task(self._call)
-        self.task, self.entry = task, entry
-        if not self._changes_task:
-            return
+        if self._continues_task:
+            self.entry = self.entry.with_also(entry) if self.entry is not None else None
+        else:
+            self.task, self.entry = task, entry
+            if not self._changes_task:
+                return
+            self._check_bound_to(entry, bundle)
+        if entry.sensitive and not self._issued and not self._policy.observes:
+            yield from self._challenge()
+
+    def _check_bound_to(self, entry: Entry, bundle: ProofBundle) -> None:
+        """Check that a bound proof is bound to the scope of the task's tool. Raises `ProofRefused`."""
         bound_to = self._call.session_context(self._policy.verifier_id, bundle.agent_id, entry.scope)
         if bundle.session_context and not hmac.compare_digest(bundle.session_context, bound_to):
             raise self._invalid("the proof is bound to something else")
-        if entry.sensitive and not self._issued and not self._policy.observes:
-            yield from self._challenge()
 
     def _definition(self, bundle: ProofBundle) -> Generator[Need, object, None]:
         """Compare the tool's definition with the pinned one ([definition]). Raises `ProofRefused`.
@@ -426,8 +435,9 @@ class ProofCheck:
         entry, granted = self.entry, result.granted_scope
         if entry is None or (self._call.about_tasks and not self._changes_task):
             return
-        if not entry.allows(granted):
-            reason = f'scope_denied: required scope "{entry.scope}" not in effective delegation scope'
+        missing = entry.missing_from(granted)
+        if missing is not None:
+            reason = f'scope_denied: required scope "{missing}" not in effective delegation scope'
             raise self._denied(result, IdentityStatus.SCOPE_DENIED, reason)
         if self.task is not None:
             terms = replace(self._terms(bundle), check_constraints=True)

@@ -32,7 +32,7 @@ import msgspec
 from msgspec import UNSET, Meta, Raw
 
 from accredit.attest import CallRecord, RecordedAuthority, Statement, canonical, sha256_hex, timestamp
-from accredit.attest.proofs import PATH_DIGEST, WORKSPACES, KeptProof, SignedContext, decode_proof
+from accredit.attest.proofs import PATH_DIGEST, PROTOCOLS_WITH_PATH, WORKSPACES, KeptProof, SignedContext, decode_proof
 from accredit.attest.statements import milliseconds
 from accredit.base.caching import RecentlyUsed
 from accredit.base.text import excerpt, one_line
@@ -48,6 +48,7 @@ from accredit.limits import (
     MAX_SAID_CHARS,
     SESSION_ID_SECONDS,
 )
+from accredit.policy.agent_call import AGENT_CHANGES, AGENT_MESSAGES
 from accredit.policy.evaluators import OWN_EVALUATORS
 from accredit.ratify import (
     CallFacts,
@@ -362,7 +363,10 @@ class _Case:
 
     def _only_looks(self) -> bool:
         """Return whether the call is a request about tasks that needs no scope."""
-        return self._record.call.method in TASKS - TASK_CHANGES
+        call = self._record.call
+        if call.protocol == "a2a":
+            return call.method not in AGENT_MESSAGES | AGENT_CHANGES
+        return call.method in TASKS - TASK_CHANGES
 
     def _check_proof(self, kept: _Proof, auditor: Auditor, read: list[KeptProof]) -> None:
         """Check the proof ([proof] to [path]). If it can be read, add it to `read`."""
@@ -389,7 +393,7 @@ class _Case:
 
     def _requested_path(self, context: SignedContext, target: str | None) -> str | None:
         """Return the path that was signed, or None if it is not known ([path])."""
-        if self._record.call.protocol is None:
+        if self._record.call.protocol not in PROTOCOLS_WITH_PATH:
             return context.requested_path
         digest = PATH_DIGEST + sha256_hex(target.encode("utf-8", "replace")) if target is not None else ""
         return target if context.requested_path == digest else None
@@ -459,6 +463,7 @@ class _Case:
         gateways = (record.gateway, f"{record.gateway}/{call.server}" if call.server is not None else record.gateway)
         scope = "" if self._only_looks() else authority.scope
         digest = "" if call.method == TASK_LIST else self._subject
+        has_path = call.protocol in PROTOCOLS_WITH_PATH
         return (
             what
             for what, same in (
@@ -467,7 +472,7 @@ class _Case:
                 ("session", (call.session or "") in _recorded_names(context.session_id)),
                 ("scope", context.required_scope == scope),
                 ("method", context.operation == call.method),
-                ("target", context.resource_id[:MAX_RECORDED_TARGET] == ("" if call.protocol else call.target or "")),
+                ("target", context.resource_id[:MAX_RECORDED_TARGET] == ("" if has_path else call.target or "")),
                 ("call: its params have another digest", context.payload_digest.hex() == digest),
                 ("call: the record has another digest of its params", (authority.call_sha256 or "") == digest),
                 ("protocol", _protocol_is(context, call.protocol)),
@@ -478,8 +483,9 @@ class _Case:
 
 
 def _protocol_is(context: SignedContext, protocol: str | None) -> bool:
-    has_path = context.requested_path.startswith(PATH_DIGEST) if protocol is not None else not context.requested_path
-    return has_path and context.workspace_id == WORKSPACES[protocol] and not context.invocation_id
+    is_kept_short = context.requested_path.startswith(PATH_DIGEST)
+    has_own = is_kept_short if protocol in PROTOCOLS_WITH_PATH else not context.requested_path
+    return has_own and context.workspace_id == WORKSPACES[protocol] and not context.invocation_id
 
 
 def _recorded_names(session: str) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from accredit.canonical import canonical_in_steps, has_wide_integer
 from accredit.errors import FrameError, RequestError
 from accredit.jsonrpc.encode import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.frames import Request
-from accredit.jsonrpc.methods import LISTEN, TARGET_MEMBER, TASK_LIST, TASK_METHODS, TASKS
+from accredit.jsonrpc.methods import LISTEN, TARGET_MEMBER, TASK_CHANGES, TASK_LIST, TASK_METHODS, TASKS
 from accredit.jsonrpc.same_names import check_same_names, check_same_names_in_steps
 from accredit.jsonrpc.tasks import may_subscribe
 from accredit.limits import MAX_SAFE_INTEGER, MAX_TOLD_TASKS, MAX_VALUES
@@ -98,9 +98,19 @@ class GuardedCall(Struct, frozen=True, dict=True):
         return self.method in TASKS or bool(self.subscribed)
 
     @property
+    def changes_task(self) -> bool:
+        """Whether the call changes the task that it is about."""
+        return self.method in TASK_CHANGES
+
+    @property
     def tasks(self) -> tuple[str, ...]:
         """The ids of the tasks that the call names."""
         return (self.target,) if self.method in TASK_METHODS else self.subscribed
+
+    @property
+    def one_task(self) -> str | None:
+        """The one of `tasks` whose own call counts for this call, if there is one."""
+        return self.target if self.method in TASK_METHODS else None
 
     def request_hash(self, scope: str) -> bytes:
         """Return the hash of the request. A challenge issued here is valid only for the hash for which it was

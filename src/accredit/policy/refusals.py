@@ -9,6 +9,7 @@ from collections.abc import Collection
 from accredit.base.text import excerpt
 from accredit.errors import ProofRefused
 from accredit.jsonrpc.encode import INVALID_PARAMS
+from accredit.policy.agent_call import AGENT_MESSAGES
 from accredit.policy.catalog import Entry
 from accredit.policy.guarded_call import GuardedCall
 from accredit.policy.quotas import QuotaReached
@@ -30,7 +31,12 @@ MAX_TOLD_TARGET_CHARS = 512
 """The most characters of a call's target that its refusal repeats."""
 
 
-UNKNOWN_ERRORS = {"tools/call": "unknown_tool", "resources/read": "unknown_resource", "prompts/get": "unknown_prompt"}
+UNKNOWN_ERRORS = {
+    "tools/call": "unknown_tool",
+    "resources/read": "unknown_resource",
+    "prompts/get": "unknown_prompt",
+    **dict.fromkeys(AGENT_MESSAGES, "unknown_skill"),
+}
 
 _STATUS_TEXT = {
     IdentityStatus.EXPIRED: "the delegation has expired",
@@ -43,7 +49,8 @@ def unknown_target(call: GuardedCall) -> ProofRefused:
     error = UNKNOWN_ERRORS.get(call.method)
     if error is None:
         return _refusal(INVALID_PARAMS, "unknown_route", f"{call.method} of this path is no route here", call, None)
-    what = "is not in the catalog" if call.method == "tools/call" else "is not spelled so that its scope is certain"
+    named = call.method == "tools/call" or call.method in AGENT_MESSAGES
+    what = "is not in the catalog" if named else "is not spelled so that its scope is certain"
     return _refusal(INVALID_PARAMS, error, f"{excerpt(call.target)} {what}", call, None)
 
 
@@ -92,7 +99,7 @@ def denial(
     text = words or _STATUS_TEXT.get(status, reason)
     if status is IdentityStatus.SCOPE_DENIED and entry is not None:
         covers = ", ".join(granted) or "nothing"
-        text = f"this delegation covers {covers}; {_name(call)} needs {entry.scope}"
+        text = f"this delegation covers {covers}; {_name(call)} needs {entry.missing_from(granted) or entry.scope}"
     return _refusal(
         DENIED,
         f"ratify_{status}",

@@ -33,9 +33,9 @@ from accredit.attest import CallRecord
 from accredit.attest.statements import milliseconds
 from accredit.consent import CALL, CallTerms
 from accredit.errors import FrameError, WireError
-from accredit.jsonrpc.methods import TASKS
 from accredit.limits import MAX_RECORDED_TARGET
 from accredit.pins import Pins
+from accredit.policy.agent_call import is_about_tasks
 from accredit.policy.decide import CaseTerms, ProofCheck, decide
 from accredit.policy.decision import Decision, Policy
 from accredit.policy.guarded_call import ApiCall, GuardedCall, guarded_call_from_values
@@ -215,7 +215,7 @@ def _by_what_is_known(configured: ReplayConfiguration, record: CallRecord) -> Ve
     call, error = record.call, _error(record)
     if record.gateway != configured.gateway:
         return Verdict(False, open="gateway")
-    if call.method in TASKS:
+    if is_about_tasks(record):
         return Verdict(False, open="task")
     if len(call.target or "") >= MAX_RECORDED_TARGET:
         return Verdict(False, open="cut")
@@ -236,7 +236,8 @@ def _without_authority(past: "_RecordedCall", policy: Policy, record: CallRecord
     if error in UNSIGNED or was_allowed(record):
         return past.driven(decide(past.call, policy, past.at))
     if policy.catalog.find(past.call.method, past.call.target) is None:
-        kind = "route" if record.call.protocol else past.call.method.partition("/")[0].removesuffix("s")
+        of_mcp = past.call.method.partition("/")[0].removesuffix("s")
+        kind = {None: of_mcp, "a2a": "skill"}.get(record.call.protocol, "route")
         return Verdict(False, f"unknown_{kind}")
     if error in _FOR_GOOD:
         return Verdict(False, error)

@@ -32,8 +32,8 @@ from msgspec import Struct, field
 
 from accredit.attest import CallRecord, RecordedAuthority
 from accredit.consent import CallTerms
-from accredit.jsonrpc.methods import TASKS
 from accredit.limits import MAX_RECORDED_TARGET
+from accredit.policy.agent_call import is_about_tasks
 from accredit.policy.catalog import Catalog, Entry, own_scope, scope_fault
 from accredit.policy.drill import is_drill
 from accredit.policy.guarded_call import GUARDED
@@ -219,16 +219,17 @@ class Suggester:
     def suggestion(self) -> Suggestion:
         """Return the suggestion from all records."""
         tables: dict[tuple[str, str], Table] = {}
-        grants: dict[_Common, list[tuple[str, str, Tally]]] = {}
+        grants: dict[_Common, list[tuple[tuple[str, ...], str, Tally]]] = {}
         for used in sorted(self._used):
             found, tally = self._used[used]
-            scope = found.entry.scope if found.entry is not None else own_scope(found.own, found.server)
+            scope = own_scope(found.own, found.server)
+            needed = found.entry.needed if found.entry is not None else (scope,)
             if found.entry is None:
                 named = found.server, found.own
                 so_far = tables[named].tally if named in tables else Tally()
                 tables[named] = Table(*named, scope, so_far.join([tally]))
             is_sensitive = found.entry is not None and found.entry.sensitive
-            grants.setdefault(_Common(*used[:4], is_sensitive), []).append((scope, used.target, tally))
+            grants.setdefault(_Common(*used[:4], is_sensitive), []).append((needed, used.target, tally))
         return Suggestion(
             [tables[name] for name in sorted(tables)],
             [grant for common in sorted(grants) for grant in _split(common, grants[common])],
@@ -250,7 +251,7 @@ class Suggester:
         if deployment.roots is not None and authority.principal_id not in deployment.roots:
             return "no_root"
         is_allowed = record.decision is not None and record.decision.verdict == "allow"
-        if call.method in TASKS:
+        if is_about_tasks(record):
             self._tasks.add(record.times.received)
             return ""
         if not is_allowed and error not in UNKNOWN and error != "ratify_scope_denied":
@@ -263,7 +264,7 @@ class Suggester:
     def _count(self, record: CallRecord, authority: RecordedAuthority, found: _Found, *, is_allowed: bool) -> str:
         """Count a call whose target is known. Return "", or why the call stays refused all the same."""
         call = record.call
-        if is_allowed and found.entry is not None and found.entry.allows((authority.scope,)):
+        if is_allowed and found.entry is not None and found.entry.covered_by((authority.scope,)) is not None:
             self._allowed.add(record.times.received)
             return ""
         used = _Used(authority.principal_id, authority.agent_id, found.gateway, call.method, call.target or "")
@@ -284,7 +285,7 @@ class Suggester:
         catalog = deployment.catalogs.get(server)
         if catalog is None:
             return "no_server"
-        if not target or len(target) >= MAX_RECORDED_TARGET:
+        if (not target and target not in catalog.routes) or len(target) >= MAX_RECORDED_TARGET:
             return "cut" if target else "unwritable"
         own, gateway = target, f"{deployment.gateway}/{server}" if server else deployment.gateway
         member = member_of_target(method, target) if deployment.merged and not catalog.routes else None
@@ -321,16 +322,16 @@ def _without_authority(record: CallRecord) -> str:
     return "bad_proof" if error.startswith("ratify_") else "other"
 
 
-def _split(common: _Common, targets: Iterable[tuple[str, str, Tally]]) -> Iterable[Grant]:
+def _split(common: _Common, targets: Iterable[tuple[tuple[str, ...], str, Tally]]) -> Iterable[Grant]:
     """Yield the grants for one agent's uses, each short enough for a proof."""
     scopes: dict[str, None] = {}
     named: dict[str, Tally] = {}
     chars = 0
-    for scope, target, tally in targets:
+    for needed, target, tally in targets:
         if named and (len(named) >= MAX_GRANT_TARGETS or chars + len(target) > MAX_GRANT_TARGET_CHARS):
             yield Grant(*common[:4], tuple(sorted(scopes)), named, common.sensitive)
             scopes, named, chars = {}, {}, 0
-        scopes[scope] = None
+        scopes |= dict.fromkeys(needed)
         named[target] = tally
         chars += len(target)
     if named:

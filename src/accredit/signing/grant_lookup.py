@@ -194,9 +194,9 @@ def _scope_of(tool: str, known: _Known) -> str:
 
 def _check_wanted(scope: str, known: _Known) -> None:
     granted = {scope, *expand((scope,))}
-    if scope.startswith(_IDENTITY) or any(entry.allows(granted) for _, entry in _entries(known.catalog)):
+    if scope.startswith(_IDENTITY) or any(not granted.isdisjoint(entry.scopes) for _, entry in _entries(known.catalog)):
         return
-    named = sorted({entry.scope for _, entry in _entries(known.catalog)})
+    named = sorted({scope for _, entry in _entries(known.catalog) for scope in entry.scopes})
     near = get_close_matches(scope, named, n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     raise ConfigurationError(

@@ -160,6 +160,9 @@ def _announce(now: Configured, base: str, workers: int, watched: Watched | None)
     for each in now.servers:
         if isinstance(each.upstream, ApiUpstream):
             if each.upstream.proxy is None:
+                if each.upstream.agent is not None:
+                    notice(f"the agent {each.server} is at {base}{each.path} {counted}")
+                    continue
                 notice(f"the HTTP API {each.server} is at {base}{each.path}/ {counted}")
                 continue
             notice(f"{each.upstream.proxy} asks about {each.server} at {each.path} of the admin listener")

@@ -5,11 +5,7 @@ Each request goes through `admit`. It is refused at the first step whose conditi
 - [target] Its target has the only spelling that is accepted (`http_api.targets`), and can't be mistaken for another
   route (400). The gateway's own routes come first (`policy.drill`).
 - [override] No header, query or form field tells the API to use another method (400).
-- [token] Where tokens are on, a token in its header is valid, and there is one if one is required.
-- [decision] `policy.decide` decides it, as it does MCP calls. Its proof has to be bound to it.
-- [record] The decision is on record. If it can't be recorded, the request is refused.
-
-Where proofs are only observed, [decision] refuses a request only for a quota that applies without proofs.
+- Then come the steps of `call_gate`: its token, the decision, the record.
 """
 
 import logging
@@ -19,43 +15,16 @@ from time import perf_counter
 
 from msgspec import Struct
 
-from accredit.attest import RecordedParams
-from accredit.base.clock import unix_seconds
-from accredit.base.log_events import log_event
-from accredit.base.random_ids import RandomIds
-from accredit.base.text import excerpt
-from accredit.errors import (
-    AccreditError,
-    ConfigurationError,
-    KeysUnavailable,
-    ProofRefused,
-    RequestError,
-    TokenError,
-)
-from accredit.gateway.admission.bearer import Bearer
-from accredit.gateway.admission.request_state import subject_of
+from accredit.gateway.admission.call_gate import CallGate
 from accredit.gateway.call import Call
-from accredit.gateway.counters import Counters
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.media_types import is_json_request
-from accredit.gateway.recording.early_refusals import AnonymousRecordBudget
-from accredit.gateway.recording.recorder import About, Recorder
-from accredit.gateway.settings import ApiUpstream, GatewaySettings
 from accredit.http_api.call import HttpCall, http_call
 from accredit.http_api.facts import decoded_keys
 from accredit.http_api.routes import Match
 from accredit.http_api.targets import Target, read_target, unclear
 from accredit.http_api.wire import PROOF_HEADER
-from accredit.policy import drive, refusals
-from accredit.policy.decide import decide
 from accredit.policy.drill import DRILL_PATHS
-from accredit.policy.passing import CallerIdentity
-from accredit.policy.quotas import QuotaCaller, QuotaReached
-from accredit.policy.uses import take
-from accredit.ports import ProofStore, Revocations
-from accredit.telemetry import Meter
-from accredit.telemetry.board import OTHER
-from accredit.telemetry.labels import error_of
 
 _log = logging.getLogger("accredit.gateway.gate")
 _OVERRIDES = (b"x-http-method-override", b"x-http-method", b"x-method-override")
@@ -87,37 +56,8 @@ class ApiRequest(Struct, frozen=True):
         return [value for _, value in self.fields.get(name, ())]
 
 
-class ApiGate:
-    """One per API. Raises `ConfigurationError` if the settings need a port that was not given."""
-
-    def __init__(
-        self,
-        settings: GatewaySettings,
-        api: ApiUpstream,
-        counters: Counters,
-        *,
-        store: ProofStore | None,
-        revocations: Revocations | None,
-        bearer: Bearer | None,
-        recorder: Recorder | None,
-        strangers: AnonymousRecordBudget,
-        meter: Meter | None,
-    ) -> None:
-        if settings.proofs is None or not settings.proofs.judged:
-            raise ConfigurationError("an HTTP API is served, and proofs are off", "require proofs, or observe them")
-        if store is None or revocations is None:
-            raise ConfigurationError("proofs are judged, and there is no store", "give create_app a store")
-        self.policy = settings.proofs.policy
-        self._api = api
-        self._quotas = settings.quotas
-        self._counters = counters
-        self._store = store
-        self._revocations = revocations
-        self._bearer = bearer
-        self._recorder = recorder
-        self._strangers = strangers
-        self._meter = meter
-        self._ids = RandomIds()
+class ApiGate(CallGate):
+    """One per API."""
 
     async def admit(self, asked: ApiRequest, call: Call) -> HttpCall:
         """Take a request through all steps, and store what they find in its call. Raises the error that refuses it."""
@@ -132,13 +72,13 @@ class ApiGate:
             error = found
             raise
         finally:
-            self._measure(asked.method, match, error, began)
+            self._measure(asked.method, match.route if match is not None else None, error, began)
 
     async def _admit(self, asked: ApiRequest, call: Call, target: Target, match: Match | None) -> HttpCall:
         entry = self.policy.catalog.find(asked.method, match.route) if match is not None else None
         json_body = asked.body is not None and _is_json(asked)
         guarded = http_call(
-            self._api.protocol,
+            "http" if self._api.proxy is None else "authorize",
             asked.method,
             target,
             match,
@@ -148,108 +88,13 @@ class ApiGate:
             json_body=json_body,
             prefix=asked.prefix,
         )
-        try:
-            await self._check_token(asked, call, guarded.target)
-        except (TokenError, KeysUnavailable, RequestError) as error:
-            await self._record_stranger(guarded, call, error)
-            raise
-        refused: AccreditError | None = None
-        try:
-            await self._decide(guarded, call)
-        except ProofRefused as error:
-            refused = error
-        refused = refused or call.refusal
-        await self._record(guarded, call, refused)
-        if self._meter is not None:
-            self._meter.decided(None, refused)
-        if refused is not None:
-            raise refused
-        if call.observed is not None:
-            self._counters.refused(call.observed, method=guarded.target, observed=True)
+        await self._admit_call(guarded, call, asked.credentials)
         return guarded
-
-    async def _check_token(self, asked: ApiRequest, call: Call, route: str) -> None:
-        """Authenticate the request ([token]). Raises `TokenError`, `KeysUnavailable` and `RequestError`."""
-        if self._bearer is None:
-            return
-        call.token = await self._bearer.of_header(asked.credentials)
-        self._bearer.require(call.token)
-        self._bearer.check_tool(route, call.token)
-
-    async def _decide(self, guarded: HttpCall, call: Call) -> None:
-        """Decide a request ([decision]), and store the decision. Raises `ProofRefused` for quotas that count without
-        proofs."""
-        now = unix_seconds()
-        steps = decide(guarded, self.policy, now, call.token)
-        decision = await drive(steps, self._store, self._revocations, now)
-        call.guarded, call.decision = guarded, decision
-        if decision.fault is not None:
-            _report(guarded, decision.fault)
-        if not decision.enforced and guarded.is_counted and self._quotas.entries:
-            await self._take_quotas(guarded, call, now)
-
-    async def _take_quotas(self, guarded: HttpCall, call: Call, now: int) -> None:
-        entry = self.policy.catalog.find(guarded.method, guarded.target)
-        facts = entry.facts.of(guarded.arguments) if entry is not None else {}
-        try:
-            taken = self._quotas.taken_by(guarded.target, QuotaCaller(subject=subject_of(call.token)), facts)
-            await drive(take((), taken, None, now), self._store, None, now)
-        except QuotaReached as reached:
-            raise refusals.quota_reached(guarded, None, reached) from None
-        except Exception as error:  # fail closed if the store does not answer
-            _report(guarded, error)
-            raise refusals.no_decision(guarded, None) from None
-
-    async def _record(self, guarded: HttpCall, call: Call, refused: AccreditError | None) -> None:
-        """Record the decision ([record]). Raises `ProofRefused` for an allowed request that could not be recorded."""
-        about = _about(guarded, self._ids.draw())
-        if call.authority is not None or call.token is not None:
-            call.speaker = CallerIdentity(call.authority, call.token, about.call)
-        if self._recorder is None:
-            return
-        try:
-            call.open_calls.add(await self._recorder.begin_about(about, call, refused))
-        except ProofRefused:
-            if refused is None:
-                raise
-            self._counters.unrecorded(logged=True)
-
-    async def _record_stranger(self, guarded: HttpCall, call: Call, error: AccreditError) -> None:
-        """Record a request that is refused for its token, within the log's budget for anonymous callers."""
-        strangers = self._strangers
-        if self._recorder is None:
-            return
-        if not strangers.has_room():
-            strangers.left_out += 1
-            self._counters.unrecorded(logged=strangers.left_out == 1)
-            return
-        strangers.take()
-        left_out, strangers.left_out = strangers.left_out, 0
-        reason = f"{left_out} refused requests before this one left no record" if left_out else None
-        try:
-            await self._recorder.begin_about(_about(guarded, self._ids.draw()), Call(), error, reason=reason)
-        except ProofRefused:
-            strangers.left_out += left_out + 1
-            self._counters.unrecorded(logged=False)
-
-    def _measure(self, method: str, match: Match | None, error: BaseException | None, began: float) -> None:
-        if self._meter is not None:
-            labels = (method, match.route) if match is not None else (OTHER, "")
-            self._meter.served.observe((labels, "" if error is None else error_of(error)), perf_counter() - began)
 
 
 def _match_drill(asked: ApiRequest) -> Match | None:
     route = DRILL_PATHS.get(asked.target) if asked.method == "POST" else None
     return Match(route, {}) if route is not None else None
-
-
-def _about(guarded: HttpCall, call: str) -> About:
-    params = RecordedParams(guarded.digest.hex())
-    return About(guarded.method, guarded.target, params, 0, None, guarded.protocol, call)
-
-
-def _report(guarded: HttpCall, fault: Exception) -> None:
-    log_event(_log, logging.ERROR, "decision_failed", method=guarded.method, detail=excerpt(f"{fault!r}"))
 
 
 def _is_json(asked: ApiRequest) -> bool:

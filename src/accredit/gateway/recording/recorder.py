@@ -96,7 +96,7 @@ class About(NamedTuple):
     params: RecordedParams
     id: MessageId
     trace: str | None
-    protocol: Literal["http", "authorize"] | None = None
+    protocol: Literal["http", "authorize", "a2a"] | None = None
     call: str = ""
 
 

@@ -1,0 +1,367 @@
+"""The objects of A2A 1.0, as `msgspec` reads them (specification/a2a.proto, in the JSON form of ProtoJSON). No I/O.
+
+ProtoJSON lets a reader take several spellings of one object: `task_id` for `taskId`, a number for an enum or in a
+string, null for what is absent. Other readers take only one of them. So what comes from a client (`Sent`) has members
+of the specification only, in the spelling that it shows, and nothing in another form. What comes from an agent
+(`Answered`) is read so, too; members that the specification does not have are left out of what is sent on, since only
+what was read is written again.
+
+`metadata` and what else is free in its form stays text. It is not read here, but for an object being one.
+"""
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+MAX_AGENT_ID_CHARS = 1_024
+"""The most characters of an id of a task, a context, a message or a skill. The SDKs make UUIDs, of 36."""
+MAX_AGENT_ITEMS = 10_000
+"""The most items in one array of an object: parts of a message, tasks of a list, messages of a history."""
+
+Id = Annotated[str, Meta(min_length=1, max_length=MAX_AGENT_ID_CHARS)]
+Text = str | UnsetType
+Maybe = bool | UnsetType
+Number = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)] | UnsetType
+_MOST = Meta(max_length=MAX_AGENT_ITEMS)
+Texts = Annotated[list[str], _MOST] | UnsetType
+State = Literal[
+    "TASK_STATE_UNSPECIFIED",
+    "TASK_STATE_SUBMITTED",
+    "TASK_STATE_WORKING",
+    "TASK_STATE_COMPLETED",
+    "TASK_STATE_FAILED",
+    "TASK_STATE_CANCELED",
+    "TASK_STATE_INPUT_REQUIRED",
+    "TASK_STATE_REJECTED",
+    "TASK_STATE_AUTH_REQUIRED",
+]
+
+ABSENT = Raw()
+"""Stands for a member of free form that is absent."""
+
+
+class Sent(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
+    """An object in a client's request."""
+
+
+class Answered(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """An object in an agent's answer."""
+
+
+class Authentication(Sent, frozen=True, kw_only=True):
+    """`AuthenticationInfo`: how an agent authenticates to whom it pushes."""
+
+    scheme: str
+    credentials: Text = UNSET
+
+
+class PushConfig(Sent, frozen=True, kw_only=True):
+    """`TaskPushNotificationConfig`."""
+
+    url: str
+    id: Text = UNSET
+    task_id: Text = UNSET
+    tenant: Annotated[str, Meta(max_length=0)] | UnsetType = UNSET
+    token: Text = UNSET
+    authentication: Authentication | UnsetType = UNSET
+
+
+class SentPart(Sent, frozen=True, kw_only=True):
+    """`Part` of a client's message. One of the first four members is there."""
+
+    text: Text = UNSET
+    raw: Text = UNSET
+    url: Text = UNSET
+    data: Raw = ABSENT
+    metadata: Raw = ABSENT
+    filename: Text = UNSET
+    media_type: Text = UNSET
+
+
+class SentMessage(Sent, frozen=True, kw_only=True):
+    """`Message` of a client."""
+
+    message_id: Id
+    role: Literal["ROLE_USER"]
+    parts: Annotated[list[SentPart], Meta(min_length=1, max_length=MAX_AGENT_ITEMS)]
+    context_id: Id | UnsetType = UNSET
+    task_id: Id | UnsetType = UNSET
+    reference_task_ids: Annotated[list[Id], _MOST] | UnsetType = UNSET
+    extensions: Texts = UNSET
+    metadata: Raw = ABSENT
+
+
+class Configuration(Sent, frozen=True, kw_only=True):
+    """`SendMessageConfiguration`."""
+
+    accepted_output_modes: Texts = UNSET
+    task_push_notification_config: PushConfig | UnsetType = UNSET
+    history_length: Number = UNSET
+    return_immediately: Maybe = UNSET
+
+
+class Params(Sent, frozen=True, kw_only=True):
+    """What the params of all methods have."""
+
+    tenant: Text = UNSET
+
+
+class SendParams(Params, frozen=True, kw_only=True):
+    """`SendMessageRequest`."""
+
+    message: SentMessage
+    configuration: Configuration | UnsetType = UNSET
+    metadata: Raw = ABSENT
+
+
+class TaskParams(Params, frozen=True, kw_only=True):
+    """`SubscribeToTaskRequest`, and what is more for others."""
+
+    id: Id
+
+
+class GetParams(TaskParams, frozen=True, kw_only=True):
+    """`GetTaskRequest`."""
+
+    history_length: Number = UNSET
+
+
+class CancelParams(TaskParams, frozen=True, kw_only=True):
+    """`CancelTaskRequest`."""
+
+    metadata: Raw = ABSENT
+
+
+class ListParams(Params, frozen=True, kw_only=True):
+    """`ListTasksRequest`."""
+
+    context_id: Text = UNSET
+    status: State | UnsetType = UNSET
+    page_size: Number = UNSET
+    page_token: Text = UNSET
+    history_length: Number = UNSET
+    status_timestamp_after: Text = UNSET
+    include_artifacts: Maybe = UNSET
+
+
+class PushParams(Params, frozen=True, kw_only=True):
+    """`GetTaskPushNotificationConfigRequest`, and `DeleteTaskPushNotificationConfigRequest`."""
+
+    task_id: Id
+    id: Id
+
+
+class PushListParams(Params, frozen=True, kw_only=True):
+    """`ListTaskPushNotificationConfigsRequest`."""
+
+    task_id: Id
+    page_size: Number = UNSET
+    page_token: Text = UNSET
+
+
+class PushCreateParams(Params, frozen=True, kw_only=True):
+    """`TaskPushNotificationConfig`, as a request."""
+
+    task_id: Id
+    url: str
+    id: Text = UNSET
+    token: Text = UNSET
+    authentication: Authentication | UnsetType = UNSET
+
+
+class Part(Answered, frozen=True, kw_only=True):
+    """`Part` of what an agent answers."""
+
+    text: Text = UNSET
+    raw: Text = UNSET
+    url: Text = UNSET
+    data: Raw = ABSENT
+    metadata: Raw = ABSENT
+    filename: Text = UNSET
+    media_type: Text = UNSET
+
+
+Parts = Annotated[list[Part], _MOST]
+
+
+class Message(Answered, frozen=True, kw_only=True):
+    """`Message`, of an agent or in a task's history."""
+
+    message_id: str
+    role: Literal["ROLE_USER", "ROLE_AGENT", "ROLE_UNSPECIFIED"]
+    parts: Parts
+    context_id: Text = UNSET
+    task_id: Text = UNSET
+    reference_task_ids: Texts = UNSET
+    extensions: Texts = UNSET
+    metadata: Raw = ABSENT
+
+
+class Artifact(Answered, frozen=True, kw_only=True):
+    """`Artifact`."""
+
+    artifact_id: str
+    parts: Parts
+    name: Text = UNSET
+    description: Text = UNSET
+    extensions: Texts = UNSET
+    metadata: Raw = ABSENT
+
+
+class Status(Answered, frozen=True, kw_only=True):
+    """`TaskStatus`."""
+
+    state: State
+    message: Message | UnsetType = UNSET
+    timestamp: Text = UNSET
+
+
+class Task(Answered, frozen=True, kw_only=True):
+    """`Task`."""
+
+    id: Id
+    status: Status
+    context_id: Text = UNSET
+    artifacts: Annotated[list[Artifact], _MOST] | UnsetType = UNSET
+    history: Annotated[list[Message], _MOST] | UnsetType = UNSET
+    metadata: Raw = ABSENT
+
+
+class StatusUpdate(Answered, frozen=True, kw_only=True):
+    """`TaskStatusUpdateEvent`."""
+
+    task_id: Id
+    context_id: str
+    status: Status
+    metadata: Raw = ABSENT
+
+
+class ArtifactUpdate(Answered, frozen=True, kw_only=True):
+    """`TaskArtifactUpdateEvent`."""
+
+    task_id: Id
+    context_id: str
+    artifact: Artifact
+    append: Maybe = UNSET
+    last_chunk: Maybe = UNSET
+    metadata: Raw = ABSENT
+
+
+class SendResult(Answered, frozen=True, kw_only=True):
+    """`SendMessageResponse`: one of both members."""
+
+    task: Task | UnsetType = UNSET
+    message: Message | UnsetType = UNSET
+
+
+class StreamResult(SendResult, frozen=True, kw_only=True):
+    """`StreamResponse`: one of the four members."""
+
+    status_update: StatusUpdate | UnsetType = UNSET
+    artifact_update: ArtifactUpdate | UnsetType = UNSET
+
+
+class ListResult(Answered, frozen=True, kw_only=True):
+    """`ListTasksResponse`."""
+
+    tasks: Annotated[list[Task], _MOST]
+    next_page_token: Text = UNSET
+    page_size: Number = UNSET
+    total_size: Number = UNSET
+
+
+class AnsweredAuthentication(Answered, frozen=True, kw_only=True):
+    """`AuthenticationInfo` in an answer."""
+
+    scheme: str
+    credentials: Text = UNSET
+
+
+class PushResult(Answered, frozen=True, kw_only=True):
+    """`TaskPushNotificationConfig` in an answer."""
+
+    url: str
+    id: Text = UNSET
+    task_id: Text = UNSET
+    token: Text = UNSET
+    authentication: AnsweredAuthentication | UnsetType = UNSET
+
+
+class PushListResult(Answered, frozen=True, kw_only=True):
+    """`ListTaskPushNotificationConfigsResponse`."""
+
+    configs: Annotated[list[PushResult], _MOST] = []
+    next_page_token: Text = UNSET
+
+
+class Provider(Answered, frozen=True, kw_only=True):
+    """`AgentProvider`."""
+
+    url: str
+    organization: str
+
+
+class Extension(Answered, frozen=True, kw_only=True):
+    """`AgentExtension`."""
+
+    uri: str
+    description: Text = UNSET
+    required: Maybe = UNSET
+    params: Raw = ABSENT
+
+
+class Capabilities(Answered, frozen=True, kw_only=True):
+    """`AgentCapabilities`."""
+
+    streaming: Maybe = UNSET
+    push_notifications: Maybe = UNSET
+    extensions: Annotated[list[Extension], _MOST] | UnsetType = UNSET
+    extended_agent_card: Maybe = UNSET
+
+
+class Schemes(Answered, frozen=True, kw_only=True):
+    """`SecurityRequirement`: scopes by the names of schemes, all of which are needed."""
+
+    schemes: dict[str, Raw] = {}
+
+
+Requirements = Annotated[list[Schemes], _MOST]
+
+
+class Skill(Answered, frozen=True, kw_only=True):
+    """`AgentSkill`."""
+
+    id: Id
+    name: str
+    description: str
+    tags: Texts = UNSET
+    examples: Texts = UNSET
+    input_modes: Texts = UNSET
+    output_modes: Texts = UNSET
+    security_requirements: Requirements | UnsetType = UNSET
+
+
+class Interface(Answered, frozen=True, kw_only=True):
+    """`AgentInterface`, without a tenant."""
+
+    url: str
+    protocol_binding: str
+    protocol_version: str
+
+
+class Card(Answered, frozen=True, kw_only=True):
+    """`AgentCard`, without its signatures: they are over what the agent itself has written."""
+
+    name: str
+    description: str
+    version: str
+    capabilities: Capabilities
+    supported_interfaces: Annotated[list[Interface], _MOST] = []
+    default_input_modes: Texts = UNSET
+    default_output_modes: Texts = UNSET
+    skills: Annotated[list[Skill], _MOST] | UnsetType = UNSET
+    provider: Provider | UnsetType = UNSET
+    documentation_url: Text = UNSET
+    icon_url: Text = UNSET
+    security_schemes: dict[str, Raw] | UnsetType = UNSET
+    security_requirements: Requirements | UnsetType = UNSET

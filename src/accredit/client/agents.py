@@ -1,0 +1,164 @@
+"""Proves each request to an agent behind a gateway (`AccreditedA2A`), as a transport of httpx or httpx2. No I/O of its
+own.
+
+Clients of A2A, the official SDK's among them, send over such a client: a challenge comes in an answer, where none of
+their interceptors sees it. So the transport proves, and sends once more what is refused for want of a challenge.
+
+- [pinned] A proof is made only for the verifier that the caller named: the gateway's id, a slash, and the agent's name.
+  An agent that says it is another one gets none.
+- [own-url] Only requests to the agent's URL are proved, and only those that the gateway would read: of A2A 1.0.
+- [one-scope] A proof is bound to the agent's scope. Without one from the caller, the first message has no proof, and
+  the refusal names the scope. Another one that is named later is not signed for.
+- [challenge] After `ratify_challenge_required` the gateway's challenge is signed.
+- [tries] A request is sent at most `MAX_SENT_REQUESTS` times. Then the refusal stands.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import httpx2
+import msgspec
+
+from accredit.a2a.call import call_of
+from accredit.a2a.requests import read_request
+from accredit.base.steps import at_one_go
+from accredit.base.text import excerpt
+from accredit.client.http_apis import MAX_SENT_REQUESTS, sign_again
+from accredit.client.presenter import Challenge, ProofPresenter
+from accredit.errors import ProofRefused, RequestError
+from accredit.http_api.wire import PROOF_HEADER, encode_proof_header
+from accredit.jsonrpc.encode import to_json
+from accredit.policy.agent_call import AgentCall
+from accredit.ratify.challenges import CHALLENGE_BYTES
+from accredit.refusals import GATEWAY_CHANGED
+
+MAX_AGENT_REFUSAL_BYTES = 65_536
+"""How many bytes of an answer are read as a refusal. The gateway's have some 600."""
+
+
+class AsyncTransport(Protocol):
+    """A transport of `httpx.AsyncClient` or `httpx2.AsyncClient`."""
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Send a request, and return the response once its head has come."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        ...
+
+
+class AccreditedA2A(httpx2.AsyncBaseTransport):
+    """`httpx.AsyncClient(transport=AccreditedA2A(httpx.AsyncHTTPTransport(), presenter, "mail-gateway/helper", url))`.
+
+    `url` is the agent's on the gateway, as its card names it. `scope` is what the agent's messages need; without it,
+    the gateway is asked.
+    """
+
+    def __init__(
+        self,
+        transport: AsyncTransport,
+        presenter: ProofPresenter,
+        verifier_id: str,
+        url: str,
+        *,
+        scope: str | None = None,
+    ) -> None:
+        self._transport = transport
+        self._presenter = presenter
+        self._verifier_id = verifier_id
+        self._url = url.rstrip("/")
+        self._scope = scope
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Send a request with its proof, and again as refusals ask for it. Raises `ProofRefused` ([pinned])."""
+        call = await self._call(request)
+        if call is None:
+            return await self._transport.handle_async_request(request)
+        challenge: Challenge | None = None
+        for _ in range(MAX_SENT_REQUESTS - 1):
+            self._prove(request, call, challenge)
+            response = await self._transport.handle_async_request(request)
+            refused = await _refusal_in(response)
+            if refused is None or not sign_again(refused.get("error")):
+                return response
+            had, challenge = self._scope, self._accept(refused)
+            if challenge is None and had == self._scope:
+                return response
+        self._prove(request, call, challenge)
+        return await self._transport.handle_async_request(request)
+
+    async def aclose(self) -> None:
+        """Close the transport."""
+        await self._transport.aclose()
+
+    async def _call(self, request: Any) -> AgentCall | None:
+        """Return the call that a request makes, or None if it is none for this agent ([own-url])."""
+        if request.method != "POST" or str(request.url).rstrip("/") != self._url:
+            return None
+        body = await request.aread()
+        versions = [request.headers["a2a-version"].encode()] if "a2a-version" in request.headers else []
+        try:
+            return call_of(at_one_go(read_request(body, versions)))
+        except RequestError:
+            return None  # the gateway says what is wrong with it
+
+    def _prove(self, request: Any, call: AgentCall, challenge: Challenge | None) -> None:
+        needs_scope = call.sends or call.changes_task
+        if needs_scope and self._scope is None:
+            return
+        scope = self._scope or "" if needs_scope else ""
+        proof = self._presenter.prove(call, scope, self._verifier_id, challenge=challenge)
+        request.headers[PROOF_HEADER] = encode_proof_header(to_json(proof)).decode("ascii")
+
+    def _accept(self, refused: Mapping[str, object]) -> Challenge | None:
+        """Return the challenge of a refusal, and note the scope that it names. Raises `ProofRefused` ([pinned])."""
+        try:
+            meta = msgspec.convert(refused.get("_meta", {}), _Meta)
+        except msgspec.ValidationError:
+            return None
+        issued = meta.ratify_challenge
+        verifier = issued.verifier_id if issued is not None else meta.ratify_verifier
+        if verifier and verifier != self._verifier_id:
+            found = excerpt(verifier)
+            text = f"this agent was to be {self._verifier_id}, and says that it is {found}; nothing was signed for it"
+            raise ProofRefused(
+                {"error": "gateway_changed", "found": found}, f"gateway_changed: {text}", GATEWAY_CHANGED
+            )
+        scope = refused.get("required_scope")
+        if self._scope is None and isinstance(scope, str):
+            self._scope = scope
+        if issued is None or len(issued.challenge) != CHALLENGE_BYTES:
+            return None
+        return Challenge(issued.challenge, 0, "")
+
+
+class _Error(msgspec.Struct):
+    data: dict[str, object]
+
+
+class _Refusal(msgspec.Struct):
+    error: _Error
+
+
+class _Issued(msgspec.Struct):
+    challenge: bytes
+    verifier_id: str
+
+
+class _Meta(msgspec.Struct):
+    ratify_challenge: _Issued | None = None
+    ratify_verifier: str = ""
+
+
+async def _refusal_in(response: Any) -> Mapping[str, object] | None:
+    """Return the data of the refusal in an answer, or None if it is none. A stream is left unread."""
+    if "json" not in response.headers.get("content-type", ""):
+        return None
+    body: bytes = await response.aread()
+    if len(body) > MAX_AGENT_REFUSAL_BYTES:
+        return None
+    try:
+        return msgspec.json.decode(body, type=_Refusal).error.data
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None

@@ -1,0 +1,201 @@
+"""What the gates of HTTP APIs and of agents have in common. Asks the ports; logs.
+
+- [token] Where tokens are on, a token in the request's header is valid, and there is one if one is required.
+- [decision] The request is decided as a call of MCP is, by `policy.decide`. Its proof has to be bound to it.
+- [record] The decision is on record. If it can't be, the request is refused.
+
+Where proofs are only observed, [decision] refuses nothing but for quotas that count without proofs.
+"""
+
+import logging
+from time import perf_counter
+
+from accredit.attest import RecordedParams
+from accredit.base.clock import unix_seconds
+from accredit.base.log_events import log_event
+from accredit.base.random_ids import RandomIds
+from accredit.base.text import excerpt
+from accredit.errors import (
+    AccreditError,
+    ConfigurationError,
+    KeysUnavailable,
+    ProofRefused,
+    RequestError,
+    TokenError,
+)
+from accredit.gateway.admission.bearer import Bearer
+from accredit.gateway.admission.request_state import subject_of
+from accredit.gateway.call import Call
+from accredit.gateway.counters import Counters
+from accredit.gateway.headers import RawHeaders
+from accredit.gateway.recording.early_refusals import AnonymousRecordBudget
+from accredit.gateway.recording.recorder import About, Recorder
+from accredit.gateway.settings import ApiUpstream, GatewaySettings
+from accredit.policy import GuardedCall, drive, refusals
+from accredit.policy.decide import decide
+from accredit.policy.passing import CallerIdentity
+from accredit.policy.quotas import QuotaCaller, QuotaReached
+from accredit.policy.tasks import ONE_SERVER, TaskScope
+from accredit.policy.uses import take
+from accredit.ports import ProofStore, Revocations, TaskStore
+from accredit.telemetry import Meter
+from accredit.telemetry.board import OTHER
+from accredit.telemetry.labels import error_of
+
+_log = logging.getLogger("accredit.gateway.gate")
+
+
+class CallGate:
+    """The gate of one API or agent. Raises `ConfigurationError` if the settings need a port that was not given.
+
+    `tasks` and `place` are for agents alone: who remembers their tasks, and where.
+    """
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        api: ApiUpstream,
+        counters: Counters,
+        *,
+        store: ProofStore | None,
+        revocations: Revocations | None,
+        bearer: Bearer | None,
+        recorder: Recorder | None,
+        strangers: AnonymousRecordBudget,
+        meter: Meter | None,
+        tasks: TaskStore | None = None,
+        place: TaskScope = ONE_SERVER,
+    ) -> None:
+        if settings.proofs is None or not settings.proofs.judged:
+            raise ConfigurationError(
+                f"{settings.place} is served, and proofs are off", "require proofs, or observe them"
+            )
+        if store is None or revocations is None:
+            raise ConfigurationError("proofs are judged, and there is no store", "give create_app a store")
+        if api.agent is not None and tasks is None:
+            raise ConfigurationError("an agent is served, and nobody remembers its tasks", "give the gateway tasks")
+        self.policy = settings.proofs.policy
+        self.place = place
+        self._api = api
+        self._quotas = settings.quotas
+        self._counters = counters
+        self._store = store
+        self._revocations = revocations
+        self._bearer = bearer
+        self._recorder = recorder
+        self._strangers = strangers
+        self._meter = meter
+        self._tasks = tasks
+        self._ids = RandomIds()
+        self._full = settings.records is not None and settings.records.full
+
+    async def _admit_call(
+        self,
+        guarded: GuardedCall,
+        call: Call,
+        credentials: RawHeaders,
+        *,
+        named: bool = True,
+        form: bytes | None = None,
+    ) -> None:
+        """Take a call through [token], [decision] and [record]. `named` says that its
+        target has a name that tokens may deny. `form` is what a record of full arguments holds. Raises what refuses
+        it."""
+        params = RecordedParams(guarded.digest.hex(), form if self._full else None)
+        about = About(guarded.method, guarded.target, params, 0, None, self._api.protocol, self._ids.draw())
+        try:
+            await self._check_token(credentials, call, guarded.target if named else "")
+        except (TokenError, KeysUnavailable, RequestError) as error:
+            await self._record_stranger(about, call, error)
+            raise
+        refused: AccreditError | None = None
+        try:
+            await self._decide(guarded, call)
+        except ProofRefused as error:
+            refused = error
+        refused = refused or call.refusal or await self._refusal_besides(guarded, call)
+        await self._record(about, call, refused)
+        if self._meter is not None:
+            self._meter.decided(None, refused)
+        if refused is not None:
+            raise refused
+        if call.observed is not None:
+            self._counters.refused(call.observed, method=guarded.target, observed=True)
+
+    async def _refusal_besides(self, guarded: GuardedCall, call: Call) -> ProofRefused | None:
+        """Return why a call that was allowed is refused all the same."""
+        return None
+
+    async def _check_token(self, credentials: RawHeaders, call: Call, target: str) -> None:
+        """Authenticate the request ([token]). Raises `TokenError`, `KeysUnavailable` and `RequestError`."""
+        if self._bearer is None:
+            return
+        call.token = await self._bearer.of_header(credentials)
+        self._bearer.require(call.token)
+        self._bearer.check_tool(target, call.token)
+
+    async def _decide(self, guarded: GuardedCall, call: Call) -> None:
+        """Decide a request ([decision]), and store the decision. Raises `ProofRefused` for quotas that count without
+        proofs."""
+        now = unix_seconds()
+        steps = decide(guarded, self.policy, now, call.token, place=self.place)
+        decision = await drive(steps, self._store, self._revocations, now, self._tasks)
+        call.guarded, call.decision = guarded, decision
+        if decision.fault is not None:
+            report_fault(guarded, decision.fault)
+        if not decision.enforced and self._quotas.entries and guarded.is_counted:
+            await self._take_quotas(guarded, call, now)
+
+    async def _take_quotas(self, guarded: GuardedCall, call: Call, now: int) -> None:
+        entry = self.policy.catalog.find(guarded.method, guarded.target)
+        facts = entry.facts.of(guarded.arguments) if entry is not None else {}
+        try:
+            taken = self._quotas.taken_by(guarded.target, QuotaCaller(subject=subject_of(call.token)), facts)
+            await drive(take((), taken, None, now), self._store, None, now)
+        except QuotaReached as reached:
+            raise refusals.quota_reached(guarded, None, reached) from None
+        except Exception as error:  # fail closed if the store does not answer
+            report_fault(guarded, error)
+            raise refusals.no_decision(guarded, None) from None
+
+    async def _record(self, about: About, call: Call, refused: AccreditError | None) -> None:
+        """Record the decision ([record]). Raises `ProofRefused` for an allowed request that could not be recorded."""
+        if call.authority is not None or call.token is not None:
+            call.speaker = CallerIdentity(call.authority, call.token, about.call)
+        if self._recorder is None:
+            return
+        try:
+            call.open_calls.add(await self._recorder.begin_about(about, call, refused))
+        except ProofRefused:
+            if refused is None:
+                raise
+            self._counters.unrecorded(logged=True)
+
+    async def _record_stranger(self, about: About, call: Call, error: AccreditError) -> None:
+        """Record a request that is refused for its token, as far as strangers may fill the log."""
+        strangers = self._strangers
+        if self._recorder is None:
+            return
+        if not strangers.has_room():
+            strangers.left_out += 1
+            self._counters.unrecorded(logged=strangers.left_out == 1)
+            return
+        strangers.take()
+        left_out, strangers.left_out = strangers.left_out, 0
+        reason = f"{left_out} refused requests before this one left no record" if left_out else None
+        try:
+            await self._recorder.begin_about(about, Call(), error, reason=reason)
+        except ProofRefused:
+            strangers.left_out += left_out + 1
+            self._counters.unrecorded(logged=False)
+
+    def _measure(self, method: str, target: str | None, error: BaseException | None, began: float) -> None:
+        """Note how long it took to admit a request. `target` is None for what nobody has named."""
+        if self._meter is not None:
+            labels = (method, target) if target is not None else (OTHER, "")
+            self._meter.served.observe((labels, "" if error is None else error_of(error)), perf_counter() - began)
+
+
+def report_fault(guarded: GuardedCall, fault: Exception) -> None:
+    """Log why a decision could not be made."""
+    log_event(_log, logging.ERROR, "decision_failed", method=guarded.method, detail=excerpt(f"{fault!r}"))

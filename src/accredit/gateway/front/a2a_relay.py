@@ -1,0 +1,334 @@
+"""Requests to an agent behind the gateway (contract-3 section 5.4): decided, forwarded, and their answers judged.
+
+- [whole-body] The body is read whole, within its bound, and then strictly (`a2a.requests`). The agent gets it written
+  again: the params in the form of which the proof has the digest.
+- [headers] The proof, tokens that count here, hop-by-hop fields, and fields that say where a request goes or in whose
+  name, are not forwarded (`forwarding`); nor are those of A2A. The gateway says which version it speaks, and asks for
+  no content coding. So an extension that only a header would activate is not.
+- [answer] What the agent answers, and each event of its streams, is judged (`a2a.answers`), and written again. An
+  invalid event ends its stream with an error, after the good ones.
+- [outcome] Whose the answer's task is is remembered, and the outcome is on record, before the client sees anything of
+  the answer; of a stream, before its first event.
+- [card] The agent's card is fetched at most each `CARD_SECONDS` for all who ask, and shown as `a2a.cards` says.
+- [refusal] A refusal is an error of JSON-RPC with status 200, but for what no request of A2A was read of, and for a
+  proof that came with a question for the card (as at an HTTP API).
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from accredit.a2a.answers import Answers, Judged
+from accredit.a2a.cards import CARD_PATH, CardTerms, read_card, shown_card
+from accredit.a2a.errors import error_told
+from accredit.a2a.methods import VERSION
+from accredit.a2a.requests import Asked, read_request
+from accredit.a2a.shapes import Card, ListParams
+from accredit.attest import Outcome, result_digest
+from accredit.attest.proofs import WORKSPACES
+from accredit.errors import (
+    AccreditError,
+    AnswerError,
+    ProofRefused,
+    RequestError,
+    UpstreamError,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+from accredit.gateway.admission.a2a_gate import A2aGate
+from accredit.gateway.call import Call
+from accredit.gateway.counters import Counters
+from accredit.gateway.forwarding import Forwarding, fields_by_plain_name
+from accredit.gateway.front.api_answers import NO_STORE, api_refusal
+from accredit.gateway.front.endpoint import check_source
+from accredit.gateway.front.exchange import Exchange
+from accredit.gateway.front.passthrough import refuse
+from accredit.gateway.headers import JSON, RawHeaders
+from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE, is_json_request
+from accredit.gateway.recording.open_calls import OpenCall
+from accredit.gateway.replies import refusal
+from accredit.gateway.settings import AgentSettings, GatewaySettings
+from accredit.gateway.turns import in_turns, next_turn, turn
+from accredit.gateway.upstream.http.answer import Answer
+from accredit.gateway.upstream.http.sending import Sender
+from accredit.gateway.upstream.large_answers import LargeAnswers
+from accredit.gateway.upstream.reply import WhileConnected
+from accredit.http_api.wire import PROOF_HEADER
+from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
+from accredit.jsonrpc.sse import KEEP_ALIVE, SseParser, encode_event, pieces
+from accredit.limits import EVENT_TIMES, EVENTS_AT_ONCE_BYTES, KEEP_ALIVE_SECONDS
+from accredit.policy.agent_call import AgentCall
+from accredit.policy.refusals import record_unavailable
+
+CARD_SECONDS = 30.0
+"""How long an agent's card is shown as it was fetched. Anybody may ask for it, and each question would be one to the
+agent."""
+FAILED_CARD_SECONDS = 1.0
+"""How long nobody asks for a card again that could not be had: those who wait for it are refused, too."""
+MAX_CARD_BYTES = 1_048_576
+"""The largest card that is read. Real ones have some kilobytes."""
+
+_PROOF = PROOF_HEADER.lower().encode("ascii")
+_VERSION = b"a2a-version"
+_WRITTEN = (b"accept", b"content-", b"a2a-")
+_EVENTS = [(b"content-type", EVENTS_TYPE), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
+
+
+class A2aRelay:
+    """Serves one agent. `base` is the path of its URL."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        agent: AgentSettings,
+        gate: A2aGate,
+        sender: Sender,
+        forwarding: Forwarding,
+        large: LargeAnswers,
+        counters: Counters,
+        base: bytes,
+    ) -> None:
+        self._settings = settings
+        self._agent = agent
+        self._prefix = settings.path.encode("ascii")
+        self._gate = gate
+        self._sender = sender
+        self._forwarding = forwarding
+        self._large = large
+        self._counters = counters
+        self._base = base or b"/"
+        self._card: Card | None = None
+        self._card_until = self._failed_until = 0.0
+        self._fetching = asyncio.Lock()
+
+    async def serve(self, exchange: Exchange) -> None:
+        """Answer a request. Raises `ClientGone`, and `RequestError` for what is no request of A2A."""
+        check_source(exchange, self._settings)
+        head = exchange.head
+        below = head.raw_path[len(self._prefix) :]
+        if below == CARD_PATH.encode("ascii"):
+            if head.method != "GET":
+                raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
+            await self._show_card(exchange)
+        elif below not in (b"", b"/"):
+            raise refuse(head.path)
+        elif head.method != "POST":
+            raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
+        else:
+            await self._answer(exchange)
+
+    async def _answer(self, exchange: Exchange) -> None:
+        fields = fields_by_plain_name(exchange.head.raw_headers)
+        types = _values(fields, b"content-type")
+        if len(types) != 1 or not is_json_request(types[0]) or _values(fields, b"content-encoding"):
+            raise RequestError(INVALID_REQUEST, "The body is not declared as JSON, without a coding", status=415)
+        body = await exchange.body(self._settings.max_request_bytes)
+        call, asked = Call(), None
+        try:
+            asked = await in_turns(read_request(body, _values(fields, _VERSION)))
+            exchange.request_id = asked.id
+            guarded = await self._gate.admit(asked, _values(fields, _PROOF), exchange.credentials, call)
+            exchange.vouched, exchange.speaker = True, call.speaker
+            try:
+                await self._forward(exchange, asked, guarded, call)
+            except BaseException as error:
+                await call.open_calls.close(error)
+                raise
+        except AccreditError as error:
+            await self._refuse(exchange, asked, error)
+
+    async def _refuse(self, exchange: Exchange, asked: Asked | None, error: AccreditError) -> None:
+        """Tell the client of a refusal ([refusal])."""
+        told = error_told(error)
+        if told is None:
+            raise error
+        self._counters.refused(error, method=asked.method if asked is not None else None)
+        error.let_go()
+        id = asked.id if asked is not None else error.id if isinstance(error, RequestError) else None
+        if exchange.started:
+            await exchange.write(encode_event(told.frame(id), name=None))
+            await exchange.end()
+            return
+        # What a client may try again later is said in HTTP's words, too.
+        known = refusal(error)
+        status, headers = (known.status, known.headers) if known.status == 503 else (200, ())
+        await exchange.reply(status, told.frame(id), [JSON, NO_STORE, *headers])
+
+    async def _forward(self, exchange: Exchange, asked: Asked, guarded: AgentCall, call: Call) -> None:
+        """Forward an allowed request, and its answer ([headers] to [outcome])."""
+        room = exchange.rooms.streams if asked.method == "SubscribeToTask" else exchange.rooms.calls
+        prepared = self._sender.client.prepare("POST", self._headers(exchange), target=self._base)
+        with room.held(exchange), WhileConnected(exchange):
+            answer = await self._sender.exchange(exchange, prepared, asked.text)
+            try:
+                _check_head(answer)
+                if answer.head.is_stream and asked.does.streams:
+                    await self._pass_events(exchange, answer, asked, guarded, call)
+                else:
+                    await self._pass_whole(exchange, answer, asked, guarded, call)
+            finally:
+                answer.close()
+
+    async def _pass_whole(
+        self, exchange: Exchange, answer: Answer, asked: Asked, guarded: AgentCall, call: Call
+    ) -> None:
+        if not answer.head.is_json:
+            raise AnswerError("not JSON")
+        held = self._large.of(exchange)
+        try:
+            text = await answer.read(self._settings.max_response_bytes, timeout=self._settings.patience, grow=held.grow)
+            await turn(len(text))
+            judged = Answers(asked.id, guarded).judge(text)
+            judged = await self._edited(exchange, asked, judged, call)
+            await self._gate.settle(call, guarded, judged)
+            frame = judged.frame(asked.id)
+            await _settle(call, judged)
+            await exchange.reply(200, frame, [JSON, NO_STORE])
+        finally:
+            held.leave()
+
+    async def _edited(self, exchange: Exchange, asked: Asked, judged: Judged, call: Call) -> Judged:
+        """Return an answer with what this caller may see of it."""
+        if isinstance(asked.params, ListParams):
+            return await self._gate.only_own(call, judged, whole=not asked.params.page_token)
+        if isinstance(judged.result, Card):
+            shown = shown_card(judged.result, self._terms(exchange), self._gate.granted(call))
+            return judged._replace(result=shown)
+        return judged
+
+    async def _pass_events(
+        self, exchange: Exchange, answer: Answer, asked: Asked, guarded: AgentCall, call: Call
+    ) -> None:
+        answers = Answers(asked.id, guarded)
+        async with aclosing(self._events(exchange, answer)) as events:
+            async for data in events:
+                judged = answers.judge(data)
+                frame = judged.frame(asked.id)
+                await self._gate.settle(call, guarded, judged)
+                if not exchange.started:
+                    await _settle(call, judged)
+                    await exchange.start(200, _EVENTS)
+                await exchange.write(encode_event(frame, name=None))
+        if not exchange.started:
+            raise AnswerError("a stream without an event")
+        await exchange.end()
+
+    async def _events(self, exchange: Exchange, answer: Answer) -> AsyncGenerator[bytes]:
+        """Yield the data of each event. While the agent is silent, the client gets comments. Raises `AnswerError` and
+        `UpstreamError`."""
+        parser, silent, since_turn = SseParser(self._settings.max_event_bytes), 0.0, 0
+        held = self._large.of(exchange, times=EVENT_TIMES)
+        wait = min(KEEP_ALIVE_SECONDS, self._settings.patience)
+        try:
+            while True:
+                try:
+                    chunk = await answer.chunk(timeout=wait)
+                except UpstreamTimeout:
+                    silent += wait
+                    if silent >= self._settings.patience:
+                        raise
+                    if exchange.started:
+                        await exchange.write(KEEP_ALIVE)
+                    continue
+                if not chunk:
+                    return
+                silent = 0.0
+                for piece in pieces(chunk):
+                    for event in parser.feed(piece):
+                        since_turn += len(event.raw)
+                        if event.data:
+                            yield event.data
+                    if since_turn > EVENTS_AT_ONCE_BYTES:
+                        since_turn = 0
+                        await next_turn()
+                    await held.fit(parser.size)
+        finally:
+            held.leave()
+
+    async def _show_card(self, exchange: Exchange) -> None:
+        """Answer a request for the public card ([card])."""
+        proofs = _values(fields_by_plain_name(exchange.head.raw_headers), _PROOF)
+        try:
+            granted = await self._gate.granted_by(proofs)
+        except ProofRefused as error:
+            self._counters.refused(error)
+            error.let_go()
+            status, headers, told = api_refusal(error, self._gate.policy.verifier_id, WORKSPACES["a2a"])
+            await exchange.reply(status, told, headers)
+            return
+        exchange.vouched = granted is not None
+        with exchange.rooms.calls.held(exchange):
+            card = await self._known_card(exchange)
+        await exchange.reply(200, to_json(shown_card(card, self._terms(exchange), granted)), [JSON, NO_STORE])
+
+    async def _known_card(self, exchange: Exchange) -> Card:
+        """Return the agent's card, fetched by one request at a time. Raises `AnswerError` and `UpstreamError`."""
+        loop = asyncio.get_running_loop()
+        async with self._fetching:
+            if loop.time() < self._card_until and self._card is not None:
+                return self._card
+            if loop.time() < self._failed_until:
+                raise UpstreamUnavailable("its card could not be had")
+            try:
+                self._card = await self._fetched_card(exchange)
+            except (AnswerError, UpstreamError):
+                self._failed_until = loop.time() + FAILED_CARD_SECONDS
+                raise
+            self._card_until = loop.time() + CARD_SECONDS
+            return self._card
+
+    async def _fetched_card(self, exchange: Exchange) -> Card:
+        headers = [(b"accept", JSON_TYPE), (b"accept-encoding", b"identity"), (_VERSION, VERSION.encode())]
+        target = self._agent.card_path.encode("ascii")
+        prepared = self._sender.client.prepare("GET", headers, target=target)
+        answer = await self._sender.exchange(exchange, prepared)
+        try:
+            _check_head(answer)
+            return read_card(await answer.read(MAX_CARD_BYTES, timeout=self._settings.patience))
+        finally:
+            answer.close()
+
+    def _terms(self, exchange: Exchange) -> CardTerms:
+        policy, url = self._gate.policy, self._agent.public_url
+        if not url:
+            host = exchange.head.headers.get(b"host", b"").decode("latin-1")
+            url = f"{'https' if self._agent.tls else 'http'}://{host}{self._settings.path}"
+        return CardTerms(url, policy.verifier_id, policy.catalog.routes, bool(self._agent.push_urls))
+
+    def _headers(self, exchange: Exchange) -> RawHeaders:
+        kept = self._forwarding.api_to_upstream(exchange.head.raw_headers)
+        own = [(b"content-type", JSON_TYPE), (b"accept", b"application/json, text/event-stream")]
+        own += [(b"accept-encoding", b"identity"), (_VERSION, VERSION.encode())]
+        return [*(pair for pair in kept if not pair[0].startswith(_WRITTEN)), *own]
+
+
+def _values(fields: "dict[bytes, RawHeaders]", name: bytes) -> list[bytes]:
+    return [value for _, value in fields.get(name, ())]
+
+
+def _check_head(answer: Answer) -> None:
+    if answer.status != 200:
+        raise AnswerError(f"status {answer.status}")
+    if answer.header(b"content-encoding") not in (None, b"identity"):
+        raise AnswerError("a Content-Encoding that was not asked for")
+
+
+async def _settle(call: Call, judged: Judged) -> None:
+    """Record the outcome ([outcome]). Raises `ProofRefused` if that is impossible."""
+    opened: OpenCall | None = call.open_calls.take(0)
+    if opened is None:
+        return
+    if judged.code is not None:
+        outcome = Outcome(status="error", detail=f"error {judged.code}")
+    else:
+        digest: dict[Any, str] = result_digest(to_json(judged.result))
+        outcome = Outcome(status="ok", result=digest)
+    if await opened.settle(outcome) is not None:
+        raise _withheld(opened)
+
+
+def _withheld(opened: OpenCall) -> ProofRefused:
+    decided = opened.decided
+    method, target = (decided.call.method, decided.call.target or "") if decided is not None else ("", "")
+    return record_unavailable(method, target, forwarded=True)

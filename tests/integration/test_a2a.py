@@ -1,0 +1,422 @@
+"""An agent behind the gateway: it gets what was decided, its tasks are their owners', and its answers are judged."""
+
+import json
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from tests.world.a2a import message, said, send, task, update
+from tests.world.a2a_agents import ALL, NAME, VERIFIER, Raw, agent_scene, events
+from tests.world.authorization import Trust
+from tests.world.logs import Log, records_in, verified
+from tests.world.running import run
+
+from accredit.base.clock import unix_ms, unix_seconds
+from accredit.client import AccreditedA2A, ProofPresenter
+from accredit.gateway.settings import AgentSettings, RecordSettings
+from accredit.keys import write_key
+from accredit.limits import MAX_TASKS_PER_OWNER
+from accredit.policy.tasks import Owner
+from accredit.ports import Task
+from accredit.stores import MemoryTasks
+
+pytestmark = [pytest.mark.slow, pytest.mark.holds("a2a/errors")]
+SUMMARIZE = send(skill="summarize")
+HOOK = "https://hooks.example/a"
+
+
+def data_of(stream: str) -> list[dict[str, Any]]:
+    return [json.loads(line.removeprefix("data: ")) for line in stream.splitlines() if line.startswith("data: ")]
+
+
+def answer_with(answer: Raw, _: object) -> Raw:
+    return answer
+
+
+def stream_of(*results_and_request: Any) -> Raw:
+    *results, asked = results_and_request
+    return events(*results, id=asked["id"])
+
+
+def code(answer: dict[str, Any]) -> int:
+    return answer["error"]["code"]
+
+
+@pytest.mark.holds("gateway/front/a2a_relay", "whole-body", "headers")
+def test_the_agent_gets_what_was_decided__without_the_proof() -> None:
+    async def main() -> None:
+        async with agent_scene() as at:
+            params = {"metadata": {"dev.accredit/skill": "summarize", "n": 1.0}, "message": message("ä")}
+            extra = {"a2a-extensions": "urn:other", "x-own": "1", "x-forwarded-for": "1.2.3.4", "cookie": "a=1"}
+            answer = await at.ask("SendMessage", params, headers=extra)
+            assert answer == {"jsonrpc": "2.0", "id": 1, "result": {"task": task("t-1", "c-t-1")}}
+            assert at.agent.seen == [{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params}]
+            (headers,) = at.agent.headers
+            assert (headers["a2a-version"], headers["x-own"]) == ("1.0", "1")
+            assert not {"ratify-proof", "a2a-extensions", "x-forwarded-for", "cookie"} & headers.keys()
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/front/a2a_relay", "refusal")
+def test_a_refusal_is_an_error_of_json_rpc_with_status_200__and_nothing_reaches_the_agent() -> None:
+    async def main() -> None:
+        async with agent_scene() as at:
+            bare = await at.ask("SendMessage", SUMMARIZE, bare=True, id="a")
+            assert (bare["id"], code(bare), bare["error"]["data"]["error"]) == ("a", -31001, "missing_ratify_proof")
+            assert bare["error"]["data"]["_meta"]["ratify_verifier"] == VERIFIER
+            challenged = await at.ask("SendMessage", send(skill="wipe"))
+            assert code(challenged) == -31002
+            assert challenged["error"]["data"]["_meta"]["ratify_challenge"]["verifier_id"] == VERIFIER
+            assert code(await at.ask("SendMessage", send(skill="other"))) == -32602
+            assert code(await at.ask("message/send", {}, bare=True)) == -32601
+            assert code(await at.ask("SendMessage", SUMMARIZE, bare=True, headers={"a2a-version": "0.3"})) == -32009
+            assert code(await at.ask("SendMessage", {**SUMMARIZE, "tenant": "x"}, bare=True)) == -32001
+            assert code(await at.ask("SendMessage", SUMMARIZE, verifier="mail-gateway/other")) == -31003
+            unknown = await at.ask("GetTask", {"id": "t-9"})
+            assert unknown["error"]["message"] == "Task not found"
+            assert unknown["error"]["data"][0]["reason"] == "TASK_NOT_FOUND"
+            assert at.agent.seen == []
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/front/a2a_relay", "refusal")
+def test_what_is_no_request_of_a2a_has_a_status_of_http() -> None:
+    async def main() -> None:
+        async with agent_scene() as at, httpx2.AsyncClient() as client:
+            statuses = [
+                (await client.get(at.url)).status_code,
+                (await client.post(f"{at.url}/more", content=b"{}")).status_code,
+                (await client.post(at.url, content=b"{}", headers={"content-type": "text/plain"})).status_code,
+                (await client.post(f"{at.url}/.well-known/agent-card.json", content=b"{}")).status_code,
+                (await client.post(at.url, content=b"{}", headers={"origin": "https://evil.example"})).status_code,
+            ]
+            assert statuses == [405, 404, 415, 405, 403]
+            assert at.agent.seen == []
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/admission/a2a_gate", "owner-first")
+def test_a_task_is_its_maker_s__and_nobody_else_s() -> None:
+    async def main() -> None:
+        async with agent_scene() as at:
+            made = await at.ask("SendMessage", SUMMARIZE)
+            id = made["result"]["task"]["id"]
+            assert (await at.ask("GetTask", {"id": id}))["result"]["id"] == id
+            assert (await at.ask("CancelTask", {"id": id}, challenge=None))["result"]["id"] == id
+            more = await at.ask("SendMessage", send(skill="summarize", taskId=id))
+            assert more["result"]["task"]["id"] == id
+            subscribed = await at.post("SubscribeToTask", {"id": id})
+            assert [each["result"] for each in data_of(subscribed.text)] == [{"task": task(id, f"c-{id}")}]
+            other = _other_agent(at.trust)
+            seen = len(at.agent.seen)
+            asked: list[tuple[str, Any]] = [
+                ("GetTask", {"id": id}),
+                ("CancelTask", {"id": id}),
+                ("SubscribeToTask", {"id": id}),
+                ("SendMessage", send(skill="summarize", taskId=id)),
+                ("SendMessage", send(skill="summarize", referenceTaskIds=[id])),
+                ("SendMessage", send(skill="summarize", contextId=f"c-{id}")),
+                ("ListTasks", {"contextId": f"c-{id}"}),
+            ]
+            told = [await at.ask(method, params, trust=other) for method, params in asked]
+            assert [code(each) for each in told] == [-32001] * len(asked)
+            assert len({json.dumps(each) for each in told}) == 1
+            assert len(at.agent.seen) == seen
+
+    run(main())
+
+
+def test_a_list_has_own_tasks_alone__and_counts_no_others() -> None:
+    async def main() -> None:
+        async with agent_scene() as at:
+            other = _other_agent(at.trust)
+            for who in (at.trust, other, other):
+                await at.ask("SendMessage", SUMMARIZE, trust=who)
+            listed = [(await at.ask("ListTasks", {}, trust=who))["result"] for who in (at.trust, other)]
+            assert [each["totalSize"] for each in listed] == [1, 2]
+            assert [[one["id"] for one in each["tasks"]] for each in listed] == [["t-1"], ["t-2", "t-3"]]
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/admission/a2a_gate", "context")
+def test_a_conversation_belongs_to_the_first_who_names_it() -> None:
+    async def main() -> None:
+        async with agent_scene() as at:
+            other = _other_agent(at.trust)
+            named = send(skill="summarize", contextId="mine")
+            assert (await at.ask("SendMessage", named))["result"]["task"]["contextId"] == "mine"
+            assert "result" in await at.ask("SendMessage", named)
+            assert code(await at.ask("SendMessage", named, trust=other)) == -32001
+            for who in (other, at.trust):  # whoever only asks for a list makes nothing theirs
+                assert (await at.ask("ListTasks", {"contextId": "new"}, trust=who))["result"]["totalSize"] in (0, 2)
+            assert "result" in await at.ask("SendMessage", send(skill="summarize", contextId="new"))
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/admission/a2a_gate", "room")
+@pytest.mark.parametrize("server", ["helper", "helper contexts"])
+def test_where_a_task_could_not_be_remembered_the_agent_is_not_asked(server: str) -> None:
+    async def main() -> None:
+        trust, tasks = Trust(), MemoryTasks()
+        owner = Owner(trust.owner.id, trust.agent.id).at(server)
+        for number in range(MAX_TASKS_PER_OWNER):
+            other = Task(owner, "SendMessage", "", b"{}", "")
+            await tasks.keep(number.to_bytes(32, "big"), other, keep_until=unix_seconds() + 60, now=unix_seconds())
+        async with agent_scene(trust=trust, tasks=tasks) as at:
+            answer = await at.ask("SendMessage", SUMMARIZE)
+            assert answer["error"]["data"]["reason"].startswith("store_unavailable")
+            assert at.agent.seen == []
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/admission/a2a_gate", "known-id")
+def test_an_agent_that_hands_out_another_s_task_is_not_believed() -> None:
+    async def main() -> None:
+        async with agent_scene() as at:
+            await at.ask("SendMessage", SUMMARIZE)
+            other = _other_agent(at.trust)
+            for result in (
+                {"task": task("t-1", "new")},
+                {"task": task("new", "c-t-1")},
+                {"message": said(contextId="c-t-1")},
+            ):
+                at.agent.says = lambda _, result=result: result
+                assert code(await at.ask("SendMessage", SUMMARIZE, trust=other)) == -32006
+                at.agent.says = lambda asked, result=result: events(result, id=asked["id"])
+                assert code(await at.ask("SendStreamingMessage", SUMMARIZE, trust=other)) == -32006
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/front/a2a_relay", "answer")
+def test_a_stream_is_judged_event_by_event() -> None:
+    async def main() -> None:
+        async with agent_scene() as at:
+            stream = await at.post("SendStreamingMessage", SUMMARIZE)
+            assert stream.headers["content-type"] == "text/event-stream"
+            assert [each["result"] for each in data_of(stream.text)] == [
+                {"task": task("t-1", "c-t-1")},
+                update("t-1", "c-t-1"),
+            ]
+            invalid = [update("t-9", "c"), {"task": task("t-9")}, {"message": said()}, {"statusUpdate": {}}, 5]
+            for number, bad in enumerate(invalid):
+                id = f"s-{number}"
+                good = {"task": task(id, "c")}
+                at.agent.says = partial(stream_of, good, bad, update(id, "c"))
+                told = data_of((await at.post("SendStreamingMessage", SUMMARIZE)).text)
+                assert told[0]["result"] == good
+                assert [code(each) for each in told[1:]] == [-32006]
+            at.agent.says = lambda asked: events(5, id=asked["id"])
+            assert code(await at.ask("SendStreamingMessage", SUMMARIZE)) == -32006
+            at.agent.says = lambda asked: events(id=asked["id"])
+            assert code(await at.ask("SendStreamingMessage", SUMMARIZE)) == -32006
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/front/a2a_relay", "answer")
+def test_what_is_no_answer_does_not_reach_the_client() -> None:
+    async def main() -> None:
+        async with agent_scene() as at:
+            for bad in (
+                Raw("application/json", [b"{}"], 500),
+                Raw("text/html", [b"<p>"]),
+                Raw("application/json", [b"{"]),
+                Raw("text/event-stream", [b"data: {}\n\n"]),
+                Raw("application/json", [b""], 204),
+            ):
+                at.agent.says = partial(answer_with, bad)
+                answer = await at.ask("SendMessage", SUMMARIZE)
+                assert code(answer) == -32006
+                assert "500" not in json.dumps(answer)
+            error = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32004, "message": "no"}}
+            at.agent.says = lambda _: Raw("application/json", [json.dumps(error).encode()])
+            assert await at.ask("SendStreamingMessage", SUMMARIZE) == error
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/admission/a2a_gate", "push")
+def test_an_agent_pushes_only_to_addresses_that_are_configured() -> None:
+    async def main() -> None:
+        def configured(url: str) -> dict[str, Any]:
+            return {**SUMMARIZE, "configuration": {"taskPushNotificationConfig": {"url": url}}}
+
+        async with agent_scene() as at:
+            await at.ask("SendMessage", SUMMARIZE)
+            for method, params in (
+                ("SendMessage", configured(HOOK)),
+                ("CreateTaskPushNotificationConfig", {"taskId": "t-1", "url": HOOK}),
+                ("ListTaskPushNotificationConfigs", {"taskId": "t-1"}),
+            ):
+                assert code(await at.ask(method, params)) == -32003
+            assert len(at.agent.seen) == 1
+        async with agent_scene(agent=AgentSettings(push_urls=(HOOK,))) as at:
+            assert "result" in await at.ask("SendMessage", configured(HOOK))
+            assert code(await at.ask("SendMessage", configured(HOOK + "/b"))) == -32003
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/front/a2a_relay", "card")
+def test_the_card_names_the_gateway__and_a_proof_leaves_its_skills() -> None:
+    async def main() -> None:
+        async with agent_scene() as at, httpx2.AsyncClient() as client:
+            url = f"{at.url}/.well-known/agent-card.json"
+            card = (await client.get(url)).json()
+            assert card["supportedInterfaces"][0]["url"] == at.url
+            assert [skill["id"] for skill in card["skills"]] == ["summarize", "wipe"]
+            assert (await client.get(url)).json() == card
+            assert at.agent.seen == [{"path": "/.well-known/agent-card.json"}]
+            less = at.trust.chain("email:read", "email:send")
+            extended = await at.ask("GetExtendedAgentCard", {}, chain=less)
+            assert [skill["id"] for skill in extended["result"]["skills"]] == ["summarize"]
+            assert code(await at.ask("GetExtendedAgentCard", {}, bare=True)) == -31001
+            refused = await client.get(url, headers={"ratify-proof": "x"})
+            assert (refused.status_code, refused.json()["error"]) == (403, "ratify_invalid")
+
+    run(main())
+
+
+def test_where_the_agent_hangs_or_is_away_a_client_is_told_so() -> None:
+    async def main() -> None:
+        async with agent_scene(upstream_timeout_seconds=0.2) as at:
+            released = threading.Event()
+
+            def hang() -> Iterator[bytes]:
+                released.wait()
+                yield b""
+
+            at.agent.says = lambda _: Raw("application/json", hang())
+            assert code(await at.ask("SendMessage", SUMMARIZE)) == -32603
+            at.agent.says = lambda _: Raw("text/event-stream", hang())
+            assert code(await at.ask("SendStreamingMessage", SUMMARIZE)) == -32603
+            released.set()
+            at.agent.__exit__(None, None, None)
+            assert code(await at.ask("SendMessage", SUMMARIZE)) == -32603
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/front/a2a_relay", "outcome")
+def test_each_request_is_on_record__and_its_proof_verifies(tmp_path: Path) -> None:
+    async def main() -> None:
+        path = tmp_path / "records.sqlite"
+        async with (
+            Log(path, clock=unix_ms) as log,
+            agent_scene(records=log.records, record=RecordSettings("mail-gateway")) as at,
+        ):
+            await at.ask("SendMessage", SUMMARIZE)
+            await at.ask("GetTask", {"id": "t-1"})
+            await at.ask("CancelTask", {"id": "t-1"})
+            await at.post("SendStreamingMessage", SUMMARIZE)
+            await at.ask("ListTasks", {})
+            await at.ask("SendMessage", SUMMARIZE, bare=True)
+            at.agent.says = lambda _: {"message": {}}
+            await at.ask("SendMessage", SUMMARIZE)
+
+    run(main())
+    found = records_in(tmp_path / "records.sqlite")
+    decided = [
+        (each.call.protocol, each.call.method, each.call.target, each.decision.verdict)
+        for each in found
+        if each.decision
+    ]
+    assert decided == [
+        ("a2a", "SendMessage", "summarize", "allow"),
+        ("a2a", "GetTask", "t-1", "allow"),
+        ("a2a", "CancelTask", "t-1", "allow"),
+        ("a2a", "SendStreamingMessage", "summarize", "allow"),
+        ("a2a", "ListTasks", "", "allow"),
+        ("a2a", "SendMessage", "summarize", "deny"),
+        ("a2a", "SendMessage", "summarize", "allow"),
+    ]
+    assert [each.outcome.status for each in found if each.outcome] == ["ok"] * 5 + ["upstream_invalid"]
+    assert verified(tmp_path / "records.sqlite").valid
+
+
+def test_in_observe_mode_nothing_is_refused_for_want_of_authority() -> None:
+    async def main() -> None:
+        async with agent_scene(policy={"observes": True}) as at:
+            assert "result" in await at.ask("SendMessage", SUMMARIZE, bare=True)
+            assert "result" in await at.ask("GetTask", {"id": "t-1"}, bare=True)
+            assert "result" in await at.ask("SendMessage", send(skill="wipe"), verifier="other")
+            listed = await at.ask("ListTasks", {}, bare=True)
+            assert len(listed["result"]["tasks"]) == 2
+            assert code(await at.ask("SendMessage", {"message": message(task_id="x")}, bare=True)) == -32602
+
+    run(main())
+
+
+@pytest.mark.holds("client/agents", "challenge", "one-scope", "own-url", "tries")
+def test_the_agents_author_s_transport_proves_each_request__and_answers_challenges(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with agent_scene() as at:
+            write_key(tmp_path / "agent.key", at.trust.agent)
+            presenter = ProofPresenter(tmp_path / "agent.key", [at.trust.chain(*ALL, known=("comms:email:delete",))])
+            transport = AccreditedA2A(httpx2.AsyncHTTPTransport(), presenter, VERIFIER, at.url)
+            async with httpx2.AsyncClient(transport=transport) as client:
+
+                async def ask(method: str, params: object) -> dict[str, Any]:
+                    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+                    answer = await client.post(at.url, json=body, headers={"a2a-version": "1.0"})
+                    if answer.headers["content-type"] == "text/event-stream":
+                        return data_of(answer.text)[-1]
+                    return answer.json()
+
+                for params in (SUMMARIZE, send(skill="wipe"), send()):
+                    assert "result" in await ask("SendMessage", params)
+                assert "result" in await ask("SendStreamingMessage", SUMMARIZE)
+                assert "result" in await ask("GetTask", {"id": "t-1"})
+                assert "result" in await ask("CancelTask", {"id": "t-1"})
+                assert "result" in await ask("CancelTask", {"id": "t-2"})
+                assert code(await ask("GetTask", {"id": "t-9"})) == -32001
+                assert (await client.get(f"{at.url}/.well-known/agent-card.json")).status_code == 200
+                proved = presenter.calls_proved
+                elsewhere = at.url.replace("/helper", "/other")
+                assert (await client.post(elsewhere, json={}, headers={"a2a-version": "1.0"})).status_code == 404
+                assert code((await client.post(at.url, json={}, headers={"a2a-version": "1.0"})).json()) == -32600
+                assert presenter.calls_proved == proved
+                at.trust.owner = at.trust.stranger
+                unknown = ProofPresenter(tmp_path / "agent.key", [at.trust.chain(*ALL, known=("comms:email:delete",))])
+                again = AccreditedA2A(httpx2.AsyncHTTPTransport(), unknown, VERIFIER, at.url)
+                async with httpx2.AsyncClient(transport=again) as other:
+                    body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": SUMMARIZE}
+                    refused = await other.post(at.url, json=body, headers={"a2a-version": "1.0"})
+                    assert code(refused.json()) == -31004
+                assert unknown.calls_proved == 1
+
+    run(main())
+
+
+@pytest.mark.holds("client/agents", "pinned")
+def test_an_agent_that_says_it_is_another_one_gets_no_proof(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with agent_scene() as at:
+            write_key(tmp_path / "agent.key", at.trust.agent)
+            presenter = ProofPresenter(tmp_path / "agent.key", [at.trust.chain()])
+            transport = AccreditedA2A(httpx2.AsyncHTTPTransport(), presenter, f"{NAME}/else", at.url)
+            async with httpx2.AsyncClient(transport=transport) as client:
+                body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": SUMMARIZE}
+                with pytest.raises(Exception, match="gateway_changed"):
+                    await client.post(at.url, json=body, headers={"a2a-version": "1.0"})
+            assert presenter.calls_proved == 0
+
+    run(main())
+
+
+def _other_agent(trust: Trust) -> Trust:
+    """Another agent of the same owner."""
+    other = Trust()
+    other.owner = trust.owner
+    return other
