@@ -1,9 +1,9 @@
-"""What is kept between calls: challenges, uses, tasks, revocations, and the records of calls.
+"""Storage for the state between calls: challenges, uses, tasks, revocations, and the records of calls.
 
-`rules` holds the rules that all kinds of store share. `memory`, `sqlite` and `postgres` are the kinds
-(`ports.ProofStore`). `tasks` keeps tasks in the first two (`ports.TaskStore`). `opening` parses a store's URL and opens
-the store. `minted` makes challenges; `revocation` reads signed lists (`ports.Revocations`); `audit_log` is the log of
-records (`ports.Records`).
+`rules` holds the rules that all kinds of store share. The kinds are `memory`, `sqlite` and `postgres`
+(`ports.ProofStore`). `tasks` keeps tasks in memory or SQLite (`ports.TaskStore`). `opening` parses a store's URL and
+opens the store. `minted` makes challenges; `revocation` reads signed lists (`ports.Revocations`); `audit_log` is the
+log of records (`ports.Records`).
 """
 
 from accredit.stores.memory import MemoryStore

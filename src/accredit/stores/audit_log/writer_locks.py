@@ -25,7 +25,7 @@ class WriterLock(Protocol):
         ...
 
     def end(self) -> None:
-        """Say that the writer has ended properly, before the lock is released."""
+        """Mark the writer as properly ended, before the lock is released."""
         ...
 
 
@@ -53,7 +53,7 @@ class SessionLock:
         """Do nothing: the end of the session releases the lock."""
 
     def end(self) -> None:
-        """Do nothing: the writer's row in the log says it."""
+        """Do nothing: the writer's row in the log says so."""
 
 
 def acquire(log_file: Path, writer: str, of: str = "writers") -> FileLock | None:

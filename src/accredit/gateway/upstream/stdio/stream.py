@@ -1,8 +1,8 @@
-"""Holds the messages of one answer to a client between the code that reads the child and the code that writes the
-answer. Also has that writer. No own I/O.
+"""A buffer for the messages of one answer to a client, between the code that reads the child and the code that writes
+the answer. The latter is here, too. No own I/O.
 
-A message waits here until it was sent to the client. In the legacy era the events have ids, and the messages stay for a
-while: a client that lost its connection asks for those after the last event that it has seen (2025-11-25,
+A message stays here until it was sent to the client. In the legacy era the events have ids, and messages stay for some
+time longer: a client that lost its connection asks for those after the last event that it has seen (2025-11-25,
 basic/transports, "Resumability and redelivery").
 """
 
@@ -23,7 +23,8 @@ from accredit.limits import EVENT_TIMES, KEEP_ALIVE_SECONDS, LARGE_ANSWER_BYTES
 REPLAY_EVENTS = 256
 """How many events of one stream are kept for a client that lost its connection and resumes."""
 REPLAY_BYTES = 1_048_576
-"""How many bytes these events may have. The newest does not count until it was sent, as it may be the response."""
+"""How many bytes these events may have together. The newest does not count until it was sent, as it may be the
+response."""
 RETRY_MILLISECONDS = 1_000
 """How long a client is told to wait before it resumes (2025-11-25, basic/transports, "Sending messages")."""
 
