@@ -62,7 +62,7 @@ class AccreditedHttp(httpx2.Auth):
         routes: Mapping[str, str] | None = None,
         asked_by_proxy: bool = False,
     ) -> None:
-        """Raises `ValueError` for routes that a request could match both of."""
+        """Raises `ValueError` if a request could match two of the routes."""
         self._presenter = presenter
         self._verifier_id = verifier_id
         self._scopes = dict(routes or {})
