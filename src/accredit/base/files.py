@@ -6,7 +6,7 @@
 - Nobody else may write to a folder made here, or to parents made with it, whatever the umask is. (`Path.mkdir(mode=...,
   parents=True)` would leave the parents' mode to the umask.)
 
-Not checked: how much there is to read. The reader sets a bound.
+Not checked: how much there is to read. The callers set bounds.
 """
 
 import errno

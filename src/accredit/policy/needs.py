@@ -78,8 +78,8 @@ class FindDefinition(NamedTuple):
 
 
 class FindRoot(NamedTuple):
-    """Whose root is this key, which is none of the policy's own? `find` asks the registries. The answer is a name, or
-    None if it is no root."""
+    """Whose root is this key, which is not one of the policy's own? `find` asks the registries. The answer is a name,
+    or None if the key is not a root."""
 
     key: HybridPublicKey
     find: "RootFinder"
