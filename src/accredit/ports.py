@@ -4,9 +4,9 @@ decision is given them.
 Any method may raise `StoreUnavailable`; the caller then refuses. Times are unix seconds and are passed in.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -136,6 +136,145 @@ class TaskStore(Protocol):
 
     async def owned(self, owner: bytes, *, now: int) -> frozenset[bytes]:
         """Return the keys of an owner's tasks."""
+        ...
+
+    async def aclose(self) -> None:
+        """Release all resources."""
+        ...
+
+
+class Grant(Struct, frozen=True):
+    """What one person lets one OAuth client do at one endpoint (`resource`, its URL), by an agent of the gateway's.
+
+    `seeds` (64 bytes: Ed25519, ML-DSA-65) are the agent's private key. `chain` is the delegation that people signed to
+    that key: a JSON array of certificates, leaf first; b"" until somebody has consented. `ends` is its last second.
+    `seen` is what was shown of the client when it was consented to. `login` is the identity provider's refresh token,
+    and `checked` when it was last asked for the person's groups; "" and 0 if a person signed at their desk.
+
+    A chain is what a store says: whoever uses one has it verified, to a root, on each use.
+    """
+
+    client_id: str
+    subject: str
+    resource: str
+    seeds: bytes
+    ends: int
+    chain: bytes = b""
+    seen: bytes = b""
+    login: str = ""
+    checked: int = 0
+
+    def __repr__(self) -> str:
+        return f"<Grant of {self.client_id!r} at {self.resource!r}>"
+
+
+Change = Callable[[Grant], Grant]
+"""Makes a grant of what it is now. It may be called again, and changes neither client, person, endpoint nor key."""
+
+
+class AuthorizationCode(Struct, frozen=True):
+    """What an authorization code was given out for: `challenge` is that of PKCE (S256), `resource` the endpoint."""
+
+    client_id: str
+    redirect_uri: str
+    challenge: str
+    resource: str
+    scopes: tuple[str, ...]
+
+
+class Login(NamedTuple):
+    """A login that stands: its grant, the scopes that it was given, and its last second."""
+
+    grant: Grant
+    scopes: tuple[str, ...]
+    ends: int
+
+
+class Rejected(Enum):
+    """Why a code or a refresh token gives nothing."""
+
+    UNKNOWN = "unknown"
+    """It was never given out, or is over."""
+    UNFIT = "unfit"
+    """A code that was presented by somebody for whom it was not. It is used up."""
+    REUSED = "reused"
+    """It was used before. The login that came of it has ended with this."""
+
+
+class DoorStore(Protocol):
+    """Memory of the front door, shared by all gateways of one: OAuth clients that registered, grants, codes, logins.
+
+    A *login* (a family of refresh tokens) is named by 32 bytes: the SHA-256 of a random name that is a part of each of
+    its refresh tokens, and the `sid` (hex) of its access tokens. Of the tokens the store keeps SHA-256 digests.
+
+        grant = await door.begin(client_id, subject, resource, seeds, ends=now + 600, now=now)
+        ...                              # a person signs a delegation to the key of `grant.seeds`, and reads six digits
+        await door.approve(grant, lambda kept: replace(kept, chain=chain, ends=end), sha256(code), what, now=now)
+        login = await door.redeem(sha256(code), fits, login=name, token=sha256(refresh), now=now)
+        login = await door.rotate(name, sha256(refresh), sha256(next_one), client_id=client_id, now=now)
+        login = await door.login(name, now=now)             # for each call with an access token
+        await door.end_login(name, now=now)                 # RFC 7009; the last one ends the grant, and with it the key
+
+    Each method is one transaction: of several who use one code or token at once, in whatever processes, exactly one is
+    first. What is kept is sealed with the gateways' keys, and for its place: nobody reads it, makes it or moves it with
+    the store alone. Nothing that is forgotten or deleted becomes valid by that.
+    """
+
+    async def register(self, client_id: str, document: bytes, *, ends: int, now: int) -> bool:
+        """Keep a client's document until `ends`, and as long as it has a grant. Return False if there is no room: all
+        that are kept have grants, or a later end. Else the one that ends first makes room."""
+        ...
+
+    async def registered(self, client_id: str, *, now: int) -> bytes | None:
+        """Return the document of a client that registered, or None."""
+        ...
+
+    async def begin(self, client_id: str, subject: str, resource: str, seeds: bytes, *, ends: int, now: int) -> Grant:
+        """Return the grant of this client, person and endpoint. If there is none, it is one with this key, no chain,
+        and this end. Call it for people who have shown who they are. Raises `StoreUnavailable` without room."""
+        ...
+
+    async def approve(
+        self, grant: Grant, change: Change, code: bytes, given: AuthorizationCode, *, ends: int, now: int
+    ) -> bool:
+        """Change a grant as consented, and keep a code's digest until `ends`. Return False if it is over, or has
+        another key by now: then begin anew."""
+        ...
+
+    async def change(self, grant: Grant, change: Change, *, now: int) -> Grant | None:
+        """Change a grant, and return it; None if it is over, or has another key by now."""
+        ...
+
+    async def redeem(
+        self, code: bytes, fits: Callable[[AuthorizationCode], bool], *, login: bytes, token: bytes, now: int
+    ) -> Login | Rejected:
+        """Use up a code. If it `fits` (who presents it, with what verifier), begin a login of this name, whose first
+        refresh token has the digest `token`."""
+        ...
+
+    async def rotate(self, login: bytes, old: bytes, new: bytes, *, client_id: str, now: int) -> Login | Rejected:
+        """Replace a login's refresh token. Another token of this login than its newest one ends the login."""
+        ...
+
+    async def login(self, login: bytes, *, now: int) -> Login | None:
+        """Return a login that stands, or None."""
+        ...
+
+    async def add_chain(self, grant: Grant, chain: bytes, *, ends: int, now: int) -> bool:
+        """Keep one more chain to a grant's key, beside its `chain`, until `ends`: what somebody answered to an ask.
+        Return False if the grant is over. Of too many, the one that ends first is forgotten."""
+        ...
+
+    async def chains(self, grant: Grant, *, now: int) -> Sequence[bytes]:
+        """Return the chains that were added to a grant, the latest end first."""
+        ...
+
+    async def end_login(self, login: bytes, *, client_id: str, now: int) -> bool:
+        """End a login of this client, and with its last one the grant. Return whether there was one."""
+        ...
+
+    async def end_grant(self, grant: Grant) -> None:
+        """Forget a grant: its key, chains, codes and logins."""
         ...
 
     async def aclose(self) -> None:

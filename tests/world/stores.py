@@ -21,8 +21,10 @@ from tests.world.postgres import TOLD_CLOCK, database_for, tell_clock
 
 from accredit.errors import StoreUnavailable
 from accredit.limits import MAX_SPENT_IN_DATABASE
-from accredit.ports import ProofStore, RateLimit, Spending, Task, TaskStore
+from accredit.ports import DoorStore, ProofStore, RateLimit, Spending, Task, TaskStore
+from accredit.rounds.sealing import KeyRing
 from accredit.stores import parse_store_url
+from accredit.stores.door.places import PostgresDoor
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.store import PostgresStore
 from accredit.stores.postgres.tasks import PostgresTasks
@@ -65,6 +67,24 @@ async def opened_tasks(url: str, folder: Path) -> AsyncGenerator[TaskStore]:
             yield store
         finally:
             await store.aclose()
+
+
+RING = KeyRing([bytes(range(32))])
+"""The keys that all gateways of one front door share."""
+
+
+@contextlib.asynccontextmanager
+async def opened_door(url: str, folder: Path, ring: KeyRing = RING) -> AsyncGenerator[DoorStore]:
+    """A memory of the front door that is closed in the end."""
+    with contextlib.ExitStack() as stack:
+        if url == URLS[2]:
+            door: DoorStore = PostgresDoor(stack.enter_context(database_for(folder)), ring)
+        else:
+            door = parse_store_url(url, folder).open_door(ring)
+        try:
+            yield door
+        finally:
+            await door.aclose()
 
 
 class _Clock:

@@ -22,6 +22,7 @@ from accredit.http_api.facts import http_facts, source_fault
 from accredit.http_api.routes import RouteTable, read_route
 from accredit.http_api.targets import read_target
 from accredit.policy import Catalog, Entry, facts_fault
+from accredit.policy.drill import DRILL_PATHS
 
 _OF_MCP = ("command", "cwd", "env", "tools", "resources", "prompts")
 _BEHIND = ("url", "urls", "headers", "auth", "max_in_flight", "timeout_seconds", "path", "forward_headers")
@@ -112,6 +113,8 @@ def _table(place: str, server: Server) -> RouteTable:
             f'name some: [{place}.routes."GET /messages"] scope = "email:read"',
         )
     for text, route in routes.items():
+        if text in DRILL_PATHS.values():
+            raise ConfigurationError(f'{place}.routes."{text}" is a route of the gateway\'s own', "remove it")
         fault = source_fault(route.facts, read_route(text).names) or facts_fault(http_facts(route.facts).sources)
         if fault is not None:
             raise ConfigurationError(

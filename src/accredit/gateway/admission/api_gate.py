@@ -3,7 +3,7 @@
 Each request goes through `admit`. It is refused at the first step whose condition it does not meet:
 
 - [target] Its target has the only spelling that is accepted (`http_api.targets`), and can't be mistaken for another
-  route (400).
+  route (400). The gateway's own routes come first (`policy.drill`).
 - [override] No header, query or form field tells the API to use another method (400).
 - [token] Where tokens are on, a token in its header is valid, and there is one if one is required.
 - [decision] `policy.decide` decides it, as it does MCP calls. Its proof has to be bound to it.
@@ -48,6 +48,7 @@ from accredit.http_api.targets import Target, read_target, unclear
 from accredit.http_api.wire import PROOF_HEADER
 from accredit.policy import drive, refusals
 from accredit.policy.decide import decide
+from accredit.policy.drill import DRILL_PATHS
 from accredit.policy.passing import CallerIdentity
 from accredit.policy.quotas import QuotaCaller, QuotaReached
 from accredit.policy.uses import take
@@ -124,7 +125,7 @@ class ApiGate:
         error: BaseException | None = None
         try:
             target = read_target(asked.target)
-            match = self._api.routes.find(asked.method, target)
+            match = _match_drill(asked) or self._api.routes.find(asked.method, target)
             _check_override(asked, target)
             return await self._admit(asked, call, target, match)
         except BaseException as found:
@@ -184,7 +185,7 @@ class ApiGate:
         call.guarded, call.decision = guarded, decision
         if decision.fault is not None:
             _report(guarded, decision.fault)
-        if not decision.enforced and self._quotas.entries:
+        if not decision.enforced and guarded.is_counted and self._quotas.entries:
             await self._take_quotas(guarded, call, now)
 
     async def _take_quotas(self, guarded: HttpCall, call: Call, now: int) -> None:
@@ -235,6 +236,11 @@ class ApiGate:
         if self._meter is not None:
             labels = (method, match.route) if match is not None else (OTHER, "")
             self._meter.served.observe((labels, "" if error is None else error_of(error)), perf_counter() - began)
+
+
+def _match_drill(asked: ApiRequest) -> Match | None:
+    route = DRILL_PATHS.get(asked.target) if asked.method == "POST" else None
+    return Match(route, {}) if route is not None else None
 
 
 def _about(guarded: HttpCall, call: str) -> About:

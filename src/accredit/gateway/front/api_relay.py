@@ -9,6 +9,8 @@
   answer's body is not judged, but it is bounded. It is streamed.
 - [private] An answer is marked as private, because a shared cache does not check proofs.
 - [problem] A refusal is a problem document, which must not be cached.
+- [drill] A request for one of the gateway's own routes (`policy.drill`) that passes is answered with 204, and not
+  forwarded.
 """
 
 from accredit.attest import Outcome
@@ -17,7 +19,7 @@ from accredit.gateway.admission.api_gate import ApiGate, ApiRequest
 from accredit.gateway.call import Call
 from accredit.gateway.counters import Counters
 from accredit.gateway.forwarding import Forwarding, fields_by_plain_name
-from accredit.gateway.front.api_answers import api_refusal
+from accredit.gateway.front.api_answers import NO_STORE, api_refusal
 from accredit.gateway.front.endpoint import check_source
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.passthrough import METHODS
@@ -28,6 +30,7 @@ from accredit.gateway.upstream.http.answer import Answer
 from accredit.gateway.upstream.http.sending import Sender
 from accredit.gateway.upstream.reply import WhileConnected
 from accredit.jsonrpc.encode import INVALID_REQUEST
+from accredit.policy.drill import is_drill
 from accredit.policy.refusals import record_unavailable
 
 _SHARED = (b"public", b"s-maxage", b"private")
@@ -66,9 +69,13 @@ class ApiRelay:
             body = await exchange.body(self._settings.max_request_bytes)
             asked = self._asked(exchange, body)
             try:
-                await self._gate.admit(asked, call)
+                admitted = await self._gate.admit(asked, call)
                 exchange.vouched, exchange.speaker = True, call.speaker
-                await self._forward(exchange, asked, call)
+                if is_drill(admitted.method, admitted.target):
+                    await self._settle(call, 204)
+                    await exchange.reply(204, headers=[NO_STORE])
+                else:
+                    await self._forward(exchange, asked, call)
             except BaseException as error:
                 await call.open_calls.close(error)
                 raise
@@ -95,18 +102,18 @@ class ApiRelay:
         with exchange.rooms.calls.held(exchange), WhileConnected(exchange):
             answer = await self._sender.exchange(exchange, prepared, asked.body or b"")
             try:
-                await self._settle(call, answer)
+                await self._settle(call, answer.status)
                 await self._pass_on(exchange, answer)
             finally:
                 answer.close()
 
-    async def _settle(self, call: Call, answer: Answer) -> None:
+    async def _settle(self, call: Call, http_status: int) -> None:
         """Record the outcome ([outcome]). Raises `ProofRefused` if that is impossible."""
         opened: OpenCall | None = call.open_calls.take(0)
         if opened is None:
             return
-        status = "ok" if answer.status < 400 else "error"
-        if await opened.settle(Outcome(status=status, detail=f"HTTP {answer.status}")) is not None:
+        status = "ok" if http_status < 400 else "error"
+        if await opened.settle(Outcome(status=status, detail=f"HTTP {http_status}")) is not None:
             raise _withheld(opened)
 
     async def _pass_on(self, exchange: Exchange, answer: Answer) -> None:

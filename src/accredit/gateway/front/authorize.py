@@ -8,6 +8,8 @@
   was possible. No other status is used, since proxies take others for faults. Answers must not be cached.
 - [no-body] The body is not seen. So the proof covers an empty body, and the label of this protocol, which no other
   protocol accepts.
+- [drill] A request for one of the gateway's own routes (`policy.drill`) that passes is answered with 403 and the word
+  `drill_passed`, so that the proxy does not send it on.
 - [identity] With `identity = "jwt"`, a header of the 204 tells on whose authority the request is made.
 
 Anybody may ask, from a page of any origin and under any host name: the answer depends on a proof, and holds no secret.
@@ -25,9 +27,11 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.forwarding import fields_by_plain_name
 from accredit.gateway.front.api_answers import NO_STORE, api_refusal
 from accredit.gateway.front.exchange import Exchange
-from accredit.gateway.headers import RawHeaders
+from accredit.gateway.headers import JSON, RawHeaders
 from accredit.gateway.settings import AUTHORIZE_PATH, Proxy
 from accredit.http_api.targets import unclear
+from accredit.jsonrpc.encode import to_json
+from accredit.policy.drill import DRILL_PASSED, is_drill
 
 _log = logging.getLogger("accredit.gateway.gate")
 _ORIGINAL = (b"x-original-method", b"x-original-uri")
@@ -60,7 +64,7 @@ class Authorize:
         exchange.take_credentials()
         try:
             asked = self._asked(exchange)
-            await self._gate.admit(asked, call)
+            admitted = await self._gate.admit(asked, call)
             headers = self._told(call)
         except AccreditError as error:
             await self._refuse(exchange, error, metadata_url)
@@ -69,7 +73,10 @@ class Authorize:
             log_event(_log, logging.ERROR, "decision_failed", detail=type(error).__name__)
             await exchange.reply(503, headers=[NO_STORE])
             return
-        await exchange.reply(204, headers=[NO_STORE, *headers])
+        if is_drill(admitted.method, admitted.target):
+            await exchange.reply(403, to_json({"error": DRILL_PASSED}), [JSON, NO_STORE])
+        else:
+            await exchange.reply(204, headers=[NO_STORE, *headers])
 
     async def _refuse(self, exchange: Exchange, error: AccreditError, metadata_url: str) -> None:
         self._counters.refused(error)

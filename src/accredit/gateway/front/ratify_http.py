@@ -38,12 +38,14 @@ from accredit.policy.http_binding import (
 )
 from accredit.ports import ProofStore, Revocations
 
-CHALLENGES = 100
-"""How many challenges the HTTP binding issues in a burst."""
-CHALLENGES_PER_SECOND = 20.0
-"""How many more challenges it issues each second. Each costs a few microseconds, and a place among the pending ones."""
-MAX_PENDING_HTTP_CHALLENGES = 5_000
-"""How many challenges of the HTTP binding may be unexpired at once: four minutes of the full rate."""
+CHALLENGES = 500
+"""How many challenges of the HTTP binding are issued in a burst."""
+CHALLENGES_PER_SECOND = 200.0
+"""How many more of them with each second. All callers share this rate, so it is far above what honest ones need: a
+challenge costs some microseconds, and nothing is stored of it."""
+MAX_PENDING_HTTP_CHALLENGES = 100_000
+"""How many challenges of the HTTP binding may be unexpired at once: more than the full rate gives in their 300 seconds,
+so that a stranger can't use them up for others. Only their ends are kept, some 3 MB."""
 VERIFICATIONS = 200
 """How many proofs the HTTP binding verifies in a burst. Each takes a millisecond or two, during which no call is
 served."""

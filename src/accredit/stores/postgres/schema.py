@@ -10,6 +10,7 @@ of the next days by calling `log_make_days`, which can remove nothing.
 
 from accredit.limits import MAX_ATTESTATION_BYTES, MAX_PROOF_BUNDLE_BYTES, MAX_STATEMENT_BYTES
 from accredit.stores.audit_log.schema import CALL_KEY_CHARS, CALL_MARK
+from accredit.stores.door.rows import TABLE as DOOR
 
 LOG_DAYS_AHEAD = 7
 """For how many days ahead a database has tables for the log's entries. Gateways create another one each day. If that
@@ -204,6 +205,8 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE log_entries ALTER proof SET STORAGE EXTERNAL",
         _clear_day("CREATE OR REPLACE", _CALLS_OF_DAY, sized="payload, proof"),
     ),
+    # The front door's clients, grants, codes and logins, sealed.
+    tuple(each.format(small="smallint", bytes="bytea", big="bigint") for each in DOOR),
 )
 VERSION = len(SCHEMA)
 KEEPS_PROOFS = 6
@@ -235,9 +238,10 @@ _CHANGED = {
     "log_sinks": "record, checkpoint",
     "log_writers": "records, head, checkpointed, turn, over, beat",
     "log_open": "writer",
+    "door": "parent, value, ends",
 }
 """Tables in which a gateway changes rows, and the columns that it may change."""
-_OWNED = f"{_FORGETFUL}, forgotten, log_sinks, log_open, log_writers"
+_OWNED = f"{_FORGETFUL}, door, forgotten, log_sinks, log_open, log_writers"
 KEPT = ("log_entries", "log_keys", "log_delegations")
 """Tables to which a gateway adds rows, which it never changes or deletes."""
 
@@ -255,9 +259,9 @@ REVOKES = (
     f"REVOKE INSERT, UPDATE ON {_OWNED}, {', '.join(KEPT)} FROM {GATEWAY}",  # an earlier version granted more
 )
 GRANTS = (
-    f"GRANT SELECT, DELETE ON {_FORGETFUL}, log_open TO {GATEWAY}",
+    f"GRANT SELECT, DELETE ON {_FORGETFUL}, door, log_open TO {GATEWAY}",
     f"GRANT SELECT ON {_KNOWN}, forgotten, log_sinks, log_writers, {', '.join(KEPT)} TO {GATEWAY}",
-    f"GRANT INSERT ON {_FORGETFUL}, forgotten, log_sinks, log_open, log_delegations TO {GATEWAY}",
+    f"GRANT INSERT ON {_FORGETFUL}, door, forgotten, log_sinks, log_open, log_delegations TO {GATEWAY}",
     *(f"GRANT INSERT ({columns}) ON {table} TO {GATEWAY}" for table, columns in _ADDED.items()),
     *(f"GRANT UPDATE ({columns}) ON {table} TO {GATEWAY}" for table, columns in _CHANGED.items()),
     f"GRANT USAGE ON SEQUENCE log_entry TO {GATEWAY}",

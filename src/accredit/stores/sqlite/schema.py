@@ -4,6 +4,7 @@
 """
 
 from accredit.stores.audit_log.schema import LOG_CALLS, LOG_MEMBERS, LOG_PROOFS, LOG_RESUMES, LOG_SINKS, LOG_TABLES
+from accredit.stores.door.rows import TABLE as DOOR
 
 SCHEMA: tuple[tuple[str, ...], ...] = (
     (
@@ -41,4 +42,6 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
     # The newest revocation list of each issuer, in wire form, that a gateway of this store has had in force.
     ("CREATE TABLE known_lists (issuer_id TEXT PRIMARY KEY, list BLOB NOT NULL) WITHOUT ROWID",),
     LOG_PROOFS,
+    # The front door's clients, grants, codes and logins, sealed.
+    tuple(each.format(small="INTEGER", bytes="BLOB", big="INTEGER") for each in DOOR),
 )

@@ -1,0 +1,274 @@
+"""What each method of the front door's memory does: a generator that yields statements, and is sent their rows. No I/O.
+
+So the rules are the same in every kind of store. The statements are in the part of SQL that SQLite and PostgreSQL
+share. A generator that writes is run in a transaction with no other one at the same time (`places`). It may be rolled
+back and made anew.
+
+- [code] A code gives one login. It is used up by whoever presents it first, fitting or not. It stays as used as long as
+  its login may stand; presented again it ends that login.
+- [rotation] A login's newest refresh token is replaced by each use. Another token of that login ends it.
+- [last-login] With its last login a grant is forgotten: the agent's key, its chains, its codes.
+- [key] A grant is changed only as long as it has the key that whoever changes it knew. So a delegation never gets to a
+  key that it is not for.
+- [bounds] There is a bound on clients, on grants of all and of one person, and on what belongs to one grant.
+"""
+
+import hmac
+import secrets
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
+
+from msgspec import Struct, structs
+
+from accredit.errors import StoreUnavailable
+from accredit.limits import CLOCK_BACK_SECONDS
+from accredit.ports import AuthorizationCode, Change, Grant, Login, Rejected
+from accredit.rounds.sealing import NONCE_BYTES
+from accredit.stores.door.rows import (
+    MAX_DOOR_ROW_BYTES,
+    KeptChain,
+    KeptClient,
+    KeptCode,
+    KeptLogin,
+    Kind,
+    Place,
+    Seals,
+    client_key,
+    grant_place,
+    place_of,
+)
+
+MAX_REGISTERED_CLIENTS = 10_000
+"""The most clients that are kept which registered: at up to 16 KiB each, 160 MB. Strangers register, so the one that
+ends first makes room for the next."""
+MAX_DOOR_GRANTS = 100_000
+"""The most grants in a store: at some 20 KB each, 2 GB. They are only begun for people who have shown who they are."""
+MAX_GRANTS_OF_PERSON = 100
+"""The most grants of one person, so that nobody uses up the room of others: few have so many programs."""
+MAX_LOGINS_OF_GRANT = 16
+"""The most logins of one client for one person at one endpoint: that client on each of their computers. A new one ends
+the one that ends first."""
+MAX_CODES_OF_GRANT = 2 * MAX_LOGINS_OF_GRANT
+"""The most codes of one grant, those included that were used by a login that stands."""
+MAX_CHAINS_OF_GRANT = 64
+"""The most chains that are added to one grant. Each took a person's answer, and most end within the hour."""
+DOOR_SWEEP_ROWS = 200
+"""Expired rows that one writing step deletes, in a millisecond or so; it adds two at most."""
+
+T = TypeVar("T")
+Row = Any
+Steps = Generator[tuple[str, tuple[object, ...]], list[Row], T]
+_K = TypeVar("_K", bound=Struct)
+
+_SHORT = f"length(value) <= {MAX_DOOR_ROW_BYTES}"
+_FIND = f"SELECT parent, value FROM door WHERE kind = $1 AND key = $2 AND ends >= $3 AND {_SHORT}"  # noqa: S608
+_LOGIN = (
+    "SELECT l.value, g.key, g.parent, g.value FROM door l JOIN door g ON g.kind = $1 AND g.key = l.parent"  # noqa: S608
+    f" WHERE l.kind = $2 AND l.key = $3 AND l.ends >= $4 AND g.ends >= $4 AND length(l.value) <= {MAX_DOOR_ROW_BYTES}"
+    f" AND length(g.value) <= {MAX_DOOR_ROW_BYTES}"
+)
+_BELONGING = (
+    f"SELECT key, value FROM door WHERE kind = $1 AND parent = $2 AND ends >= $3 AND {_SHORT}"  # noqa: S608
+    " ORDER BY ends DESC LIMIT $4"
+)
+_PUT = (
+    "INSERT INTO door (kind, key, parent, value, ends) VALUES ($1, $2, $3, $4, $5)"
+    " ON CONFLICT (kind, key) DO UPDATE SET parent = excluded.parent, value = excluded.value, ends = excluded.ends"
+)
+_DROP = "DELETE FROM door WHERE kind = $1 AND key = $2"
+_DROP_BELONGING = "DELETE FROM door WHERE kind = $1 AND parent = $2"
+_DROP_FIRST = (
+    "DELETE FROM door WHERE kind = $1 AND key IN (SELECT key FROM door WHERE kind = $1 AND parent = $2"
+    " ORDER BY ends LIMIT $3)"
+)
+_COUNT = "SELECT count(*) FROM door WHERE kind = $1"
+_COUNT_BELONGING = "SELECT count(*) FROM door WHERE kind = $1 AND parent = $2"
+_SWEEP = "DELETE FROM door WHERE (kind, key) IN (SELECT kind, key FROM door WHERE ends < $1 ORDER BY ends LIMIT $2)"
+
+_CLIENTS = bytes(32)
+"""What all clients belong to."""
+
+
+class Stepper:
+    """Makes the steps. `draw(n)` returns n unpredictable bytes."""
+
+    def __init__(self, seals: Seals, draw: Callable[[int], bytes] = secrets.token_bytes) -> None:
+        self._seals = seals
+        self._draw = draw
+
+    def register(self, client_id: str, document: bytes, ends: int, now: int) -> Steps[bool]:
+        """Keep a client's document, in place of another client's that has an earlier end if there are too many."""
+        place = Place(Kind.CLIENT, client_key(client_id), _CLIENTS)
+        yield from self._sweep(now)
+        ((count,),) = yield _COUNT, (Kind.CLIENT,)
+        if count >= MAX_REGISTERED_CLIENTS:
+            ends_first = "SELECT min(ends) FROM door WHERE kind = $1 AND parent = $2"
+            ((first,),) = yield ends_first, (Kind.CLIENT, _CLIENTS)
+            if first is None or first > ends:
+                return False
+            yield _DROP_FIRST, (Kind.CLIENT, _CLIENTS, count - MAX_REGISTERED_CLIENTS + 1)
+        yield from self._put(place, KeptClient(document, ends), ends)
+        return True
+
+    def registered(self, client_id: str, now: int) -> Steps[bytes | None]:
+        """Return a client's document, or None."""
+        _, kept = yield from self._find(Kind.CLIENT, client_key(client_id), KeptClient, now)
+        return kept.document if kept is not None else None
+
+    def begin(self, client_id: str, subject: str, resource: str, seeds: bytes, ends: int, now: int) -> Steps[Grant]:
+        """Return the grant that is there, or a new one. Raises `StoreUnavailable`."""
+        place = place_of(client_id, subject, resource)
+        _, known = yield from self._find(Kind.GRANT, place.key, Grant, now)
+        if known is not None:
+            known = structs.replace(known, ends=max(known.ends, ends))
+            yield from self._put(place, known, known.ends)
+            return known
+        yield from self._sweep(now)
+        yield from self._end_grant(place.key)
+        ((of_all,),) = yield _COUNT, (Kind.GRANT,)
+        ((of_person,),) = yield _COUNT_BELONGING, (Kind.GRANT, place.parent)
+        if of_all >= MAX_DOOR_GRANTS or of_person >= MAX_GRANTS_OF_PERSON:
+            raise StoreUnavailable("no room for one more grant of an OAuth client")
+        grant = Grant(client_id, subject, resource, seeds, ends)
+        yield from self._put(place, grant, ends)
+        return grant
+
+    def approve(
+        self, grant: Grant, change: Change, code: bytes, given: AuthorizationCode, ends: int, now: int
+    ) -> Steps[bool]:
+        """Change a grant, and keep a code for it. A client that registered is kept as long as the grant."""
+        changed = yield from self.change(grant, change, now)
+        if changed is None:
+            return False
+        place = grant_place(grant)
+        yield from self._make_room(Kind.CODE, place.key, MAX_CODES_OF_GRANT)
+        yield from self._put(Place(Kind.CODE, code, place.key), KeptCode(given, ends), ends)
+        client, kept = yield from self._find(Kind.CLIENT, client_key(grant.client_id), KeptClient, now)
+        if kept is not None and kept.ends < changed.ends:
+            yield from self._put(client, structs.replace(kept, ends=changed.ends), changed.ends)
+        return True
+
+    def change(self, grant: Grant, change: Change, now: int) -> Steps[Grant | None]:
+        """Change a grant that is there with the same [key]."""
+        place, known = yield from self._known(grant, now)
+        if known is None:
+            return None
+        changed = change(known)
+        if (grant_place(changed), changed.seeds) != (place, known.seeds):
+            raise ValueError("a grant keeps its client, person, endpoint and key")
+        yield from self._put(place, changed, changed.ends)
+        return changed
+
+    def redeem(
+        self, code: bytes, fits: Callable[[AuthorizationCode], bool], login: bytes, token: bytes, now: int
+    ) -> Steps[Login | Rejected]:
+        """Use up a code by [code]."""
+        yield from self._sweep(now)
+        place, kept = yield from self._find(Kind.CODE, code, KeptCode, now)
+        if kept is None:
+            return Rejected.UNKNOWN
+        if kept.login:
+            yield from self._end_login(kept.login, place.parent)
+            return Rejected.REUSED
+        owner, grant = yield from self._find(Kind.GRANT, place.parent, Grant, now)
+        if grant is None or not fits(kept.given):
+            yield _DROP, (Kind.CODE, code)
+            return Rejected.UNFIT
+        yield from self._make_room(Kind.LOGIN, owner.key, MAX_LOGINS_OF_GRANT)
+        begun = KeptLogin(token, code, kept.given.scopes, grant.ends)
+        yield from self._put(Place(Kind.LOGIN, login, owner.key), begun, grant.ends)
+        yield from self._put(place, structs.replace(kept, login=login, ends=grant.ends), grant.ends)
+        return Login(grant, begun.scopes, begun.ends)
+
+    def rotate(self, login: bytes, old: bytes, new: bytes, client_id: str, now: int) -> Steps[Login | Rejected]:
+        """Replace a refresh token by [rotation]."""
+        place, kept = yield from self._find(Kind.LOGIN, login, KeptLogin, now)
+        if kept is None:
+            return Rejected.UNKNOWN
+        _, grant = yield from self._find(Kind.GRANT, place.parent, Grant, now)
+        if grant is None or grant.client_id != client_id:
+            return Rejected.UNKNOWN
+        if not hmac.compare_digest(kept.token, old):
+            yield from self._end_login(login, place.parent)
+            return Rejected.REUSED
+        yield from self._put(place, structs.replace(kept, token=new), kept.ends)
+        return Login(grant, kept.scopes, kept.ends)
+
+    def login(self, login: bytes, now: int) -> Steps[Login | None]:
+        """Return a login that stands, by one statement; or None."""
+        rows = yield _LOGIN, (Kind.GRANT, Kind.LOGIN, login, now)
+        if not rows:
+            return None
+        value, key, parent, of_grant = rows[0]
+        kept = self._seals.open(Place(Kind.LOGIN, login, key), value, KeptLogin, now)
+        grant = self._seals.open(Place(Kind.GRANT, key, parent), of_grant, Grant, now)
+        return Login(grant, kept.scopes, kept.ends) if kept is not None and grant is not None else None
+
+    def add_chain(self, grant: Grant, chain: bytes, ends: int, now: int) -> Steps[bool]:
+        """Keep one more chain of a grant."""
+        place, known = yield from self._known(grant, now)
+        if known is None:
+            return False
+        yield from self._make_room(Kind.CHAIN, place.key, MAX_CHAINS_OF_GRANT)
+        key = self._draw(32)
+        yield from self._put(Place(Kind.CHAIN, key, place.key), KeptChain(chain, ends), ends)
+        return True
+
+    def chains(self, grant: Grant, now: int) -> Steps[tuple[bytes, ...]]:
+        """Return the chains that were added to a grant."""
+        owner = grant_place(grant).key
+        rows = yield _BELONGING, (Kind.CHAIN, owner, now, MAX_CHAINS_OF_GRANT)
+        opened = (self._seals.open(Place(Kind.CHAIN, key, owner), value, KeptChain, now) for key, value in rows)
+        return tuple(each.chain for each in opened if each is not None)
+
+    def end_login(self, login: bytes, client_id: str, now: int) -> Steps[bool]:
+        """End a login by [last-login]."""
+        place, kept = yield from self._find(Kind.LOGIN, login, KeptLogin, now)
+        if kept is None:
+            return False
+        _, grant = yield from self._find(Kind.GRANT, place.parent, Grant, now)
+        if grant is not None and grant.client_id != client_id:
+            return False
+        yield from self._end_login(login, place.parent)
+        return True
+
+    def end_grant(self, grant: Grant) -> Steps[None]:
+        """Forget a grant, and all that belongs to it."""
+        yield from self._end_grant(grant_place(grant).key)
+
+    def _known(self, grant: Grant, now: int) -> Steps[tuple[Place, Grant | None]]:
+        place, known = yield from self._find(Kind.GRANT, grant_place(grant).key, Grant, now)
+        if known is not None and not hmac.compare_digest(known.seeds, grant.seeds):
+            return place, None
+        return place, known
+
+    def _end_login(self, login: bytes, owner: bytes) -> Steps[None]:
+        yield _DROP, (Kind.LOGIN, login)
+        ((left,),) = yield _COUNT_BELONGING, (Kind.LOGIN, owner)
+        if not left:
+            yield from self._end_grant(owner)
+
+    def _end_grant(self, key: bytes) -> Steps[None]:
+        yield _DROP, (Kind.GRANT, key)
+        for kind in (Kind.CODE, Kind.LOGIN, Kind.CHAIN):
+            yield _DROP_BELONGING, (kind, key)
+
+    def _find(self, kind: Kind, key: bytes, of: type[_K], now: int) -> Steps[tuple[Place, _K | None]]:
+        rows = yield _FIND, (kind, key, now)
+        parent, value = rows[0] if rows else (b"", None)
+        place = Place(kind, key, parent if isinstance(parent, bytes) else b"")
+        return place, self._seals.open(place, value, of, now)
+
+    def _put(self, place: Place, kept: Struct, ends: int) -> Steps[None]:
+        value = self._seals.seal(place, kept, self._draw(NONCE_BYTES))
+        if len(value) > MAX_DOOR_ROW_BYTES:
+            raise StoreUnavailable("what is to be kept of an OAuth client is too long")
+        yield _PUT, (*place, value, ends)
+
+    def _make_room(self, kind: Kind, owner: bytes, most: int) -> Steps[None]:
+        ((count,),) = yield _COUNT_BELONGING, (kind, owner)
+        if count >= most:
+            yield _DROP_FIRST, (kind, owner, count - most + 1)
+
+    def _sweep(self, now: int) -> Steps[None]:
+        yield _SWEEP, (now - CLOCK_BACK_SECONDS, DOOR_SWEEP_ROWS)
