@@ -17,19 +17,19 @@ MAX_META_MEMBERS = 256
 """Members of a request's `_meta`: clients send up to ten."""
 
 SHORT_MESSAGE_BYTES = 65_536
-"""The most bytes of a client's message that is worked on without a pause: some milliseconds. Between the steps of a
-longer one, and between the members of such a batch, others are served."""
+"""The longest client's message, in bytes, that is processed without a pause: that takes some milliseconds. Between the
+steps of a longer one, and between the members of such a batch, others are served."""
 
 LONG_ANSWER_BYTES = 1_048_576
-"""The most bytes of an answer that is opened without a pause: up to some 40 ms, if it is all brackets. A longer one is
-opened in steps, which costs up to three times as much and lets others be served."""
+"""The longest answer, in bytes, that is opened without a pause: that takes up to 40 ms, if it is all brackets. A longer
+one is opened in steps, which costs up to three times as much, but lets others be served."""
 
 DEFAULT_RESPONSE_BYTES = 16_777_216
 """The most bytes of an answer if `max_response_bytes` is not set. Real ones have some 100,000, images some millions."""
 
 MAX_SPLIT_BYTES = 16_777_216
-"""The most bytes of a part of an answer that is split into its members without a pause, in up to 90 ms: a batch, an
-error, a list that is edited. It is the default bound for an event; real ones have some 100,000."""
+"""The longest part of an answer, in bytes, that is split into its members without a pause, in up to 90 ms: a batch, an
+error, a list to be edited. It is the default bound for an event; real ones have some 100,000."""
 
 ITEMS_AT_ONCE = 100
 """Items of a list that are handled in one step, in some 3 ms; between the steps others are served."""
@@ -38,16 +38,16 @@ MAX_SESSION_ID_BYTES = 4_096
 """Bytes of `Mcp-Session-Id`, as a server gives it. A UUID has 36; ids that hold a sealed state have some 500."""
 
 SESSION_ID_SECONDS = 2_592_000
-"""How long a sealed session's id opens: 30 days. Few clients run as long, and one that does initializes anew. An id
-that somebody found must not be valid for ever."""
+"""How long a sealed session id is valid: 30 days. Few clients run as long, and one that does initializes anew. A stolen
+id must not be valid for ever."""
 
 LINE_END_BYTES = 2_048
-"""Bytes at each end of an overlong line in which its id is looked for: `MAX_ID_CHARS`, and the other short members.
-Programs write the id first, or last."""
+"""How many bytes at each end of an overlong line are searched for its id: `MAX_ID_CHARS`, and room for other short
+members. Programs write the id first, or last."""
 
 MAX_TOOL_LIST_BYTES = 4_194_304
-"""Bytes of a `tools/list` result in which header declarations are looked for; a hundred tools make some 200,000. In a
-longer one none are found, and only the upstream checks its headers."""
+"""The longest `tools/list` result, in bytes, in which header declarations are looked for; a hundred tools make some
+200,000. For a longer one, only the upstream checks the headers."""
 
 # --- the gateway's endpoint -------------------------------------------------------------------------
 
@@ -89,7 +89,7 @@ BODY_ROOM_SECONDS = 5.0
 sooner."""
 
 BUSY_RETRY_SECONDS = 1
-"""What a refused client is told to wait before it retries, if there was no room."""
+"""How long a client that was refused for lack of room is told to wait before it retries."""
 
 # --- the upstream HTTP client -----------------------------------------------------------------------
 
@@ -101,11 +101,11 @@ LARGE_ANSWER_BYTES = 1_048_576
 """The most bytes of an answer, or of an event, that needs none of the room that callers share: few are larger."""
 
 EVENT_TIMES = 2
-"""How many copies of an event are in memory: as it came, and its data."""
+"""How many copies of an event are in memory: its raw bytes, and its data."""
 
 ASKED_TIMES = 3
-"""How many copies of a list that the gateway itself requests are in memory until it was read: as it came, its items,
-and what is made of them."""
+"""How many copies of a list that the gateway itself requests are in memory until it was read: its raw bytes, its items,
+and their decoded form."""
 
 MAX_HEADERS = 200
 """Header fields of an answer, trailers included, or of a request. Servers themselves stop at about 100."""
@@ -121,8 +121,8 @@ PIPE_BUFFER_BYTES = 262_144
 more is written to it."""
 
 MAX_OPEN_REQUESTS = 1_000
-"""Requests that one session's child, or the upstream of one HTTP+SSE session, has to answer at once, and as many that
-clients have to answer a child: each takes little memory, but nothing else bounds their number."""
+"""The most open requests to one session's child, or to the upstream of one HTTP+SSE session; and the most open requests
+of a child to clients. Each takes little memory, but nothing else bounds their number."""
 
 BACKOFF_FIRST_SECONDS = 0.5
 """The wait before the second consecutive restart of a shared child that never answered (the first is immediate). It
@@ -137,8 +137,8 @@ LISTEN_BACKLOG = 2_048
 """Connections that the kernel holds until they are accepted. It lowers this to its own bound (4096 on Linux)."""
 
 MAX_REMEMBERED_HEAD_BYTES = 4_096
-"""The most bytes of a head (a message's header lines) that is remembered, so that it need not be parsed again. It has
-up to 1 KiB, with a token some 2 KiB, and rarely changes. A request's is held twice, on each connection."""
+"""The longest head (a message's header lines), in bytes, that is cached, so that it need not be parsed again. Heads
+have up to 1 KiB, with a token some 2 KiB, and rarely change. A request's is held twice, on each connection."""
 
 MAX_REMEMBERED_SESSION_BYTES = 1_024
 """The most bytes of a session's id for which something is remembered. A UUID has 36, sealed 170; ids that hold a sealed
@@ -161,13 +161,13 @@ MAX_LIST_PAGES = 50
 # --- pinned definitions -----------------------------------------------------------------------------
 
 MERGED_ASK_SECONDS = 5.0
-"""How long one of several servers may take for its part of what all are asked for at the merged endpoint, such as its
-list of tools. Those that were measured take under a second. If one hangs, the other servers' answers wait so long."""
+"""At the merged endpoint, how long one server may take for its part of a request to all, such as its list of tools.
+Measured servers take under a second. If one hangs, the others' answers wait for this time."""
 
 MAX_MERGED_ITEMS = 10_000
-"""The most tools, resources or prompts of one server in a merged list, or of which one subscription there is told. Each
-takes some 25 microseconds on its way to a client. More than a few hundred are no use to a model, which sees all
-servers'."""
+"""The most tools, resources or prompts of one server in a merged list, or that one subscription there may name. Each
+takes some 25 microseconds on its way to a client. A model, which sees those of all servers, can't use more than a few
+hundred."""
 
 MAX_DEFINITIONS = 4_096
 """The most tools of one server that are read from its lists, or from the lock file: as many as are remembered
@@ -183,8 +183,8 @@ DEFAULT_TERMINAL = (80, 24)
 """Columns and rows of a terminal that does not say how large it is."""
 
 MAX_LOOK_ALIKE_CHARS = 256
-"""The most characters of a tool's name that are compared with other names, so that a name of a megabyte takes no
-second. The specification asks for names of at most 128."""
+"""How many characters of a tool's name are compared with other names. Without this bound, a name of a megabyte would
+take a second. The specification asks for names of at most 128."""
 
 # --- the Ratify protocol ----------------------------------------------------------------------------
 
@@ -362,15 +362,16 @@ MAX_RECORDED_TEXT = 1_000
 200, ids some 40. The latter two come in headers, which may be as long as a head."""
 
 RECORDS_OF_A_CALL = 16
-"""The most records that are read to see whether an open call has an outcome. A call has two at most. Another call whose
-random id begins with the same 64 bits is somebody's doing."""
+"""How many records are read to find out whether an open call has an outcome. A call has two at most. Another call whose
+random id begins with the same 64 bits is no accident."""
 
 MAX_LEFT_WRITERS = 1_000
-"""The most dead writers of a log that a process leaves open and remembers, because the log's entries of them do not
-verify. If there are as many, it examines no other."""
+"""How many dead writers of a log a process leaves open and remembers, because the log's entries of them do not verify.
+Once there are as many, it examines no further ones."""
 
 MAX_RECORDED_CHAINS = 64
-"""Certificate chains whose recorded form is kept for the next call with them: 11 KB a certificate, at most eight."""
+"""For how many certificate chains the recorded form is cached for the next call: 11 KB a certificate, and at most eight
+certificates each."""
 
 MAX_RECORDED_TARGET = 2_048
 """Characters of a call's target that its record keeps; the digest of its params covers all of it. A refused caller must
@@ -394,8 +395,8 @@ MAX_ROUNDS = 10
 """How often one call is repeated with input, by default. The official SDK has the same limit."""
 
 MAX_DIALOGS = 16
-"""The most requests for input of one server that are open at once in a client. A call of the older era may make so many
-times its rounds in all, as many as a call with rounds could."""
+"""The most requests for input from one server that are open at once in a client. In the legacy era, a call may make
+this many for each of its rounds, as a call with rounds could."""
 
 LEG_SECONDS = 60.0
 """The time for one leg of a call, by default: what the gateway gives an upstream."""
@@ -420,8 +421,8 @@ MAX_TOLD_TASKS = 1_000
 at one server."""
 
 MAX_TASK_BYTES = 65_536
-"""The most bytes of all that is remembered of a task: its facts, and 8,192 characters of its target. A longer row in a
-store is somebody's doing, and is treated as no task."""
+"""The most bytes that are stored for a task: its facts, and 8,192 characters of its target. A longer row was not
+written by a gateway, and does not count as a task."""
 
 # --- consent ------------------------------------------------------------------------------------------
 
@@ -439,7 +440,7 @@ ASK_SECONDS = 600
 the same time."""
 
 LIKE_CALLS = 5
-"""How many calls like the one that is asked for a person is offered to allow with it, by default."""
+"""How many similar calls a person is offered to allow together with the requested one, by default."""
 
 LIKE_SECONDS = 3_600
 """For how long such calls are allowed, by default: an hour, the time of one errand of an agent."""

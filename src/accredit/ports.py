@@ -1,5 +1,5 @@
-"""What a decision needs from outside, as protocols. No I/O here: adapters implement them, and the code around a
-decision is given them.
+"""The protocols through which a decision reaches the outside. No I/O here: adapters implement them, and are passed to
+the code around a decision.
 
 Any method may raise `StoreUnavailable`; the caller then refuses. Times are unix seconds and are passed in.
 """
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class Spending(Enum):
-    """What it does, or would do, to present a challenge."""
+    """The result of presenting a challenge, or what it would be."""
 
     FIRST = "first"
     """The challenge is valid, and was never presented before."""
     SPENT = "spent"
     """The challenge was presented before."""
     NOT_ISSUED = "not_issued"
-    """The challenge had to be one that was issued for this very request and has not expired, and it is not."""
+    """The challenge should have been issued for this very request and not be expired, but was not, or is."""
 
 
 class RateLimit(Struct, frozen=True):
@@ -49,15 +49,15 @@ class ProofStore(Protocol):
     gets `FIRST`.
 
     Expired entries are forgotten after a while. If the clock was ahead when that was done, and is then set back,
-    forgotten entries may count again. Then whatever may have been forgotten is refused: `spend`, `uses` and `use` raise
-    `ClockSetBack`.
+    forgotten entries may count again. Then `spend`, `uses` and `use` raise `ClockSetBack` for any entry that may have
+    been forgotten.
     """
 
     async def issue(self, request_hash: bytes, *, expires_at: int) -> IssuedChallenge:
         """Issue a fresh challenge of 32 bytes, valid for this request until `expires_at` (inclusive).
 
-        Nobody can guess it, or take a client's own challenge for it. To issue one must not use up room that others
-        need, as anybody may request one.
+        Nobody can guess it, and it can't be confused with a client's own challenge. Issuing one must not use up room
+        that others need, as anybody may request one.
         """
         ...
 
@@ -87,8 +87,8 @@ class ProofStore(Protocol):
         ...
 
     async def room_at(self, limit: RateLimit, *, now: int) -> int | None:
-        """Return from when on one more use would not exceed a limit, if nothing else is used until then. That is `now`
-        or later; None if never."""
+        """Return the time from which one more use would not exceed a limit, if there are no other uses until then. It
+        is `now` or later; None if never."""
         ...
 
     async def ready(self) -> bool:
@@ -96,7 +96,7 @@ class ProofStore(Protocol):
         ...
 
     def problem(self) -> str | None:
-        """Return why somebody should look after the store although it answers, or None."""
+        """Return why the store needs a person's attention although it answers, or None."""
         ...
 
     async def aclose(self) -> None:
@@ -107,8 +107,8 @@ class ProofStore(Protocol):
 class Task(Struct, frozen=True):
     """A server's task, and the call that created it.
 
-    `owner` (32 bytes) identifies who created it. `method` and `target` are the call's. `facts` (JSON) is what
-    constraints are evaluated for (`policy.tasks.MadeBy`). `flow` is the name of the call in records.
+    `owner` (32 bytes) identifies who created it. `method` and `target` are the call's. `facts` (JSON) has the data for
+    evaluating constraints (`policy.tasks.MadeBy`). `flow` is the name of the call in records.
     """
 
     owner: bytes
@@ -382,11 +382,12 @@ class Records(Protocol):
         ...
 
     def problem(self) -> str | None:
-        """Return what keeps records from being written (for `/readyz` and people), or None."""
+        """Return why records can't be written (for `/readyz` and people), or None."""
         ...
 
     def unverified(self) -> str | None:
-        """Return what was left open or unsigned, because the log's entries about it do not verify; or None."""
+        """Return which writers were left open or unsigned, because the log's entries about them do not verify; or
+        None."""
         ...
 
     async def ready(self) -> bool:
@@ -394,5 +395,5 @@ class Records(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Write what is waiting, close what is open, and release all resources."""
+        """Write the waiting records, close open calls, and release all resources."""
         ...

@@ -24,8 +24,8 @@ from accredit.jsonrpc.objects import is_array, parts_of
 from accredit.jsonrpc.text import LIST_STRUCTURE, STEPS
 
 MAX_LISTED_ITEMS = 65_536
-"""The most elements of a list (tools, tasks, blocks of content) that is split. Each takes some 80 bytes, and some 25
-microseconds on its way to a client. In 16 MiB there is room for eight million."""
+"""The most elements that a list (tools, tasks, blocks of content) may have to be split. Each takes some 80 bytes, and
+some 25 microseconds on its way to a client. 16 MiB have room for eight million."""
 
 
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
