@@ -306,7 +306,7 @@ class KeySetError(AccreditError):
 class KeysUnavailable(AccreditError):
     """An issuer's keys are not available, so its tokens can't be verified. The text is for the log: it may name a URL.
 
-    `retry_after` is in seconds; to ask again before that is no use.
+    `retry_after` is in seconds; asking again earlier would be in vain.
     """
 
     def __init__(self, reason: str, retry_after: int) -> None:
@@ -421,8 +421,8 @@ class UnsupportedResultType(RoundsError):
 
 
 class SealError(RoundsError):
-    """A `requestState` or a session's id can't be sealed or does not open. The public text is that for a state, and the
-    same for every cause (2026-07-28, basic/patterns/mrtr). `reason` is only for the program's log."""
+    """A `requestState` or a session's id can't be sealed or does not open. The public text is the same for both, and
+    for every cause (2026-07-28, basic/patterns/mrtr). `reason` is only for the program's log."""
 
     def __init__(self, reason: str) -> None:
         super().__init__("Invalid or expired requestState")

@@ -3,11 +3,11 @@
 # --- JSON-RPC frames --------------------------------------------------------------------------------
 
 MAX_DEPTH = 128
-"""Levels of nested JSON arrays and objects. Real MCP traffic stays under 30; parsers that recurse crash near
+"""The most levels of nested JSON arrays and objects. Real MCP traffic stays under 30; parsers that recurse crash near
 1,000 (docs/reference/validation.md)."""
 
 MAX_QUOTED = 100
-"""Characters of a peer's text that an error may quote (docs/reference/validation.md)."""
+"""The most characters of a peer's text that an error may quote (docs/reference/validation.md)."""
 
 MAX_VALUES = 131_072
 """The most values in a request: elements of arrays and members of objects, at every depth. Reading or digesting them
@@ -35,7 +35,8 @@ ITEMS_AT_ONCE = 100
 """Items of a list that are handled in one step, in some 3 ms; between the steps others are served."""
 
 MAX_SESSION_ID_BYTES = 4_096
-"""Bytes of `Mcp-Session-Id`, as a server gives it. A UUID has 36; ids that hold a sealed state have some 500."""
+"""The most bytes of `Mcp-Session-Id`, as a server gives it. A UUID has 36; ids that hold a sealed state have some
+500."""
 
 SESSION_ID_SECONDS = 2_592_000
 """How long a sealed session id is valid: 30 days. Few clients run as long, and one that does initializes anew. A stolen
@@ -68,8 +69,8 @@ ANSWER_PIECE_BYTES = 262_144
 read the one before."""
 
 MAX_REMEMBERED_SESSIONS = 10_000
-"""Legacy sessions of an HTTP upstream whose revision a worker remembers (about 200 bytes each). A forgotten one only
-loses the right to send batches without `MCP-Protocol-Version`."""
+"""The most legacy sessions of an HTTP upstream whose revision a worker remembers (about 200 bytes each). A forgotten
+one only loses the right to send batches without `MCP-Protocol-Version`."""
 
 EVENTS_AT_ONCE_BYTES = 8_192
 """Bytes of a stream's events that are passed on before others get a turn. Answers and news of a call are smaller."""
@@ -77,12 +78,12 @@ EVENTS_AT_ONCE_BYTES = 8_192
 # --- room that callers share ------------------------------------------------------------------------
 
 MAX_CALLS = 2_000
-"""Clients' requests under way to the upstream at once, without streams: each holds a connection on both sides, or a
-place with a child. A process on one core answers some 2,000 a second."""
+"""The most clients' requests under way to the upstream at once, without streams: each holds a connection on both sides,
+or a place with a child. A process on one core answers some 2,000 a second."""
 
 MAX_STREAMS = 1_000
-"""Long-lived streams at once (GET, `subscriptions/listen`, HTTP+SSE sessions). Their room is separate, so that calls
-don't wait for it."""
+"""The most long-lived streams at once (GET, `subscriptions/listen`, HTTP+SSE sessions). Their room is separate, so that
+calls don't wait for it."""
 
 BODY_ROOM_SECONDS = 5.0
 """How long a request waits for room for its body. Clients give a call about a minute, and should see a refusal
@@ -108,7 +109,7 @@ ASKED_TIMES = 3
 and their decoded form."""
 
 MAX_HEADERS = 200
-"""Header fields of an answer, trailers included, or of a request. Servers themselves stop at about 100."""
+"""The most header fields of an answer, trailers included, or of a request. Servers themselves stop at about 100."""
 
 # --- stdio upstreams --------------------------------------------------------------------------------
 
@@ -153,7 +154,7 @@ RESTART_SECONDS = 1
 # --- Mcp-Param-* ------------------------------------------------------------------------------------
 
 MAX_KNOWN_TOOLS = 4_096
-"""Tools whose declared headers are remembered; the one named longest ago is forgotten first."""
+"""The most tools whose declared headers are remembered; the one named longest ago is forgotten first."""
 
 MAX_LIST_PAGES = 50
 """The most pages of a tool list that are fetched. A server whose cursors never end must not hold up a call."""
@@ -174,10 +175,11 @@ MAX_DEFINITIONS = 4_096
 elsewhere. A client that is offered more than a few hundred chooses badly among them."""
 
 MAX_LISTED_BYTES = 16_777_216
-"""Bytes of all pages of one list of tools that the gateway asks for itself. A hundred tools make some 200,000."""
+"""The most bytes of all pages of one list of tools that the gateway asks for itself. A hundred tools make some
+200,000."""
 
 MAX_LOCK_BYTES = 67_108_864
-"""Bytes of `accredit.lock`: several servers whose lists are as long as they may be."""
+"""The most bytes of `accredit.lock`: several servers whose lists are as long as they may be."""
 
 DEFAULT_TERMINAL = (80, 24)
 """Columns and rows of a terminal that does not say how large it is."""
@@ -192,28 +194,28 @@ MAX_SAFE_INTEGER = 2**53 - 1
 """The largest integer that every JSON reader holds exactly (Ratify section 1)."""
 
 MAX_PROOF_BUNDLE_BYTES = 131_072
-"""Bytes of a proof bundle's or certificate's text, checked before it is parsed (Ratify section 1)."""
+"""The most bytes of a proof bundle's or certificate's text, checked before it is parsed (Ratify section 1)."""
 
 MAX_STATEMENT_BYTES = 4_194_304
-"""Bytes of a revocation list's, receipt's or other signed statement's text (Ratify section 12)."""
+"""The most bytes of a revocation list's, receipt's or other signed statement's text (Ratify section 12)."""
 
 MAX_DELEGATION_CHAIN_DEPTH = 8
-"""Certificates in a chain that a verifier accepts (Ratify section 1)."""
+"""The most certificates in a chain that a verifier accepts (Ratify section 1)."""
 
 MAX_SCOPES_PER_CERT = 128
-"""Scopes of one certificate (Ratify section 1)."""
+"""The most scopes of one certificate (Ratify section 1)."""
 
 MAX_SCOPE_LENGTH_BYTES = 256
-"""UTF-8 bytes of one scope (Ratify section 1)."""
+"""The most UTF-8 bytes of one scope (Ratify section 1)."""
 
 MAX_IDENTIFIER_LENGTH_BYTES = 512
-"""UTF-8 bytes of a constraint's `resource_id` (Ratify section 1)."""
+"""The most UTF-8 bytes of a constraint's `resource_id` (Ratify section 1)."""
 
 MAX_AGENT_NAME_LENGTH_BYTES = 256
-"""UTF-8 bytes of a key's name (Ratify section 1)."""
+"""The most UTF-8 bytes of a key's name (Ratify section 1)."""
 
 MAX_KEY_FILE_BYTES = 16_384
-"""Bytes of a key file. One with both seeds and the longest name has some 3,500."""
+"""The most bytes of a key file. One with both seeds and the longest name has some 3,500."""
 
 MAX_DELEGATION_FILE_BYTES = 122_880
 """The most bytes of a delegation file: the 131,072 of a proof, without its agent's key and signature (some 7,500)."""
@@ -224,28 +226,28 @@ CHALLENGE_WINDOW_SECONDS = 300
 # --- tokens -----------------------------------------------------------------------------------------
 
 MAX_TOKEN_BYTES = 16_384
-"""Characters of a bearer token. Large ones (group claims of big directories) have some 8 KiB; servers commonly stop at
-8 to 64 KiB for all headers."""
+"""The most characters of a bearer token. Large ones (group claims of big directories) have some 8 KiB; servers commonly
+stop at 8 to 64 KiB for all headers."""
 
 MAX_CACHED_TOKENS = 4_096
-"""Verified tokens that are remembered with their claims: about 1 KiB each, at most 40 KiB each."""
+"""The most verified tokens that are remembered with their claims: about 1 KiB each, at most 40 KiB each."""
 
 MAX_KEY_SET_BYTES = 262_144
-"""Bytes of an issuer's key set. A large one (ten RSA keys with their certificate chains) has 60 KB."""
+"""The most bytes of an issuer's key set. A large one (ten RSA keys with their certificate chains) has 60 KB."""
 
 ACCESS_TOKEN_REQUEST_SECONDS = 10.0
 """The time for one request for an access token, waiting for room included. Authorization servers answer well within a
 second."""
 
 MAX_VALUE_FILE_BYTES = 65_536
-"""Bytes of a file with a header's value or a variable for a command: a service account's key has 2,500. Linux takes at
-most 131,072 of a variable."""
+"""The most bytes of a file with a header's value or a variable for a command: a service account's key has 2,500. Linux
+takes at most 131,072 of a variable."""
 
 MAX_POLICY_BYTES = 1_048_576
-"""Bytes of a configuration whose digest a session token names. One with 500 tools has 60 KB."""
+"""The most bytes of a configuration whose digest a session token names. One with 500 tools has 60 KB."""
 
 MAX_PEM_BYTES = 16_384
-"""Bytes of a file with one key, in PEM or as JSON of securesystemslib. An RSA key of 8,192 bits has 6.4 KB."""
+"""The most bytes of a file with one key, in PEM or as JSON of securesystemslib. An RSA key of 8,192 bits has 6.4 KB."""
 
 # --- the decision -----------------------------------------------------------------------------------
 
@@ -254,13 +256,14 @@ CLOCK_LEAD_SECONDS = 2
 clients round. Our client dates its challenges back by as much, for verifiers that accept none from their future."""
 
 MAX_URI_LENGTH = 8_192
-"""Characters of a resource's URI, where prefixes decide its scope: servers differ in how they read longer ones."""
+"""The most characters of a resource's URI, where prefixes decide its scope: servers differ in how they read longer
+ones."""
 
 # --- stores -----------------------------------------------------------------------------------------
 
 MAX_SPENT_CHALLENGES = 262_144
-"""Spent challenges that a store remembers, some 200 bytes each (measured): 870 a second, if each is remembered for 300
-seconds. Each has cost somebody a valid proof; issued challenges are not remembered."""
+"""The most spent challenges that a store remembers, some 200 bytes each (measured): 870 a second, if each is remembered
+for 300 seconds. Each has cost somebody a valid proof; issued challenges are not remembered."""
 
 USE_MARKS = 1_000
 """Parts of a rate limit's window that are counted separately: thousandths of it, but never less than a second."""
@@ -288,7 +291,7 @@ STORE_LOCK_SECONDS = 1.5
 shorter than the whole wait, so that the log says what the delay was."""
 
 MAX_STORE_JOBS = 10_000
-"""Jobs that wait for an SQLite file; more are refused at once. A hanging disk must not fill the memory."""
+"""The most jobs that wait for an SQLite file; more are refused at once. A hanging disk must not fill the memory."""
 
 STORE_BATCH_JOBS = 256
 """Jobs that are committed together, in some milliseconds, for which other processes wait for the lock."""
@@ -297,11 +300,12 @@ CLOCK_SKEW_WARN_SECONDS = 2.0
 """A difference between the clocks of a gateway and its database from which it is logged. Synchronised: milliseconds."""
 
 MAX_PASSWORD_BYTES = 4_096
-"""Bytes of a file with a database's password. Tokens of cloud services, which serve as one, have some 1,500."""
+"""The most bytes of a file with a database's password. Tokens of cloud services, which serve as one, have some
+1,500."""
 
 MAX_SPENT_IN_DATABASE = 10_000_000
-"""Spent challenges in a database, unless `store.max_spent` says otherwise: 33,000 a second for the whole fleet, and
-some 2 GB."""
+"""The most spent challenges in a database, unless `store.max_spent` says otherwise: 33,000 a second for the whole
+fleet, and some 2 GB."""
 
 REVOCATION_CHECK_SECONDS = 0.5
 """The interval between checks whether a revocation list has changed. A change takes effect within 2 s."""
@@ -309,32 +313,33 @@ REVOCATION_CHECK_SECONDS = 0.5
 # --- the agent's side -------------------------------------------------------------------------------
 
 MAX_KNOWN_GATEWAYS_BYTES = 1_048_576
-"""Bytes of a file of known gateways: some 8,000 of them."""
+"""The most bytes of a file of known gateways: some 8,000 of them."""
 
 MAX_KNOWN_TARGETS = 4_096
 """The most tools, resources and prompts whose scopes a client remembers. The one learned longest ago is forgotten
 first; its next call is then refused once."""
 
 MAX_TOLD_REASON_CHARS = 500
-"""Characters of a gateway's reason for a refusal that a person is shown. Ours have some 200, except for lists of
-scopes; what matters about a constraint stands at the end."""
+"""The most characters of a gateway's reason for a refusal that a person is shown. Ours have some 200, except for lists
+of scopes; what matters about a constraint stands at the end."""
 
 MAX_TOLD_URL_CHARS = 200
-"""Characters of a gateway's URL that a person is shown: enough to distinguish URLs, and two fit into a refusal."""
+"""The most characters of a gateway's URL that a person is shown: enough to distinguish URLs, and two fit into a
+refusal."""
 
 MAX_ANSWER_BYTES = 16_777_216
-"""Bytes of a server's message that a client reads: an answer, a server-sent event, a line. As many as a gateway passes
-by default. With one rare character among them they take 64 MiB, as text."""
+"""The most bytes of a server's message that a client reads: an answer, a server-sent event, a line. As many as a
+gateway passes by default. With one rare character among them they take 64 MiB, as text."""
 
 MAX_ANSWER_VALUES = 131_072
-"""Values of such a message, at any depth, as of a request: 25 MiB, and 40 ms."""
+"""The most values of such a message, at any depth, as of a request: 25 MiB, and 40 ms."""
 
 MAX_TYPED_VALUES = 16_384
 """The most values of such a message that the SDK's models check (not those in structured content or schemas). A wrong
 one makes five errors, of some 900 bytes each: 75 MiB in all. 2,000 tools have as many values."""
 
 MAX_REFUSAL_BYTES = 1_048_576
-"""Bytes of an HTTP error's body that a client reads: a gateway's has a line or two."""
+"""The most bytes of an HTTP error's body that a client reads: a gateway's has a line or two."""
 
 MAX_PRESENTED = 4
 """The most delegations that are tried for one call, one after the other. Each refusal is a record in a log."""
@@ -350,20 +355,20 @@ SERVER_LISTS_SECONDS = 60.0
 that."""
 
 MAX_SAID_CHARS = 200
-"""Characters of a tool's description that a configuration quotes: a sentence or two."""
+"""The most characters of a tool's description that a configuration quotes: a sentence or two."""
 
 # --- attestations and their log ---------------------------------------------------------------------
 
 MAX_ATTESTATION_BYTES = 67_108_864
-"""Bytes of one envelope that are read. A record with full arguments of 4 MiB has some 6 MB."""
+"""The most bytes of one envelope that are read. A record with full arguments of 4 MiB has some 6 MB."""
 
 MAX_RECORDED_TEXT = 1_000
-"""Characters of a reason, a detail, a session's id or a revision that a record keeps; those of our own errors have some
-200, ids some 40. The latter two come in headers, which may be as long as a head."""
+"""The most characters of a reason, a detail, a session's id or a revision that a record keeps; those of our own errors
+have some 200, ids some 40. The latter two come in headers, which may be as long as a head."""
 
 RECORDS_OF_A_CALL = 16
 """How many records are read to find out whether an open call has an outcome. A call has two at most. Another call whose
-random id begins with the same 64 bits is no accident."""
+random id begins with the same 64 bits is not there by accident."""
 
 MAX_LEFT_WRITERS = 1_000
 """How many dead writers of a log a process leaves open and remembers, because the log's entries of them do not verify.
@@ -374,8 +379,8 @@ MAX_RECORDED_CHAINS = 64
 certificates each."""
 
 MAX_RECORDED_TARGET = 2_048
-"""Characters of a call's target that its record keeps; the digest of its params covers all of it. A refused caller must
-not be able to fill the disk with a name."""
+"""The most characters of a call's target that its record keeps; the digest of its params covers all of it. A refused
+caller must not be able to fill the disk with a name."""
 
 RECORDS_A_TURN = 256
 """Records that are written at a time (some 20 ms), before others get their turn."""
@@ -387,7 +392,7 @@ SHORT_ID_CHARS = 12
 """Hex digits of an id that tables on a terminal show, 48 bits: two of a million are the same once in 500 logs."""
 
 MAX_KEY_FILES = 1_000
-"""Public keys beside a configuration that are searched for names: a tenth of a second or so."""
+"""The most public keys beside a configuration that are searched for names: a tenth of a second or so."""
 
 # --- multi-round-trip requests ----------------------------------------------------------------------
 
@@ -407,7 +412,7 @@ MAX_STATE_SECONDS = 86_400
 # --- tasks --------------------------------------------------------------------------------------------
 
 MAX_TASKS = 100_000
-"""Tasks that a store remembers: at some 400 bytes each, 40 MB."""
+"""The most tasks that a store remembers: at some 400 bytes each, 40 MB."""
 
 MAX_TASKS_PER_OWNER = 1_000
 """The most tasks of one owner at one server, so that nobody uses up the room of others. A list of tasks is filtered by
@@ -417,8 +422,8 @@ TASK_SECONDS = 86_400
 """How long a task without a `ttl` is remembered: a day, so that its owner may sleep."""
 
 MAX_TOLD_TASKS = 1_000
-"""Tasks whose notifications one session or subscription receives: as many as an owner can have
-at one server."""
+"""The most tasks whose notifications one session or subscription receives: as many as an owner can have at one
+server."""
 
 MAX_TASK_BYTES = 65_536
 """The most bytes that are stored for a task: its facts, and 8,192 characters of its target. A longer row was not
@@ -433,7 +438,7 @@ MAX_PRINCIPALS = 8
 """The most people whom an ask may name. An agent has one principal, or one for each of a few delegations."""
 
 MAX_CONSENT_ANSWER_BYTES = 131_072
-"""Bytes of an answer: a chain of certificates, which has to fit into a proof."""
+"""The most bytes of an answer: a chain of certificates, which has to fit into a proof."""
 
 ASK_SECONDS = 600
 """How long an ask is valid: a person who is at hand answers within ten minutes. A delegation for one call is valid for
@@ -443,7 +448,7 @@ LIKE_CALLS = 5
 """How many similar calls a person is offered to allow together with the requested one, by default."""
 
 LIKE_SECONDS = 3_600
-"""For how long such calls are allowed, by default: an hour, the time of one errand of an agent."""
+"""For how long such similar calls are allowed, by default: an hour, the time of one errand of an agent."""
 
 MAX_LIKE_CALLS = 100
 """The most calls that can be allowed at once without reading each. For more, a person signs a delegation (`grant`)."""
@@ -463,12 +468,12 @@ LOGIN_LINK_SECONDS = 60
 """How long a link to the desk's page is valid. It works once."""
 
 MAX_PASSPHRASE_BYTES = 1_024
-"""Bytes of a passphrase."""
+"""The most bytes of a passphrase."""
 
 # --- reload -------------------------------------------------------------------------------------------
 
 MAX_PEM_CHAIN_BYTES = 1_048_576
-"""Bytes of the server's certificates, and of their key. A chain has some 10 KiB."""
+"""The most bytes of the server's certificates, and of their key. A chain has some 10 KiB."""
 
 RELOAD_LOOK_SECONDS = 0.02
 """During a reload, the interval at which the parent of the workers reads what they report."""
@@ -477,7 +482,7 @@ MAX_RELOAD_TEXT = 4_096
 """The most bytes of a report on one reload: it is sent in one datagram, and kept in one file."""
 
 MAX_CALL_FILTER_CHARS = 500
-"""Characters of a filter of calls: it is in the page's address."""
+"""The most characters of a filter of calls: it is in the page's address."""
 
 # --- hosts' files -------------------------------------------------------------------------------------
 
@@ -488,10 +493,11 @@ HEALTH_SECONDS = 3.0
 """How long the desk waits for a gateway's `/readyz`."""
 
 MAX_HEALTH_BYTES = 65_536
-"""Bytes of a gateway's `/readyz` that a desk reads."""
+"""The most bytes of a gateway's `/readyz` that a desk reads."""
 
 MAX_ASKED_LISTS = 4
-"""Revocation lists about which one request of `/readyz` asks: a person has one in a store, and one in a file."""
+"""The most revocation lists about which one request of `/readyz` asks: a person has one in a store, and one in a
+file."""
 
 MAX_FINDING_CHARS = 2_000
 """The most characters that `accredit doctor` prints on one thing. It may quote texts that are longer."""
@@ -500,7 +506,7 @@ DOCTOR_SECONDS = 8.0
 """How long each check of `accredit doctor` may take; all are made at the same time. A gateway has `HEALTH_SECONDS`."""
 
 DOCTOR_DATABASE_SECONDS = 4.0
-"""How long a connected database may take to report its condition: each statement reads only its catalog."""
+"""How long a connected database may take to report its condition. Each statement reads only the database's catalog."""
 
 # --- watching it run ---------------------------------------------------------------------------------
 

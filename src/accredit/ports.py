@@ -151,7 +151,7 @@ class Grant(Struct, frozen=True):
     `seen` is what was shown of the client when it was consented to. `login` is the identity provider's refresh token,
     and `checked` when it was last asked for the person's groups; "" and 0 if a person signed at their desk.
 
-    A chain is what a store says: whoever uses one has it verified, to a root, on each use.
+    A chain from a store is not trusted: on each use the caller verifies it, to a root.
     """
 
     client_id: str
@@ -205,7 +205,7 @@ class DoorStore(Protocol):
     """Memory of the front door, shared by all gateways of one: OAuth clients that registered, grants, codes, logins.
 
     A *login* (a family of refresh tokens) is named by 32 bytes: the SHA-256 of a random name that is a part of each of
-    its refresh tokens, and the `sid` (hex) of its access tokens. Of the tokens the store keeps SHA-256 digests.
+    its refresh tokens, and the `sid` (hex) of its access tokens. The store keeps only SHA-256 digests of the tokens.
 
         grant = await door.begin(client_id, subject, resource, seeds, ends=now + 600, now=now)
         ...                              # a person signs a delegation to the key of `grant.seeds`, and reads six digits
@@ -221,28 +221,28 @@ class DoorStore(Protocol):
     """
 
     async def register(self, client_id: str, document: bytes, *, ends: int, now: int) -> bool:
-        """Keep a client's document until `ends`, and as long as it has a grant. Return False if there is no room: all
-        that are kept have grants, or a later end. Else the one that ends first makes room."""
+        """Keep a client's document until `ends`, and as long as it has a grant. If there is no room, the document that
+        ends first is dropped; return False if none ends earlier than this one."""
         ...
 
     async def registered(self, client_id: str, *, now: int) -> bytes | None:
-        """Return the document of a client that registered, or None."""
+        """Return the document of a registered client, or None."""
         ...
 
     async def begin(self, client_id: str, subject: str, resource: str, seeds: bytes, *, ends: int, now: int) -> Grant:
-        """Return the grant of this client, person and endpoint. If there is none, it is one with this key, no chain,
-        and this end. Call it for people who have shown who they are. Raises `StoreUnavailable` without room."""
+        """Return the grant of this client, person and endpoint. If there is none, make one with this key, this end, and
+        no chain. Call this only for people who have authenticated. Raises `StoreUnavailable` if there is no room."""
         ...
 
     async def approve(
         self, grant: Grant, change: Change, code: bytes, given: AuthorizationCode, *, ends: int, now: int
     ) -> bool:
-        """Change a grant as consented, and keep a code's digest until `ends`. Return False if it is over, or has
-        another key by now: then begin anew."""
+        """Change a grant as the person has consented, and keep a code's digest until `ends`. Return False if the grant
+        has ended, or now has another key: then begin anew."""
         ...
 
     async def change(self, grant: Grant, change: Change, *, now: int) -> Grant | None:
-        """Change a grant, and return it; None if it is over, or has another key by now."""
+        """Change a grant, and return it; None if it has ended, or now has another key."""
         ...
 
     async def redeem(
@@ -253,16 +253,16 @@ class DoorStore(Protocol):
         ...
 
     async def rotate(self, login: bytes, old: bytes, new: bytes, *, client_id: str, now: int) -> Login | Rejected:
-        """Replace a login's refresh token. Another token of this login than its newest one ends the login."""
+        """Replace a login's refresh token. If `old` is not its newest one, the login ends."""
         ...
 
     async def login(self, login: bytes, *, now: int) -> Login | None:
-        """Return a login that stands, or None."""
+        """Return a login that has not ended, or None."""
         ...
 
     async def add_chain(self, grant: Grant, chain: bytes, *, ends: int, now: int) -> bool:
-        """Keep one more chain to a grant's key, beside its `chain`, until `ends`: what somebody answered to an ask.
-        Return False if the grant is over. Of too many, the one that ends first is forgotten."""
+        """Keep a further chain to a grant's key until `ends`, beside its `chain`: a person's answer to an ask. Return
+        False if the grant has ended. If there are too many, the one that ends first is forgotten."""
         ...
 
     async def chains(self, grant: Grant, *, now: int) -> Sequence[bytes]:
@@ -270,7 +270,7 @@ class DoorStore(Protocol):
         ...
 
     async def end_login(self, login: bytes, *, client_id: str, now: int) -> bool:
-        """End a login of this client, and with its last one the grant. Return whether there was one."""
+        """End a login of this client, and the grant with its last login. Return whether there was such a login."""
         ...
 
     async def end_grant(self, grant: Grant) -> None:

@@ -186,7 +186,7 @@ def verify_log(
     """Verify a log while it is being read: a store's entries, envelopes, or the lines of an export.
 
     `kept` are checkpoints kept elsewhere, and heads of chains; an invalid one is a fault as well. `examiner` replaces
-    `examine` with these keys; then entries are whatever it accepts. `has_digests` says that digests of pruned records
+    `examine` with these keys, and determines the form of the entries. `has_digests` says that digests of pruned records
     must be there, as in a store. `marks` keeps the marks of all calls until the end, by default in memory.
 
     Raises nothing that depends on the log. Raises `ValueError` if there are no keys: otherwise a log that proves

@@ -45,8 +45,8 @@ def is_public_address(address: str) -> bool:
 
 @lru_cache(MAX_KNOWN_PEERS)
 def peer_of(address: str) -> str:
-    """Return what identifies the peer behind an address. For IPv6 it is the first 64 bits: one machine can have all
-    addresses that begin so."""
+    """Return an identifier of the peer behind an address. For IPv6 it is the first 64 bits, as one machine can have all
+    addresses with these."""
     if ":" not in address:
         return address
     try:

@@ -91,7 +91,7 @@ NO_DESK = (
     "Nobody could be asked for this call: no desk runs. Once the user has started one (`accredit desk`), the same call"
     " can be made again."
 )
-"""What the model is told, in addition to the refusal, if there is no desk."""
+"""The text for the model, in addition to the refusal, if there is no desk."""
 
 Say = Callable[[float, float, str], Awaitable[None]]
 """Reports progress to the host: seconds, seconds in all, and a text."""

@@ -27,7 +27,7 @@ DESK_ANSWER_SECONDS = 5.0
 
 
 class DeskGone(Exception):
-    """There is no desk, or what it sends is unreadable."""
+    """There is no desk, or its messages are unreadable."""
 
 
 class DeskLine(Struct, frozen=True):

@@ -60,7 +60,7 @@ async def read_message(text: bytes) -> SessionMessage | FrameError:
 
 async def events_of(response: httpx2.Response) -> AsyncIterator[Event]:
     """Yield a stream's events, each with the first `RAW_BYTES` of its bytes. Raises `FrameError` for an event beyond a
-    bound, and `httpx2`'s errors for a stream that breaks off, or a body that is no stream."""
+    bound, and `httpx2`'s errors for a stream that breaks off, or a body that is not a stream."""
     if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
         raise httpx2.SSEError("not a stream of events")
     parser = SseParser(MAX_ANSWER_BYTES)

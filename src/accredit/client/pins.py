@@ -117,8 +117,8 @@ class GatewayPin:
         return ProofRefused({"error": "gateway_unknown"}, text, GATEWAY_CHANGED)
 
     def _meet_first(self, claimed: str) -> None:
-        """Pin a first id, by what this or any other process has remembered ([remembered] and [first-use]). Raises
-        `ProofRefused`."""
+        """Pin a first id, using the ids that this or any other process has remembered ([remembered] and [first-use]).
+        Raises `ProofRefused`."""
         try:
             known = self._known()
         except ConfigurationError as error:

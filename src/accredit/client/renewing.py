@@ -11,8 +11,8 @@
 - [older-transport] If the server has no endpoint of streamable HTTP at the URL, HTTP+SSE (2024-11-05) is tried, where
   the stream is the session.
 - [patience] If the server has sent no message for `patience` seconds, a waiting request is abandoned, and cancelled at
-  the server. Comments that keep a stream open are no messages. Time in which the server waits for the host does not
-  count.
+  the server. Comments that keep a stream open don't count as messages. Time in which the server waits for the host does
+  not count.
 - [cancellation] Nothing waits until a cancellation is written: earlier messages may still be queued for a server that
   does not read.
 

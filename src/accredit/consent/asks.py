@@ -164,7 +164,7 @@ class Ask(WireObject, frozen=True, dict=True):
 
     @property
     def code(self) -> str:
-        """The ask's code for people, such as `7KQ4-M2`. It only identifies the ask: it is no secret, and grants
+        """The ask's code for people, such as `7KQ4-M2`. It only identifies the ask: it is not a secret, and grants
         nothing."""
         number = int.from_bytes(self.digest[:4]) >> 2
         text = "".join(_CODE_ALPHABET[number >> 5 * place & 31] for place in reversed(range(_CODE_CHARS)))

@@ -37,8 +37,8 @@ _IS_OWN = bytes(byte == 1 for byte in range(256))
 
 
 def elements(array: Raw | None, what: str, most: int = MAX_LISTED_ITEMS) -> Steps[list[Raw]]:
-    """Return the elements of an array that `text` has checked, in steps. Raises `FrameError` if the value is no array
-    or has more than `most` elements; the error calls it `what`."""
+    """Return the elements of an array that `text` has checked, in steps. Raises `FrameError` if the value is not an
+    array or has more than `most` elements; the error calls the value `what`."""
     if array is None or not is_array(array):
         raise FrameError(f"{what} is not an array")
     yield from check_count(array, what, most)

@@ -2,8 +2,8 @@
 
 Programs write a message's id before or after its long members, among short ones. Those short members are read here by
 JSON's own rules: forward from the start to the first object or array, and backward from the last brace to the last
-object or array. Read backward, text inside a string could look like members, but then its quotes would not pair up. The
-middle is not examined: a message that repeats a member is invalid anyway.
+object or array. When reading backward, text inside a string could be mistaken for members, but then the number of its
+quotes would not be even. The middle is not examined: a message that repeats a member is invalid anyway.
 
 An id is used only if no reader could find another one at these ends: it occurs once, in one spelling.
 """

@@ -82,7 +82,7 @@ class _Call:
 
     @CachedProperty
     def meta(self) -> Mapping[str, Raw]:
-        """The members of `params._meta`, empty if there is none. Raises `FrameError` if it is no object."""
+        """The members of `params._meta`, empty if there is none. Raises `FrameError` if it is not an object."""
         meta = self.parts.get("_meta")
         if meta is None:
             return {}
@@ -207,7 +207,7 @@ class Success(Struct, frozen=True):
     listed: Mapping[str, Raw] | None = None
 
     def members(self) -> Steps[Mapping[str, Raw]]:
-        """Return the members of the result by name, in steps if it is long; empty if it is no object. Raises
+        """Return the members of the result by name, in steps if it is long; empty if it is not an object. Raises
         `FrameError`."""
         return self.listed if self.listed is not None else (yield from object_in_steps(self.result))
 

@@ -97,7 +97,7 @@ def members(text: bytes | Raw) -> dict[str, Raw]:
 
 
 def meta_members(meta: Raw | None) -> dict[str, Raw]:
-    """Return the members of a `_meta`, empty if there is none. Raises `FrameError` if it is no object."""
+    """Return the members of a `_meta`, empty if there is none. Raises `FrameError` if it is not an object."""
     if meta is None:
         return {}
     if not is_object(meta):

@@ -4,7 +4,7 @@ I/O of its own.
 All call the gateway's own tools or routes (`policy.drill`), so a call that gets through does no harm. Tests that a road
 does not allow are left out: sessions and states of an HTTP API, and the body of a request that a proxy asks about.
 
-- Proofs: none; a good one, and copies of it; one for other arguments, another gateway or another session; unbound
+- Proofs: none; a valid one, and copies of it; one for other arguments, another gateway or another session; unbound
   (where proofs must be bound), old, forged; over delegations that are expired, another agent's, from an unknown root,
   for another scope, or used up.
 - Challenges: a call that needs a challenge gets one, which is valid for that call, once. A challenge made by the client
@@ -92,7 +92,7 @@ class Parties(Struct, frozen=True, kw_only=True):
 
 
 class Drill:
-    """The calls by one road. `tried` lists them in order."""
+    """The calls to one endpoint by one `Road`. `tried` lists them in order."""
 
     def __init__(self, road: Road, parties: Parties) -> None:
         self.tried: list[Tried] = []

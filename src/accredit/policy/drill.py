@@ -24,7 +24,7 @@ DRILL_PATHS = {b"/" + name.encode(): f"POST /{name}" for name in (DRILL, SENSITI
 """The routes by the one spelling of their paths."""
 DRILL_ROUTE, SENSITIVE_DRILL_ROUTE = DRILL_PATHS.values()
 DRILL_PASSED = "drill_passed"
-"""What a proxy is told of a request for one of these routes that passes."""
+"""The error word that a proxy gets for an allowed request for one of these routes."""
 
 
 def is_drill(method: str, target: str | None) -> bool:

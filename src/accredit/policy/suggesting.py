@@ -261,7 +261,7 @@ class Suggester:
         return found if isinstance(found, str) else self._count(record, authority, found, is_allowed=is_allowed)
 
     def _count(self, record: CallRecord, authority: RecordedAuthority, found: _Found, *, is_allowed: bool) -> str:
-        """Count a call whose target is known. Return "", or why the call stays refused all the same."""
+        """Count a call whose target is known. Return "", or why the call stays refused."""
         call = record.call
         if is_allowed and found.entry is not None and found.entry.allows((authority.scope,)):
             self._allowed.add(record.times.received)

@@ -248,7 +248,7 @@ def verify_chain(chain: Sequence[DelegationCert], *, now: int, vocabulary: Itera
     [ids] and [chain].
 
     Not checked: revocation, constraints, the root, and whether anybody holds the subject's key. Raises `TypeError` for
-    a `now` that is no whole number, and nothing else.
+    a `now` that is not a whole number, and nothing else.
     """
     return run(chain_verification(chain, Terms(now=moment_of(now), vocabulary=frozenset(vocabulary))), now)
 

@@ -131,7 +131,7 @@ def _is_read_as(written: object, value: object) -> bool:
 
 
 def _members(value: object) -> Mapping[str, object] | None:
-    """Return an object's members, by the names that a schema lists; None if it is no object."""
+    """Return an object's members, by the names that a schema lists; None if the value is not an object."""
     match value:
         case _Call(fields, values):
             # A function's schema lists a parameter with several aliases by its own name.

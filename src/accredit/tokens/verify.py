@@ -247,7 +247,7 @@ class VerifiedTokens:
         return len(self._known)
 
     def peek(self, sha256: bytes) -> VerifiedToken | None:
-        """Return the claims of a token that was verified before, with whatever keys; or None."""
+        """Return the claims of a token that was verified before, no matter with which keys; or None."""
         known = self._known.peek(sha256)
         return known.token if known is not None else None
 

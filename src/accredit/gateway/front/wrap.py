@@ -124,7 +124,7 @@ def _stop_event() -> asyncio.Event:
 
 
 async def _check_environment(bearer: Bearer | None) -> None:
-    """Refuse to start if the environment's token is invalid. If its keys are unavailable now, start all the same: they
+    """Refuse to start if the environment's token is invalid. If its keys are unavailable now, start nevertheless: they
     may become available later."""
     try:
         if bearer is not None:

@@ -120,7 +120,7 @@ class Recorder(Settler):
         observes: bool = False,
     ) -> None:
         """`before` is the server's previous recorder, whose open calls pass to this one. With `observes`, decisions are
-        not enforced. If a call is refused all the same, its outcome says so ([observed])."""
+        not enforced. If a call is still refused, its outcome says so ([observed])."""
         super().__init__(before)
         self._server = server
         self._observes = observes

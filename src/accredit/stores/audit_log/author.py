@@ -175,9 +175,9 @@ def check_end(end: ChainEnd, newest: Stored | None, keys: Keys) -> Proved:
 
 
 def read_phases(payloads: Iterable[bytes]) -> set[Said]:
-    """Return the call and phase of each of these records, whoever signed them. An unverified record is enough here: it
-    can at most keep a call from being closed ([open-calls]), and nobody knows the id of a call that was never written
-    ([repeated-turns])."""
+    """Return the call and phase of each of these records, without verifying them. An unverified record is enough here:
+    it can at most keep a call from being closed ([open-calls]), and nobody knows the id of a call that was never
+    written ([repeated-turns])."""
     found: set[Said] = set()
     for payload in payloads:
         with contextlib.suppress(AttestationError):  # an invalid statement counts for nothing

@@ -5,7 +5,7 @@ A log is at fault if:
 
 - [proof] a record says that a proof is kept, but that proof is missing, unreadable, invalid, or for another call; or
   its certificates don't allow the call;
-- [challenge] two allowed calls used one challenge, in whatever chains;
+- [challenge] two allowed calls used one challenge, in the same chain or in different ones;
 - [stray-proof] a proof is kept with an entry that is not the record of an allowed call, or that does not name it;
 - [requirement] the caller of this check requires proofs, and nothing shows that a person allowed the call and an agent
   signed it.
@@ -55,8 +55,8 @@ class Judge:
         self._holds_chains = named or required
 
     def examine(self, kept: Kept, keys: Mapping[str, LogKey | RecordKey]) -> Examined | Digest:
-        """Do as `attest.examine`. In the result, `judged` is a `Judgement`; it is None for an entry that is no allowed
-        call."""
+        """Do as `attest.examine`. In the result, `judged` is a `Judgement`; it is None for an entry that is not an
+        allowed call."""
         return examine(kept.entry, keys, partial(self._judge, kept))
 
     def _judge(self, kept: Kept, statement: Statement) -> Judgement | None:

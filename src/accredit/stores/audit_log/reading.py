@@ -361,5 +361,5 @@ def open_call(call: object, writer: object, read: Callable[[], Numbered]) -> Ope
 
 
 def damage_error(place: str) -> AttestationError:
-    """Return the error for a row that is no entry."""
+    """Return the error for a row that is not an entry."""
     return AttestationError(f"{place} is damaged", place)

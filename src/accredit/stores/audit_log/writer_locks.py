@@ -18,7 +18,8 @@ from accredit.limits import STORE_WAIT_SECONDS
 
 
 class WriterLock(Protocol):
-    """The lock of one writer. A live writer holds its own; a dead one's is held by whoever closes its calls."""
+    """The lock of one writer. A live writer holds its own; a dead one's is held by the process that closes its
+    calls."""
 
     def close(self) -> None:
         """Release the lock."""

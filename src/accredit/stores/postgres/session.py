@@ -177,8 +177,8 @@ async def schema_version(connection: Connection) -> int | None:
 
 
 def _check_clock(database: DatabaseAddress, off: float) -> None:
-    """Check how far the clocks differ. `off` is the number of seconds by which the database's time is before the start,
-    or after the end, of the query by our clock."""
+    """Check how far the clocks differ. By our clock, the query has a start and an end; `off` is by how many seconds the
+    database's time lies outside of these."""
     if off > CLOCK_SKEW_SECONDS:
         raise ClocksDiffer(f"{database.name}: its machine's clock and this one's differ by {off:.1f} s", off)
     if off > CLOCK_SKEW_WARN_SECONDS:

@@ -231,7 +231,7 @@ def _with_mapped(
 
 
 def _each(server: str, value: Raw, mapped: _Mapped) -> Steps[list[Raw] | Raw]:
-    """Return an array with each item mapped; the value itself if nothing changes, or it is no array."""
+    """Return an array with each item mapped; the value itself if nothing changes, or it is not an array."""
     if not is_array(value):
         return value
     items = yield from elements(value, "content")

@@ -228,7 +228,7 @@ class Child:
         self._process.input.close()
 
     async def aclose(self) -> None:
-        """End the child and all of its group, within three graces. Its further output is discarded."""
+        """End the child and all of its group, within three periods of grace. Its further output is discarded."""
         self._process.output.ignore()
         self._end_soon()
         assert self._ending is not None  # noqa: S101 - set one line above
