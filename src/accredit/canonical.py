@@ -88,7 +88,7 @@ def canonical_in_steps(tree: object, *, wide_integers: WideIntegers = "refused")
 
 
 def _sorts_otherwise(form: bytes) -> bool:
-    """Return whether the order of its names may be different in UTF-16."""
+    """Return whether the order of an object's names may be different in UTF-16."""
     planes = form.translate(_PLANES)
     return b"\x01" in planes and b"\x02" in planes
 

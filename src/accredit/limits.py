@@ -253,7 +253,8 @@ MAX_PEM_BYTES = 16_384
 
 CLOCK_LEAD_SECONDS = 2
 """How far the clock may be ahead of a client that made its own challenge. Synchronised clocks differ by less; some
-clients round. Our client dates its challenges back by as much, for verifiers that accept none from their future."""
+clients round. Our client dates its challenges back by this time, since some verifiers accept no challenge from the
+future."""
 
 MAX_URI_LENGTH = 8_192
 """The most characters of a resource's URI, where prefixes decide its scope: servers differ in how they read longer

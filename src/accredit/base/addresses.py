@@ -45,8 +45,8 @@ def is_public_address(address: str) -> bool:
 
 @lru_cache(MAX_KNOWN_PEERS)
 def peer_of(address: str) -> str:
-    """Return an identifier of the peer behind an address. For IPv6 it is the first 64 bits, as one machine can have all
-    addresses with these."""
+    """Return an identifier of the peer behind an address. For IPv6 that is the first 64 bits, as one machine can have
+    every address in such a network."""
     if ":" not in address:
         return address
     try:

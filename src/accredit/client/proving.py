@@ -146,8 +146,8 @@ class Prover:
 
     @property
     def refused(self) -> ProofRefused | None:
-        """The refusal after which nothing more may be sent, or None. It says that the server claims the id of a gateway
-        that is known under another URL."""
+        """The refusal of everything that the host sends to this server, or None. It is set if the server has claimed
+        the id of a gateway that is known under another URL."""
         return self._pin.refused
 
     def attempt(self, method: str, params: Params) -> Attempt | None:

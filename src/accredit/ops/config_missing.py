@@ -85,8 +85,8 @@ def _missing_file(file: str, name: str, folder: Path) -> Iterator[tuple[str, Con
 
 
 def scope_slips(loaded: Loaded) -> Iterator[str]:
-    """Yield a note for each scope of a single tool that is spelled nearly as a known one: one of Ratify's, of MCP's, or
-    one that other tools have."""
+    """Yield a note for each scope of a single tool that is nearly spelled like a known one. Known are those of Ratify,
+    of MCP, and of other tools."""
     for each in every_view(loaded):
         scopes = [entry.scope for entry in build_catalog(each.config).tools.values()]
         for scope in sorted({*scopes} - CANONICAL_SCOPES - MCP_SCOPES):

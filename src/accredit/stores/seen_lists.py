@@ -43,7 +43,7 @@ class SeenLists:
             _PLACE.pack_into(self._memory, start, name, newest)
 
     def misses(self, issuer_id: str, here: Iterable[RevocationList]) -> bool:
-        """Return whether any worker has had a newer list of an issuer in force than those in force here."""
+        """Return whether any worker has had a newer list of the issuer in force than this worker has now."""
         _, _, seen = self._place(issuer_id)
         return seen > max(map(_age, here), default=0)
 

@@ -111,7 +111,7 @@ class LogReader(ABC):
 
     @abstractmethod
     def release(self) -> None:
-        """Hold on to no state of the log until `renew` is called."""
+        """Release the log's state, so that the store need not keep it, until `renew` is called."""
 
     def close(self) -> None:
         """Release the log for good."""

@@ -188,7 +188,7 @@ def session_id(head: RequestHead) -> bytes:
 
 
 def sessions_in(head: RequestHead) -> MemberSessions:
-    """Unpack the sessions in a head whose id was opened; none if it names none."""
+    """Unpack the sessions in a head whose session id was opened. The result is empty if the head names no session."""
     named = head.headers.get(SESSION_HEADER)
     return _unpack(named) if named is not None else {}
 

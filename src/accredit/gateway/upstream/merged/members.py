@@ -139,7 +139,7 @@ class MemberAccess:
 
     def head(self, head: RequestHead, name: str, own: str | None = None) -> RequestHead:
         """Return a client's head for a server, in its own session. Raises `UpstreamUnavailable`, and `RequestError`
-        (404) if none of the servers in the client's session still has it."""
+        (404) if the server or replica that had the session no longer exists."""
         sessions = self._sessions(head)
         session = self._living(sessions).get(name)
         if session is None and name in sessions:

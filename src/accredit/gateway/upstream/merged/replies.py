@@ -66,8 +66,8 @@ Hears = Callable[[Notification], Notification | None]
 
 
 class InnerReply:
-    """The part of a `Reply` for one server that does not depend on where its answer goes. It has the client's
-    authority, and a head of its own."""
+    """The common base of the two kinds of `Reply` for one server. It has the client's authority, but a request head for
+    this server."""
 
     def __init__(self, reply: Reply, head: RequestHead) -> None:
         self._reply = reply
