@@ -210,8 +210,7 @@ def was_allowed(record: CallRecord) -> bool:
 
 
 def _by_what_is_known(configured: ReplayConfiguration, record: CallRecord) -> Verdict | None:
-    """Return the verdict if it follows from the record and the gateway's id, whatever the settings of an endpoint are;
-    otherwise None."""
+    """Return the verdict if no endpoint's settings are needed for it, else None."""
     call, error = record.call, _error(record)
     if record.gateway != configured.gateway:
         return Verdict(False, open="gateway")

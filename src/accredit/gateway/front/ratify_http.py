@@ -41,8 +41,8 @@ from accredit.ports import ProofStore, Revocations
 CHALLENGES = 500
 """How many challenges of the HTTP binding are issued in a burst."""
 CHALLENGES_PER_SECOND = 200.0
-"""How many more of them with each second. All callers share this rate, so it is far above what honest ones need: a
-challenge costs some microseconds, and nothing is stored of it."""
+"""How many more challenges it issues each second. All callers share this rate, so it is far above what honest ones
+need: a challenge costs some microseconds, and nothing is stored of it."""
 MAX_PENDING_HTTP_CHALLENGES = 100_000
 """How many challenges of the HTTP binding may be unexpired at once: more than the full rate gives in their 300 seconds,
 so that a stranger can't use them up for others. Only their ends are kept, some 3 MB."""
