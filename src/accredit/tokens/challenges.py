@@ -55,7 +55,6 @@ def metadata(resource: str, issuers: Iterable[Issuer]) -> dict[str, object]:
 
 
 def _quote(value: str) -> str:
-    """Return a quoted-string (RFC 9110 section 5.6.4), with a question mark for each character that a header can't
-    hold."""
+    """Return a quoted-string (RFC 9110 section 5.6.4); characters that a header can't hold become question marks."""
     plain = "".join(char if " " <= char <= "~" else "?" for char in value)
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
