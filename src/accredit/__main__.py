@@ -1,6 +1,7 @@
 """The `accredit` command; `python -m accredit` is the same.
 
-As a module it imports nothing from the current folder, which `-m` puts first: somebody else may have filled it.
+With `-m`, Python searches the current folder first for modules. That is turned off, since somebody else may have filled
+the folder.
 
 Some errors can't be handled by any part of a command: too little memory, a folder that is gone, data that is nested too
 deep for Python. They end the command with two lines, and the exit code for wrong use (2). Other errors are defects, and
@@ -19,7 +20,7 @@ INTERRUPTED = 130
 _WRONG_USE = 2
 _OLDEST = (3, 11)
 _NO_MEMORY = ("can't start new thread", "failed to map segment")
-"""What Python and the loader say if there is no memory for a thread, or for a library."""
+"""The error texts of Python and the loader if there is no memory for a thread, or for a library."""
 _MAX_SHOWN = 200
 """The most characters of a name that is quoted."""
 

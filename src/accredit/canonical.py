@@ -8,8 +8,8 @@ are:
 - [fractions] whole fractions lose their `.0`, and zero loses its sign;
 - [exponents] exponents from 21 on get a plus sign; numbers from 1e-6 to 1e-5, and from 1e16 to 1e21, are written out.
   These are rewritten one by one, up to a bound;
-- [order] members must be in the order of UTF-16 units: objects are sorted again if their names could make this differ
-  from the order of UTF-8.
+- [order] members must be in the order of UTF-16 units: objects are sorted again if the order of their names could be
+  different in UTF-8.
 
 Property tests compare the results with those of `rfc8785`.
 """
@@ -88,7 +88,7 @@ def canonical_in_steps(tree: object, *, wide_integers: WideIntegers = "refused")
 
 
 def _sorts_otherwise(form: bytes) -> bool:
-    """Return whether the order of its names may be different in UTF-16."""
+    """Return whether the order of an object's names may be different in UTF-16."""
     planes = form.translate(_PLANES)
     return b"\x01" in planes and b"\x02" in planes
 

@@ -115,9 +115,9 @@ class JsonError(FrameError):
 
 
 class LineTooLong(FrameError):
-    """A line that is longer than allowed. The other members are what could be read at its two ends: the message's `id`,
-    its `kind` ("call" for a request or a notification, "response", or "" if unknown), and whether it begins as a
-    message at all."""
+    """A line that is longer than allowed. The other members were read at its two ends: the message's `id`, its `kind`
+    ("call" for a request or a notification, "response", or "" if unknown), and whether it begins as a message at
+    all."""
 
     def __init__(self, detail: str, *, id: MessageId | None = None, kind: str = "", is_message: bool = False) -> None:
         super().__init__(detail, bound=True)
@@ -204,8 +204,8 @@ class AsksFull(StoreUnavailable):
 
 
 class ClockSetBack(StoreUnavailable):
-    """The clock is behind the time of entries that the store has forgotten, so nobody knows whether something was used
-    before. `until` (unix seconds) is up to when forgotten entries would count."""
+    """The clock is behind the end of entries that the store has forgotten, so an earlier use may be unknown. `until`
+    (unix seconds) is the time until which forgotten entries would be needed."""
 
     def __init__(self, until: int) -> None:
         super().__init__(f"the clock was set back: the store has forgotten what counts until {until} (unix seconds)")
@@ -225,7 +225,7 @@ class AttestationError(AccreditError):
 
 
 class ProofRefused(AccreditError):
-    """A call was refused by the decision, at the gateway or in a server. This is also what the client is told.
+    """A call was refused by the decision, at the gateway or in a server. The client gets the same error.
 
     `code`, `message` and `data` are the JSON-RPC error's; `data["error"]` is the word for programs, such as
     "ratify_scope_denied".
@@ -304,13 +304,13 @@ class OAuthError(AccreditError):
 
 
 class KeySetError(AccreditError):
-    """A set of public keys could not be fetched or read. The text is for the log and for whoever configured it."""
+    """A set of public keys could not be fetched or read. The text is for the log and the operator."""
 
 
 class KeysUnavailable(AccreditError):
-    """No keys of an issuer can be had, so its tokens can't be verified. The text is for the log: it may name a URL.
+    """An issuer's keys are not available, so its tokens can't be verified. The text is for the log: it may name a URL.
 
-    `retry_after` is in seconds; to ask again before that is no use.
+    `retry_after` is in seconds; asking again earlier would be in vain.
     """
 
     def __init__(self, reason: str, retry_after: int) -> None:
@@ -319,8 +319,8 @@ class KeysUnavailable(AccreditError):
 
 
 class AccessTokenError(AccreditError):
-    """No token for the upstream could be had from its authorization server. The text is for the log, and quotes
-    nothing of an answer."""
+    """The authorization server gave no token for the upstream. The text is for the log, and quotes nothing of an
+    answer."""
 
 
 class CollectorError(AccreditError):
@@ -425,8 +425,8 @@ class UnsupportedResultType(RoundsError):
 
 
 class SealError(RoundsError):
-    """A `requestState` or a session's id can't be sealed or does not open. The public text is that for a state, and the
-    same for every cause (2026-07-28, basic/patterns/mrtr). `reason` is only for the program's log."""
+    """A `requestState` or a session's id can't be sealed or does not open. The public text is the same for both, and
+    for every cause (2026-07-28, basic/patterns/mrtr). `reason` is only for the program's log."""
 
     def __init__(self, reason: str) -> None:
         super().__init__("Invalid or expired requestState")
@@ -438,7 +438,7 @@ class LockError(AccreditError):
 
 
 class ConsentError(AccreditError):
-    """A question to a person, or the answer, can't be used. Of what a peer sent, the text quotes only names of
+    """A question to a person, or the answer, can't be used. The text quotes nothing from a peer but names of
     members."""
 
 

@@ -3,11 +3,11 @@
 # --- JSON-RPC frames --------------------------------------------------------------------------------
 
 MAX_DEPTH = 128
-"""Levels of nested JSON arrays and objects. Real MCP traffic stays under 30; parsers that recurse crash near
+"""The most levels of nested JSON arrays and objects. Real MCP traffic stays under 30; parsers that recurse crash near
 1,000 (docs/reference/validation.md)."""
 
 MAX_QUOTED = 100
-"""Characters of a peer's text that an error may quote (docs/reference/validation.md)."""
+"""The most characters of a peer's text that an error may quote (docs/reference/validation.md)."""
 
 MAX_VALUES = 131_072
 """The most values in a request: elements of arrays and members of objects, at every depth. Reading or digesting them
@@ -17,37 +17,38 @@ MAX_META_MEMBERS = 256
 """Members of a request's `_meta`: clients send up to ten."""
 
 SHORT_MESSAGE_BYTES = 65_536
-"""The most bytes of a client's message that is worked on without a pause: some milliseconds. Between the steps of a
-longer one, and between the members of such a batch, others are served."""
+"""The longest client's message, in bytes, that is processed without a pause: that takes some milliseconds. Between the
+steps of a longer one, and between the members of such a batch, others are served."""
 
 LONG_ANSWER_BYTES = 1_048_576
-"""The most bytes of an answer that is opened without a pause: up to some 40 ms, if it is all brackets. A longer one is
-opened in steps, which costs up to three times as much and lets others be served."""
+"""The longest answer, in bytes, that is opened without a pause: that takes up to 40 ms, if it is all brackets. A longer
+one is opened in steps, which costs up to three times as much, but lets others be served."""
 
 DEFAULT_RESPONSE_BYTES = 16_777_216
 """The most bytes of an answer if `max_response_bytes` is not set. Real ones have some 100,000, images some millions."""
 
 MAX_SPLIT_BYTES = 16_777_216
-"""The most bytes of a part of an answer that is split into its members without a pause, in up to 90 ms: a batch, an
-error, a list that is edited. It is the default bound for an event; real ones have some 100,000."""
+"""The longest part of an answer, in bytes, that is split into its members without a pause, in up to 90 ms: a batch, an
+error, a list to be edited. It is the default bound for an event; real ones have some 100,000."""
 
 ITEMS_AT_ONCE = 100
 """Items of a list that are handled in one step, in some 3 ms; between the steps others are served."""
 
 MAX_SESSION_ID_BYTES = 4_096
-"""Bytes of `Mcp-Session-Id`, as a server gives it. A UUID has 36; ids that hold a sealed state have some 500."""
+"""The most bytes of `Mcp-Session-Id`, as a server gives it. A UUID has 36; ids that hold a sealed state have some
+500."""
 
 SESSION_ID_SECONDS = 2_592_000
-"""How long a sealed session's id opens: 30 days. Few clients run as long, and one that does initializes anew. An id
-that somebody found must not be valid for ever."""
+"""How long a sealed session id is valid: 30 days. Few clients run as long, and one that does initializes anew. A stolen
+id must not be valid for ever."""
 
 LINE_END_BYTES = 2_048
-"""Bytes at each end of an overlong line in which its id is looked for: `MAX_ID_CHARS`, and the other short members.
-Programs write the id first, or last."""
+"""How many bytes at each end of an overlong line are searched for its id: `MAX_ID_CHARS`, and room for other short
+members. Programs write the id first, or last."""
 
 MAX_TOOL_LIST_BYTES = 4_194_304
-"""Bytes of a `tools/list` result in which header declarations are looked for; a hundred tools make some 200,000. In a
-longer one none are found, and only the upstream checks its headers."""
+"""The longest `tools/list` result, in bytes, in which header declarations are looked for; a hundred tools make some
+200,000. For a longer one, only the upstream checks the headers."""
 
 # --- the gateway's endpoint -------------------------------------------------------------------------
 
@@ -68,8 +69,8 @@ ANSWER_PIECE_BYTES = 262_144
 read the one before."""
 
 MAX_REMEMBERED_SESSIONS = 10_000
-"""Legacy sessions of an HTTP upstream whose revision a worker remembers (about 200 bytes each). A forgotten one only
-loses the right to send batches without `MCP-Protocol-Version`."""
+"""The most legacy sessions of an HTTP upstream whose revision a worker remembers (about 200 bytes each). A forgotten
+one only loses the right to send batches without `MCP-Protocol-Version`."""
 
 EVENTS_AT_ONCE_BYTES = 8_192
 """Bytes of a stream's events that are passed on before others get a turn. Answers and news of a call are smaller."""
@@ -77,19 +78,19 @@ EVENTS_AT_ONCE_BYTES = 8_192
 # --- room that callers share ------------------------------------------------------------------------
 
 MAX_CALLS = 2_000
-"""Clients' requests under way to the upstream at once, without streams: each holds a connection on both sides, or a
-place with a child. A process on one core answers some 2,000 a second."""
+"""The most clients' requests under way to the upstream at once, without streams: each holds a connection on both sides,
+or a place with a child. A process on one core answers some 2,000 a second."""
 
 MAX_STREAMS = 1_000
-"""Long-lived streams at once (GET, `subscriptions/listen`, HTTP+SSE sessions). Their room is separate, so that calls
-don't wait for it."""
+"""The most long-lived streams at once (GET, `subscriptions/listen`, HTTP+SSE sessions). Their room is separate, so that
+calls don't wait for it."""
 
 BODY_ROOM_SECONDS = 5.0
 """How long a request waits for room for its body. Clients give a call about a minute, and should see a refusal
 sooner."""
 
 BUSY_RETRY_SECONDS = 1
-"""What a refused client is told to wait before it retries, if there was no room."""
+"""How long a client that was refused for lack of room is told to wait before it retries."""
 
 # --- the upstream HTTP client -----------------------------------------------------------------------
 
@@ -101,14 +102,14 @@ LARGE_ANSWER_BYTES = 1_048_576
 """The most bytes of an answer, or of an event, that needs none of the room that callers share: few are larger."""
 
 EVENT_TIMES = 2
-"""How many copies of an event are in memory: as it came, and its data."""
+"""How many copies of an event are in memory: its raw bytes, and its data."""
 
 ASKED_TIMES = 3
-"""How many copies of a list that the gateway itself requests are in memory until it was read: as it came, its items,
-and what is made of them."""
+"""How many copies of a list that the gateway itself requests are in memory until it was read: its raw bytes, its items,
+and their decoded form."""
 
 MAX_HEADERS = 200
-"""Header fields of an answer, trailers included, or of a request. Servers themselves stop at about 100."""
+"""The most header fields of an answer, trailers included, or of a request. Servers themselves stop at about 100."""
 
 # --- stdio upstreams --------------------------------------------------------------------------------
 
@@ -121,8 +122,8 @@ PIPE_BUFFER_BYTES = 262_144
 more is written to it."""
 
 MAX_OPEN_REQUESTS = 1_000
-"""Requests that one session's child, or the upstream of one HTTP+SSE session, has to answer at once, and as many that
-clients have to answer a child: each takes little memory, but nothing else bounds their number."""
+"""The most open requests to one session's child, or to the upstream of one HTTP+SSE session; and the most open requests
+of a child to clients. Each takes little memory, but nothing else bounds their number."""
 
 BACKOFF_FIRST_SECONDS = 0.5
 """The wait before the second consecutive restart of a shared child that never answered (the first is immediate). It
@@ -137,8 +138,8 @@ LISTEN_BACKLOG = 2_048
 """Connections that the kernel holds until they are accepted. It lowers this to its own bound (4096 on Linux)."""
 
 MAX_REMEMBERED_HEAD_BYTES = 4_096
-"""The most bytes of a head (a message's header lines) that is remembered, so that it need not be parsed again. It has
-up to 1 KiB, with a token some 2 KiB, and rarely changes. A request's is held twice, on each connection."""
+"""The longest head (a message's header lines), in bytes, that is cached, so that it need not be parsed again. Heads
+have up to 1 KiB, with a token some 2 KiB, and rarely change. A request's is held twice, on each connection."""
 
 MAX_REMEMBERED_SESSION_BYTES = 1_024
 """The most bytes of a session's id for which something is remembered. A UUID has 36, sealed 170; ids that hold a sealed
@@ -153,7 +154,7 @@ RESTART_SECONDS = 1
 # --- Mcp-Param-* ------------------------------------------------------------------------------------
 
 MAX_KNOWN_TOOLS = 4_096
-"""Tools whose declared headers are remembered; the one named longest ago is forgotten first."""
+"""The most tools whose declared headers are remembered; the one named longest ago is forgotten first."""
 
 MAX_LIST_PAGES = 50
 """The most pages of a tool list that are fetched. A server whose cursors never end must not hold up a call."""
@@ -161,30 +162,31 @@ MAX_LIST_PAGES = 50
 # --- pinned definitions -----------------------------------------------------------------------------
 
 MERGED_ASK_SECONDS = 5.0
-"""How long one of several servers may take for its part of what all are asked for at the merged endpoint, such as its
-list of tools. Those that were measured take under a second. If one hangs, the other servers' answers wait so long."""
+"""At the merged endpoint, how long one server may take for its part of a request to all, such as its list of tools.
+Measured servers take under a second. If one hangs, the others' answers wait for this time."""
 
 MAX_MERGED_ITEMS = 10_000
-"""The most tools, resources or prompts of one server in a merged list, or of which one subscription there is told. Each
-takes some 25 microseconds on its way to a client. More than a few hundred are no use to a model, which sees all
-servers'."""
+"""The most tools, resources or prompts of one server in a merged list, or that one subscription there may name. Each
+takes some 25 microseconds on its way to a client. A model, which sees those of all servers, can't use more than a few
+hundred."""
 
 MAX_DEFINITIONS = 4_096
 """The most tools of one server that are read from its lists, or from the lock file: as many as are remembered
 elsewhere. A client that is offered more than a few hundred chooses badly among them."""
 
 MAX_LISTED_BYTES = 16_777_216
-"""Bytes of all pages of one list of tools that the gateway asks for itself. A hundred tools make some 200,000."""
+"""The most bytes of all pages of one list of tools that the gateway asks for itself. A hundred tools make some
+200,000."""
 
 MAX_LOCK_BYTES = 67_108_864
-"""Bytes of `accredit.lock`: several servers whose lists are as long as they may be."""
+"""The most bytes of `accredit.lock`: several servers whose lists are as long as they may be."""
 
 DEFAULT_TERMINAL = (80, 24)
 """Columns and rows of a terminal that does not say how large it is."""
 
 MAX_LOOK_ALIKE_CHARS = 256
-"""The most characters of a tool's name that are compared with other names, so that a name of a megabyte takes no
-second. The specification asks for names of at most 128."""
+"""How many characters of a tool's name are compared with other names. Without this bound, a name of a megabyte would
+take a second. The specification asks for names of at most 128."""
 
 # --- the Ratify protocol ----------------------------------------------------------------------------
 
@@ -192,28 +194,28 @@ MAX_SAFE_INTEGER = 2**53 - 1
 """The largest integer that every JSON reader holds exactly (Ratify section 1)."""
 
 MAX_PROOF_BUNDLE_BYTES = 131_072
-"""Bytes of a proof bundle's or certificate's text, checked before it is parsed (Ratify section 1)."""
+"""The most bytes of a proof bundle's or certificate's text, checked before it is parsed (Ratify section 1)."""
 
 MAX_STATEMENT_BYTES = 4_194_304
-"""Bytes of a revocation list's, receipt's or other signed statement's text (Ratify section 12)."""
+"""The most bytes of a revocation list's, receipt's or other signed statement's text (Ratify section 12)."""
 
 MAX_DELEGATION_CHAIN_DEPTH = 8
-"""Certificates in a chain that a verifier accepts (Ratify section 1)."""
+"""The most certificates in a chain that a verifier accepts (Ratify section 1)."""
 
 MAX_SCOPES_PER_CERT = 128
-"""Scopes of one certificate (Ratify section 1)."""
+"""The most scopes of one certificate (Ratify section 1)."""
 
 MAX_SCOPE_LENGTH_BYTES = 256
-"""UTF-8 bytes of one scope (Ratify section 1)."""
+"""The most UTF-8 bytes of one scope (Ratify section 1)."""
 
 MAX_IDENTIFIER_LENGTH_BYTES = 512
-"""UTF-8 bytes of a constraint's `resource_id` (Ratify section 1)."""
+"""The most UTF-8 bytes of a constraint's `resource_id` (Ratify section 1)."""
 
 MAX_AGENT_NAME_LENGTH_BYTES = 256
-"""UTF-8 bytes of a key's name (Ratify section 1)."""
+"""The most UTF-8 bytes of a key's name (Ratify section 1)."""
 
 MAX_KEY_FILE_BYTES = 16_384
-"""Bytes of a key file. One with both seeds and the longest name has some 3,500."""
+"""The most bytes of a key file. One with both seeds and the longest name has some 3,500."""
 
 MAX_DELEGATION_FILE_BYTES = 122_880
 """The most bytes of a delegation file: the 131,072 of a proof, without its agent's key and signature (some 7,500)."""
@@ -224,43 +226,45 @@ CHALLENGE_WINDOW_SECONDS = 300
 # --- tokens -----------------------------------------------------------------------------------------
 
 MAX_TOKEN_BYTES = 16_384
-"""Characters of a bearer token. Large ones (group claims of big directories) have some 8 KiB; servers commonly stop at
-8 to 64 KiB for all headers."""
+"""The most characters of a bearer token. Large ones (group claims of big directories) have some 8 KiB; servers commonly
+stop at 8 to 64 KiB for all headers."""
 
 MAX_CACHED_TOKENS = 4_096
-"""Verified tokens that are remembered with their claims: about 1 KiB each, at most 40 KiB each."""
+"""The most verified tokens that are remembered with their claims: about 1 KiB each, at most 40 KiB each."""
 
 MAX_KEY_SET_BYTES = 262_144
-"""Bytes of an issuer's key set. A large one (ten RSA keys with their certificate chains) has 60 KB."""
+"""The most bytes of an issuer's key set. A large one (ten RSA keys with their certificate chains) has 60 KB."""
 
 ACCESS_TOKEN_REQUEST_SECONDS = 10.0
 """The time for one request for an access token, waiting for room included. Authorization servers answer well within a
 second."""
 
 MAX_VALUE_FILE_BYTES = 65_536
-"""Bytes of a file with a header's value or a variable for a command: a service account's key has 2,500. Linux takes at
-most 131,072 of a variable."""
+"""The most bytes of a file with a header's value or a variable for a command: a service account's key has 2,500. Linux
+takes at most 131,072 of a variable."""
 
 MAX_POLICY_BYTES = 1_048_576
-"""Bytes of a configuration whose digest a session token names. One with 500 tools has 60 KB."""
+"""The most bytes of a configuration whose digest a session token names. One with 500 tools has 60 KB."""
 
 MAX_PEM_BYTES = 16_384
-"""Bytes of a file with one key, in PEM or as JSON of securesystemslib. An RSA key of 8,192 bits has 6.4 KB."""
+"""The most bytes of a file with one key, in PEM or as JSON of securesystemslib. An RSA key of 8,192 bits has 6.4 KB."""
 
 # --- the decision -----------------------------------------------------------------------------------
 
 CLOCK_LEAD_SECONDS = 2
 """How far the clock may be ahead of a client that made its own challenge. Synchronised clocks differ by less; some
-clients round. Our client dates its challenges back by as much, for verifiers that accept none from their future."""
+clients round. Our client dates its challenges back by this time, since some verifiers accept no challenge from the
+future."""
 
 MAX_URI_LENGTH = 8_192
-"""Characters of a resource's URI, where prefixes decide its scope: servers differ in how they read longer ones."""
+"""The most characters of a resource's URI, where prefixes decide its scope: servers differ in how they read longer
+ones."""
 
 # --- stores -----------------------------------------------------------------------------------------
 
 MAX_SPENT_CHALLENGES = 262_144
-"""Spent challenges that a store remembers, some 200 bytes each (measured): 870 a second, if each is remembered for 300
-seconds. Each has cost somebody a valid proof; issued challenges are not remembered."""
+"""The most spent challenges that a store remembers, some 200 bytes each (measured): 870 a second, if each is remembered
+for 300 seconds. Each has cost somebody a valid proof; issued challenges are not remembered."""
 
 USE_MARKS = 1_000
 """Parts of a rate limit's window that are counted separately: thousandths of it, but never less than a second."""
@@ -288,7 +292,7 @@ STORE_LOCK_SECONDS = 1.5
 shorter than the whole wait, so that the log says what the delay was."""
 
 MAX_STORE_JOBS = 10_000
-"""Jobs that wait for an SQLite file; more are refused at once. A hanging disk must not fill the memory."""
+"""The most jobs that wait for an SQLite file; more are refused at once. A hanging disk must not fill the memory."""
 
 STORE_BATCH_JOBS = 256
 """Jobs that are committed together, in some milliseconds, for which other processes wait for the lock."""
@@ -297,11 +301,12 @@ CLOCK_SKEW_WARN_SECONDS = 2.0
 """A difference between the clocks of a gateway and its database from which it is logged. Synchronised: milliseconds."""
 
 MAX_PASSWORD_BYTES = 4_096
-"""Bytes of a file with a database's password. Tokens of cloud services, which serve as one, have some 1,500."""
+"""The most bytes of a file with a database's password. Tokens of cloud services, which serve as one, have some
+1,500."""
 
 MAX_SPENT_IN_DATABASE = 10_000_000
-"""Spent challenges in a database, unless `store.max_spent` says otherwise: 33,000 a second for the whole fleet, and
-some 2 GB."""
+"""The most spent challenges in a database, unless `store.max_spent` says otherwise: 33,000 a second for the whole
+fleet, and some 2 GB."""
 
 REVOCATION_CHECK_SECONDS = 0.5
 """The interval between checks whether a revocation list has changed. A change takes effect within 2 s."""
@@ -309,32 +314,33 @@ REVOCATION_CHECK_SECONDS = 0.5
 # --- the agent's side -------------------------------------------------------------------------------
 
 MAX_KNOWN_GATEWAYS_BYTES = 1_048_576
-"""Bytes of a file of known gateways: some 8,000 of them."""
+"""The most bytes of a file of known gateways: some 8,000 of them."""
 
 MAX_KNOWN_TARGETS = 4_096
 """The most tools, resources and prompts whose scopes a client remembers. The one learned longest ago is forgotten
 first; its next call is then refused once."""
 
 MAX_TOLD_REASON_CHARS = 500
-"""Characters of a gateway's reason for a refusal that a person is shown. Ours have some 200, except for lists of
-scopes; what matters about a constraint stands at the end."""
+"""The most characters of a gateway's reason for a refusal that a person is shown. Ours have some 200, except for lists
+of scopes; what matters about a constraint stands at the end."""
 
 MAX_TOLD_URL_CHARS = 200
-"""Characters of a gateway's URL that a person is shown: enough to distinguish URLs, and two fit into a refusal."""
+"""The most characters of a gateway's URL that a person is shown: enough to distinguish URLs, and two fit into a
+refusal."""
 
 MAX_ANSWER_BYTES = 16_777_216
-"""Bytes of a server's message that a client reads: an answer, a server-sent event, a line. As many as a gateway passes
-by default. With one rare character among them they take 64 MiB, as text."""
+"""The most bytes of a server's message that a client reads: an answer, a server-sent event, a line. As many as a
+gateway passes by default. With one rare character among them they take 64 MiB, as text."""
 
 MAX_ANSWER_VALUES = 131_072
-"""Values of such a message, at any depth, as of a request: 25 MiB, and 40 ms."""
+"""The most values of such a message, at any depth, as of a request: 25 MiB, and 40 ms."""
 
 MAX_TYPED_VALUES = 16_384
 """The most values of such a message that the SDK's models check (not those in structured content or schemas). A wrong
 one makes five errors, of some 900 bytes each: 75 MiB in all. 2,000 tools have as many values."""
 
 MAX_REFUSAL_BYTES = 1_048_576
-"""Bytes of an HTTP error's body that a client reads: a gateway's has a line or two."""
+"""The most bytes of an HTTP error's body that a client reads: a gateway's has a line or two."""
 
 MAX_PRESENTED = 4
 """The most delegations that are tried for one call, one after the other. Each refusal is a record in a log."""
@@ -350,31 +356,32 @@ SERVER_LISTS_SECONDS = 60.0
 that."""
 
 MAX_SAID_CHARS = 200
-"""Characters of a tool's description that a configuration quotes: a sentence or two."""
+"""The most characters of a tool's description that a configuration quotes: a sentence or two."""
 
 # --- attestations and their log ---------------------------------------------------------------------
 
 MAX_ATTESTATION_BYTES = 67_108_864
-"""Bytes of one envelope that are read. A record with full arguments of 4 MiB has some 6 MB."""
+"""The most bytes of one envelope that are read. A record with full arguments of 4 MiB has some 6 MB."""
 
 MAX_RECORDED_TEXT = 1_000
-"""Characters of a reason, a detail, a session's id or a revision that a record keeps; those of our own errors have some
-200, ids some 40. The latter two come in headers, which may be as long as a head."""
+"""The most characters of a reason, a detail, a session's id or a revision that a record keeps; those of our own errors
+have some 200, ids some 40. The latter two come in headers, which may be as long as a head."""
 
 RECORDS_OF_A_CALL = 16
-"""The most records that are read to see whether an open call has an outcome. A call has two at most. Another call whose
-random id begins with the same 64 bits is somebody's doing."""
+"""How many records are read to find out whether an open call has an outcome. A call has two at most. Another call whose
+random id begins with the same 64 bits is not there by accident."""
 
 MAX_LEFT_WRITERS = 1_000
-"""The most dead writers of a log that a process leaves open and remembers, because the log's entries of them do not
-verify. If there are as many, it examines no other."""
+"""How many dead writers of a log a process leaves open and remembers, because the log's entries of them do not verify.
+Once there are as many, it examines no further ones."""
 
 MAX_RECORDED_CHAINS = 64
-"""Certificate chains whose recorded form is kept for the next call with them: 11 KB a certificate, at most eight."""
+"""For how many certificate chains the recorded form is cached for the next call: 11 KB a certificate, and at most eight
+certificates each."""
 
 MAX_RECORDED_TARGET = 2_048
-"""Characters of a call's target that its record keeps; the digest of its params covers all of it. A refused caller must
-not be able to fill the disk with a name."""
+"""The most characters of a call's target that its record keeps; the digest of its params covers all of it. A refused
+caller must not be able to fill the disk with a name."""
 
 RECORDS_A_TURN = 256
 """Records that are written at a time (some 20 ms), before others get their turn."""
@@ -386,7 +393,7 @@ SHORT_ID_CHARS = 12
 """Hex digits of an id that tables on a terminal show, 48 bits: two of a million are the same once in 500 logs."""
 
 MAX_KEY_FILES = 1_000
-"""Public keys beside a configuration that are searched for names: a tenth of a second or so."""
+"""The most public keys beside a configuration that are searched for names: a tenth of a second or so."""
 
 # --- multi-round-trip requests ----------------------------------------------------------------------
 
@@ -394,8 +401,8 @@ MAX_ROUNDS = 10
 """How often one call is repeated with input, by default. The official SDK has the same limit."""
 
 MAX_DIALOGS = 16
-"""The most requests for input of one server that are open at once in a client. A call of the older era may make so many
-times its rounds in all, as many as a call with rounds could."""
+"""The most requests for input from one server that are open at once in a client. In the legacy era, a call may make
+this many for each of its rounds, as a call with rounds could."""
 
 LEG_SECONDS = 60.0
 """The time for one leg of a call, by default: what the gateway gives an upstream."""
@@ -406,7 +413,7 @@ MAX_STATE_SECONDS = 86_400
 # --- tasks --------------------------------------------------------------------------------------------
 
 MAX_TASKS = 100_000
-"""Tasks that a store remembers: at some 400 bytes each, 40 MB."""
+"""The most tasks that a store remembers: at some 400 bytes each, 40 MB."""
 
 MAX_TASKS_PER_OWNER = 1_000
 """The most tasks of one owner at one server, so that nobody uses up the room of others. A list of tasks is filtered by
@@ -416,12 +423,12 @@ TASK_SECONDS = 86_400
 """How long a task without a `ttl` is remembered: a day, so that its owner may sleep."""
 
 MAX_TOLD_TASKS = 1_000
-"""Tasks whose notifications one session or subscription receives: as many as an owner can have
-at one server."""
+"""The most tasks whose notifications one session or subscription receives: as many as an owner can have at one
+server."""
 
 MAX_TASK_BYTES = 65_536
-"""The most bytes of all that is remembered of a task: its facts, and 8,192 characters of its target. A longer row in a
-store is somebody's doing, and is treated as no task."""
+"""The most bytes that are stored for a task: its facts, and 8,192 characters of its target. A longer row was not
+written by a gateway, and does not count as a task."""
 
 # --- consent ------------------------------------------------------------------------------------------
 
@@ -432,7 +439,7 @@ MAX_PRINCIPALS = 8
 """The most people whom an ask may name. An agent has one principal, or one for each of a few delegations."""
 
 MAX_CONSENT_ANSWER_BYTES = 131_072
-"""Bytes of an answer: a chain of certificates, which has to fit into a proof."""
+"""The most bytes of an answer: a chain of certificates, which has to fit into a proof."""
 
 ASK_SECONDS = 600
 """How long an ask is valid: a person who is at hand answers within ten minutes. A delegation for one call is valid for
@@ -449,10 +456,10 @@ MAX_SEALED_ASK_BYTES = 135_168
 """Bytes of a sealed ask: 96 KiB, in base64."""
 
 LIKE_CALLS = 5
-"""How many calls like the one that is asked for a person is offered to allow with it, by default."""
+"""How many similar calls a person is offered to allow together with the requested one, by default."""
 
 LIKE_SECONDS = 3_600
-"""For how long such calls are allowed, by default: an hour, the time of one errand of an agent."""
+"""For how long such similar calls are allowed, by default: an hour, the time of one errand of an agent."""
 
 MAX_LIKE_CALLS = 100
 """The most calls that can be allowed at once without reading each. For more, a person signs a delegation (`grant`)."""
@@ -472,12 +479,12 @@ LOGIN_LINK_SECONDS = 60
 """How long a link to the desk's page is valid. It works once."""
 
 MAX_PASSPHRASE_BYTES = 1_024
-"""Bytes of a passphrase."""
+"""The most bytes of a passphrase."""
 
 # --- reload -------------------------------------------------------------------------------------------
 
 MAX_PEM_CHAIN_BYTES = 1_048_576
-"""Bytes of the server's certificates, and of their key. A chain has some 10 KiB."""
+"""The most bytes of the server's certificates, and of their key. A chain has some 10 KiB."""
 
 RELOAD_LOOK_SECONDS = 0.02
 """During a reload, the interval at which the parent of the workers reads what they report."""
@@ -486,7 +493,7 @@ MAX_RELOAD_TEXT = 4_096
 """The most bytes of a report on one reload: it is sent in one datagram, and kept in one file."""
 
 MAX_CALL_FILTER_CHARS = 500
-"""Characters of a filter of calls: it is in the page's address."""
+"""The most characters of a filter of calls: it is in the page's address."""
 
 # --- hosts' files -------------------------------------------------------------------------------------
 
@@ -497,10 +504,11 @@ HEALTH_SECONDS = 3.0
 """How long the desk waits for a gateway's `/readyz`."""
 
 MAX_HEALTH_BYTES = 65_536
-"""Bytes of a gateway's `/readyz` that a desk reads."""
+"""The most bytes of a gateway's `/readyz` that a desk reads."""
 
 MAX_ASKED_LISTS = 4
-"""Revocation lists about which one request of `/readyz` asks: a person has one in a store, and one in a file."""
+"""The most revocation lists about which one request of `/readyz` asks: a person has one in a store, and one in a
+file."""
 
 MAX_FINDING_CHARS = 2_000
 """The most characters that `accredit doctor` prints on one thing. It may quote texts that are longer."""
@@ -509,7 +517,7 @@ DOCTOR_SECONDS = 8.0
 """How long each check of `accredit doctor` may take; all are made at the same time. A gateway has `HEALTH_SECONDS`."""
 
 DOCTOR_DATABASE_SECONDS = 4.0
-"""How long a connected database may take to report its condition: each statement reads only its catalog."""
+"""How long a connected database may take to report its condition. Each statement reads only the database's catalog."""
 
 # --- watching it run ---------------------------------------------------------------------------------
 

@@ -1,5 +1,5 @@
-"""What a decision needs from outside, as protocols. No I/O here: adapters implement them, and the code around a
-decision is given them.
+"""The protocols through which a decision reaches the outside. No I/O here: adapters implement them, and are passed to
+the code around a decision.
 
 Any method may raise `StoreUnavailable`; the caller then refuses. Times are unix seconds and are passed in.
 """
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class Spending(Enum):
-    """What it does, or would do, to present a challenge."""
+    """The result of presenting a challenge, or what it would be."""
 
     FIRST = "first"
     """The challenge is valid, and was never presented before."""
     SPENT = "spent"
     """The challenge was presented before."""
     NOT_ISSUED = "not_issued"
-    """The challenge had to be one that was issued for this very request and has not expired, and it is not."""
+    """The challenge should have been issued for this very request and not be expired, but was not, or is."""
 
 
 class RateLimit(Struct, frozen=True):
@@ -49,15 +49,15 @@ class ProofStore(Protocol):
     gets `FIRST`.
 
     Expired entries are forgotten after a while. If the clock was ahead when that was done, and is then set back,
-    forgotten entries may count again. Then whatever may have been forgotten is refused: `spend`, `uses` and `use` raise
-    `ClockSetBack`.
+    forgotten entries may count again. Then `spend`, `uses` and `use` raise `ClockSetBack` for any entry that may have
+    been forgotten.
     """
 
     async def issue(self, request_hash: bytes, *, expires_at: int) -> IssuedChallenge:
         """Issue a fresh challenge of 32 bytes, valid for this request until `expires_at` (inclusive).
 
-        Nobody can guess it, or take a client's own challenge for it. To issue one must not use up room that others
-        need, as anybody may request one.
+        Nobody can guess it, and it can't be confused with a client's own challenge. Issuing one must not use up room
+        that others need, as anybody may request one.
         """
         ...
 
@@ -87,8 +87,8 @@ class ProofStore(Protocol):
         ...
 
     async def room_at(self, limit: RateLimit, *, now: int) -> int | None:
-        """Return from when on one more use would not exceed a limit, if nothing else is used until then. That is `now`
-        or later; None if never."""
+        """Return the time from which one more use would not exceed a limit, if there are no other uses until then. It
+        is `now` or later; None if never."""
         ...
 
     async def ready(self) -> bool:
@@ -96,7 +96,7 @@ class ProofStore(Protocol):
         ...
 
     def problem(self) -> str | None:
-        """Return why somebody should look after the store although it answers, or None."""
+        """Return why the store needs a person's attention although it answers, or None."""
         ...
 
     async def aclose(self) -> None:
@@ -107,8 +107,8 @@ class ProofStore(Protocol):
 class Task(Struct, frozen=True):
     """A server's task, and the call that created it.
 
-    `owner` (32 bytes) identifies who created it. `method` and `target` are the call's. `facts` (JSON) is what
-    constraints are evaluated for (`policy.tasks.MadeBy`). `flow` is the name of the call in records.
+    `owner` (32 bytes) identifies who created it. `method` and `target` are the call's. `facts` (JSON) has the data for
+    evaluating constraints (`policy.tasks.MadeBy`). `flow` is the name of the call in records.
     """
 
     owner: bytes
@@ -151,7 +151,7 @@ class Grant(Struct, frozen=True):
     `seen` is what was shown of the client when it was consented to. `login` is the identity provider's refresh token,
     and `checked` when it was last asked for the person's groups; "" and 0 if a person signed at their desk.
 
-    A chain is what a store says: whoever uses one has it verified, to a root, on each use.
+    A chain from a store is not trusted: on each use the caller verifies it, to a root.
     """
 
     client_id: str
@@ -205,7 +205,7 @@ class DoorStore(Protocol):
     """Memory of the front door, shared by all gateways of one: OAuth clients that registered, grants, codes, logins.
 
     A *login* (a family of refresh tokens) is named by 32 bytes: the SHA-256 of a random name that is a part of each of
-    its refresh tokens, and the `sid` (hex) of its access tokens. Of the tokens the store keeps SHA-256 digests.
+    its refresh tokens, and the `sid` (hex) of its access tokens. The store keeps only SHA-256 digests of the tokens.
 
         grant = await door.begin(client_id, subject, resource, seeds, ends=now + 600, now=now)
         ...                              # a person signs a delegation to the key of `grant.seeds`, and reads six digits
@@ -221,28 +221,28 @@ class DoorStore(Protocol):
     """
 
     async def register(self, client_id: str, document: bytes, *, ends: int, now: int) -> bool:
-        """Keep a client's document until `ends`, and as long as it has a grant. Return False if there is no room: all
-        that are kept have grants, or a later end. Else the one that ends first makes room."""
+        """Keep a client's document until `ends`, and as long as it has a grant. If there is no room, the document that
+        ends first is dropped; return False if none ends earlier than this one."""
         ...
 
     async def registered(self, client_id: str, *, now: int) -> bytes | None:
-        """Return the document of a client that registered, or None."""
+        """Return the document of a registered client, or None."""
         ...
 
     async def begin(self, client_id: str, subject: str, resource: str, seeds: bytes, *, ends: int, now: int) -> Grant:
-        """Return the grant of this client, person and endpoint. If there is none, it is one with this key, no chain,
-        and this end. Call it for people who have shown who they are. Raises `StoreUnavailable` without room."""
+        """Return the grant of this client, person and endpoint. If there is none, make one with this key, this end, and
+        no chain. Call this only for people who have authenticated. Raises `StoreUnavailable` if there is no room."""
         ...
 
     async def approve(
         self, grant: Grant, change: Change, code: bytes, given: AuthorizationCode, *, ends: int, now: int
     ) -> bool:
-        """Change a grant as consented, and keep a code's digest until `ends`. Return False if it is over, or has
-        another key by now: then begin anew."""
+        """Change a grant as the person has consented, and keep a code's digest until `ends`. Return False if the grant
+        has ended, or now has another key: then begin anew."""
         ...
 
     async def change(self, grant: Grant, change: Change, *, now: int) -> Grant | None:
-        """Change a grant, and return it; None if it is over, or has another key by now."""
+        """Change a grant, and return it; None if it has ended, or now has another key."""
         ...
 
     async def redeem(
@@ -253,16 +253,16 @@ class DoorStore(Protocol):
         ...
 
     async def rotate(self, login: bytes, old: bytes, new: bytes, *, client_id: str, now: int) -> Login | Rejected:
-        """Replace a login's refresh token. Another token of this login than its newest one ends the login."""
+        """Replace a login's refresh token. If `old` is not its newest one, the login ends."""
         ...
 
     async def login(self, login: bytes, *, now: int) -> Login | None:
-        """Return a login that stands, or None."""
+        """Return a login that has not ended, or None."""
         ...
 
     async def add_chain(self, grant: Grant, chain: bytes, *, ends: int, now: int) -> bool:
-        """Keep one more chain to a grant's key, beside its `chain`, until `ends`: what somebody answered to an ask.
-        Return False if the grant is over. Of too many, the one that ends first is forgotten."""
+        """Keep a further chain to a grant's key until `ends`, beside its `chain`: a person's answer to an ask. Return
+        False if the grant has ended. If there are too many, the one that ends first is forgotten."""
         ...
 
     async def chains(self, grant: Grant, *, now: int) -> Sequence[bytes]:
@@ -270,7 +270,7 @@ class DoorStore(Protocol):
         ...
 
     async def end_login(self, login: bytes, *, client_id: str, now: int) -> bool:
-        """End a login of this client, and with its last one the grant. Return whether there was one."""
+        """End a login of this client, and the grant with its last login. Return whether there was such a login."""
         ...
 
     async def end_grant(self, grant: Grant) -> None:
@@ -444,11 +444,12 @@ class Records(Protocol):
         ...
 
     def problem(self) -> str | None:
-        """Return what keeps records from being written (for `/readyz` and people), or None."""
+        """Return why records can't be written (for `/readyz` and people), or None."""
         ...
 
     def unverified(self) -> str | None:
-        """Return what was left open or unsigned, because the log's entries about it do not verify; or None."""
+        """Return which writers were left open or unsigned, because the log's entries about them do not verify; or
+        None."""
         ...
 
     async def ready(self) -> bool:
@@ -456,5 +457,5 @@ class Records(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Write what is waiting, close what is open, and release all resources."""
+        """Write the waiting records, close open calls, and release all resources."""
         ...

@@ -1,4 +1,4 @@
-"""The table of refusals: what each is called, with which code and status it is answered, and what helps. No I/O.
+"""The table of refusals: the name, code and status of each, and what helps. No I/O.
 
 A row stands for one word, which is `data.error` in the answer and the error in the call's record. Code that refuses
 raises an error of `errors` with that word; the text is written where it is raised (`policy/refusals.py`, `tokens`,
@@ -19,9 +19,9 @@ MISSING_TOKEN = -31011
 DEFINITION_CHANGED = -31012
 QUOTA_EXCEEDED = -31013
 GATEWAY_CHANGED = -31020
-"""A code that is only used within the client, as is the next one: nothing was signed for this gateway."""
+"""Nothing was signed for this gateway. This code and the next are used only within the client."""
 SESSION_LOST = -31021
-"""The session is gone, and the request was not taken. This answers a request, and is no refusal of a call."""
+"""The session is over, and the request was not executed. This answers a request, but does not refuse a call."""
 _UNKNOWN = -32602
 """JSON-RPC's own code for invalid params, used for a target that does not exist."""
 
@@ -30,15 +30,15 @@ OAUTH_ONLY = (
     "a host that can only sign in by OAuth (claude.ai, ChatGPT, Copilot's cloud agent) can't prove what it may do, and"
     " is refused here: use one that starts `accredit connect`"
 )
-"""One sentence for whoever has such a host."""
+"""A sentence for people with such a host."""
 
 
 class Refused(NamedTuple):
-    """One row. `status` is the HTTP status. It is 200 where clients should show the error's text: they only do so then.
+    """One row. `status` is the HTTP status. It is 200 if clients should show the error's text, which they do only then.
 
     `kind` is what logs and counters call the refusal. `grant_helps`: a new delegation can let the call pass.
     `other_may_pass`: so can another delegation that the agent already has. `lacks_scope`: nobody has allowed the
-    target. `advice` is what a person is told in addition to the refusal itself.
+    target. `advice` is a text for people, in addition to the refusal itself.
     """
 
     word: str
@@ -125,4 +125,4 @@ _ROWS = (
 KINDS = {row.code: row.kind for row in _ROWS}
 BY_WORD = {row.word: row for row in _ROWS}
 CODES = frozenset(row.code for row in _ROWS) - {_UNKNOWN}
-"""Codes that are only used for refusals: an error with one of them is a refusal, whatever else it says."""
+"""Codes that are used only for refusals: every error with one of them is a refusal."""

@@ -1,17 +1,17 @@
 """The admin listener: `/metrics`, `/healthz` and `/readyz`, for the operator. Runs in the event loop.
 
-It requires no credential; all that it reveals is what is called here, and how often. Where there are HTTP APIs, a proxy
-asks here about their requests (`gateway.front.authorize`, which says who may ask). Any other request is refused by the
-first of these rules that it breaks:
+It requires no credential. It reveals only which tools and routes are called here, and how often. Where there are HTTP
+APIs, a proxy asks here about their requests (`gateway.front.authorize`, which says who may ask). Any other request is
+refused by the first of these rules that it breaks:
 
-- [bounds] its connections have the same bounds as clients' (`http11`), and there may be only a few, unless a proxy
-  asks: then there may be many, and a head may hold a proof;
+- [bounds] its connections have the same bounds as clients' (`http11`), and there may be only a few. If a proxy asks
+  here, there may be many, and a head may hold a proof;
 - [host] `Host` must be an address or a configured name, against DNS rebinding, and other origins are refused: 403;
 - [route] the path is one of the three (404), and the method GET or HEAD (405). Below `/v1/ratify/` Ratify's HTTP
   binding answers, if it is enabled for this listener (`ratify_http`).
 
 Any worker answers with the metrics of all workers (`telemetry.board`). They are rendered in a thread, one scrape at a
-time. The result is cached; the longer rendering took, the longer.
+time. The longer that takes, the longer the result is cached.
 """
 
 import asyncio
@@ -45,8 +45,8 @@ MAX_PROXY_CONNECTIONS = 1_024
 """The most connections to the admin listener of one worker where proxies ask there: nginx opens one for each request
 that is under way, unless it keeps them."""
 SCRAPE_SHARE = 4
-"""How many times as long as it took to render the metrics they are shown again unchanged. So a caller who asks all the
-time takes a fifth of one thread, however many series there are."""
+"""Rendered metrics are cached for so many times as long as rendering took. So a caller who asks all the time takes a
+fifth of one thread, however many series there are."""
 
 
 METRICS = "/metrics"

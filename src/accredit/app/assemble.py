@@ -1,8 +1,8 @@
 """Makes the adapters for the ports through which calls are decided. Reads revocation lists and key files. Has a signer
 of records sign once, in a process of its own.
 
-Leaves nothing open that threads or processes can't share. So the adapters survive a fork: each worker opens its own
-files and connections on first use.
+Nothing is left open that threads or processes can't share. So the adapters survive a fork, and each worker opens its
+own files and connections on first use.
 """
 
 import logging

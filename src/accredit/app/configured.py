@@ -42,8 +42,8 @@ _logger = logging.getLogger("accredit.app")
 
 @dataclass(frozen=True)
 class Start:
-    """What a gateway was started with. `own` are sealing keys for a gateway without a file of keys; they last as long
-    as the gateway."""
+    """The inputs with which a gateway was started. `own` are sealing keys for a gateway without a file of keys; they
+    last as long as the gateway."""
 
     file: Path | None
     environ: Mapping[str, str]
@@ -75,8 +75,8 @@ class Configured(NamedTuple):
 
 
 class ConfigurationChange(NamedTuple):
-    """A configuration that may replace the current one. `files` are its files, encoded. `told` names what differs, in
-    words for people."""
+    """A configuration that may replace the current one. `files` are its files, encoded. `told` names the differences,
+    as a text for people."""
 
     files: bytes
     told: str
@@ -84,7 +84,7 @@ class ConfigurationChange(NamedTuple):
 
 
 def read_configuration(start: Start, files: ReadFiles) -> Configured:
-    """Read a configuration, from `files` as far as they have been read already. Raises `ConfigurationError`."""
+    """Read a configuration. Files that are in `files` are not read again. Raises `ConfigurationError`."""
     with reading(files):
         loaded = load(start.file, start.environ, start.command_line)
         servers = build_all_settings(loaded, start.environ, workers=start.workers, starting=True, own=start.own)
@@ -123,7 +123,7 @@ def next_ports(now: Configured, ports: Ports) -> Ports:
 
 
 def check_change(start: Start, before: ReadFiles) -> ConfigurationChange:
-    """Read the configuration again, and check what one process can check for all. `before` has the current
+    """Read the configuration again, and make the checks that one process can make for all. `before` has the current
     configuration's files. Raises `ConfigurationError`."""
     if start.file is None:
         raise ConfigurationError(

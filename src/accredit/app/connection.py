@@ -1,14 +1,14 @@
-"""One client's connection, below HTTP: what is written, how much waits to be written, and how long the connection may
-be idle. Runs in the event loop.
+"""One client's connection, below HTTP: writes bytes, tracks how many wait to be written, and limits the idle time. Runs
+in the event loop.
 
 - [head-timeout] A connection has `REQUEST_HEAD_SECONDS` until the next request's head and the first byte of its body
   have come. They count from the connection's beginning or from the first byte after a response.
 - [idle-limit] If there are as many connections as allowed (`listener.client_connections`), the one that has been idle
   longest makes room for the next. Idle means: there is no request, or no byte of its body has come. If none is idle,
   the next connection gets a 503.
-- [unfinished-heads] All connections together may hold `MAX_UNFINISHED_BYTES` of heads, trailers and chunk extensions
-  that are not complete. Above that, the connections whose unfinished part began first are closed: that of an honest
-  client takes a moment.
+- [unfinished-heads] All connections together may hold `MAX_UNFINISHED_BYTES` of incomplete heads, trailers and chunk
+  extensions. Above that, the connections whose incomplete part began first are closed: an honest client completes it
+  within a moment.
 - [one-write] Everything written in one step of the loop is sent in one write, at the step's end. Each write is a system
   call that wakes the client, so a head and its body are sent together.
 """
@@ -28,8 +28,8 @@ from accredit.gateway.end_of_step import end_of_step
 from accredit.limits import BUSY_RETRY_SECONDS, CLIENT_STALL_SECONDS
 
 REQUEST_HEAD_SECONDS = 20.0
-"""How many seconds a connection has, from its beginning or from the first byte of its next request, to the end of that
-request's head. A head is one or two packets; a connection that sends none holds a file descriptor."""
+"""How many seconds a connection has to complete a request's head, counted from the connection's beginning or from the
+first byte of its next request. A head is one or two packets; a connection that sends none holds a file descriptor."""
 MAX_UNFINISHED_BYTES = 33_554_432
 """The most bytes of unfinished heads that all connections hold together. In Python's objects these take up to four
 times as much memory. A head is one or two packets, and most come in one."""
@@ -41,8 +41,8 @@ _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: %d\r\nConnection: clo
 
 
 class _Deadlines:
-    """Connections that may each wait for the same time, the longest waiting first. One timer closes whichever is late:
-    one for each of thousands of idle connections would take half a kilobyte of memory."""
+    """Connections that may all wait for the same time, the longest waiting first. One timer closes the late ones. A
+    timer for each of thousands of idle connections would take half a kilobyte each."""
 
     __slots__ = ("_loop", "_timer", "_until")
 
@@ -79,9 +79,9 @@ class _Deadlines:
 
 
 class _Connections:
-    """What a server knows of its connections: which are idle, the longest idle first; which wait for a request's head
-    ([head-timeout]); which rest after a response; and how many bytes of an unfinished head each holds, the one that
-    began first in front."""
+    """The state of a server's connections: the idle ones, the longest idle first; those that wait for a request's head
+    ([head-timeout]); those that rest after a response; and the bytes of an unfinished head that each holds, the one
+    that began first in front."""
 
     __slots__ = ("heads", "idle", "rests", "unfinished", "unfinished_bytes")
 
@@ -229,7 +229,7 @@ class ClientConnection(asyncio.Protocol, ABC):
             await asyncio.shield(self._writable)
 
     def pause_reading(self) -> None:
-        """Take no more bytes for now."""
+        """Stop taking bytes for now."""
         if not self.read_paused:
             self.read_paused = True
             self._transport.pause_reading()

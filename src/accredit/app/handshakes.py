@@ -1,8 +1,8 @@
 """Accepts connections and does their TLS handshakes, bounded in time and number. Runs in the event loop.
 
 A client that connects and then stalls holds a file descriptor while it is still unknown. asyncio's own server waits a
-minute for it, and for any number of such clients. Here a handshake has `TLS_HANDSHAKE_SECONDS`. If there are more than
-`listener.client_handshakes` handshakes, one is dropped: of the address that has most of them, the oldest.
+minute for each of any number of such clients. Here a handshake has `TLS_HANDSHAKE_SECONDS`. If there are more than
+`listener.client_handshakes`, one is dropped: the oldest of the address that has most.
 """
 
 import asyncio

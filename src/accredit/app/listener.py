@@ -16,15 +16,15 @@ from accredit.limits import LISTEN_BACKLOG
 MAX_DESCRIPTORS = 49_152
 """How many files a process may open: twice `MAX_CLIENT_CONNECTIONS`. Many systems start with a limit of 1,024."""
 MAX_CLIENT_CONNECTIONS = 24_576
-"""The most connections of clients at once: half of the descriptors; the others are for connections to upstreams. Hosts
-keep theirs open while they rest, each of which takes 2 to 4 KB. The limits of streams, calls and slow bodies under way
-are lower, so there is always an idle connection to close."""
+"""The most client connections at one time: half of the descriptors, as the others are for connections to upstreams.
+Hosts keep idle connections open, and each takes 2 to 4 KB. The limits of streams, calls and slow bodies are lower, so
+there is always an idle connection to close."""
 MAX_TLS_CONNECTIONS = 4_096
-"""The most of them in TLS, where one that rests takes some 50 KB."""
+"""The most client connections at one time with TLS, where an idle one takes some 50 KB."""
 MAX_TLS_HANDSHAKES = 512
-"""The most connections that are still in the TLS handshake, in addition to those that are past it. Honest ones take two
-round trips: some hundred a second are under way at once. Above that, one is dropped: of the address with the most, the
-oldest."""
+"""The most connections in the TLS handshake, in addition to those that have finished it. Honest clients take two round
+trips, so this leaves room for some hundred a second. Above it, one is dropped: the oldest of the address that has
+most."""
 
 
 def open_listener(host: str, port: int, section: str = "gateway") -> socket.socket:

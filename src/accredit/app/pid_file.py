@@ -1,11 +1,11 @@
 """`accredit.pid` beside the configuration: the process that serves it, and the result of its reloads. I/O: that file.
 
 The first line is the process id. The second is JSON: the configuration, the machine and namespace in which that id is
-valid, and the last reload's result. While the process lives, it holds the lock on the file, and no other process does:
-the id in an unlocked file may be anybody's. When the process ends, the file stays, but empty.
+valid, and the last reload's result. While the process lives, it alone holds the lock on the file: the id in an unlocked
+file may be another process's. When the process ends, the file stays, but empty.
 
-Others may be able to write to the folder. So a gateway only uses a file that belongs to its own user and has a single
-name: a file with two might be a hard link to another file, which would be overwritten. A reader only trusts an id if
+Others may be able to write to the folder. So a gateway uses a file only if it belongs to its own user and has a single
+name: one with two names might be a hard link to another file, which would be overwritten. A reader trusts an id only if
 that process belongs to the file's owner.
 """
 

@@ -1,6 +1,8 @@
-"""Finds the `accredit` process of this user that listens on a port. I/O: reads `/proc`; elsewhere nothing is found.
+"""Finds the `accredit` process of this user that listens on a port. I/O: reads `/proc`; on systems without it, nothing
+is found.
 
-Nothing of another program is told, and of ours only the process id, the command's name and the configuration's path.
+Nothing is revealed about other programs. For ours, only the process id, the command's name and the configuration's path
+are.
 """
 
 import os
@@ -72,7 +74,7 @@ def _holds(descriptors: Path, sockets: set[str]) -> bool:
 
 
 def _describe_process(pid: int, folder: Path) -> PortHolder | None:
-    """Return what a process is; None if it is not `accredit`."""
+    """Return a process as a `PortHolder`; None if it is not `accredit`."""
     try:
         words = (folder / "cmdline").read_bytes().decode("utf-8", "replace").rstrip("\0").split("\0")
         here = os.readlink(folder / "cwd")

@@ -5,8 +5,8 @@ a worker follows its parent's orders (`Worker`). Each process does this, in this
 
 - [build] settings are built from the bytes already read, and from no other file. Revocation lists are checked, and
   known remote key sets are fetched again;
-- [prepare] the gateway prepares the new routes (`Gateway.prepare`). Nothing has changed yet, and all this may be
-  dropped;
+- [prepare] the gateway prepares the new routes (`Gateway.prepare`). Nothing has changed yet, and the prepared routes
+  may still be dropped;
 - [swap] in one step, new requests (`Gateway.swap`), handshakes and the shutdown begin to use the new settings.
 """
 
@@ -37,8 +37,8 @@ from accredit.keys import ReadFiles
 from accredit.limits import MAX_RELOAD_TEXT
 
 RELOAD_CHECK_SECONDS = 30.0
-"""How many seconds the reading and checking of a new configuration may take. Its files may be on a network, its signer
-far away."""
+"""How many seconds the reading and checking of a new configuration may take. Its files may be on a network, and its
+signer may be far away."""
 RELOAD_PREPARE_SECONDS = 30.0
 """How many seconds the workers may take to prepare. In that time they fetch the key sets at URLs."""
 
@@ -78,7 +78,7 @@ class ReloadTarget:
         self._ports = ports
         self._next: _Next | None = None
         self.take: Callable[[ssl.SSLContext | None, Ending], None] | None = None
-        """Gives the server its settings: for TLS, and for the shutdown."""
+        """Called with the server's own settings: for TLS, and for the shutdown."""
         self.watching: Watching | None = None
         """This process's monitoring, if any."""
 

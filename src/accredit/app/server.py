@@ -2,9 +2,9 @@
 
 The first SIGTERM or SIGINT begins the shutdown, which has two phases (`Ending`):
 
-- [draining] `/readyz` says 503, and each response closes its connection. Connections are still accepted, so that a load
-  balancer loses nothing while it learns to go elsewhere;
-- [grace] nothing new is accepted, long-lived streams end, and open calls may finish.
+- [draining] `/readyz` says 503, and each response closes its connection. Connections are still accepted, so that no
+  request fails until the load balancer has noticed;
+- [grace] no connection is accepted, long-lived streams end, and open calls may finish.
 
 A second signal kills a process that serves alone. A worker ignores it: it gets the signals of its whole process group,
 and only the parent decides when to kill it.
@@ -57,7 +57,7 @@ class Application(Protocol):
 
 
 class Beside(Protocol):
-    """Something that runs beside the application, in the same event loop, for as long as that serves."""
+    """Runs beside the application, in the same event loop, for as long as the application serves."""
 
     async def start(self, connections: Callable[[], int]) -> None:
         """Begin. `connections` says how many connections of clients there are."""
@@ -102,7 +102,8 @@ def serve(
     """Serve `app` until told to stop; return the process's exit code.
 
     Once connections are accepted, `announce` is called, and `reloads` and `beside` begin. With a `lifeline`, this
-    process is a worker. The lifeline is a file descriptor; its end of file means that the parent is gone, or says stop.
+    process is a worker. The lifeline is a file descriptor; its end of file means that the parent has gone, or orders a
+    stop.
     """
     _give_large_blocks_back()
     server = _Server(server_config(app, ending.grace), app, tls, ending.drain, lifeline, announce, reloads, beside)

@@ -1,12 +1,12 @@
 """A reload led by the parent of workers, so that they never serve different configurations. Forks; never waits.
 
-- [check-child] A child process reads and checks the configuration, so that only the child can hang. It writes what it
-  read to an anonymous file, which all workers then read.
+- [check-child] A child process reads and checks the configuration, so that only the child can hang. It copies the files
+  to an anonymous file, which all workers then read.
 - [prepare] Each worker prepares that configuration (`reloading`). If one fails or is late, all keep the old one.
 - [confirm] All workers are told to switch. One that doesn't confirm in time is killed: it might wake up later with the
   old configuration.
 
-A worker that ends meanwhile is not waited for. No worker is started until the reload is over. New workers then start
+Workers that end meanwhile are not waited for. No worker is started until the reload is over. New workers then start
 with the configuration in force.
 """
 

@@ -25,11 +25,11 @@ from accredit.telemetry import Board, Metrics, SpanQueue, Telemetry, Tracer
 from accredit.telemetry.export import Collector, Exporter
 
 GAUGES_SECONDS = 5.0
-"""How often each worker updates the gauges (what is measured, not counted, such as the length of a queue), in seconds.
-Any worker may be asked for all of them, and Prometheus asks every 15 s or less often."""
+"""How often, in seconds, each worker updates its gauges (measured values, such as the length of a queue). Any worker
+may be asked for those of all, and Prometheus asks every 15 s or less often."""
 SINK_LAG_SECONDS = 30.0
-"""How often one worker asks the store how far the log's sinks have come, in seconds. That takes a connection, and two
-short questions for each sink."""
+"""How often, in seconds, one worker asks the store for the positions of the log's sinks. That takes a connection, and
+two short queries for each sink."""
 MAX_WATCHED_SINKS = 32
 """The most sinks of the log whose lag is in the metrics: each is a series."""
 
@@ -77,7 +77,7 @@ class Watching:
         self._asking: asyncio.Task[None] | None = None
 
     def watch(self, now: Configured | None, ports: Ports, gateway: Gateway | None = None) -> None:
-        """Set what is monitored, and the configuration in force, before the start."""
+        """Set the monitored parts, and the configuration in force, before the start."""
         self._gateway = gateway
         if ports.records is not None:
             ports.records.on_turn = self._metrics.log_turn_seconds

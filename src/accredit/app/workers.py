@@ -2,7 +2,7 @@
 
 The parent only waits for signals:
 
-- SIGCHLD, a worker has ended: it is replaced after `RESTART_SECONDS`. If it could not start, everything ends;
+- SIGCHLD: a worker has ended, and is replaced after `RESTART_SECONDS`. If it could not start, everything ends;
 - SIGHUP: the configuration is reloaded (`two_phases`), and once more if another SIGHUP comes meanwhile;
 - SIGTERM or SIGINT: the parent closes the lifeline, a pipe that every worker watches, and each worker finishes its open
   calls. After the time limit, or at a second signal, the workers that are left are killed.
@@ -47,8 +47,8 @@ class Orders(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """How to read the configuration again: what the gateway was started with (`start`), and the files that were read
-    first."""
+    """What is needed to read the configuration again: the inputs at the gateway's start (`start`), and the files that
+    were read then."""
 
     start: Start
     files: bytes

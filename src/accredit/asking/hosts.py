@@ -1,4 +1,4 @@
-"""The two hosts that a server is asked as: one declares all capabilities, and one none. No I/O.
+"""A server is asked twice, by a host that declares all capabilities, and by one that declares none. No I/O.
 
 Servers may offer more to more capable clients (a tool that asks the user needs elicitation), so one request is not
 enough. The declared capabilities replace the SDK's, which has no types for some of them.

@@ -1,4 +1,4 @@
-"""The transport of an HTTP client to a gateway in this process: with real streams but no socket. No I/O.
+"""A transport that connects an HTTP client to a gateway in this process, with real streams but no socket. No I/O.
 
 (httpx2's own transport for applications returns only complete bodies. A long-lived stream never completes.)
 """

@@ -21,7 +21,7 @@ from accredit.errors import ConfigurationError
 @contextlib.asynccontextmanager
 async def in_memory(server: object, place: str, capabilities: Capabilities) -> AsyncGenerator[Connected]:
     """Open a session with a server object, as a host with these capabilities. Raises `ConfigurationError` if the object
-    is no server."""
+    is not a server."""
     if isinstance(server, MCPServer | Server):
         transport = sdk.in_memory(cast("MCPServer | Server[Any]", server))
         connection: Any = Client(declaring(transport, capabilities), list_roots_callback=no_roots)

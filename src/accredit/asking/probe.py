@@ -1,12 +1,13 @@
-"""Probes a URL before its server is asked: whether it is the right URL, and which HTTP transport the server speaks.
+"""Probes a URL before its server is asked: finds out whether it is the right URL, and which HTTP transport the server
+speaks.
 
 - A redirect within the same origin gives the right URL. Any other redirect is reported, and not followed.
 - Servers that require authorization (401, 403) or have an untrusted certificate are reported as such.
 - HTTP+SSE (2024-11-05) is tried if the URL ends in `/sse`, or if the server accepts no POST; then also at `sse` beside
   the URL.
 
-Sends one request without effect, `ping` without a session, and `GET` where the server may speak HTTP+SSE. Network I/O.
-Every failure is a `ConfigurationError`, and quotes no query, which may hold a key.
+Sends one request that has no effect, `ping` without a session, and also `GET` if the server may speak HTTP+SSE. Network
+I/O. Every failure is a `ConfigurationError`, and quotes no query, which may hold a key.
 """
 
 import asyncio

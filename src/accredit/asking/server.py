@@ -4,8 +4,8 @@ A server behind a URL or a command is asked through a gateway in this process. S
 as they will be later, and a child is started and ended as by `serve`. It is asked twice, as different hosts (`hosts`),
 and the results are merged. A URL is probed first (`probe`).
 
-Every failure is a `ConfigurationError`, preceded by what a child wrote to stderr. What a child writes to stdout besides
-messages is quoted at once, and so is, while a slow server is waited for, that it is. Not judged here: what tools say of
+Every failure is a `ConfigurationError`, preceded by the child's output on stderr. Lines on a child's stdout that are
+not messages are quoted at once. If a server is slow, the user is told. Not judged here: the tools' descriptions of
 themselves.
 """
 
@@ -48,8 +48,8 @@ ASK_NOTICE_SECONDS = 10.0
 """After how many seconds of waiting for a server's lists the user is told. Servers that are already installed start in
 a second or two, and are asked twice."""
 MAX_STRAY_LINES = 3
-"""How many lines of a server's stdout that are no messages are quoted. They are told apart by their first
-`MAX_QUOTED` characters: a server is asked twice, and prints the same each time."""
+"""How many lines of a server's stdout that are not messages are quoted. A server is asked twice, and prints the same
+each time, so lines with the same first `MAX_QUOTED` characters count as one."""
 MAX_OVERHEARD_LINES = 20
 """How many of the last lines of a server's stderr are shown if it could not be asked: a traceback, or npm's
 complaint."""
@@ -264,8 +264,8 @@ _overhearing: ContextVar["_Overheard | None"] = ContextVar("accredit_overhearing
 
 
 class _Overheard(logging.Handler):
-    """Within its `with` block, keeps what a child writes to stderr, which the gateway logs; the log level doesn't
-    matter. It keeps only lines of the child that this task, or a task begun by it, has started."""
+    """Within its `with` block, keeps a child's lines on stderr, which the gateway logs; the log level doesn't matter.
+    Only lines of a child that this task, or a task started by it, has started are kept."""
 
     _entered: ClassVar[int] = 0
 
@@ -279,7 +279,8 @@ class _Overheard(logging.Handler):
         self.strays: list[str] = []
 
     def quote(self, line: bytes) -> None:
-        """Print, in a sentence, a line of the child's stdout that is no message; each once, and a few at most."""
+        """Print, in a sentence, a line of the child's stdout that is not a message. Each is printed once, and only a
+        few in all."""
         words = one_line(line[: 4 * MAX_QUOTED].decode("utf-8", "replace").strip()[:MAX_QUOTED])
         stray = f"{self._name} wrote to stdout what is not JSON-RPC: '{words}'"
         if words and stray not in self.strays and len(self.strays) < MAX_STRAY_LINES:

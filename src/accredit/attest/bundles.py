@@ -1,4 +1,4 @@
-"""All that a log holds about one call, as one JSON object to hand to somebody else. No I/O.
+"""Everything that a log has about one call, as one JSON object that can be given to somebody else. No I/O.
 
 `envelopes` are the call's records, the decision first. `certificates` are those of the chain of the call's proof, leaf
 first. `proof` is the proof without these certificates. `checkpoint` is the first checkpoint of the same writer that
@@ -9,9 +9,9 @@ counts the decision. A bundle is valid if:
 - [digests] the decision holds the SHA-256 of the certificates, and of the proof;
 - [checkpoint] the checkpoint verifies, and counts the decision.
 
-Not checked here: whether the chain of records that the checkpoint covers contains these records, which only the log
-itself can show; and what the certificates and the proof say, which `policy.evidence` judges. Bundles of earlier
-versions have no `proof`.
+Not checked here: whether the chain that the checkpoint covers contains these records (only the log can show that), and
+the content of the certificates and the proof (`policy.evidence` judges that). Bundles of earlier versions have no
+`proof`.
 """
 
 from collections.abc import Iterable, Sequence

@@ -7,7 +7,7 @@
   before the time of the latest note of pruning.
 
 While a log is read, each record leaves one mark. Calls are judged at the end, by the marks. `Marks` keeps them, and
-returns them grouped by call; whoever reads a long log can choose where they are kept.
+returns them grouped by call. The reader of a long log can choose where they are kept.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,8 @@ from typing import NamedTuple, Protocol
 from accredit.attest.statements import CallRecord
 
 REFUSED, GOES_ON, OUTCOME = range(3)
-"""What a record says about its call: refused, allowed to proceed (so it has an outcome), or its outcome."""
+"""What a record says about its call: that it was refused, that it may proceed (so it has an outcome), or its
+outcome."""
 
 
 class Step(NamedTuple):
@@ -30,8 +31,8 @@ class Step(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """What is noted of one record of a call. `order` is the record's position in the reading, and `sequence` its number
-    in its chain."""
+    """The note about one record of a call. `order` is the position at which the record was read, and `sequence` its
+    number in its chain."""
 
     call: str
     order: int
@@ -69,7 +70,7 @@ class MarksInMemory:
 
 
 class CallFault(NamedTuple):
-    """What is wrong with a call, and which record shows it. `other` is the call's other record, if the reason mentions
+    """The fault of a call, and the record that shows it. `other` is the call's other record, if the reason mentions
     it."""
 
     at: Mark

@@ -1,8 +1,8 @@
 """Canonical JSON (RFC 8785) of recorded values, and its digests. No I/O.
 
 `jsonrpc` has already accepted the text. It is decoded and written again by `accredit.canonical`. If a member is
-repeated, the last one counts, as in most readers. Integers beyond 2^53 are treated as doubles: two texts have the same
-form if they differ only in such integers, and these are equal as doubles.
+repeated, the last one counts, as in most readers. Integers beyond 2^53 are treated as doubles. So two texts have the
+same form if they differ only in such integers that are equal as doubles.
 """
 
 import hashlib

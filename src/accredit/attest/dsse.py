@@ -1,6 +1,6 @@
 """Envelopes: DSSE v1 (secure-systems-lab/dsse, `envelope.md` and `protocol.md`), read strictly. No I/O.
 
-What is signed is DSSE's pre-authentication encoding. The lengths in it count bytes, and are written in decimal ASCII
+The signed bytes are DSSE's pre-authentication encoding. Its lengths count bytes, and are written in decimal ASCII
 without leading zeros. An envelope is accepted only if:
 
 - [members] it is one JSON object with `payload`, `payloadType` and `signatures`, and nothing else;
@@ -9,8 +9,7 @@ without leading zeros. An envelope is accepted only if:
 - [base64] its base64 is standard, padded and canonical, so that no bit of it can change unnoticed;
 - [presence] it has at least one signature.
 
-Not checked here, but in `signing`: who signed, whether the signatures are valid, and whether they may have other
-members.
+`signing` checks who signed, whether the signatures are valid, and whether they may have other members.
 """
 
 import binascii
@@ -68,7 +67,7 @@ _PREFIX = b"DSSEv1 %d %b " % (len(PAYLOAD_TYPE), PAYLOAD_TYPE.encode("ascii"))
 
 
 def signed_bytes(payload: bytes) -> bytes:
-    """Return what is signed for a payload of `PAYLOAD_TYPE` (DSSE's PAE)."""
+    """Return the bytes to sign for a payload of `PAYLOAD_TYPE` (DSSE's PAE)."""
     return b"%b%d %b" % (_PREFIX, len(payload), payload)
 
 

@@ -1,9 +1,9 @@
-"""Proofs as they are kept: what an agent signed for one call. No I/O.
+"""Proofs in the form in which they are kept. A proof holds what an agent signed for one call. No I/O.
 
 A proof's text is its RFC 8785 form, and a record names it by the SHA-256 of that text. The text contains the agent's
 key, so it can be verified on its own. A store keeps the proof packed: without base64, and without the agent's key,
 which is also in the leaf of the call's certificate chain. A proof that is not bound to a call has no `session_context`
-and no `context`. Of a request that is not MCP's, the context has the path's SHA-256 in place of the path.
+and no `context`. For a request that is not MCP's, the context has the path's SHA-256 in place of the path.
 
 A proof is shown to nobody before `held_until` (unix seconds, packed with it). By then it is useless to a thief: no
 gateway accepts a challenge of that age, and the session id in the proof is no longer valid.
@@ -35,7 +35,7 @@ WORKSPACES: Mapping[str | None, str] = {
 PROTOCOLS_WITH_PATH = frozenset({"http", "authorize"})
 """Those of them whose proofs cover a path, in place of a target."""
 PATH_DIGEST = "sha256:"
-"""What precedes the SHA-256 of a requested path, which stands in place of it: it may hold what belongs in no record."""
+"""The prefix of the SHA-256 that replaces a requested path. The path may hold data that belongs in no record."""
 
 _Bytes32 = Annotated[bytes, Meta(min_length=32, max_length=32)]
 _Time = Annotated[int, Meta(ge=-MAX_SAFE_INTEGER, le=MAX_SAFE_INTEGER)]

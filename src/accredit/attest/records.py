@@ -1,6 +1,7 @@
-"""The payloads of a call's records, made from what the gateway knows of the call. No I/O: place and time are arguments.
+"""Makes the payloads of a call's records from the gateway's knowledge of the call. No I/O: place and time are
+arguments.
 
-Texts for people are clipped. Nothing else is left out: what must not be recorded must not be passed in.
+Texts for people are clipped. Nothing else is left out, so data that must not be recorded must not be passed in.
 """
 
 from msgspec import Raw, Struct
@@ -61,7 +62,7 @@ class CallDecision(Struct, frozen=True, kw_only=True):
 
 
 def in_short(decided: CallDecision) -> CallDecision:
-    """Return only what the outcome's record needs of a decision, so that long arguments need not be kept."""
+    """Return only the parts of a decision that the outcome's record needs, so that long arguments need not be kept."""
     return replace(decided, params=RecordedParams(decided.params.sha256), certificates=None, resume=None, proof=None)
 
 

@@ -1,8 +1,8 @@
 """Signs the log's entries, and holds the keys that verify them. No I/O.
 
-A record has one signature. It is either by the gateway's key (Ed25519, with the gateway's id as its key id), or by
-another signer, under that signer's key id. Only another signer's signature may have further members, which its key must
-verify.
+A record has one signature. It is made either by the gateway's key (Ed25519, with the gateway's id as its key id), or by
+another signer, with that signer's key id. Only another signer's signature may have further members, which that signer's
+key must verify.
 
 Checkpoints and notes of pruning are always signed by the gateway's key, and have a second signature, ML-DSA-65. So the
 log as a whole stays verifiable if Ed25519 is broken, and calls don't have to wait for the slower signature.

@@ -8,8 +8,7 @@ whose tables can't keep proofs. A payload is accepted only if:
 - [statement] it is one JSON object with the members that in-toto names, the right `_type`, and one subject with a
   SHA-256;
 - [predicate] its predicate has the members of its type and version, and nothing else;
-- [phase] the members that its phase (decision or outcome) requires are there, and the subject is what the predicate is
-  about.
+- [phase] the members that its phase (decision or outcome) requires are there, and the subject fits the predicate.
 
 Members without a value are left out. Times are RFC 3339, UTC, with milliseconds. Signatures and chains are not checked
 here.
@@ -107,13 +106,13 @@ class RecordedDecision(_Part, frozen=True):
 
 
 class RecordedAuthority(_Part, frozen=True):
-    """On whose authority a call was made. Here are the ids of the principal, the agent and the certificates (leaf
-    first); the SHA-256 of the chain (the RFC 8785 form of the array of certificates); the scope that the call needed;
-    and whether the proof was bound to the call.
+    """The authority on which a call was made: the ids of the principal, the agent and the certificates (leaf first);
+    the SHA-256 of the chain (the RFC 8785 form of the array of certificates); the scope that the call needed; and
+    whether the proof was bound to the call.
 
-    Version 3 added the rest: whether the proof is kept, and the SHA-256 of its text (`proofs`); for a bound proof, the
-    verifier for which it was made, and the SHA-256 of the request and of the request's params; and which of the scopes
-    that the call accepts are granted by the chain.
+    Version 3 added the rest: whether the proof is kept, and the SHA-256 of its text (`proofs`); for a bound proof, its
+    verifier, and the SHA-256 of the request and of the request's params; and those scopes, of all that the call
+    accepts, that the chain grants.
     """
 
     principal_id: str
@@ -169,7 +168,7 @@ class Place(_Part, frozen=True):
 
 
 class PolicyDigest(_Part, frozen=True):
-    """Which configuration decided: the SHA-256 of its effective values, in RFC 8785 form."""
+    """Identifies the configuration that decided: the SHA-256 of its effective values, in RFC 8785 form."""
 
     digest: _Sha256
 
@@ -216,7 +215,8 @@ class Pruning(_Part, frozen=True):
 
 
 def has_outcome(call: Call, decision: RecordedDecision) -> bool:
-    """Return whether a call has an outcome. What another proxy asks about has none here: it goes on there."""
+    """Return whether a call has an outcome. A request that another proxy asks about has none here, as that proxy
+    forwards it."""
     return decision.goes_on and call.protocol != "authorize"
 
 
@@ -264,7 +264,7 @@ _DECODERS = {
 
 @lru_cache(maxsize=64)  # calls at the same moment share their times
 def timestamp(at_ms: int) -> str:
-    """Return unix milliseconds as RFC 3339. A time that RFC 3339 can't express is moved to the nearest that it can."""
+    """Return unix milliseconds as RFC 3339. A time that RFC 3339 can't express becomes the nearest one that it can."""
     at = _EPOCH + timedelta(milliseconds=min(max(at_ms, 0), _LATEST_MS))
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

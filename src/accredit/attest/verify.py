@@ -4,17 +4,17 @@ Each entry of a log is checked in this order; the first failure ends the verific
 
 - [statement] its statement can be read (`statements`);
 - [signature] its key is one of those trusted here, and its signatures are valid (`signing`);
-- [place] its place and kind are those under which the store holds it;
+- [place] its place and kind are those that the store states;
 - [chain] it continues its chain (`chains`);
-- [checkpoints] the log passes through every checkpoint kept elsewhere, and every head of a chain that its store knows;
-  a chain that has another record at that place, or ends before it, was changed or cut;
+- [checkpoints] the log contains every checkpoint kept elsewhere, and every head of a chain that its store knows. A
+  chain with another record at that place, or without one, was changed or cut;
 - [calls] the records of each call fit together (`calls`); this is judged when all chains have been read to their ends.
 
 The first two steps, which take nearly all the time, need only the entry (`examine`). Several processes may share them,
 as long as the results come in the order of the entries.
 
 Without a checkpoint kept elsewhere, nobody can notice that records are missing from the end of a chain. Not checked:
-whether the keys are the right ones, and whether what the records say is true.
+whether the keys are the right ones, and whether the records tell the truth.
 """
 
 import hashlib
@@ -77,14 +77,14 @@ class Examined(NamedTuple):
 
 
 Examiner = Callable[[Iterable[Any]], Iterable[Examined | Digest]]
-"""Does what `examine` does for many entries, which may have any form that its caller uses. It yields a result for each,
-in their order."""
+"""Does for many entries what `examine` does for one, and yields the results in the same order. Its caller chooses the
+form of the entries."""
 
 
 class Head(NamedTuple):
     """A chain's end according to its store: the writer's record number `sequence` has this SHA-256.
 
-    It is not signed. It reveals a damaged file, but whoever cuts the log can change this, too.
+    It is not signed. It reveals a damaged file, but somebody who cuts the log can change it, too.
     """
 
     writer: str
@@ -186,12 +186,11 @@ def verify_log(
     """Verify a log while it is being read: a store's entries, envelopes, or the lines of an export.
 
     `kept` are checkpoints kept elsewhere, and heads of chains; an invalid one is a fault as well. `examiner` replaces
-    `examine` with these keys; then entries are whatever it accepts. `has_digests` says that digests of pruned records
-    must be there, as in a store. `marks` keeps what must be known about each call until the end; by default that is in
-    memory.
+    `examine` with these keys, and determines the form of the entries. `has_digests` says that digests of pruned records
+    must be there, as in a store. `marks` keeps the marks of all calls until the end, by default in memory.
 
-    Raises nothing that depends on the log. Raises `ValueError` if there are no keys: else a log that proves nothing
-    would be valid.
+    Raises nothing that depends on the log. Raises `ValueError` if there are no keys: otherwise a log that proves
+    nothing would be valid.
     """
     known = {key.id: key for key in keys}
     if not known:

@@ -1,4 +1,4 @@
-"""What an IP address identifies, where a host can be reached from, and which paths are equal. No I/O, no name
+"""Facts about addresses: the peer behind an IP address, the reach of a host, and equal paths. No I/O, no name
 resolution."""
 
 import ipaddress
@@ -6,8 +6,8 @@ import re
 from functools import lru_cache
 
 MAX_KNOWN_PEERS = 1_024
-"""The most client addresses for which it is remembered which peer they belong to (about 200 bytes each), so that it is
-not worked out again for every request. A forgotten one is worked out again."""
+"""For how many client addresses the peer is cached (about 200 bytes each), so that it is not computed again for every
+request."""
 
 
 _AUTHORITY = re.compile(r"(?:\[([^\[\]]*)\]|([^\[\]:]*))(?::[0-9]*)?")  # RFC 3986, section 3.2, without a user
@@ -30,8 +30,8 @@ def is_loopback_host(host: str) -> bool:
 
 
 def is_public_address(address: str) -> bool:
-    """Return whether an IP address is one of the public Internet, and no way to another one: addresses that hold an
-    IPv4 address (6to4, NAT64) lead to wherever that does."""
+    """Return whether an IP address is one of the public Internet. Addresses that contain an IPv4 address (6to4, NAT64)
+    are not: they lead to wherever that one does."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
@@ -45,8 +45,8 @@ def is_public_address(address: str) -> bool:
 
 @lru_cache(MAX_KNOWN_PEERS)
 def peer_of(address: str) -> str:
-    """Return what identifies the peer behind an address. For IPv6 it is the first 64 bits: one machine can have all
-    addresses that begin so."""
+    """Return an identifier of the peer behind an address. For IPv6 that is the first 64 bits, as one machine can have
+    every address in such a network."""
     if ":" not in address:
         return address
     try:

@@ -1,4 +1,4 @@
-"""A budget of uses that is filled again as time passes. No I/O."""
+"""A budget of uses that is refilled as time passes. No I/O."""
 
 import time
 from collections.abc import Callable

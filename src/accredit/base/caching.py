@@ -6,8 +6,8 @@ from functools import lru_cache, wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 MAX_REMEMBERED_VALUE_BYTES = 256
-"""The most bytes of a header's name or value whose meaning is remembered, for a few hundred of them. A host's name has
-up to 253. A longer one, which may fill a whole head, is read each time."""
+"""The longest header name or value, in bytes, whose meaning is cached; a few hundred are. A host's name has up to 253
+bytes. A longer text, which may fill a whole head, is read each time."""
 
 
 _Key = TypeVar("_Key", bound=Hashable)
@@ -117,8 +117,8 @@ class CachedProperty(Generic[_Value]):
 
 
 def cache_short_values(entries: int) -> Callable[[_Read[_Said, _More, _Value]], _Read[_Said, _More, _Value]]:
-    """Return a decorator that caches a function of a peer's value, for short values only. Of a long value, caching
-    would cost thousands of times more in memory than it saves in time."""
+    """Return a decorator that caches a function of a peer's value, for short values only. For long values, the memory
+    would cost far more than the saved time is worth."""
 
     def of_short(read: _Read[_Said, _More, _Value]) -> _Read[_Said, _More, _Value]:
         known: Any = lru_cache(entries)(read)

@@ -1,7 +1,7 @@
 """Ed25519 (RFC 8032) by libsodium, for proofs, certificates and records. No I/O.
 
-It takes half of OpenSSL's time, and refuses all that OpenSSL refuses. Beyond that it refuses a public key, or a
-signature's R, of small order or not in its canonical form.
+It takes half of OpenSSL's time, and refuses every signature that OpenSSL refuses. It also refuses a public key, or a
+signature's R, that has small order or is not in its canonical form.
 """
 
 from collections.abc import Callable

@@ -6,7 +6,7 @@
 - Nobody else may write to a folder made here, or to parents made with it, whatever the umask is. (`Path.mkdir(mode=...,
   parents=True)` would leave the parents' mode to the umask.)
 
-Not checked: how much there is to read. The reader sets a bound.
+Not checked: how much there is to read. The callers set bounds.
 """
 
 import errno
@@ -27,7 +27,7 @@ _GIVEN_DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(?:[3-9]|[1-9][0-9]+)")
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Open a file for reading. Raises `OSError`, also if it is no regular file."""
+    """Open a file for reading. Raises `OSError`, also if it is not a regular file."""
     _check_name(path)
     # Non-blocking: opening a pipe in the file's place would wait for a writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

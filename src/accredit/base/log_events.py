@@ -67,7 +67,7 @@ class Pace:
 
 
 def notice(line: str) -> None:
-    """Print a line for whoever started this process and waits for it, at every log level.
+    """Print a line for the person who started this process and waits for it, at every log level.
 
     It is a sentence if the log is text or goes to a terminal. Otherwise it is an event, for programs that read the log.
     """

@@ -9,8 +9,8 @@ import resource
 import sys
 
 _PR_SET_DUMPABLE = 4
-"""The option of prctl(2) that, set to 0, gives this process's files in /proc to root, so that only root may trace
-it."""
+"""The option of prctl(2) for whether a process can be dumped. At 0, this process's files in /proc belong to root, and
+only root may trace it."""
 
 
 def keep_memory_private() -> None:

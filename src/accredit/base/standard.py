@@ -5,8 +5,8 @@
 - Only one option can use stdin: a second one would find nothing left.
 - Reading is bounded as for files. What was read is kept for later reads of the same file.
 - Secrets are not read from a terminal, which would echo them.
-- Closed standard streams are replaced by the null device. Otherwise files or sockets of ours would get their numbers,
-  and child processes would print into them. `-` for a closed stream is still an error.
+- Closed standard streams are replaced by the null device. Otherwise our files or sockets would get their descriptor
+  numbers, and child processes would print into them. `-` for a closed stream is still an error.
 """
 
 import os
@@ -28,7 +28,7 @@ _STDERR = 2
 
 
 class StandardInput:
-    """What comes on stdin, for the option whose value is `-`."""
+    """The content of stdin, for the option whose value is `-`."""
 
     def __init__(self, option: str) -> None:
         self.option = option

@@ -18,7 +18,7 @@ from accredit.base.text import one_line
 from accredit.limits import DEFAULT_TERMINAL
 
 MIN_TERMINAL_COLUMNS = 20
-"""The smallest width to which texts are folded: in less there is no room for a margin, a mark and a word."""
+"""The smallest width to which texts are folded. A narrower row has no room for a margin, a mark and a word."""
 
 
 FURTHER = "  | "
@@ -28,7 +28,7 @@ GOES_ON = "⟨…⟩"
 """The end of a row that the next one continues, where different texts must have different rows."""
 
 _UNITS = re.compile(r"⟨U\+[0-9A-F]{4,6}⟩|.", re.DOTALL)
-"""Matches what must not be split: a character's code (`pins.shown`), or a character."""
+"""Matches a unit that must not be split: a character's code (`pins.shown`), or a character."""
 _CODE_COLUMNS = 12
 """How many columns the longest code of a character takes."""
 

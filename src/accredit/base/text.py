@@ -13,7 +13,7 @@ def excerpt(text: str | bytes, limit: int = MAX_QUOTED) -> str:
 
 
 def one_line(text: str) -> str:
-    """Escape whatever is not printable: line ends, control sequences, changes of writing direction."""
+    """Escape all characters that are not printable: line ends, control sequences, changes of writing direction."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 

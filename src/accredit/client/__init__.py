@@ -1,15 +1,15 @@
 """The agent's side: proofs with every call, answers to a gateway's challenges, and `accredit connect`.
 
-- `presenter`: the agent's key and delegations. `pins`: for which gateway proofs are signed.
-- `proving`: which proof a request carries. `streams`: adds it to the request. `http_apis` proves requests to
-  HTTP APIs, `agents` those to agents (A2A).
+- `presenter`: the agent's key and delegations. `pins`: the gateway that proofs may be signed for.
+- `proving` decides which proof a request carries. `streams` adds it to the request. `http_apis` adds proofs to requests
+  to HTTP APIs, `agents` to those to agents (A2A).
 - `gateways`: the whole connection. `http` and the transports over it (`ways`); `renewing`, which replaces sessions that
   end. `legacy_session` restores a session, and `server_requests` tracks the server's own requests.
 - `session`: the official SDK's client on top of that. `rounds`, `legs`: its calls, while a server asks for input.
 - `messages`, `budgets`: bounds on what a server sends.
 - `refusals`: messages for people about refusals.
-- `connect`: the same as a program, for hosts that know nothing of proofs. `bridge`: for those of them that know nothing
-  of rounds either.
+- `connect`: the same as a program, for hosts that can't make proofs. `bridge`: for legacy hosts in front of modern
+  servers.
 - `sdk`: the SDK's internals that are used here.
 """
 

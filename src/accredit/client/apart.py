@@ -1,9 +1,9 @@
-"""A connection that lives in a task of its own. I/O: what it opens.
+"""A connection in a task of its own. I/O: that of the connection.
 
 When something fails inside an anyio context, anyio cancels the task that entered it. If the host's own task entered the
-SDK's client, a failed connection cancelled whatever the host was doing, and the connection was closed only when the
-host left the context. Here the task is ours. A host that waits for an answer learns that the connection is closed, and
-nothing else is disturbed.
+SDK's client, a failed connection would cancel whatever the host was doing, and would be closed only when the host left
+the context. Here the task is ours. A host that waits for an answer learns that the connection is closed, and its other
+work continues.
 """
 
 import asyncio

@@ -1,12 +1,12 @@
 """Asks a person about a call that the gateway refused, while the host waits.
 
-- [when] A person is asked if a delegation could let the call pass, and the gateway is known. If the same call was asked
-  for recently, that ask is used again, so that the desk can return its decision. If an argument is a credential for the
-  gateway, the ask leaves it out: the gateway does not forward it either.
-- [same-user] The desk is the process that holds the person's key and shows asks. It must be the same user's. What it
-  sends is bounded (`desk_socket`), and is quoted only in the expected form.
+- [when] A person is asked if a delegation could let the call pass, and the gateway is known. If there was a recent ask
+  for the same call, it is used again, so that the desk can return its decision. An argument that is a credential for
+  the gateway is left out of the ask: the gateway does not forward it either.
+- [same-user] The desk is the process that holds the person's key and shows asks. It must belong to the same user. Its
+  messages are bounded (`desk_socket`), and are quoted only in the expected form.
 - [progress] While a person decides, the host gets progress every `ASK_PROGRESS_SECONDS`, if it sent a progress token.
-- [valid-answer] An answer that allows the call is used only if it is valid (`consent.answers`): a lying desk gains
+- [valid-answer] An answer that allows the call is used only if it is valid (`consent.answers`), so a false desk gains
   nothing.
 - [patience] If nobody has answered in time, the model is told the ask's code, and that the same call may be made again.
   If the desk takes no more asks for now, the model is told the same, but without a code. If the person says no, the
@@ -14,9 +14,9 @@
 - [pages] If the host can show pages, the ask's page is shown there (`pages`). Declining it there means no.
 - [withdrawal] If the host cancels its call, or disconnects, the ask is withdrawn, unless another call still waits for
   it.
-- [start] At each refusal the desk is looked for anew, as it may have started after this program. Without a desk the
-  refusal stands, and the model is told that nobody could be asked. If the desk goes away while it is asked, the refusal
-  stands with no such addition. If the person wants it (`desk.toml`), a missing desk is started first (`desk_start`).
+- [start] At each refusal the desk is looked for anew, as it may have started after this program. Without a desk, the
+  refusal stands, and the model is told that nobody could be asked. If the desk ends during an ask, the refusal stands
+  without this addition. If the person wants it (`desk.toml`), a missing desk is started first (`desk_start`).
 """
 
 import asyncio
@@ -67,8 +67,8 @@ from accredit.refusals import BY_WORD, UNTRUSTED_ROOT
 ASK_PROGRESS_SECONDS = 5.0
 """How often a host is told that a person's answer is awaited."""
 MAX_HOLDS_OF_ASK = 8
-"""How many calls may wait for the answer to one ask. If an agent repeats the call more often at the same time, it is
-told at once that nobody has answered yet."""
+"""How many calls may wait for the answer to one ask. If an agent repeats the call more often meanwhile, it is told at
+once that nobody has answered yet."""
 MAX_REMEMBERED_ASKS = 64
 """How many asks of one connection are remembered, so that a repeated call finds its own."""
 DESK_START_SECONDS = 20.0
@@ -85,26 +85,26 @@ _NAME_CHARS = 64
 _ID_BYTES = 16
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 _EARLIER_SECONDS = 30
-"""An ask that ends within this time is not used again: a new one is made."""
+"""An ask that expires within this many seconds is not used again: a new one is made."""
 
 NO_DESK = (
     "Nobody could be asked for this call: no desk runs. Once the user has started one (`accredit desk`), the same call"
     " can be made again."
 )
-"""What the model is told, in addition to the refusal, if there is no desk."""
+"""The text for the model, in addition to the refusal, if there is no desk."""
 
 Say = Callable[[float, float, str], Awaitable[None]]
 """Reports progress to the host: seconds, seconds in all, and a text."""
 
 
 class Allowed(NamedTuple):
-    """The person allows the call by this chain, given leaf first."""
+    """The person allows the call by this chain, in the order leaf first."""
 
     chain: tuple[DelegationCert, ...]
 
 
 class Withheld(NamedTuple):
-    """The call is not made now. The text tells the model why."""
+    """The call is not made for now. The text tells the model why."""
 
     text: str
 
@@ -166,7 +166,8 @@ class Asking:
                 self._words.put(name, _server_words(members))
 
     def ask_for(self, request: JSONRPCRequest, refusal: ProofRefused) -> Ask | str:
-        """Return the ask for a refused call ([when]). If there is none, return why: "" if that needs no words."""
+        """Return the ask for a refused call ([when]). If there is none, return the reason as a text, "" if it need not
+        be told."""
         scope = scope_in(refusal.data.get("required_scope"))
         row = BY_WORD.get(refusal.error)
         if request.method not in ASKABLE or scope is None or row is None or not row.grant_helps:
@@ -193,8 +194,8 @@ class Asking:
     async def hold(
         self, ask: Ask, say: Say | None, pages: Pages | None = None, *, wait: bool = True
     ) -> Allowed | Withheld | Waits | str:
-        """Wait for a person's answer. Without a desk ([start]), return why the refusal stands: "" if that needs no
-        words.
+        """Wait for a person's answer. Without a desk ([start]), return as a text why the refusal stands, "" if that
+        need not be told.
 
         If this is cancelled, the ask is withdrawn ([withdrawal]). Without `wait`, return as soon as the ask is pending.
         """
@@ -307,8 +308,8 @@ class Asking:
         return Withheld(_not_answered(waiting, ask.code))
 
     def _judged(self, line: DeskLine, waiting: _Waiting) -> tuple[Allowed | Withheld | str] | None:
-        """Return what a line of the desk decides, in a tuple of one. Return None if it only says that the ask is
-        pending. Raises `DeskGone`."""
+        """Return the decision in a line of the desk, in a tuple of one. Return None if the line only says that the ask
+        is pending. Raises `DeskGone`."""
         if line.error == "rate":
             return (Withheld(_not_answered(waiting, "")),)
         if line.error:
@@ -356,7 +357,7 @@ def _refusal(refusal: ProofRefused, scope: str) -> AskedRefusal:
 
 
 def _too_large(params: Mapping[str, Any]) -> str:
-    """Return what of a call is too large to be asked about, and what to do."""
+    """Return which part of a call is too large for an ask, and what to do about it."""
     arguments = params.get("arguments")
     named = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) and arguments else params
     sizes = {name: len(canonical(name)) + len(canonical(value)) for name, value in named.items()}
@@ -370,7 +371,8 @@ def _too_large(params: Mapping[str, Any]) -> str:
 
 
 def _wants(ask: Ask) -> tuple[object, ...]:
-    """Return what the refusal asks for: two asks with equal parts need the same delegation."""
+    """Return the parts of a refusal that determine the delegation it asks for. If they are equal, two asks need the
+    same delegation."""
     return ask.refusal.required_scope, ask.refusal.definition
 
 

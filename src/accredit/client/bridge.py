@@ -1,9 +1,9 @@
-"""Connects a legacy-era host to a modern-era server. A transport around another; no further I/O.
+"""Connects a legacy-era host to a modern-era server. A transport that wraps another one; no further I/O.
 
 The legacy era is MCP up to 2025-11-25, the modern era is MCP from 2026-07-28 on.
 
 - [initialize] A host's `initialize` is forwarded. If the server refuses it, but answers `server/discover`, the bridge
-  answers `initialize` itself. With `modern`, `server/discover` is tried first. Until then everything else passes
+  answers `initialize` itself. With `modern`, `server/discover` is tried first. Until then all other messages pass
   unchanged. A modern host never sends `initialize`, so most connections are never bridged.
 - [request-meta] Each request gets the `_meta` members that the modern era requires: the revision, and the host's
   identity and capabilities.

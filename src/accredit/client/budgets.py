@@ -1,13 +1,14 @@
 """Bounds on what a server sends a client: per message, and over each whole call. No I/O.
 
-- [message] A message has a bounded number of values and characters. Members that the SDK's models validate have a lower
-  bound on their values, because those models make five errors for each invalid value. This holds on every transport,
-  also on one that the caller passes in. How much memory such a transport takes to read a message is not bounded here.
+- [message] A message has a bounded number of values and characters. Members that the SDK's models validate may have
+  fewer values, because those models make five errors for each invalid one. This holds on every transport, also on one
+  that the caller passes in. How much memory such a transport takes to read a message is not bounded here.
 - [call] A call has a budget of characters from its server, over all answers, rounds and notifications, and a budget of
-  dialogs, which are requests of the server to the host. What may queue for the host has lower bounds: each
+  dialogs, which are requests of the server to the host. Messages that may queue for the host have lower bounds: each
   notification, and all requests during a call together. Not every transport tells which call a message belongs to, so
-  each message counts for the open call with the most left.
-- [excess] What exceeds a bound is not passed on: an answer becomes an error, anything else is dropped.
+  each message is charged to the open call with the most left.
+- [excess] A message that exceeds a bound is not passed on: an answer becomes an error, and any other message is
+  dropped.
 """
 
 import logging
@@ -25,14 +26,14 @@ from accredit.jsonrpc.encode import INVALID_ANSWER, UPSTREAM_ERROR
 from accredit.limits import MAX_ANSWER_BYTES, MAX_ANSWER_VALUES, MAX_DIALOGS, MAX_ROUNDS, MAX_TYPED_VALUES
 
 MAX_CALL_CHARS = 67_108_864
-"""How many characters a server may send in all while a call is open: as many as four of the longest answers have."""
+"""How many characters a server may send in all while a call is open: four times those of the longest answer."""
 MAX_NOTIFICATION_CHARS = 262_144
-"""Characters of a notification from a server. Progress waits for the host's callback; a single rare character can make
-each such text take 1 MiB. Hosts show a line of it."""
+"""How many characters a notification from a server may have. Progress waits for the host's callback, and a single rare
+character can make each text take 1 MiB. Hosts show a line of it."""
 MAX_CALL_ASKED_CHARS = 8_388_608
 """How many characters the server's requests may have in all while a call is open: they are kept while they wait for a
-person or a model. That is enough for some pictures that a model is to look at. With one rare character in each they
-take 32 MiB."""
+person or a model. That is enough for some pictures for a model. With one rare character in each, the requests take 32
+MiB."""
 
 
 _log = logging.getLogger("accredit.client")
@@ -42,7 +43,7 @@ _UNTYPED = frozenset({"structuredContent", "inputSchema", "outputSchema", "_meta
 
 
 class CallBudget(Struct, eq=False):
-    """What is left for a call: dialogs, characters of its server's messages, and characters of its server's
+    """The rest of a call's budget: dialogs, characters of its server's messages, and characters of its server's
     requests."""
 
     dialogs: int
@@ -51,8 +52,8 @@ class CallBudget(Struct, eq=False):
 
 
 class Budgets:
-    """What is left for each of one client's open calls. `rounds` is how many rounds a call may have: it gets
-    `MAX_DIALOGS` dialogs for each of them."""
+    """The budgets of one client's open calls. `rounds` is how many rounds a call may have. A call gets `MAX_DIALOGS`
+    dialogs for each round."""
 
     def __init__(self, rounds: int = MAX_ROUNDS) -> None:
         self._dialogs = MAX_DIALOGS * max(rounds, 1)
@@ -87,7 +88,7 @@ class Budgets:
         return call.dialogs >= 0
 
     def heard(self, item: Incoming) -> Incoming | None:
-        """Count a message of the server. Return what is passed on in its place: the message, an error, or None
+        """Count a message of the server. Return the message itself, an error to pass on in its place, or None
         ([excess])."""
         if not isinstance(item, SessionMessage):
             return item

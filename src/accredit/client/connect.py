@@ -1,17 +1,18 @@
-"""`accredit connect`: a gateway as a stdio server, for hosts that know nothing of proofs. Speaks HTTP to the gateway.
+"""`accredit connect`: presents a gateway as a stdio server, for hosts that can't make proofs. Speaks HTTP to the
+gateway.
 
 - [lines] A line of the host is one message. An invalid line is answered with an error line. A valid message is
   forwarded as it is, with a proof and the token if needed (`streams`). Messages of both eras pass (legacy: MCP up to
   2025-11-25, modern: from 2026-07-28 on), and so do the server's requests to its client. If the host is legacy and the
   server modern, a `bridge` stands between them.
-- [result-kinds] Answers are passed to the host as they are, except for a result of a kind that the host can't know: the
-  host gets an error instead. A refused tool call becomes a result, readable for models and people, that says what would
-  allow it. Other refusals become errors with that text. Key, proof, challenge and token stay here. If a person can be
-  asked (`client.asking`), the call is held meanwhile, and made once more if the person allows it.
+- [result-kinds] Answers are passed to the host unchanged. A result of a kind that the host can't know becomes an error.
+  A refused tool call becomes a result, readable for models and people, that says what would allow it. Other refusals
+  become errors with that text. Key, proof, challenge and token are never passed on. If a person can be asked
+  (`client.asking`), the call is held meanwhile, and made once more if the person allows it.
 - [session-first] Messages of a legacy host wait while its `initialize` is unanswered. Before that answer there is no
   session to bind proofs to, and the server's era is unknown.
-- [useless-proof] A delegation that can't be used is no reason to end: hosts don't tell people why a server has ended.
-  Nothing is proved by it, and the text of each refusal says what is wrong with it, until its file was mended.
+- [useless-proof] An unusable delegation does not end the program, since hosts don't tell people why a server has ended.
+  It is not presented, and the text of each refusal says what is wrong with it, until its file is mended.
 - [ends] When the host closes its side, open calls may finish. While the gateway is gone, each request gets an error; a
   later request may find the gateway again.
 
@@ -66,7 +67,7 @@ from accredit.limits import GRACE_SECONDS, HOLD_SECONDS, MAX_OPEN_REQUESTS, STOP
 from accredit.refusals import DENIED
 
 MAX_HOST_LINE_BYTES = 16_777_216
-"""The most bytes of one message of the host that `accredit connect` reads."""
+"""The longest message of the host, in bytes, that `accredit connect` reads."""
 
 
 _log = logging.getLogger("accredit.client")
@@ -328,7 +329,7 @@ class _Connection:
 
     def _ask_person(self, message: JSONRPCError, opened: _Open) -> str | None:
         """Ask a person about a refused call, and return None: the host gets its answer later. If nobody is asked,
-        return why: "" if that needs no words."""
+        return the reason as a text, "" if it need not be told."""
         refusal = refusal_of(message.error)
         if self._asking is None or opened.holding is not None or refusal is None:
             return ""

@@ -2,9 +2,9 @@
 
 The desk is the process that holds the person's key, and asks the person about refused calls.
 
-A socket is used only if it belongs to this user, and the system says that the process listening there does, too. So
-nobody else learns what an agent asks. What the desk sends is bounded, and only texts are taken from it, and an answer
-that `asking` checks.
+A socket is used only if it belongs to this user, and so does the process that listens there, according to the operating
+system. So nobody else learns what an agent asks. The desk's messages are bounded. Only texts are taken from them, and
+an answer that `asking` checks.
 """
 
 import asyncio
@@ -27,11 +27,12 @@ DESK_ANSWER_SECONDS = 5.0
 
 
 class DeskGone(Exception):
-    """There is no desk, or what it sends is unreadable."""
+    """There is no desk, or its messages are unreadable."""
 
 
 class DeskLine(Struct, frozen=True):
-    """A line of the desk. It says who is asked and where, or carries an answer, or says why the desk takes no ask."""
+    """A line of the desk. It says who is asked and where, or carries an answer, or says why the desk does not accept an
+    ask."""
 
     state: str = ""
     url: str = ""

@@ -1,4 +1,4 @@
-"""Starts the person's desk, for a program that some host has started. I/O: a process, a file.
+"""Starts the person's desk on behalf of a program that a host has started. I/O: a process, a file.
 
 The desk is the process that holds the person's key, and asks the person about refused calls.
 
@@ -6,8 +6,8 @@ The desk is the process that holds the person's key, and asks the person about r
   once, all but one exit by themselves.
 - [detached] The desk has a session of its own and none of this process's descriptors. So it outlives the host, and
   delays nobody who waits for this process to end. When the desk exits, it is reaped.
-- [environment] The desk gets only the environment variables that lead to the person's files, programs and screen. A
-  host's configuration may put secrets into the environment that are meant for this process alone.
+- [environment] The desk gets only the environment variables by which the person's files, programs and screen are found.
+  A host's configuration may have put secrets into the environment that are meant for this process alone.
 - [no-terminal] The desk has no terminal: it logs to `desk.log`, beside its journal. If the host passes on the display,
   the desk opens a browser, and asks for the passphrase by pinentry. Otherwise a person uses `accredit desk open`,
   `accredit desk unlock` and `accredit approve`.

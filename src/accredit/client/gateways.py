@@ -1,4 +1,5 @@
-"""The whole connection to a gateway at a URL: HTTP, proofs on top of it, and on top of them the renewal of sessions.
+"""The complete connection to a gateway at a URL: HTTP, proofs on top of that, and on top of these the renewal of
+sessions.
 
 Opens nothing itself. One `Prover` serves all sessions in turn: in a new session it still knows the gateway's id and the
 scopes of tools and other targets.
@@ -69,7 +70,7 @@ def to_gateway(
     uncovered: Uncovered | None = None,
     heard: Heard | None = None,
 ) -> RenewingTransport:
-    """Return the transport. Without a `presenter` nothing is proved.
+    """Return the transport. Without a `presenter`, no proofs are added.
 
     `whole_lists` is passed to `Prover`, `uncovered` and `heard` to `ProvingTransport`. Raises `ConfigurationError` if
     the file of known gateways can't be read.

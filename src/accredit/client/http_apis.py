@@ -1,14 +1,15 @@
-"""Proves each request to an HTTP API, as an authentication of httpx2 (`AccreditedHttp`). No I/O of its own.
+"""Adds a proof to each request to an HTTP API, as an authentication class of httpx2 (`AccreditedHttp`). No I/O of its
+own.
 
 - [pinned] A proof is made only for the verifier that the caller named: the gateway's id, a slash, and the API's name.
-  An API that says it is another one gets none.
+  If the API claims another name, no proof is made.
 - [assumed-scope] If the caller gave the API's routes, the first request has a proof for its route's scope. Otherwise it
-  has none, and the refusal names the scope. What was named is remembered, by method and path.
+  has none, and the refusal names the scope, which is remembered by method and path.
 - [one-scope] For one request the API may name one scope: by naming more it could explore the delegations.
 - [challenge] After `ratify_challenge_required` the gateway's challenge is signed.
 - [tries] A request is sent at most `MAX_SENT_REQUESTS` times. Then the refusal stands.
-- [whole-body] The body is read whole before it is sent: the proof covers its bytes. Where another proxy asks the
-  gateway (the label that it names is `accredit/authorize/v1`) it covers none.
+- [whole-body] The body is read whole before it is sent: the proof covers its bytes. If the API is behind another proxy
+  that asks the gateway (the refusal then names the label `accredit/authorize/v1`), it covers an empty body.
 """
 
 import re
@@ -34,10 +35,9 @@ from accredit.ratify.challenges import CHALLENGE_BYTES
 from accredit.refusals import GATEWAY_CHANGED
 
 MAX_SENT_REQUESTS = 3
-"""How often a request is sent: without a proof, with one for the scope that was named, and with one over a
-challenge."""
+"""How often a request is sent at most: without a proof, with one for the named scope, and with one over a challenge."""
 MAX_CHALLENGE_HEADER_BYTES = 8_192
-"""How many bytes of a `WWW-Authenticate` are read. The gateway's has some 300."""
+"""How many bytes of a `WWW-Authenticate` header are read. A gateway's has some 300."""
 
 _RATIFY = re.compile(r"(?:^|,)\s*Ratify\s+((?:[a-z_]+=\"(?:[^\"\\]|\\.)*\"(?:,\s*)?)+)", re.IGNORECASE)
 _PARAMETER = re.compile(r"([a-z_]+)=\"((?:[^\"\\]|\\.)*)\"", re.IGNORECASE)
@@ -49,7 +49,7 @@ class AccreditedHttp(httpx2.Auth):
     """`httpx2.AsyncClient(auth=AccreditedHttp(presenter, "mail-gateway/mail"))`.
 
     `routes` maps routes (`GET /messages/{id}`, with the path that is sent) to their scopes. `asked_by_proxy` says that
-    the API is behind a proxy that asks the gateway; without routes it need not be said.
+    the API is behind a proxy that asks the gateway. It is needed only with `routes`.
     """
 
     requires_request_body = True
@@ -62,7 +62,7 @@ class AccreditedHttp(httpx2.Auth):
         routes: Mapping[str, str] | None = None,
         asked_by_proxy: bool = False,
     ) -> None:
-        """Raise `ValueError` for routes of more than one meaning."""
+        """Raises `ValueError` if a request could match two of the routes."""
         self._presenter = presenter
         self._verifier_id = verifier_id
         self._scopes = dict(routes or {})
@@ -71,7 +71,8 @@ class AccreditedHttp(httpx2.Auth):
         self._learned = RecentlyUsed[tuple[str, str], str](MAX_KNOWN_TARGETS)
 
     def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
-        """Send a request with its proof, and again as refusals ask for it. Raises `ProofRefused` ([pinned])."""
+        """Send a request with its proof, and again after refusals that ask for another proof. Raises `ProofRefused`
+        ([pinned])."""
         scope, named = self._scope(request), None
         if scope is not None:
             self._prove(request, scope)
@@ -88,7 +89,8 @@ class AccreditedHttp(httpx2.Auth):
         yield request
 
     def _scope_told(self, request: httpx2.Request, told: Mapping[str, str], had: str | None) -> str | None:
-        """Return the scope to sign for after a refusal, or None if it stands. Raises `ProofRefused` ([pinned])."""
+        """Return the scope to sign for after a refusal, or None if the refusal is final. Raises `ProofRefused`
+        ([pinned])."""
         named, protocol = told.get("scope"), _PROTOCOLS.get(told.get("workspace", ""))
         if named is None or protocol is None:
             return None
@@ -135,7 +137,7 @@ def sign_again(error: object) -> bool:
 
 
 def read_challenge(response: httpx2.Response) -> dict[str, str]:
-    """Return the parameters of a response's `WWW-Authenticate: Ratify`; none if it has none."""
+    """Return the parameters of a response's `WWW-Authenticate: Ratify`, or an empty result if it has none."""
     value = response.headers.get("www-authenticate", "")[:MAX_CHALLENGE_HEADER_BYTES]
     found = _RATIFY.search(value)
     pairs = _PARAMETER.findall(found[1]) if found is not None else []

@@ -34,7 +34,7 @@ _ROOTS_CHANGED = "notifications/roots/list_changed"
 
 
 class LegacySession(Struct):
-    """What is known of a session once its `initialize` is answered. `revision` and `capabilities` are the server's."""
+    """The state of a session once its `initialize` is answered. `revision` and `capabilities` are the server's."""
 
     initialize: JSONRPCRequest
     revision: object

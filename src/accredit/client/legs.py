@@ -13,7 +13,7 @@ form. I/O: the session's own.
   once, and keep as many as a server sends. If the callback fails, that is logged, and it still gets the next event.
 - [one-error] A malformed result is one short error. The SDK's error has a part for each fault, and once had 177 MiB.
 
-What else a result holds is not checked here: the SDK does that. Nor is structured content validated against the tool's
+The rest of a result is not checked here, as the SDK does that. Nor is structured content validated against the tool's
 `outputSchema`: the server writes both, and a single regular expression in it (`^(a+)+$`) could block this process for
 ever.
 """

@@ -1,7 +1,7 @@
 """Reads a server's messages from bytes, and writes messages. I/O: the body of a response.
 
 - [measure] A message is measured before it is decoded: its bytes, its values at any depth, and the digits of long
-  numbers, because the time to decode a number grows with the square of its digits. What exceeds a bound is a
+  numbers (the time to decode a number grows with the square of its digits). If it exceeds a bound, that is a
   `FrameError` with `bound`.
 - [one-step] Only then is it decoded, in one step, after other tasks have had their turn. The bounds keep that step
   below a tenth of a second.
@@ -32,13 +32,13 @@ from accredit.jsonrpc.text import check_text
 from accredit.limits import LONG_ANSWER_BYTES, MAX_ANSWER_BYTES, MAX_ANSWER_VALUES
 
 MAX_ANSWER_LONG_DIGITS = 1_048_576
-"""How many digits such a message may have in all, in numbers of a hundred digits and more. A number costs time that
-grows with the square of its digits. At 4,300 digits, the most that is read as an integer, this many take 30 ms, and 80
-ms to be written again."""
+"""How many digits such a message may have in all, in numbers of a hundred digits and more. The time for a number grows
+with the square of its digits. In integers of 4,300 digits, the longest that are read, this many digits take 30 ms to
+read, and 80 ms to write."""
 
 
 RAW_BYTES = 1_024
-"""How many raw bytes of an event are kept besides its data: its `retry` is in them."""
+"""How many raw bytes of an event are kept besides its data. They contain its `retry`."""
 
 _LONG_DIGITS = b"0" * 100
 _DIGITS = bytes(ord("0") if byte in b"0123456789" else ord(" ") for byte in range(256))
@@ -60,7 +60,7 @@ async def read_message(text: bytes) -> SessionMessage | FrameError:
 
 async def events_of(response: httpx2.Response) -> AsyncIterator[Event]:
     """Yield a stream's events, each with the first `RAW_BYTES` of its bytes. Raises `FrameError` for an event beyond a
-    bound, and `httpx2`'s errors for a stream that breaks off, or a body that is no stream."""
+    bound, and `httpx2`'s errors for a stream that breaks off, or a body that is not a stream."""
     if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
         raise httpx2.SSEError("not a stream of events")
     parser = SseParser(MAX_ANSWER_BYTES)

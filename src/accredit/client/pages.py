@@ -3,7 +3,7 @@
 - [declared] A host is asked to show a page only if it declares that it can (`elicitation.url`): a legacy host (MCP up
   to 2025-11-25) in `initialize`, a modern one in each request. The page's address is on the loopback, and holds no
   secret.
-- [decline] *Decline* means no. Any other answer means nothing: only the person's key allows a call.
+- [decline] *Decline* means no. Any other answer is ignored: only the person's key allows a call.
 - [legacy-pages] In the legacy era the request to show the page is open while the call is held, and ends with it.
 - [modern-pages] In the modern era the call is not held: it is answered with the request to show the page
   (`input_required`). The host repeats the call with the state that came with that request. The state is sealed for this
@@ -43,8 +43,8 @@ class Page(Struct):
 
 
 class Resumed(NamedTuple):
-    """A modern request that came back after a page was shown, without what we added, and whether the person declined
-    the ask."""
+    """A modern request that came back after a page was shown, without the members that we had added, and whether the
+    person declined the ask."""
 
     request: JSONRPCRequest
     code: str
@@ -84,7 +84,7 @@ class Pages:
         self._send(JSONRPCNotification(jsonrpc="2.0", method=method, params=params))
 
     def settles(self, answer: JSONRPCResponse | JSONRPCError) -> bool:
-        """Handle the host's answer about a page ([decline]). Return False if the answer is about something else."""
+        """Handle the host's answer about a page ([decline]). Return False for any other message."""
         page = self._open.get(answer.id) if answer.id is not None else None
         if page is None:
             return isinstance(answer.id, str) and answer.id.startswith("accredit-page-")

@@ -1,5 +1,5 @@
-"""One side of a connection: sends requests to it, and tells their answers from its other messages. Can change what
-is sent. No I/O."""
+"""One side of a connection: sends requests to it, and separates their answers from its other messages. Can change
+messages before they are sent. No I/O."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -70,7 +70,7 @@ class Peer:
         return answer.result
 
     def settles(self, message: JSONRPCMessage | None) -> bool:
-        """If a message is an awaited answer, deliver it to whoever waits. Return whether it was one."""
+        """If a message is an awaited answer, deliver it to the waiting code. Return whether it was one."""
         if not isinstance(message, JSONRPCResponse | JSONRPCError) or message.id is None:
             return False
         waiting = self._waiting.get(message.id)

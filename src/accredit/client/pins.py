@@ -1,4 +1,4 @@
-"""Pins the gateway's id for which proofs may be made. Reads and writes the file of known gateways.
+"""Pins the id of the gateway for which proofs may be made. Reads and writes the file of known gateways.
 
 A proof is bound to one gateway's id. If an agent signed for any id that a server claims, a server could get a proof for
 another gateway, and use it there. So the id is pinned, by the first of these rules that applies:
@@ -7,18 +7,18 @@ another gateway, and use it there. So the id is pinned, by the first of these ru
 - [remembered] Otherwise it is the id that this URL had before (`known_gateways.json` beside the agent's key). A server
   without a URL (a command, one in this process, a transport) is known by the name that the caller gave it.
 - [first-use] Otherwise the first id that the URL claims becomes the pin, and is remembered: trust on first use. But an
-  id that is known under another URL is refused (`gateway_mismatch`): only a person can say, by [named], that both URLs
-  lead to one gateway. Until then nothing more is sent to that server (`refused`), not even calls without a proof: it
-  poses as another gateway.
+  id that is known under another URL is refused (`gateway_mismatch`): the server may be posing as another gateway. Only
+  a person can say, by [named], that both URLs lead to one gateway. Until then nothing more is sent to that server
+  (`refused`), not even calls without a proof.
 
 Once an id is pinned, another id is refused (`gateway_changed`). Two URLs are equal if they differ only by the case of
 their scheme or host, by the default port, by a slash at the end, or by a name of this machine's loopback. For
 [first-use] the file is read again, by one process at a time: if two processes find one id under two URLs at once, one
 of them is refused.
 
-- [no-address] Without a URL or a name, no claimed id counts: a transport may lead anywhere, and a command may be a
-  bridge. Nothing is signed there, unless the caller allowed proofs that are bound to nothing (`unbound`): then the
-  first id that is claimed is the pin for the connection.
+- [no-address] Without a URL or a name, a claimed id is never pinned: a transport may lead anywhere, and a command may
+  be a bridge. Nothing is signed there, unless the caller allowed unbound proofs (`unbound`): then the first id that is
+  claimed is the pin for the connection.
 
 Not checked: whether the server that was met first is the right one. If that matters, name the id from the start
 (`accredit connect --gateway-id`).
@@ -66,8 +66,7 @@ class PinsInUse(Exception):
 
 class GatewayPin:
     """The id of the gateway at one URL, or under the name that stands for a URL; "" if there is neither. `id` is ""
-    until it is known. With `unbound`, a server with neither URL nor name gets proofs that are bound to nothing
-    ([no-address])."""
+    until it is known. With `unbound`, a server with neither URL nor name gets unbound proofs ([no-address])."""
 
     def __init__(
         self,
@@ -83,7 +82,7 @@ class GatewayPin:
         self._file = file if url else None
         self.url = url
         self.named = bool(id)
-        """Whether the caller named the id ([named]). If not, the id is only what the server claimed."""
+        """Whether the caller named the id ([named]). Otherwise the server has only claimed it."""
         self.unbound = unbound and not url
         """Whether a proof may be made before the id is known."""
         self._met: MutableMapping[str, str] = {} if met is None else met
@@ -118,8 +117,8 @@ class GatewayPin:
         return ProofRefused({"error": "gateway_unknown"}, text, GATEWAY_CHANGED)
 
     def _meet_first(self, claimed: str) -> None:
-        """Pin a first id, by what this or any other process has remembered ([remembered] and [first-use]). Raises
-        `ProofRefused`."""
+        """Pin a first id, using the ids that this or any other process has remembered ([remembered] and [first-use]).
+        Raises `ProofRefused`."""
         try:
             known = self._known()
         except ConfigurationError as error:

@@ -3,20 +3,20 @@
 - [usable] A delegation is used only if it is for this key, validly signed, and within its time. A changed file is read
   again before its next use. If the new content is unusable, the old one stays in force, with a warning. A patient
   presenter starts without an unusable delegation, and says why it is (`faults`).
-- [order] For a scope, the delegations that cover it are presented in their order, but those that a constraint refuses
-  now come last. If none covers the scope, the one that covers most is presented. Exceptions:
+- [order] The delegations that cover a scope are presented in the order in which they were passed in, but those that a
+  constraint would refuse now come last. If none covers the scope, the one that covers most is presented. Exceptions:
   - An expired delegation counts only if there are no others.
   - No delegation is ever presented for another agent's key.
   - A delegation that names a gateway is presented to that gateway alone.
-  - If nobody has named a gateway's id, it may be any server, and by naming scopes it could see all delegations. So it
-    gets those that name it, and of the others only the first.
+  - A gateway whose id nobody has named may be any server, and could see all delegations by naming scopes. So only
+    delegations that name it are presented to it, and the first of the others.
   - Where a person can be asked, a delegation for certain calls is presented for no other call, even if there is no
     other delegation.
 - [exact-call] A proof is bound to the exact call and to the named gateway. Without a gateway no proof is made, unless
   the presenter was made with `binding="none"`: such a proof is valid for any call at any gateway that takes unbound
   proofs.
 - [challenge] A gateway's challenge is signed only if it has 32 bytes, has not expired, and names the pinned gateway.
-- [person-allowed] What a person allowed when asked comes after the delegations that were passed in. A grant for one
+- [person-allowed] Delegations that a person gave when asked come after those that were passed in. One for a single
   exact call is kept in memory. Others are kept in the folder `grants` beside the key, which is read at the start.
 
 Not checked here: revocation, facts that only the gateway knows (amounts, places, uses), and whether it trusts the
@@ -63,7 +63,7 @@ from accredit.ratify.facts import CallFacts, VerifierContext
 from accredit.refusals import CHALLENGE_REQUIRED
 
 MAX_GRANTS = 64
-"""How many delegations of an agent may come from a person who was asked: each ends within a day."""
+"""How many delegations an agent may have from a person who was asked. Each ends within a day."""
 
 
 _log = logging.getLogger("accredit.client")
@@ -83,8 +83,8 @@ class _Held(NamedTuple):
 
 
 class _Source:
-    """A delegation and where it comes from. `stamp` changes whenever its file's content does. `held` is the delegation,
-    or what is wrong with it."""
+    """A delegation and its source. `stamp` changes whenever its file's content does. `held` is the delegation, or the
+    reason why it can't be used."""
 
     def __init__(self, held: _Held | ConfigurationError, file: Path | None, stamp: object) -> None:
         self.held = held
@@ -105,16 +105,16 @@ class _Meta(Struct, frozen=True):
 
 
 class ProofPresenter:
-    """An agent's means of proof. `agent_id` is the agent's; `key_path` is None for a key without a file.
+    """Makes an agent's proofs. `agent_id` is the agent's; `key_path` is None for a key without a file.
 
     `gateway_id` pins the gateway from the start. Otherwise `known_gateways` remembers the first id met at each URL
     (default: `known_gateways.json` beside the key file), and refuses an id that is known under another URL. A server
-    without a URL is trusted only with `gateway_id`, or with the client's `known_as`. `binding="none"` waives that: such
-    a server gets proofs that are bound to nothing until it claims an id, and then proofs that are bound to that id.
+    without a URL is trusted only with `gateway_id`, or with the client's `known_as`. `binding="none"` waives that:
+    until such a server claims an id, it gets unbound proofs, and then proofs that are bound to that id.
 
-    With `may_ask` there need not be any delegation, and what a person allowed when asked is presented, too ([order] and
-    [person-allowed]). With `patient`, an unusable delegation is no error at the start ([usable]). `clock` gives unix
-    seconds, `draw` unpredictable bytes.
+    With `may_ask`, no delegation is needed at the start, and those that a person gives when asked are presented, too
+    ([order] and [person-allowed]). With `patient`, an unusable delegation is not an error at the start ([usable]).
+    `clock` gives unix seconds, `draw` unpredictable bytes.
     """
 
     def __init__(
@@ -130,8 +130,8 @@ class ProofPresenter:
         clock: Callable[[], int] = unix_seconds,
         draw: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
-        """Raise `ConfigurationError` for a file that can't be used, or a delegation that proves nothing. A patient one
-        does so for the key alone."""
+        """Raises `ConfigurationError` for a file that can't be used, or a delegation that proves nothing. With
+        `patient`, only the key raises it."""
         if isinstance(delegations, str | Path):
             raise ConfigurationError(
                 "delegations is one path, and a list is asked for", f"write delegations=[{str(delegations)!r}]"
@@ -148,7 +148,7 @@ class ProofPresenter:
         self._known_gateways = None if known_gateways is None else Path(known_gateways)
         self._met: dict[str, str] = {}
         self.calls_proved = 0
-        """How many calls got a proof, each time that one was made."""
+        """How many proofs were made for calls."""
         self._sources = tuple(self._source(each, patient=patient) for each in delegations)
         if not self._sources and not may_ask:
             raise _nothing_to_present()
@@ -172,7 +172,7 @@ class ProofPresenter:
 
     @property
     def principals(self) -> tuple[str, ...]:
-        """The ids of the people who issued the delegations that were passed in, without those who gave one when
+        """The ids of the people who issued the delegations that were passed in, but not of those who gave one when
         asked."""
         chains = [source.held.chain for source in self._sources if isinstance(source.held, _Held)]
         return tuple(dict.fromkeys(chain[-1].issuer_id for chain in chains))
@@ -199,7 +199,7 @@ class ProofPresenter:
 
     @property
     def has_one_chain(self) -> bool:
-        """Whether a proof with the one delegation shows everything that the agent may do."""
+        """Whether there is only one delegation, so that a proof shows everything that the agent may do."""
         return len(self._sources) == 1
 
     def pin(self, url: str = "") -> GatewayPin:
@@ -209,7 +209,7 @@ class ProofPresenter:
         return GatewayPin(self._gateway_id, url=url, file=known, met=self._met, unbound=self._unbound)
 
     def granted_at(self, pin: GatewayPin) -> frozenset[str]:
-        """Every scope covered by the delegations that this gateway may see."""
+        """Return every scope covered by the delegations that this gateway may see."""
         return frozenset[str]().union(
             *(held.granted for held in _select_for_gateway(self._alive(), pin.id, met=not pin.named))
         )
@@ -219,7 +219,7 @@ class ProofPresenter:
     ) -> tuple[Chain, ...]:
         """Return the delegations to present, best first ([order]). For the scope "" that is the one that covers most.
         There may be none: all may be for other gateways or, if a person can be asked, for other calls. `met` says that
-        nobody has named the gateway's id."""
+        the gateway's id is only claimed, not named by anybody."""
         candidates = _select_for_gateway(self._alive() or self._current(), verifier_id, met=met)
         if self._may_ask and call is not None:
             candidates = tuple(held for held in candidates if not self._is_for_others(held.chain, call, verifier_id))
@@ -243,8 +243,8 @@ class ProofPresenter:
         return chains[0]
 
     def allow(self, chain: Sequence[DelegationCert]) -> None:
-        """Present from now on what a person allowed when asked ([person-allowed]). A chain that can't be written to its
-        file is kept in memory, with a warning. Raises `ConfigurationError` for a chain that proves nothing."""
+        """From now on, present a chain that a person gave when asked ([person-allowed]). If it can't be written to its
+        file, it is kept in memory, with a warning. Raises `ConfigurationError` for a chain that proves nothing."""
         held = self._take(tuple(chain))
         self._allowed = [*(each for each in self._allowed if each.expires_at >= self._clock()), held][-MAX_GRANTS:]
         if self._grants is None or this_call_only(held.chain[0].constraints):
@@ -258,7 +258,7 @@ class ProofPresenter:
             _log.warning("%s; what was allowed is forgotten when this ends", error.what)
 
     def constraints_refused(self, scope: str, reason: str) -> tuple[Constraint, tuple[Constraint, ...]] | None:
-        """Return the constraint that a verifier's reason is about, and the other constraints of its delegation.
+        """Return the constraint that a verifier names in its reason, and the other constraints of the delegation.
 
         Return None if no delegation for the scope has such a constraint.
         """
@@ -359,7 +359,7 @@ class ProofPresenter:
             return _Source(error, file, stamp)
 
     def _is_refused(self, chain: Chain, call: GuardedCall, verifier_id: str) -> bool:
-        """Return whether a constraint certainly refuses the call, judging only by the clock and the call itself."""
+        """Return whether a constraint certainly refuses the call. Only the clock and the call itself are considered."""
         context = VerifierContext(call=_facts(call, verifier_id))
         return certain_refusal(chain, context, self._clock()) is not None
 
@@ -403,7 +403,8 @@ class ProofPresenter:
         return _Held(chain, frozenset(result.granted_scope), min(cert.expires_at for cert in chain))
 
     def _renewal(self, file: str, chain: Sequence[DelegationCert]) -> str:
-        """Return the command that signs an expired delegation anew: whole if no constraint could get lost by it."""
+        """Return the command that signs an expired delegation anew. It is complete only if no constraint could get lost
+        by it."""
         if self.key_path is None or len(chain) != 1 or chain[0].constraints:
             return "`accredit grant`"
         scopes = [word for scope in chain[0].scope for word in ("--scope", scope)]
@@ -413,7 +414,7 @@ class ProofPresenter:
 
 
 def _select_for_gateway(held: tuple[_Held, ...], gateway: str, *, met: bool) -> tuple[_Held, ...]:
-    """Return the delegations that a gateway may see ([order]). "" stands for a gateway that has not told its id."""
+    """Return the delegations that a gateway may see ([order]). "" is a gateway whose id is not known."""
     if gateway or met:
         held = tuple(each for each in held if not _is_elsewhere(each.chain, gateway))
     if not met:

@@ -1,25 +1,26 @@
-"""Decides which proof a request carries, and how a refusal is answered. One per connection; no I/O but the pin's file.
+"""Decides which proof a request carries, and how a refusal is answered. One per connection. No I/O, except for the file
+of known gateways.
 
 For a request, the first rule that applies:
 
-- [unguarded] A request that carries a proof already, or needs none, stays as it is.
+- [unguarded] A request that already carries a proof, or needs none, stays unchanged.
 - [guarded] A guarded call (`tools/call`, `resources/read`, `prompts/get`) gets a proof that is bound to it, if its
   scope and the gateway's id are known and the target is not sensitive. Otherwise it is sent without a proof: the
-  refusal says what is needed, and nothing was signed for a stranger. A gateway that only observes refuses nothing, so
-  there calls get a proof also if the target is sensitive or has no scope (then for no scope). Otherwise nobody would
-  know who calls.
+  refusal says what is needed, and nothing was signed for a stranger. A gateway that only observes refuses nothing. So
+  there a call gets a proof even if the target is sensitive, or has no scope (then the proof is for no scope): otherwise
+  the gateway would not know who calls.
 - [task] A request about a task gets a proof for the tool that made the task. If the request changes the task, the proof
   is bound to the tool's scope, else to no scope.
-- [list-first] Before a call that would go without a proof, because nothing is known of the gateway or the target, the
-  list that could name them is requested once (`list_first`). A gateway that only observes refuses nothing: without
-  the list, the calls of a client that never lists would be nobody's there.
+- [list-first] If a call would be sent without a proof because the gateway or the target is unknown, the list that could
+  name them is requested first, once (`list_first`). A gateway that only observes refuses nothing: without the list, it
+  would never learn who makes the calls of a client that never lists.
 - [list] A list request gets a proof if one delegation covers everything that the agent may do, so that the gateway can
   filter the list.
 
 A refused request is sent again, once for each of these reasons:
 
-- [list-retry] A refused list request is sent without a proof. What may be listed is not what may be called, and later
-  refusals of calls tell what is wrong.
+- [list-retry] A refused list request is sent without a proof. Listing may be allowed where calling is not, and refusals
+  of calls will say what is wrong.
 - [other-scope] After -31001, or -31003 with another scope than assumed, the proof is made for the scope that the
   gateway names, if its id is known (`pins`). It may name one scope for a call: by naming more it could explore the
   delegations. An unbound proof, valid at any gateway, is made only if the caller wrote `binding="none"`, and never for
@@ -28,11 +29,11 @@ A refused request is sent again, once for each of these reasons:
 - [next-delegation] After a refusal of the delegation itself (a constraint, its end, its principal), the next delegation
   that covers the scope is presented, up to `MAX_PRESENTED` in all. If a challenge was needed, each delegation is
   presented with a new one.
-- [token-argument] This is for a call with an argument `_token`, which a gateway removes if it is a credential. The
-  signature covers what is forwarded. So it covers this argument only if the tool is known to declare it. If that call
-  is refused, the proof is made the other way.
+- [token-argument] For a call with an argument `_token`, which a gateway removes if it is a credential. The signature
+  covers the forwarded call. So it covers this argument only if the tool is known to declare it. If the call is refused,
+  the proof is made the other way.
 
-One request gets `MAX_PROOFS_OF_REQUEST` proofs in all, whatever is answered; then the refusal stands.
+One request gets `MAX_PROOFS_OF_REQUEST` proofs in all, whatever the answers. After that, the refusal is passed on.
 
 Not here: sending it (`streams`), and the messages for people (`refusals`).
 """
@@ -81,7 +82,8 @@ _LISTS_FIRST = {
     "resources/read": ("resources/list", "resources/templates/list"),
     "prompts/get": ("prompts/list",),
 }
-"""The lists that tell who the gateway is and whether it observes, by method; `tools/list` for all other methods."""
+"""The list that tells the gateway's id and whether it observes, by the method of a call. For all other methods it is
+`tools/list`."""
 
 
 class _Target(Struct, frozen=True):
@@ -90,11 +92,11 @@ class _Target(Struct, frozen=True):
 
 
 class Attempt(Struct):
-    """A request in progress: its `params` without a proof, and what was tried.
+    """A request in progress: its `params` without a proof, and the state of its tries.
 
-    `scope` is what was signed for, if anything. `chains` are the delegations for that scope that were not refused yet.
-    `named` is the scope that the gateway asked for, and `proofs` is how many proofs were made. `other` is the call as
-    the gateway may read it instead ([token-argument]).
+    `scope` is the scope of the last proof, if there was one. `chains` are the delegations for that scope that were not
+    refused yet. `named` is the scope that the gateway asked for, and `proofs` is how many proofs were made. `other` is
+    the call as the gateway may read it instead ([token-argument]).
     """
 
     method: str
@@ -144,8 +146,8 @@ class Prover:
 
     @property
     def refused(self) -> ProofRefused | None:
-        """The refusal after which nothing more may be sent, or None. It says that the server claims the id of a gateway
-        that is known under another URL."""
+        """The refusal of everything that the host sends to this server, or None. It is set if the server has claimed
+        the id of a gateway that is known under another URL."""
         return self._pin.refused
 
     def attempt(self, method: str, params: Params) -> Attempt | None:
@@ -194,7 +196,7 @@ class Prover:
         return self._signed(attempt, target.scope)
 
     def answered(self, attempt: Attempt, result: Params) -> None:
-        """Learn which task a call has become: a request that changes the task needs the same scope as the call."""
+        """Learn the task that a call has become. A request that changes the task needs the same scope as the call."""
         task = result if result.get("resultType") == TASK else _object(result.get("task"))
         id, target = task.get(TASK_MEMBER), self._target(attempt)
         if attempt.method == "tools/call" and isinstance(id, str) and target is not None:
@@ -203,8 +205,8 @@ class Prover:
     def again(self, attempt: Attempt, code: int, data: object) -> Params | None:
         """Return the params to send in answer to a refusal, or None if the refusal stands.
 
-        Raises `ProofRefused` if the gateway asks for something that is never signed, does not tell its id, or is not
-        the pinned gateway.
+        Raises `ProofRefused` if the gateway asks for a scope that is never signed, does not give its id, or is not the
+        pinned gateway.
         """
         had_scope = attempt.scope
         if attempt.method in LISTS:
@@ -246,8 +248,8 @@ class Prover:
     def listed(self, attempt: Attempt, result: Params) -> Listed:
         """Learn from a list, and separate the items that the delegations cover from the others.
 
-        A gateway that filters its lists knows better which items are covered: an item may accept several scopes. So the
-        list is requested again if something would be left out, and the gateway's id has only now become known. Raises
+        A gateway that filters its lists knows better which items are covered: an item may accept several scopes. So if
+        an item would be left out, and the gateway's id has only now become known, the list is requested again. Raises
         `ProofRefused` if it is not the pinned gateway.
         """
         kind = KINDS[attempt.method]
@@ -358,13 +360,13 @@ def with_meta(params: Params, more: Mapping[str, object]) -> Params:
 
 
 def scope_in(value: object) -> str | None:
-    """Return the scope that a gateway names, or None if it is nothing that a catalog could require."""
+    """Return the scope that a gateway names, or None if no catalog could require it."""
     return value if isinstance(value, str) and scope_fault(value) is None else None
 
 
 def _is_observed(item: Mapping[str, object]) -> bool:
-    """Return whether a gateway says that it only observes an item, and so never refuses its use. Then there is no point
-    in hiding the item."""
+    """Return whether a gateway says that it only observes uses of an item, and so never refuses them. Such an item need
+    not be hidden."""
     return _object(item.get("_meta")).get(OBSERVED) is True
 
 

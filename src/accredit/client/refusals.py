@@ -1,10 +1,9 @@
-"""Recognizes refusals among errors, and explains them to people. Checks which files exist; no other I/O.
+"""Recognizes refusals among errors, and explains them to people. Only I/O: checks which files exist.
 
-A person gets three things: what was refused, what the delegation covers, and the command that would change that. The
-scope in the command is the server's word, and the person is told so. The command grants no more than a desk would
-propose: calls of this target at this gateway, a few within an hour. No command is suggested for a scope that lets an
-agent delegate or speak for somebody, for a sensitive scope, for an unknown gateway, and for a name that can't be
-signed.
+A person is told three things: what was refused, what the delegation covers, and the command that would change that. The
+server chose the scope in the command, and the person is told so. The command grants no more than a desk would propose:
+calls of this target at this gateway, a few within an hour. No command is suggested for a scope that lets an agent
+delegate or speak for somebody, for a sensitive scope, for an unknown gateway, and for a name that can't be signed.
 
 No text here holds a key, a proof, a challenge or a token.
 """
@@ -73,8 +72,8 @@ def refusal_of(error: ErrorData) -> ProofRefused | None:
 
 
 class Caller(Struct, frozen=True):
-    """Who calls: its proofs, its URL ("" for none), and the command of ours that is in use ("" for a program of the
-    user's)."""
+    """The caller: its proofs, the server's URL ("" for none), and the command of ours that is running ("" for a program
+    of the user's)."""
 
     presenter: ProofPresenter | None
     url: str = ""
@@ -179,8 +178,8 @@ def _object(value: object) -> dict[str, object]:
 
 
 def is_for_a_person(scope: str) -> bool:
-    """Return whether a scope is only for a person to grant. Servers choose the scope, so no command is suggested that
-    would grant such a one."""
+    """Return whether only a person should decide to grant a scope. The server chose it, so no command is suggested for
+    such a scope."""
     return scope.startswith(_IDENTITY) or scope in WILDCARDS or "*" in scope or is_sensitive(scope)
 
 
@@ -222,7 +221,7 @@ def _grant(scope: str, caller: Caller, constraints: Sequence[str]) -> list[str]:
 
 
 def _free(path: Path) -> Path:
-    """Return a path where neither a key nor its public half exists, so that nothing is replaced."""
+    """Return a path at which there is no key and no public key, so that no file is replaced."""
     names = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2))
     return next(each for each in chain((path,), names) if not any(map(os.path.lexists, (each, public_path(each)))))
 

@@ -1,22 +1,23 @@
-"""A connection that outlives its server's sessions. A transport around others; no I/O besides.
+"""A connection that outlives its server's sessions. A transport that wraps others; no other I/O.
 
 - [lost-session] A legacy session (MCP up to 2025-11-25) that the server no longer knows is replaced by a new one with
   the same state (`legacy_session`). Its revision stays the same too, as the host can't agree to another one any more.
-- [resend] If a request finds its session lost, the server has not taken it: it is sent again, once. If the connection
-  broke while a request was open, the request ends with an error that says so: nobody knows whether it was done.
+- [resend] If a request finds its session lost, the server has not executed it, so it is sent again, once. If the
+  connection broke while a request was open, the request ends with an error that says so: nobody knows whether it was
+  done.
 - [open-requests] If a session is lost, the server's own requests in it end, too (`server_requests`).
 - [streams] A stream of the modern era (`subscriptions/listen`) that breaks after it was acknowledged is requested
   again.
 - [older-transport] If the server has no endpoint of streamable HTTP at the URL, HTTP+SSE (2024-11-05) is tried, where
   the stream is the session.
 - [patience] If the server has sent no message for `patience` seconds, a waiting request is abandoned, and cancelled at
-  the server. Comments that keep a stream open are no messages. Time in which the server waits for the host does not
-  count.
-- [cancellation] Nobody waits until a cancellation is written: earlier messages may still be queued for a server that
+  the server. Comments that keep a stream open don't count as messages. Time in which the server waits for the host does
+  not count.
+- [cancellation] Nothing waits until a cancellation is written: earlier messages may still be queued for a server that
   does not read.
 
-While the server can't be reached, each request gets an error, and the next request tries again. Without a request, a
-new session is tried for as well, less and less often.
+While the server can't be reached, each request gets an error, and the next request tries again. Between requests, a new
+session is also attempted, at growing intervals.
 """
 
 import logging
@@ -75,7 +76,7 @@ class Opened(NamedTuple):
 
 
 class Transports(NamedTuple):
-    """How to open each of the two transports. Both functions take one that they call when the session is lost."""
+    """How to open each of the two transports. Each function is given a callback for when the session is lost."""
 
     streamable: Callable[[Callable[[], None]], Opened]
     sse: Callable[[Callable[[], None]], Opened]
@@ -239,8 +240,8 @@ class RenewingTransport:
     # --- from the host ----------------------------------------------------------------------------------
 
     def _at_once(self, item: SessionMessage) -> SessionMessage | None:
-        """Return the message if it is to be written now, and waited for. A cancellation is written later, without
-        waiting ([cancellation]). Raises `ClosedResourceError`."""
+        """Return the message if the caller is to write it, and wait for that. A cancellation is written in the
+        background ([cancellation]). Raises `ClosedResourceError`."""
         if self._closing:
             raise anyio.ClosedResourceError
         if not isinstance(item.message, JSONRPCNotification) or item.message.method != "notifications/cancelled":
@@ -447,7 +448,7 @@ class RenewingTransport:
 
 
 def _plainly(error: ErrorData) -> ErrorData:
-    """Return an error in words that its caller understands."""
+    """Return an error with a text that the caller understands."""
     if is_broken_connection(error):
         return ErrorData(code=UPSTREAM_ERROR, message=UNAVAILABLE, data=_CUT_OFF)
     if error.code == SESSION_LOST:  # before any session: the server's own words

@@ -25,11 +25,11 @@ Throughout:
 - [deadline] A leg, an announcement, and all handlers of a round together each have a deadline. When it is over, or the
   caller cancels the call, everything they started is cancelled and awaited.
 - [checking] A handler's result is checked while the others still run.
-- [late] Whatever fails after its deadline has timed out, even if it reacts to its cancellation with another error.
+- [late] Work that fails after its deadline has timed out, even if it reacts to its cancellation with another error.
 
-Not checked: the content of a state or an answer, whether the answers reach the server that asked, and that a sender can
-be cancelled. A sender that shields itself delays the end of its call; its result is judged by the time at which it
-came.
+Not checked: the content of a state or an answer, whether the answers reach the server that asked, and whether a sender
+can be cancelled. A sender that shields itself delays the end of its call. Its result counts as late if it comes after
+the deadline.
 """
 
 import copy
@@ -65,14 +65,14 @@ STATE_ONLY_FIRST_SECONDS = 0.05
 """The first pause before a call is repeated for a server that requests no input and only wants to be called again. It
 doubles from round to round."""
 STATE_ONLY_MAX_SECONDS = 0.25
-"""The longest such pause: somebody may be waiting for the answer."""
+"""The longest such pause, since somebody may be waiting for the answer."""
 
 
 _Result = TypeVar("_Result")
 
 _Sender = Callable[[Params, LegOptions], Awaitable[_Result | InputRequiredResult]]
-"""Sends one leg, with a new id. What all legs share (headers, the progress callback) it adds itself. It gets a copy of
-the params, so that it may write a proof into them."""
+"""Sends one leg, with a new id. It adds by itself what all legs share (headers, the progress callback). It gets a copy
+of the params, so that it may write a proof into them."""
 
 InputHandler = Callable[..., Awaitable[Any]]
 """`async def handler(context, params)`. It returns the result for its kind of request. A handler for roots may omit

@@ -2,7 +2,8 @@
 
 The SDK has no public names for the types of its streams, for an in-memory transport, or for the parts of its HTTP
 transport. It has no public hook between the wire and its models. Each internal that is used instead is named once,
-here. So a release of the SDK that changes one affects only this file and its test, which says what is missing.
+here. So if a release of the SDK changes one, only this file and its test are affected, and the test says which is
+missing.
 """
 
 import re
@@ -56,8 +57,9 @@ else:
     _stdio = Deferred("mcp.client.stdio")
 
 MIN_RESUME_SECONDS = 0.1
-"""The shortest wait before a client resumes a stream of events, whatever `retry` the server names. With a `retry` of 0
-the client sent thirty requests a second while the call was open. Servers that want to be polled name about a second."""
+"""The shortest wait, in seconds, before a client resumes a stream of events, whatever `retry` the server names. With a
+`retry` of 0, the client would send thirty requests a second while a call is open. Servers that want to be polled name
+about a second."""
 
 
 __all__ = [
@@ -92,7 +94,7 @@ EVENTS = {"accept": "text/event-stream", "cache-control": "no-store"}
 """The headers of a request for a stream."""
 
 _NO_REVISION = ("Unsupported protocol version ", "No mutually supported modern protocol version ")
-"""How the SDK's `RuntimeError`s begin if it speaks none of a server's revisions."""
+"""How the SDK's `RuntimeError` begins if it speaks none of the server's revisions."""
 
 _RETRY = re.compile(rb"^retry: ?([0-9]{1,6})$", re.MULTILINE)
 

@@ -1,11 +1,11 @@
 """The requests of a server to the host (sampling, elicitation, roots), across the server's sessions.
 
-- [own-ids] Two sessions never use the same id at the host. Servers count from the start in each session, and an answer
-  to the last session's first request must not answer the new session's. The first session keeps its ids.
+- [own-ids] Two sessions never use the same id at the host. Servers start counting anew in each session, and an answer
+  to the previous session's first request must not answer the new session's first. The first session keeps its ids.
 - [lost-session] A request of a lost session is cancelled at the host, and the host's answer to it is dropped.
 - [limit] At most `MAX_DIALOGS` requests may be open; more are refused here.
 
-No I/O: the owner sends what it returns.
+No I/O: the owner sends the returned messages.
 """
 
 from typing import Generic, Protocol, TypeVar
@@ -17,7 +17,7 @@ from accredit.limits import MAX_DIALOGS
 
 
 class _Numbered(Protocol):
-    """What is used of a session here: its number. Sessions are numbered from 0."""
+    """The part of a session that is used here: its number. Sessions are numbered from 0."""
 
     number: int
 

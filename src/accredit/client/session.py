@@ -1,8 +1,8 @@
 """`AccreditedClient`: the official SDK's client, with proofs and with rounds. Opens what the SDK opens.
 
 Every leg of a call (one request with its answer) carries its own fresh proof (`streams`). A gateway's challenge is
-answered without the caller noticing. A refusal is raised as `ProofRefused`. A call that can't go on is raised as an
-error under `RoundsError`, a late one as `RequestTimeout`. Every other error is the SDK's own (`MCPError`). Errors are
+answered without the caller noticing. A refusal raises `ProofRefused`. A call whose rounds can't continue raises a
+subclass of `RoundsError`, a late one `RequestTimeout`. Every other error is the SDK's own (`MCPError`). Errors are
 never wrapped in groups.
 """
 
@@ -141,7 +141,7 @@ class AccreditedClient:
 
     @contextmanager
     def _refusals(self, method: str = "", params: object = None) -> Generator[None]:
-        """Raise a gateway's refusal as `ProofRefused`, and an error of ours with all that is known of it."""
+        """Raise a gateway's refusal as `ProofRefused`, and add the known details to an error of ours."""
         try:
             yield
         except MCPError as error:
@@ -302,8 +302,8 @@ def _transport(target: _Local, presenter: ProofPresenter | None, token: str, nam
 
 
 def _put_into_words(error: MCPError) -> None:
-    """Make the message of an error of ours say all that is known: why, and how to start a gateway that is not reached.
-    It stays the same exception: another one would keep this one, and what it was made of."""
+    """Add details to the message of an error of ours: the reason, and how to start a gateway that can't be reached. The
+    exception object stays the same, since a new one would keep the old one and its data in memory."""
     why = error.error.data
     if error.error.code != UPSTREAM_ERROR or not isinstance(why, str):
         return

@@ -1,8 +1,7 @@
 """A stdio server as a transport: the official SDK's, with bounds on the server's output. Starts a process.
 
-The SDK buffers a line however long it gets, and decodes it whatever it holds. Here a line is measured first. A line
-that is too long, or has too many values, can't be matched to a request. So the connection ends, and waiting calls get
-an error.
+The SDK buffers and decodes lines of any length and content. Here a line is measured first. A line that is too long, or
+has too many values, can't be matched to a request. So the connection ends, and waiting calls get an error.
 """
 
 import logging

@@ -5,9 +5,9 @@ Proofs are added to messages only here, below the SDK's session, so that what is
 - [proof] A request that needs a proof gets one (`proving`). It also gets the token, if tokens are sent in messages.
 - [challenge] Each answer is examined. A refusal that a new proof can answer is not passed on: the request is sent again
   under an id of our own. That id is translated back in the answer, and in a subscription's notifications.
-- [list-first] If a list is to be seen before a call, it is requested under an id of our own, and the call waits for the
-  answer, with all calls that need the same list. If the list is refused, they go on as they are.
-- [lists] Of a list, only the items that the delegations cover are passed on.
+- [list-first] If a list is needed before a call, it is requested under an id of our own. The call waits for the answer,
+  with all calls that need the same list. If the list is refused, they are sent as they are.
+- [lists] Only the items of a list that the delegations cover are passed on.
 - [foreign-gateway] A server may claim the id of a gateway that is known under another URL. From then on nothing is sent
   to that server: each request is answered here, and everything else is dropped.
 - [dialogs] While `MAX_DIALOGS` answers to the server's requests wait to be written, no more of its requests are passed
@@ -61,13 +61,13 @@ KNOWN_GATEWAYS_LOOK_SECONDS = 0.002
 
 
 _OF_EACH_REQUEST = frozenset({META_VERSION, META_CLIENT_INFO, META_CAPABILITIES, "token"})
-"""What the `_meta` of a call has in common with that of a list request."""
+"""The members that the `_meta` of a list request takes over from that of the call."""
 
 Uncovered = Callable[[dict[str, object]], dict[str, object]]
-"""Returns what is shown in place of a list's item that no delegation covers. Without this, such items are left out."""
+"""Returns a replacement for a list's item that no delegation covers. Without this function, such items are left out."""
 
 Heard = Callable[[Incoming], Incoming | None]
-"""Returns what is passed on in place of a server's message, or None: see `budgets`."""
+"""Returns the message to pass on in place of a server's message, or None: see `budgets`."""
 
 
 class _Open(Struct):
@@ -81,7 +81,7 @@ class _Open(Struct):
 class ProvingTransport:
     """An async context manager that returns a read and a write stream, as every transport does.
 
-    Without a `prover` nothing is proved; `token` goes into `_meta.token` of requests that need one.
+    Without a `prover`, no proofs are added. `token` goes into `_meta.token` of requests that need one.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class ProvingTransport:
             await self._to_host.send(_refusal(id, refused))
 
     def _sent(self, item: SessionMessage) -> SessionMessage | None:
-        """Return what is written in place of the host's message, or None for nothing ([foreign-gateway]). Raises
+        """Return the message to write in place of the host's, or None to write nothing ([foreign-gateway]). Raises
         `ClosedResourceError`."""
         if self._is_closed:
             raise anyio.ClosedResourceError
@@ -236,8 +236,8 @@ class ProvingTransport:
                 await anyio.sleep(KNOWN_GATEWAYS_LOOK_SECONDS)
 
     def _received(self, item: Incoming) -> Incoming | None:
-        """Return what to pass on in place of a received message, or None if the request was sent again instead. Raises
-        `PinsInUse`, with nothing changed."""
+        """Return the message to pass on in place of a received one, or None if the request was sent again instead.
+        Raises `PinsInUse`, with nothing changed."""
         message = item.message if isinstance(item, SessionMessage) else None
         if isinstance(message, JSONRPCNotification):
             return self._notification(item, message)

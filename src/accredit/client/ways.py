@@ -2,8 +2,8 @@
 
 Streamable HTTP is the official SDK's transport, as changed in `sdk`.
 
-HTTP+SSE has one stream for everything that the server sends, and a POST for each message to it. The stream is the
-session: when it ends, so does the transport. If a POST is refused, that is the answer to its request. The URL for these
+HTTP+SSE has one stream for all messages from the server, and a POST for each message to it. The stream is the session:
+when it ends, so does the transport. If a POST is refused, its request is answered with that refusal. The URL for these
 messages must have the same origin as the stream's.
 """
 
@@ -123,7 +123,7 @@ async def over_sse(url: str, http: GatewayHttp) -> AsyncGenerator[TransportStrea
 
 
 async def _send_the_last(write: WriteStream[SessionMessage], posted: anyio.Event) -> None:
-    """Accept no more messages, and wait until the accepted ones are sent."""
+    """Stop accepting messages, and wait until the accepted ones are sent."""
     await write.aclose()
     with anyio.move_on_after(STOP_GRACE_SECONDS):
         await posted.wait()

@@ -1,6 +1,6 @@
 """Where the gateway may listen, and with which certificate. Reads the certificate and its key.
 
-Outside loopback, whoever reads the network can take a token or proof that is sent unencrypted. So TLS is required,
+Outside loopback, anybody who reads the network can steal a token or proof that is sent unencrypted. So TLS is required,
 unless the operator says (`--insecure`) that something else encrypts.
 """
 

@@ -3,7 +3,7 @@
 Checked in this order; each failure is a `ConfigurationError` that names the setting at fault:
 
 - the catalog is valid. It is used even with proofs off, since lists always show the scopes;
-- there are no roots if `proofs.mode` is not set: nobody should take the gateway for one that requires proofs;
+- there are no roots if `proofs.mode` is not set: otherwise people would believe that the gateway requires proofs;
 - if proofs are judged (required or observed), there is time zone data, which constraints need;
 - the roots: at least one where proofs are required, each a human's public key, none twice;
 - the registries: each has an https URL and pinned keys of humans. No key is pinned twice, and none is also a root: a

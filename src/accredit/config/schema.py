@@ -506,7 +506,7 @@ class Store(Section, frozen=True):
 
 
 class Admin(Section, frozen=True):
-    """`[admin]`: a listener for whoever runs the gateway: metrics and health."""
+    """`[admin]`: a listener for the operator of the gateway: metrics and health."""
 
     host: Annotated[Name, "the address to listen on for /metrics, /healthz and /readyz"] = "127.0.0.1"
     port: Annotated[

@@ -1,7 +1,7 @@
-"""A person's answer to an ask, and when it allows the call. No I/O.
+"""A person's answer to an ask, and the conditions under which it allows the call. No I/O.
 
-An answer that says *allow* is used only if all of these hold, checked in this order. So a desk that lies, or whoever
-carries its answers, can waste time, and nothing else.
+An answer that says *allow* is used only if all of these hold, checked in this order. So a false desk, or somebody who
+forwards its answers, can only waste time.
 
 - [decoding] The answer is at most `MAX_CONSENT_ANSWER_BYTES` of strict JSON with the members of `Answer`, and says
   *allow*.
@@ -106,8 +106,8 @@ def call_fault(chain: Sequence[DelegationCert], ask: Ask, now: int) -> str | Non
 
 
 def certain_refusal(chain: Sequence[DelegationCert], context: VerifierContext, now: int) -> str | None:
-    """Return why a constraint of the chain refuses a call, whatever else the gateway may know of the call; None if none
-    does.
+    """Return why a constraint of the chain refuses a call, regardless of any further facts that the gateway may know.
+    Return None if none does.
 
     Each constraint is judged by itself: if one can't be judged here, the next ones still are.
     """

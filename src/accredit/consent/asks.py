@@ -14,7 +14,7 @@ An ask is decoded and checked in these steps. Any bytes at all lead either to an
   without `signature`.
 
 `read_ask` checks [members] and [params], `check_ask` checks [validity] and [signature]. Not checked: whether the
-gateway refused such a call, and whether anything in `refusal` and `server_says` is true. They are the agent's word;
+gateway refused such a call, and whether `refusal` and `server_says` are true. The agent could have made them up, but
 only the person's key allows a call.
 """
 
@@ -48,9 +48,9 @@ from accredit.ratify.hybrid import UNSIGNED, HybridPublicKey, HybridSignature, H
 from accredit.ratify.wire import Integer, WireObject, tree
 
 MAX_ASK_BYTES = 98_304
-"""Bytes of an ask (96 KiB): its params, and some 10 KiB for a key, two signatures and texts about the call."""
+"""The most bytes of an ask (96 KiB): its params, and some 10 KiB for a key, two signatures and texts about the call."""
 MAX_ASKED_PARAMS_BYTES = 65_536
-"""How many bytes a call's params may have if it is to be asked for. A person reads a few pages, not a book."""
+"""How many bytes of params a call may have for a person to be asked about it. People read a few pages, not a book."""
 
 
 ASKABLE = ("tools/call", "resources/read", "prompts/get")
@@ -164,7 +164,7 @@ class Ask(WireObject, frozen=True, dict=True):
 
     @property
     def code(self) -> str:
-        """The ask's code for people, such as `7KQ4-M2`. It only identifies the ask: it is no secret, and grants
+        """The ask's code for people, such as `7KQ4-M2`. It only identifies the ask: it is not a secret, and grants
         nothing."""
         return code_of(self.digest)
 

@@ -2,15 +2,16 @@
 
 All of these must hold, checked in this order:
 
-- [members] The constraint is well formed. An unknown member could be a limit that goes unseen, so it refuses the call.
+- [members] The constraint is well formed. An unknown member refuses the call, since it could be a limit that is not
+  known here.
 - [target] Gateway (by its verifier id) and method are those that the constraint names, and the target is exactly one of
   the names in it.
 - [params] With `params_sha256`, the call is exactly this one. The digest is the SHA-256 of the RFC 8785 form of its
   `params` without `_meta`, tokens, `inputResponses` and `requestState`. So all legs of a call, its first request and
   the retries, have the same digest.
 - [arguments] `args` has JSON Pointers (RFC 6901) into the arguments, each with digests. The value at each pointer has
-  one of these digests: the SHA-256 of its RFC 8785 form. Digests keep the values private, and the certificate needs no
-  portable encoding of them.
+  one of these digests: the SHA-256 of its RFC 8785 form. Digests keep the values private, and make a portable encoding
+  of them in the certificate unnecessary.
 - [definition] With `definition`, the tool's pinned definition has this digest. If none is pinned, the constraint can't
   be verified.
 

@@ -1,15 +1,15 @@
 """A person's choices for an ask, and the delegation of each. No I/O.
 
 - [one-call] The choice of only this call, once, within ten minutes, is always offered.
-- [similar-calls] Similar calls, a number of them, within at most a day, are offered in two cases. Either the call is
-  for a resource: then it is the same resource again. Or the arguments tell whom or what the call is about (`to`,
-  `channel`, `repo`, ...): then these are fixed, also empty ones. If recipients could be added (`cc`, `bcc`), the choice
-  names those arguments.
-- [folder] Calls below the folder of a path, with the same limits, are offered if a catalog (a configuration of what
-  tools require) that the person trusts tells the call's resource and path.
-- [caution] Only [one-call] is offered for a new agent or gateway, for money, and for what runs a command or a query.
-  Whether a call is about money, or runs something, is guessed from arguments' names and parts of them (`amountUsd`,
-  `sql_statement`). Such hints can only make the choices fewer.
+- [similar-calls] A number of similar calls, within at most a day, is offered in two cases. If the call is for a
+  resource, similar calls are for the same resource. If arguments tell whom or what the call is about (`to`, `channel`,
+  `repo`, ...), these are fixed, including empty ones. If recipients could be added (`cc`, `bcc`), the choice names
+  those arguments.
+- [folder] Calls below the folder of a path, with the same limits, are offered if the call's resource and path are known
+  from a catalog (the part of a configuration about tools) that the person trusts.
+- [caution] Only [one-call] is offered for a new agent or gateway, for money, and for a call that runs a command or a
+  query. Whether a call is about money, or runs something, is guessed from arguments' names and parts of them
+  (`amountUsd`, `sql_statement`). Such hints can only make the choices fewer.
 - [limits] Each delegation names one scope, the gateway, the method and the target, and has a limit of uses and an end.
   The right to delegate, a wildcard, and names that can't be signed portably are never offered (`grant` may give them).
 - [definition] If the gateway pins the tool's definition, the delegation is valid only for that definition: a tool with
@@ -69,15 +69,15 @@ _RUNS = frozenset(
 )
 """Words in the names of arguments that may be run as a program, a command or a query."""
 _ROOTS = ("amount", "price", "currency", "payment"), ("command", "script", "query", "shell", "statement")
-"""Beginnings or ends of words that have no break inside (`totalamount`): first those for money, then those for what
-runs."""
+"""Beginnings or ends of words that have no break inside (`totalamount`): first those for money, then those for commands
+and queries."""
 _CODES = frozenset(
     (
         *("area", "airport", "city", "color", "country", "coupon", "currency", "dial", "discount", "error", "exit"),
         *("iata", "lang", "language", "pin", "post", "postal", "promo", "qr", "region", "state", "status", "zip"),
     )
 )
-"""Words before `code` that make it no program: `zip_code`."""
+"""Words before `code` which show that it is not a program: `zip_code`."""
 
 _ABOUT = frozenset(
     (

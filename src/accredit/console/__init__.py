@@ -8,5 +8,5 @@
 - `sessions`, `admission`, `api`, `live`, `views`, `static/`: the page;
 - `serving`, `browser`: the process itself.
 
-It has no authority of its own: all it gives out are certificates signed by the person's key.
+The desk has no authority of its own: it only gives out certificates signed by the person's key.
 """

@@ -1,4 +1,4 @@
-"""Which requests the desk's page answers, and the headers of every answer. No I/O.
+"""Decides which requests the desk's page answers, and has the headers of every answer. No I/O.
 
 The person's browser reaches the desk at 127.0.0.1, but other users, pages of other ports and other sites can, too. So
 these must hold, checked in this order:
@@ -38,8 +38,8 @@ EVERY_ANSWER: tuple[tuple[bytes, bytes], ...] = (
 )
 """Headers of every answer, refusals included."""
 SIGNED_IN = "signed_in"
-"""A member of a request's state. It is set once all rules hold with a signed-in session: the connection is then not cut
-off."""
+"""A member of a request's state. It is set once all rules hold, with a signed-in session. The connection is then not
+cut off."""
 
 
 class PageRefusal(Struct, frozen=True):
@@ -69,7 +69,8 @@ def host_fault(headers: Headers, address: str) -> PageRefusal | None:
 def api_fault(
     method: str, headers: Headers, address: str, signed_in: Callable[[str], bool], *, login: bool
 ) -> PageRefusal | None:
-    """Check [same-origin], [writes] and [bearer] of an `/api/` request. `login` is for signing in."""
+    """Check [same-origin], [writes] and [bearer] of an `/api/` request. With `login`, the request signs in, and needs
+    no bearer token."""
     return (
         _site_fault(headers)
         or (_write_fault(headers, address) if method != "GET" else None)

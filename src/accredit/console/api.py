@@ -1,7 +1,7 @@
 """The desk's page over ASGI: one HTML shell, its modules, and JSON. I/O through `receive` and `send` only.
 
-Every request passes `admission` first. All that a page can do is in one table of routes. The page never asks for the
-passphrase, and never gets a key.
+Every request passes `admission` first. One table of routes has everything that a page can do. The page never asks for
+the passphrase, and never gets a key.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from accredit.errors import DeskError
 MAX_PAGE_STREAMS = 16
 """How many pages can listen for changes at one time."""
 PAGE_STREAM_SECONDS = 15.0
-"""How many seconds pass between keep-alive events. By these both sides notice that the other one is gone."""
+"""The seconds between keep-alive events, by which each side notices that the other one is gone."""
 PAGE_BODY_SECONDS = 5.0
 """How many seconds the whole body of a page's request may take to arrive."""
 

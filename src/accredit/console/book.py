@@ -1,16 +1,17 @@
 """Pending asks, and how many there may be. No I/O, no clock: times are unix seconds that are passed in.
 
-An ask that is valid by itself (`consent.asks`) is taken by these rules, in this order:
+An ask that is valid by itself (`consent.asks`) is judged by these rules, in this order:
 
-- [duplicate] If the ask is known already, nothing new is made: whoever sends it again waits for the same answer, or
-  gets it at once.
+- [duplicate] If the ask is known already, no new one is made: a program that sends it again waits for the same answer,
+  or gets it at once.
 - [unique-ids] Its id was never used before, and its code is not that of another remembered ask. Otherwise one ask could
   hide behind another.
 - [principal] If it names principals, this person is one of them.
 - [denial] If an identical call was denied less than an hour ago, this ask is denied, too, and the person does not see
   it.
-- [agent-limits] The agent has fewer than three pending asks, and had fewer than ten in this hour. Agents to whom
-  nothing was allowed yet at the gateway share limits of their own: keys cost nothing.
+- [agent-limits] The agent has fewer than three pending asks, and had fewer than ten in this hour. New agents, to whom
+  nothing was allowed yet at the gateway, share one set of limits: otherwise new keys, which cost nothing, would get
+  around them.
 - [pending-limit] Fewer than 64 asks are pending in all.
 
 An ask is pending until it expires, or for an hour if the person keeps it open.
@@ -32,7 +33,7 @@ from accredit.errors import DeskError
 MAX_PENDING_ASKS = 64
 """How many asks may be pending at one time: more than anybody reads."""
 MAX_PENDING_ASKS_OF_NEW = 16
-"""How many of these may come from agents to whom nothing was allowed yet. Any program can make keys without end, and
+"""How many of these may come from agents to whom nothing was allowed yet. Any program can make any number of keys, and
 must not crowd out agents that the person knows."""
 MAX_PENDING_ASKS_OF_AGENT = 3
 """How many asks of one agent may be pending at one time."""
@@ -60,8 +61,8 @@ _NEW = ""
 class PendingAsk(Struct, kw_only=True, eq=False):
     """An ask that the desk has taken, and its state.
 
-    `until` is when it stops being pending. `answered` is an event: it is set once there is an `answer`, or never will
-    be one.
+    `until` is when it stops being pending. `answered` is an event: it is set once there is an `answer`, or once it is
+    certain that there will be none.
     """
 
     ask: Ask
@@ -113,8 +114,8 @@ class AskBook:
         return [each for each in self._by_key.values() if each.waits(now)]
 
     def unseen(self, agent_id: str = _NEW) -> int:
-        """Return how many asks of an agent were turned away because there were too many. By default, count those of all
-        new agents."""
+        """Return how many asks of an agent were refused because there were too many. By default, count those of all new
+        agents."""
         return self._unseen[agent_id]
 
     def find(self, code: str) -> PendingAsk | None:
@@ -154,7 +155,7 @@ class AskBook:
         asked.settle("denied", answer)
 
     def expire(self, now: int) -> list[PendingAsk]:
-        """Settle, undecided, the asks whose time is over, and return them."""
+        """Settle the asks whose time is over as undecided, and return them."""
         over = [each for each in self._by_key.values() if each.state == "pending" and now > each.until]
         for each in over:
             each.settle("expired", Answer(ask=each.key, decision="later", reason="nobody answered in time"))

@@ -1,7 +1,7 @@
 """Opens the desk's page in the person's browser. I/O: a file, processes.
 
-The link signs in whoever has it, and every user can read a command line. So the command line names only a file, which
-only this user can read. The file redirects the browser to the link, and is removed after a while.
+Anybody who has the link can sign in, and every user can read a command line. So the command line names only a file,
+which only this user can read. The file redirects the browser to the link, and is removed after a while.
 """
 
 import asyncio

@@ -63,8 +63,8 @@ class _Outcome(Struct, frozen=True):
 
 
 class Glimpse(Struct, frozen=True):
-    """What a fast, partial decoding of a record gives for filtering. Records that match are decoded in full (`attest`)
-    and filtered again."""
+    """The parts of a record that filters use, from a fast, partial decoding. Records that match are decoded in full
+    (`attest`) and filtered again."""
 
     phase: str
     call: _Call

@@ -1,9 +1,9 @@
 """Connections to the desk's page: any user of the machine can open them. Runs in an event loop.
 
 - [bound] There are at most `MAX_PAGE_CONNECTIONS`. If one more comes, the oldest idle one is cut off.
-- [idle] A connection is idle unless it has a request of a signed-in session that is being answered, and the peer reads
-  the answer. Strangers who send requests without end, or don't read, must not keep the person out.
-- [not-http] What is not HTTP gets an answer with the headers that every answer has, and the connection ends.
+- [idle] A connection is idle unless a request of a signed-in session is being answered on it, and the peer reads the
+  answer. Strangers who keep sending requests, or don't read, must not keep the person out.
+- [not-http] Bytes that are not HTTP get an answer with the headers of every answer, and the connection ends.
 """
 
 import asyncio
@@ -41,7 +41,8 @@ class PageConnection(H11Protocol):
         return not cycle.scope["state"].get(SIGNED_IN)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP with 400 and the headers of every answer, and close the connection ([not-http])."""
+        """Answer bytes that are not HTTP with 400 and the headers of every answer, and close the connection
+        ([not-http])."""
         headers = [*EVERY_ANSWER, (b"content-type", b"text/plain"), (b"connection", b"close")]
         lines = [b"HTTP/1.1 400 Bad Request", *(name + b": " + value for name, value in headers), b"", msg.encode()]
         self.transport.write(b"\r\n".join(lines))

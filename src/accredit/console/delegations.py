@@ -1,13 +1,13 @@
-"""Who may do what: delegations, joined into a tree below each person who grants. No I/O.
+"""Delegations as trees: one tree for each person who grants. No I/O.
 
-- [parents] In a chain, each certificate is placed below the one by which its issuer may delegate. If one certificate
-  has two parents, it appears twice.
+- [parents] In a chain, each certificate is placed below the one that lets its issuer delegate. A certificate with two
+  parents appears twice.
 - [validity] If a certificate is revoked, expired or not yet valid, so is everything below it.
 - [revocation] The issuer chooses a certificate's id. Revoking an id ends every certificate with that id, wherever it
   is, and all below these.
 
-Nothing is verified here: whoever can write to a gateway's store, or to this person's files, can put anything there. The
-signatures of one delegation are checked when it is opened (`people`).
+Nothing is verified here, so somebody who can write to a gateway's store, or to this person's files, can make
+delegations appear. The signatures of one delegation are checked when it is opened (`people`).
 """
 
 import hashlib
@@ -60,8 +60,8 @@ class Link(Struct, frozen=True):
 
 
 class _Read(Struct):
-    """What a fast, partial decoding of a recorded certificate gives. It takes a tenth of the time of
-    `DelegationCert`."""
+    """The members of a recorded certificate that are used here, from a fast, partial decoding. It takes a tenth of the
+    time of `DelegationCert`."""
 
     cert_id: str
     issuer_id: str
@@ -136,8 +136,8 @@ class Node(Struct, eq=False):
 
 
 class Placed(Struct, frozen=True):
-    """A certificate with its depth in the tree, the id of the person at its root, and its state. Also says when it
-    expires: when it or one above it does, whichever is first."""
+    """A certificate with its depth in the tree, the id of the person at its root, and its state. Its expiry is its own,
+    or that of one above it if that is earlier."""
 
     node: Node
     level: int
@@ -189,8 +189,7 @@ class DelegationTree:
                 yield from _walk_tree(Placed(each, 0, person, "now", each.link.expires_at), now, revoked)
 
     def ends_with(self, cert_id: str, now: int, revoked: frozenset[str]) -> list[Placed]:
-        """Return what is valid now and would end if this id were revoked: all certificates with the id, and all below
-        them."""
+        """Return the valid certificates that would end if this id were revoked: all with the id, and all below them."""
         ending = {id(each) for found in self.placed(now, revoked) if found.node.link.cert_id == cert_id
                   for each in found.node.all()}  # fmt: skip
         return [each for each in self.placed(now, revoked) if id(each.node) in ending and each.state in HOLDS]

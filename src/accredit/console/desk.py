@@ -1,7 +1,7 @@
-"""What the desk does with an ask, from the page, the terminal or the socket.
+"""Handles asks and the person's decisions, which come from the page, the terminal or the socket.
 
-A call is allowed if all of these hold, in this order. If one fails, nothing is given out, and the ask and its nonce
-stay as they are:
+A call is allowed if all of these hold, in this order. If one fails, no certificate is given out, and the ask and its
+nonce stay as they are:
 
 - [pending-ask] There is an ask with this code and this digest, it is pending, and nobody else is deciding on it.
 - [nonce] The nonce is the one that the page was given with the ask.
@@ -127,13 +127,14 @@ class Desk:
 
     @property
     def wanted_for(self) -> str:
-        """What the passphrase would be used for now: the signature that waits for the key. If none does, but each
-        signature needs the passphrase, it is the only pending ask. "" if there is none, or more than one."""
+        """The text of what the passphrase would be used for now: the signature that waits for the key. If none waits,
+        but each signature needs the passphrase, it is that of the only pending ask. "" if there is none, or more than
+        one."""
         return self.keys.wanted_for or self._beforehand
 
     async def unlock(self, passphrase: str, told: str | None) -> None:
-        """Unlock the key for what the person was `told` that it is for (None: the person was told nothing). Raises
-        `ConfigurationError` for a wrong passphrase, and `DeskError`."""
+        """Unlock the key. `told` is the purpose that the person was shown (None: no purpose was shown). Raises
+        `ConfigurationError` for a wrong passphrase, and `DeskError`, also if the purpose has changed."""
         await self.keys.unlock(passphrase, told, self._beforehand)
 
     @property
@@ -155,7 +156,7 @@ class Desk:
             self._give(asked, answer.certificates)
 
     def deny(self, asked: PendingAsk) -> None:
-        """Deny a call, even while it is being allowed: somebody else may be doing that. Raises `DeskError`."""
+        """Deny a call, even while somebody else is allowing it. Raises `DeskError`."""
         self._check_waits(asked)
         with suppress(DeskError):  # a full disk must not keep anybody from saying no
             self._note("denied", asked)

@@ -3,15 +3,16 @@
 A desk knows the gateways that agents of this person have met (`known_gateways.json`), and those that a configuration
 names. One that only an ask names is never asked. The rules, in order:
 
-- [https] A gateway is asked by http or https. Its answer counts as the gateway's only over https, or from this machine.
+- [https] A gateway is asked by http or https. The answer is taken for the gateway's own only over https, or from this
+  machine.
 - [environment] No proxy from the environment is used, no redirect is followed, and no credentials are sent.
 - [bounds] The answer must come within `HEALTH_SECONDS`, have at most `MAX_HEALTH_BYTES` and status 200 or 503, and have
   the shape of `/readyz`.
-- [pause] A gateway that did not answer in time is not asked again for `HEALTH_REST_SECONDS`. A name lookup may hold a
-  thread longer than the request's timeout, and the person's key needs threads as well.
+- [pause] A gateway that did not answer in time is not asked again for `HEALTH_REST_SECONDS`. A name look-up may occupy
+  a thread for longer than the request's timeout, and the person's key needs threads as well.
 
-Only words and booleans are taken from an answer; other members are ignored. The answer is the word of whoever answers
-at that address: a gateway that lies, or another process on its port, can say anything.
+Only words and booleans are taken from an answer; other members are ignored. Nothing proves an answer: a gateway that
+lies, or another process on its port, can say anything.
 """
 
 import asyncio
@@ -37,8 +38,8 @@ from accredit.net.fetch import trust
 HEALTH_FRESH_SECONDS = 2.0
 """How long an answer of `/readyz` is shown before a gateway is asked again."""
 HEALTH_REST_SECONDS = 30.0
-"""How long a gateway that did not answer in time is not asked again: about as long as the system's name lookup takes to
-give up."""
+"""How long to wait before a gateway that did not answer in time is asked again: about as long as the system's name
+look-up takes to give up."""
 MAX_ASKED_GATEWAYS = 32
 """How many gateways a desk asks for their health at one time. If it knows more, it asks the first ones."""
 
@@ -93,7 +94,7 @@ class Gateways:
         self._asked_of: tuple[str, ...] = ()
         self._said: list[GatewayHealth] = []
         self.not_asked = 0
-        """How many known gateways exceed the bound (`MAX_ASKED_GATEWAYS`), and are not asked."""
+        """How many of the known gateways are not asked, as there are more than `MAX_ASKED_GATEWAYS`."""
         self._asking = asyncio.Lock()
         self._late: dict[str, float] = {}
         """The earliest time to ask a gateway again that did not answer in time, by its address."""

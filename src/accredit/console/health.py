@@ -60,7 +60,7 @@ class HealthPart:
         return routes if self._log is None else {**routes, "GET /api/health/verify": self._verify}
 
     def state(self) -> dict[str, Any]:
-        """Return what tells pages that this section exists."""
+        """Return the members of the state by which pages know that this section exists."""
         return {"health": True}
 
     async def _health(self, _said: Said) -> Said:

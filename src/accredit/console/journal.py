@@ -1,12 +1,12 @@
 """The desk's journal: asks, answers and signatures, one JSON object a line. I/O: one file, mode 0600.
 
-Each entry is on disk before its event takes effect: nothing is signed that the journal could not take. Of arguments it
-holds only digests. Any program of the user can write the file; `past` says what its entries prove. When the desk
-starts, it reads the end of the file, to know what the person decided before.
+Each entry is on disk before its event takes effect: no certificate is given out without its entry. Arguments are held
+only as digests. Any program of the user can write the file; `past` says what its entries prove. When the desk starts,
+it reads the end of the file, to know what the person decided before.
 
-Texts in the entries of asks are clipped: agents ask without end, and their entries must not push out what was allowed.
-One desk writes the journal at a time: two would not know of each other's answers. If the machine stopped while a line
-was written, that partial line is skipped; entries after it begin on a line of their own.
+Texts in the entries of asks are clipped: agents can ask any number of times, and their entries must not push out those
+of allowed calls. Only one desk writes the journal at a time: two would not know of each other's answers. If the machine
+stopped while a line was written, that partial line is skipped; entries after it begin on a line of their own.
 """
 
 import fcntl

@@ -1,9 +1,9 @@
 """The revocation lists that a desk can read: in a gateway's store, and in the file that `desk.toml` names. Blocking
 I/O.
 
-A list counts here if it is readable and signed by its issuer, and the issuer is one of these: the desk's own person, a
+A list is used here if it is readable and signed by its issuer, and the issuer is one of these: the desk's own person, a
 person whose public key is in its folder, or the root of a chain in the log. Lists of others, such as an agent's, are
-named on the page, and revoke nothing.
+named on the page, but revoke nothing.
 """
 
 import hashlib
@@ -31,8 +31,8 @@ class ListPlace(Struct, frozen=True):
 
 
 class SeenList(Struct, frozen=True):
-    """A list as found. `fault` says why it does not count, or why it could not be read. `issuer_id` is "" if even that
-    is unreadable. `updated_at` is in unix seconds. `sha256` is the digest of the list's bytes, in lower-case hex."""
+    """A list as found. `fault` says why it is not used, or could not be read. `issuer_id` is "" if it is unreadable.
+    `updated_at` is in unix seconds. `sha256` is the digest of the list's bytes, in lower-case hex."""
 
     where: str
     issuer_id: str = ""
@@ -67,7 +67,7 @@ def see_lists(places: Sequence[ListPlace], key_of: KeyOf) -> list[SeenList]:
 
 
 def revoked_ids(lists: Sequence[SeenList]) -> frozenset[str]:
-    """Return the ids revoked by the lists that count."""
+    """Return the ids revoked by the lists without a `fault`."""
     return frozenset(cert_id for each in lists if not each.fault for cert_id in each.revoked)
 
 

@@ -1,18 +1,18 @@
 """Pushes the whole state to open pages, again at every change. No I/O of its own.
 
 Each state has a number. A page that reconnects names the last one that it saw (`Last-Event-ID`). If there is a newer
-state by then, it gets that at once, else it waits for one. So no change is missed, and nothing is kept for pages that
-are gone.
+state, it gets that at once; otherwise it waits for one. So no change is missed, and nothing is stored for pages that
+have gone.
 """
 
 import asyncio
 
 
 class Changes:
-    """Counts changes, and wakes whoever waits for the next one."""
+    """Counts changes, and wakes all tasks that wait for the next one."""
 
     def __init__(self, first: int) -> None:
-        """Start at a number that no earlier process has reached: `first`, the time in milliseconds."""
+        """Start at `first`, the time in milliseconds: no earlier process has reached that number."""
         self.number = first
         self.is_over = False
         self.watched = 0
@@ -26,7 +26,7 @@ class Changes:
         self._changed = asyncio.Event()
 
     def end(self) -> None:
-        """Wake all that wait, and let nobody wait from now on."""
+        """Wake all waiting tasks. From now on, none waits any more."""
         self.is_over = True
         self.note()
 

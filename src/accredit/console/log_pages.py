@@ -1,13 +1,14 @@
 """The log of calls for the page: a paged list, and one call's story (what its records say). Blocking I/O: reads the
 store, in a few threads.
 
-- [verification] Each shown call is verified with the keys that the desk was given. It is marked if a record of it does
-  not verify. So is each record of a story; the story is told from those that verify, if there are any.
+- [verification] Each shown call is verified with the keys that the desk was given, and is marked if a record of it does
+  not verify. In a story, each record that does not verify is marked. The story is told from those that verify, if there
+  are any.
 - [evidence] Who allowed a call, and who signed it, is shown only from a record that verifies, by the evidence kept with
   it (`policy.evidence`). A person is named only if theirs is one of the keys that the desk was given. That goes for the
   list, too.
-- [no-key] Without a key nothing is verified, and the page says so. Calls that are only counted are never verified: the
-  page says so beside their rate.
+- [no-key] Without a key nothing is verified, and the page says so. Calls are counted without verification, and the page
+  says so beside their rate.
 """
 
 import asyncio
@@ -54,7 +55,7 @@ CALLS_A_PAGE = 50
 """How many calls the desk's page shows at once. More are loaded at the end of the list."""
 CALLS_LOOKED_AT = 20_000
 """How many entries of the log are scanned for one page of calls (some 0.3 s). If a filter matches few of them, the page
-ends early, and the next one resumes there."""
+is short, and the next one continues from there."""
 OUTCOMES_LOOKED_AT = 512
 """How many entries beyond a page are scanned for the outcomes of its calls. If a call's outcome is further away, the
 page says only that the call has ended."""
@@ -111,7 +112,7 @@ class LogPages:
         return await self.look(lambda log: _rate(log, wanted, names, now))
 
     async def story(self, call_id: str) -> dict[str, Any]:
-        """Return everything that the log holds about a call. Raises `DeskError`."""
+        """Return everything in the log about a call. Raises `DeskError`."""
         names, since = self.names(), self._bookmarks.get(call_id)
         told = await self.look(lambda log: _story(log, call_id, since, names, self.keys, self._auditor))
         return {**told, "words": self.words}
@@ -173,7 +174,7 @@ class CallsPart:
 
 
 class _Listing(NamedTuple):
-    """What making a list needs: the names, the verifiers of records and of their evidence, and the remembered log
+    """Makes a list of calls. Has the names, the verifiers of records and of their evidence, and the remembered log
     positions."""
 
     names: Mapping[str, str]

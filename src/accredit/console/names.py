@@ -72,9 +72,9 @@ def gateway_keys(folder: Path) -> list[LogKey]:
 
 
 def set_name(folder: Path, holder_id: str, name: str) -> None:
-    """Name a key or a gateway. An empty name removes its name. Raises `ConfigurationError`.
+    """Give a key or a gateway a name; an empty one removes its name. Raises `ConfigurationError`.
 
-    Names are unique: whoever reads one must know who is meant.
+    Names are unique, so that a reader knows which key or gateway is meant.
     """
     if not holder_id.isprintable() or not 0 < len(holder_id.encode()) <= MAX_IDENTIFIER_LENGTH_BYTES:
         raise ConfigurationError(f"{holder_id!a} is no id", "`accredit asked` and `accredit keys show` print ids")

@@ -27,7 +27,7 @@ class Views:
         self._names = names
 
     def circumstances(self, asked: PendingAsk) -> Circumstances:
-        """Return what the desk knows about an ask beyond the ask itself."""
+        """Return the desk's own knowledge about an ask, which is not part of the ask."""
         desk, ask = self._desk, asked.ask
         kept = [pointer[1:] for offer in desk.offers(asked) for pointer in offer.kept if offer.key == "like"]
         return Circumstances(
@@ -44,7 +44,7 @@ class Views:
         )
 
     def state(self) -> dict[str, Any]:
-        """Return what every page shows at its top, and the pending asks, oldest first."""
+        """Return the state for the top of every page, and the pending asks, oldest first."""
         desk, names = self._desk, self._names()
         now = desk.now()
         return {
@@ -59,7 +59,7 @@ class Views:
         }  # fmt: skip
 
     def ask(self, asked: PendingAsk) -> dict[str, Any]:
-        """Return all about one ask that a decision needs, and the nonce to decide it with."""
+        """Return the data of one ask that a decision needs, and the nonce for that decision."""
         known, now = self.circumstances(asked), self._desk.now()
         described = describe(asked.ask, known)
         return {
@@ -73,7 +73,7 @@ class Views:
         }
 
     def signs(self, asked: PendingAsk, choice: Choice) -> list[tuple[str, str]]:
-        """Return what would be signed for a choice. Raises `DeskError`."""
+        """Return the content of the certificate that would be signed for a choice. Raises `DeskError`."""
         known = self.circumstances(asked)
         offer = next((each for each in choices(asked.ask, known) if each.key == choice.key), None)
         if offer is None:

@@ -1,14 +1,14 @@
-"""What the person decided before, as far as the journal proves it. No I/O.
+"""The person's earlier decisions, as far as the journal proves them. No I/O.
 
 - [signature] Any program of the same user can write the journal's file. An entry of an allowed call holds the
   certificate, and counts only if this person's key has signed that certificate. It then counts for the agent, the
   gateway and the call that the certificate names, whatever the entry itself says.
-- [digests] An entry holds only digests of the arguments. They are enough to say that a value was never allowed
-  before. The certificate's id is derived from these digests (`id_for`), so the signature covers them, too. Digests
-  that do not fit the id don't count.
-- [denials] Entries of denials and of used ids are unsigned, but believed. By adding some, a program can keep a call
-  from being asked for; by removing some, it can have the call asked for again. A program could do both even if there
-  were no journal.
+- [digests] An entry holds only digests of the arguments. They are enough to find out that a value was never allowed
+  before. The certificate's id is derived from these digests (`id_for`), so the signature covers them, too. Digests that
+  do not fit the id are ignored.
+- [denials] Entries of denials and of used ids are unsigned, but believed. By adding some, a program can prevent a call
+  from being asked for; by removing some, it can have the call asked for again. A program could do both even without a
+  journal.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ class Past:
     """What journal entries prove about agents, gateways and calls. `add` takes further entries."""
 
     def __init__(self, entries: Iterable[Entry] = (), person: HybridPublicKey | None = None) -> None:
-        """`person` is the key that verifies entries of allowed calls; without it none of these counts."""
+        """`person` is the key that verifies entries of allowed calls. Without it, these are all ignored."""
         self._person = person
         self._met: dict[tuple[str, str], int] = {}
         self._calls: set[tuple[str, ...]] = set()
@@ -45,7 +45,7 @@ class Past:
         self.signed: list[Entry] = []
         """Allowed calls, by their certificates, oldest first."""
         self.unsigned = 0
-        """How many entries of allowed calls lack this person's signature: they don't count."""
+        """How many entries of allowed calls were ignored, as they lack this person's signature."""
         for entry in entries:
             self.add(entry)
 
@@ -116,8 +116,8 @@ def values_of(ask: Ask) -> dict[str, str]:
 
 
 def id_for(ask: str, values: Mapping[str, str], grant: Grant | DelegationCert) -> str:
-    """Return the id of a certificate: 32 hex characters that differ for any other ask, values, or terms. `ask` is the
-    digest of its ask, `values` are the digests of that ask's values."""
+    """Return the id of a certificate: 32 hex characters, which depend on the ask, the values and the terms. `ask` is
+    the digest of its ask, `values` are the digests of that ask's values."""
     subject = grant.subject_pub_key if isinstance(grant, DelegationCert) else grant.subject
     terms = [each.members() for each in grant.constraints]
     named = [ask, dict(values), subject.id, list(grant.scope), grant.issued_at, grant.expires_at, terms]

@@ -1,9 +1,9 @@
-"""Who may do what, as far as this desk can know: delegations in a gateway's log, in the desk's journal, and in files.
-Reads all three, in threads.
+"""The delegations that this desk can know of: those in a gateway's log, in the desk's journal, and in files. Reads all
+three, in threads.
 
-A delegation is unknown here if it was not used at this gateway, not signed at this desk, and is not kept in this
-folder. Calls are counted over a bounded number of the log's newest entries, which are not verified for that. The page
-says both. A certificate's signatures are verified before it is opened, or revoked (`signature`).
+A delegation is unknown here if it was not used at this gateway, not signed at this desk, and is not in this folder.
+Calls are counted in a bounded number of the log's newest entries, without verifying these. The page says both. A
+certificate's signatures are verified before it is opened, or revoked (`signature`).
 """
 
 import asyncio
@@ -41,9 +41,9 @@ _GRANTS = "grants"
 
 
 class Known(Struct, frozen=True):
-    """What is known at one moment. Calls were counted over `counted` log entries; `is_counted_whole` says that these
-    are all. `is_whole` is False if the log holds more chains than are read. `odd` counts chains that no gateway would
-    accept. `problem` says why the log could not be read at all."""
+    """The known delegations at one moment. Calls were counted in `counted` log entries; `is_counted_whole` says that
+    these are all. `is_whole` is False if the log holds more chains than are read. `odd` counts chains that no gateway
+    would accept. `problem` says why the log could not be read at all."""
 
     forest: DelegationTree
     lists: tuple[SeenList, ...] = ()
@@ -56,7 +56,8 @@ class Known(Struct, frozen=True):
 
 
 class People:
-    """Reads what is known, and caches it. `signed` returns the journal's entries of what `person` signed."""
+    """Reads the known delegations, and caches them. `signed` returns the journal's entries about certificates that
+    `person` signed."""
 
     def __init__(
         self,
@@ -78,7 +79,7 @@ class People:
         self._reading = asyncio.Lock()
 
     async def known(self, *, anew: bool = False) -> Known:
-        """Return what is known: at most `PEOPLE_FRESH_SECONDS` old or, with `anew`, read now."""
+        """Return the known delegations: at most `PEOPLE_FRESH_SECONDS` old or, with `anew`, read now."""
         async with self._reading:
             if anew or self._known is None or time.monotonic() - self._read_at > PEOPLE_FRESH_SECONDS:
                 entries = tuple(self._signed())
@@ -146,8 +147,8 @@ class _Seen(Struct):
     problem: str = ""
 
     def key_of(self, issuer_id: str) -> HybridPublicKey | None:
-        """Return a root's public key, taken from a chain of that root. It can't be another's: the id is derived from
-        the key."""
+        """Return a root's public key, from a chain of that root. It can't be another person's key, as the id is derived
+        from it."""
         with suppress(WireError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             texts = msgspec.json.decode(self.samples.get(issuer_id, b"[]"), type=list[msgspec.Raw])
             return DelegationCert.decode(bytes(texts[-1])).issuer_pub_key if texts else None

@@ -1,6 +1,7 @@
 """The page "Who may what", and the revocation of a delegation from it.
 
-A delegation is revoked in these steps. If one of the first three fails, no later one is done, and the page is told:
+A delegation is revoked in these steps. If one of the first three fails, the later ones are not done, and the page is
+told:
 
 - [root] The desk has a key, `desk.toml` names a place for the list, and this person is the delegation's root. No
   signature of the delegation, or of those above it, is bad.
@@ -10,10 +11,10 @@ A delegation is revoked in these steps. If one of the first three fails, no late
   disk.
 - [lists] The id is added to the list at each named place (`revoking`). If that fails at a place, the page says so, and
   it can be retried.
-- [gateways] For a while gateways are asked whether they use one of these lists, named by its digest.
+- [gateways] For a while, gateways are asked whether they use one of these lists, which is named by its digest.
 
-At the end it is computed again what has ended: since the page was shown, a certificate with the same id may have become
-known. Gateways whose address is unknown are not asked; some don't say which lists they use.
+At the end, the ended certificates are computed again: since the page was shown, a certificate with the same id may have
+become known. Gateways whose address is unknown are not asked, and some don't say which lists they use.
 """
 
 import asyncio
@@ -128,7 +129,7 @@ class TakingBack:
         return []
 
     async def _told(self, cert_id: str) -> list[str]:
-        """Return what gateways say about the lists, a moment after these were written."""
+        """Return the gateways' answers about the lists, a moment after these were written."""
         has_store = any(not isinstance(each.place, Path) for each in self.places)
         until = time.monotonic() + TAKE_BACK_SECONDS
         await asyncio.sleep(REVOCATION_CHECK_SECONDS)  # a gateway reads its lists again after this time
@@ -152,8 +153,8 @@ class TakingBack:
 
 
 class TakenBack(NamedTuple):
-    """A revocation's result: sentences for the page, whether the lists at all places have it, what is `known` now, and
-    what `ended`."""
+    """A revocation's result: sentences for the page, whether the lists at all places have it, the delegations `known`
+    now, and the certificates that have `ended`."""
 
     told: list[str]
     is_everywhere: bool
@@ -225,7 +226,7 @@ class PeoplePart:
 
 def _forgery_reason(signature: str) -> str:
     """Return why a certificate with a bad signature is not revoked; "" if the signature is good, or not known here.
-    Otherwise somebody who can write to a store could disguise a needed certificate as one to be revoked."""
+    Without this check, somebody who can write to a store could disguise a needed certificate as one to be revoked."""
     if not signature.startswith("BAD"):
         return ""
     return "Nobody signed it as it is shown: the store, or the file, that it is in was changed."

@@ -1,6 +1,8 @@
-"""Data of the page "Who may what": the list in the tree's order, and one delegation with what ends with it. No I/O.
+"""Data of the page "Who may what": the list in the tree's order, and one delegation with those that end with it. No
+I/O.
 
-A holder who may delegate can make any number of delegations. So below each one, the list of all shows only some.
+A holder who may delegate can make any number of delegations. So the list of all shows only some of those below each
+one.
 """
 
 import re
@@ -22,10 +24,11 @@ from accredit.ratify.structures import UNTIL_REVOKED
 DELEGATIONS_A_PAGE = 200
 """How many delegations the page shows at once. More are loaded on request."""
 DELEGATIONS_UNDER_ONE = 20
-"""How many delegations below one the list of all shows. A holder who may delegate can make any number, and others must
-stay in sight. The delegation's own page shows all."""
+"""How many of the delegations below one are shown in the list of all. A holder who may delegate can make any number,
+and others must stay in sight. The delegation's own page shows all."""
 MAX_SHOWN_ENDS = 100
-"""How many delegations are named that would end if one is revoked. Of the others the page gives only the number."""
+"""If a delegation is revoked, others end with it. This is how many of those the page names; it gives only the number of
+the rest."""
 MAX_SHOWN_SCOPE_CHARS = 300
 """How many characters of a delegation's scopes the list of all shows. The delegation's own page shows the rest."""
 MAX_SHOWN_ID_CHARS = 600
@@ -34,7 +37,7 @@ proof."""
 
 
 _OWN_ID = re.compile(r"[0-9a-f]{32}")
-"""The form of ids that accredit makes. Others may hold anything, and are not put into a command that a person might
+"""The form of ids that accredit makes. Other ids may hold any text, and are not put into a command that a person might
 run."""
 
 
@@ -75,7 +78,7 @@ class PeopleViews:
         return max(found, key=lambda each: (each.person == self._person_id, each.state in HOLDS))
 
     def one(self, placed: Placed) -> dict[str, Any]:
-        """Return one delegation, the path to it, what is below it, and what ends with it."""
+        """Return one delegation, the path to it, those below it, and those that end with it."""
         link = placed.node.link
         ends = self._known.forest.ends_with(link.cert_id, self._now, self._known.revoked)
         some = _nearest(placed.node, DELEGATIONS_A_PAGE)
@@ -157,8 +160,8 @@ class PeopleViews:
                 yield from self._tree(each, 1, _nearest(each, DELEGATIONS_UNDER_ONE, kept) if is_short else kept, kept)
 
     def _tree(self, node: Node, level: int, told: set[int], kept: set[int] | None = None) -> "Iterator[_Told]":
-        """Yield a node, and the nodes of `told` below it. Each comes with the number of its children that are left
-        out."""
+        """Yield a node, and those nodes of `told` that are below it. Each comes with the number of its children that
+        are left out."""
         under = [each for each in self._sorted(node.under) if kept is None or id(each) in kept]
         yield _Told(node, level, sum(id(each) not in told for each in under))
         for each in under:

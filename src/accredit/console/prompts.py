@@ -26,7 +26,7 @@ class Prompt(Protocol):
 
     @property
     def place(self) -> str:
-        """Where the prompt appears ("in the terminal of the desk"), to tell a person who is looking elsewhere."""
+        """Where the prompt appears ("in the terminal of the desk"), as a text for a person who is looking elsewhere."""
         ...
 
     async def ask(self, text: str) -> str | None:
@@ -35,7 +35,7 @@ class Prompt(Protocol):
 
 
 def find_prompt(environ: Mapping[str, str]) -> Prompt | None:
-    """Return a prompt that reaches whoever started this process, or None if there is none."""
+    """Return a prompt that reaches the person who started this process, or None if there is none."""
     if sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None:
         return TerminalPrompt(sys.stdin.fileno(), sys.stderr.fileno())
     program = shutil.which("pinentry", path=environ.get("PATH", os.defpath))

@@ -1,7 +1,7 @@
 """Extends an issuer's signed revocation list, in a file or in a gateway's store. Blocking I/O.
 
-- [existing-list] The existing list must be whole, and the issuer's own. If it were forged, the issuer would sign a list
-  without the entries that the forger left out.
+- [existing-list] The existing list must be whole, and the issuer's own. If it could be forged, the issuer would sign a
+  list that lacks entries.
 - [turns] Writers of one list take turns, so that no entry is lost.
 - [time] All entries stay. The list's time never goes back, even if it is ahead of this machine's: gateways ignore a
   list that is older than theirs.

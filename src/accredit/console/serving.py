@@ -1,9 +1,9 @@
 """The desk's process: the page on 127.0.0.1, the socket, and their shutdown. Runs an event loop.
 
-- [loopback] It listens on 127.0.0.1 only, and advertises that address, not `localhost`: another process may listen on
-  `[::1]`, and so get requests to `localhost`.
-- [memory] Other programs of the same user can't read its memory, and a crash does not write it to disk. Both hold only
-  where the system offers that.
+- [loopback] It listens on 127.0.0.1 only, and advertises that address instead of `localhost`: another process may
+  listen on `[::1]`, and so get requests to `localhost`.
+- [memory] If the system offers it, other programs of the same user can't read the process's memory, and a crash does
+  not write it to disk.
 - [shutdown] On SIGTERM or SIGINT nothing more is accepted, and open pages and connections are closed. Pending asks stay
   unanswered: their programs may ask again.
 """
@@ -62,7 +62,7 @@ class DeskPlaces(Struct, frozen=True):
 
 
 class DeskSources(Struct, frozen=True):
-    """What the desk shows of the gateways on this machine. `names` returns names by the ids of keys and gateways, and
+    """The desk's sources about the gateways on this machine. `names` returns names by the ids of keys and gateways, and
     `gateways` the ids of gateways by URL. `lists` are the places of the person's revocation list. `log` is the log that
     the pages show. `logs` are all logs, by the ids of their gateways; that of "" may be any other gateway's."""
 
@@ -97,8 +97,8 @@ def open_page_listener(port: int) -> socket.socket:
 
 
 class PageServer:
-    """The page on 127.0.0.1, and the links to it. `folder` is private to the user. `tell` prints a line for whoever
-    started the process. `told` says where that line appears: in the `terminal`, or in the `log`."""
+    """The page on 127.0.0.1, and the links to it. `folder` is private to the user. `tell` prints a line for the person
+    who started the process. `told` says where that line appears: in the `terminal`, or in the `log`."""
 
     def __init__(
         self,

@@ -2,8 +2,8 @@
 randomness.
 
 - [link] A link holds 128 random bits in its fragment, which browsers never send. It works once, within 60 seconds.
-- [bearer] It is exchanged for a bearer token of 256 random bits, good for 12 hours, which only this process and that
-  page know. The token is not a cookie: a browser would send that to every port of this machine.
+- [bearer] It is exchanged for a bearer token of 256 random bits, valid for 12 hours, which only this process and that
+  page know. The token is not a cookie, since a browser would send a cookie to every port of this machine.
 - [digests] The secrets of both are kept as digests, and compared in constant time.
 """
 

@@ -3,9 +3,10 @@
 These are checked in this order:
 
 - [permissions] The socket is in a folder that only the user can enter (0700), and is itself 0600.
-- [same-user] The system says that the peer is the same user. Anybody else is cut off without an answer.
+- [same-user] The operating system confirms that the peer is the same user. Any other peer is disconnected without an
+  answer.
 - [bounds] There are at most `MAX_DESK_CONNECTIONS` at one time, and lines of at most `MAX_DESK_LINE_BYTES`. A peer that
-  waits for nothing, or does not read, may not be silent for long. Connections that ask leave room for commands.
+  has nothing to wait for, or does not read, may not be silent for long. Connections with asks leave room for commands.
 
 The requests, each a member: `ping`, `ask`, `withdraw`, `list`, `show`, `deny`, `deliver`, `open`, `unlock`, `lock`.
 There is no way to allow a call: `deliver` brings a certificate that the person's key has signed already. No answer
@@ -44,10 +45,10 @@ MAX_DESK_CONNECTIONS = 128
 """How many connections to the desk's socket there may be, all of the same user. Each program that waits for a person's
 decision holds one."""
 MAX_ASKING_CONNECTIONS = 96
-"""How many of these may have sent an ask. An agent that repeats a call many times at once must not crowd out `accredit
-approve` and `deny`."""
+"""How many of these connections may have sent an ask. An agent that repeats a call many times at once must not crowd
+out `accredit approve` and `deny`."""
 DESK_IDLE_SECONDS = 60.0
-"""How long a connection that waits for nothing may be silent."""
+"""How long a connection that has nothing to wait for may be silent."""
 
 
 _SOCKET_MODE = 0o600
@@ -99,7 +100,7 @@ def make_own_folder(folder: Path) -> None:
 
 
 def is_running(path: object) -> ConfigurationError:
-    """Return the error for a desk that is started while another one runs."""
+    """Return the error for starting a desk while another one runs."""
     return ConfigurationError(
         f"a desk is running already: it listens at {path}",
         "`accredit desk open` shows it; Ctrl-C in its terminal, or SIGTERM, ends it",
@@ -267,7 +268,7 @@ class DeskSocket:
         return {"key": self._desk.keys.state}
 
     async def _unlock(self, said: object, _connection: "_Connection") -> Said:
-        """Take a passphrase, with or without what the person was told that it is for."""
+        """Take a passphrase, with or without a description of the signature that the person was shown."""
         members = cast("Said", said) if isinstance(said, dict) else {"passphrase": said}
         passphrase, wanted_for = members.get("passphrase"), members.get("for")
         if not isinstance(passphrase, str) or len(passphrase) > MAX_PASSPHRASE_BYTES:

@@ -1,18 +1,18 @@
 """The person's key while the desk runs: locked, or in memory for a limited time.
 
 - [plain-key] A key that was made without a passphrase is always open.
-- [passphrase] Otherwise a signature needs the passphrase. The person can give it on the desk's terminal, with pinentry,
-  or by `accredit desk unlock`, whichever comes first. The prompt says what the signature is for. The passphrase opens
-  the key for that signature; another one that always needs it ([duration]) prompts again. If the desk was started with
-  a passphrase file, the file answers all prompts.
+- [passphrase] Otherwise a signature needs the passphrase. The person can give it on the desk's terminal or in pinentry,
+  or by `accredit desk unlock`. The prompt says what the signature is for. A signature that always needs the passphrase
+  ([duration]) has a prompt of its own. If the desk was started with a passphrase file, the file answers all prompts.
 - [duration] After that the key stays open for as long as `desk.toml` says, by default 15 minutes. With `unlock =
-  "each"`, and for sensitive signatures (`each`), every single one needs the passphrase. There, the person may type the
-  passphrase before any signature waits for the key. It then opens the key for what the person was shown, and not for
-  whatever comes first.
-- [lock] `lock` forgets the key and the passphrase at once, and cancels a prompt: what waited for the key is not signed.
+  "each"`, and for sensitive signatures (`each`), each signature needs the passphrase. With `unlock = "each"`, the
+  person may type it before a signature waits for the key. Then it opens the key only for the signature that the person
+  was shown.
+- [lock] `lock` forgets the key and the passphrase at once, and cancels a prompt. A signature that waits for the key is
+  then not made.
 
-The key's bytes are not wiped from memory: Python copies as it likes. That no other program reads this process's memory
-is the system's task (`serving`).
+The key's bytes are not wiped from memory, since Python may have made copies. The operating system keeps other programs
+from reading this process's memory (`serving`).
 """
 
 import asyncio
@@ -36,7 +36,7 @@ KeyState = Literal["open", "unlocked", "asking", "locked"]
 
 
 class KeyInFile:
-    """The person's private key, as it is in its file. `person` is its public half."""
+    """The person's private key, as stored in its file. `person` is its public half."""
 
     def __init__(self, key: PrivateKeyFile | LockedKeyFile) -> None:
         self._key = key
@@ -101,7 +101,7 @@ class KeyHolder:
 
     @property
     def wanted_for(self) -> str:
-        """What a passphrase is needed for now; "" if no signature waits."""
+        """The text of the signature that waits for the passphrase, or ""."""
         return self._text if self.state == "asking" else ""
 
     @property
@@ -122,7 +122,7 @@ class KeyHolder:
         return f"{self._prompt.place}, or with `accredit desk unlock`"
 
     async def signer(self, text: str, *, each: bool) -> HybridSigner:
-        """Return the key for one signature. If the passphrase is needed, wait for it first; `text` says what for.
+        """Return the key for one signature, which `text` describes. If the passphrase is needed, wait for it first.
         Raises `DeskError`."""
         if not self._key.is_encrypted:
             return await asyncio.to_thread(self._key.open, None)
@@ -135,10 +135,10 @@ class KeyHolder:
             return await self._opened(text, each=each)
 
     async def unlock(self, passphrase: str, wanted_for: str | None = None, beforehand: str = "") -> None:
-        """Unlock the key: for the signature that waits or, if none does, for as long as `desk.toml` says. If each
-        signature needs the passphrase and none waits, unlock it for the one on the page (`beforehand`; "" if that is
-        ambiguous). `wanted_for` is what the person was told that it is for (None: don't compare). Raises
-        `ConfigurationError` for a wrong passphrase, and `DeskError`."""
+        """Unlock the key for the waiting signature, or if there is none, for as long as `desk.toml` says. If each
+        signature needs the passphrase and none is waiting, unlock it for the one that `beforehand` describes: the only
+        one on the page, else "". `wanted_for` describes the signature that the person was shown; if it is not None, it
+        must be the right one. Raises `ConfigurationError` for a wrong passphrase, and `DeskError`."""
         locks = self._locks
         async with self._trying:  # each try takes 64 MiB, and any program of the user may try
             opened = await self._try(passphrase)

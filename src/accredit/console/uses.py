@@ -1,9 +1,9 @@
-"""Whether what a person allowed was used, as far as a gateway's log tells. No I/O of its own.
+"""Finds out from a gateway's log whether a permission that a person gave was used. No I/O of its own.
 
-- [missing-chain] If the log lacks the chain, no call there came with it: it is unused, or the log is another gateway's.
-- [search] Otherwise the newest entries, back to when the chain became valid, are searched for calls that used it. A
-  refused call uses nothing, and neither does one whose record does not verify. Without a key of the gateway nothing is
-  verified, and the page says so.
+- [missing-chain] If the log lacks the chain, no call there used it: it is unused, or the log is another gateway's.
+- [search] Otherwise the newest entries, back to when the chain became valid, are searched for calls that used it.
+  Refused calls don't count as uses. Neither do calls whose records do not verify. Without a key of the gateway nothing
+  is verified, and the page says so.
 
 Not found are calls at a gateway with another log, and calls older than those entries.
 """
@@ -29,9 +29,9 @@ _SLACK_SECONDS = 600
 
 
 async def use_of(chain: Sequence[DelegationCert], log: LogPages | None) -> dict[str, Any]:
-    """Return what is known of the use of a chain (given leaf first). `used` says whether it was used (None: unknown,
-    and `problem` says why). Other members are the last call that used it, whether it was for one call only, and its
-    handle on the page that revokes it."""
+    """Return the known facts about the use of a chain (given leaf first). `used` says whether it was used (None:
+    unknown, and `problem` says why). Other members are the last call that used it, whether it was for one call only,
+    and its handle on the page that revokes it."""
     leaf, is_once = links_of(chain)[-1], this_call_only(chain[0].constraints)
     found: dict[str, Any] = {
         "ends": leaf.expires_at, "handle": leaf.handle, "once": is_once, "used": None, "problem": "",

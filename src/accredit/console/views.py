@@ -1,10 +1,10 @@
 """An ask in words, for the page and the terminal alike. No I/O.
 
-- [order] What is certain comes first: who asks, for which call, and where. Keys have the names that the person gave
-  them; a name that a key gives itself is quoted. What the server says about its tool comes last, and can only make a
-  person more cautious.
+- [order] Certain facts come first: who asks, for which call, and where. Keys have the names that the person gave them;
+  a name that a key gives itself is quoted. The server's statements about its tool come last, and can only make a person
+  more cautious.
 - [safe-text] Every text is safe to show: invisible characters are written as their code points (`pins.shown`).
-- [preview] The preview is derived from the very grant that would be signed.
+- [preview] The preview is made from the same grant that would be signed.
 """
 
 import re
@@ -36,8 +36,8 @@ _SHOWN_DIGITS = 8
 
 
 class Circumstances(Struct, frozen=True, kw_only=True):
-    """What the desk knows about an ask beyond the ask itself. `names` are those that the person gave, by the ids of
-    keys and gateways. `known_tools` are tools allowed at this gateway before. Times are unix seconds."""
+    """The desk's own knowledge about an ask, which is not part of the ask. `names` are those that the person gave, by
+    the ids of keys and gateways. `known_tools` are tools allowed at this gateway before. Times are unix seconds."""
 
     person: str
     person_id: str
@@ -158,7 +158,7 @@ def page_offer(offer: Offer, ask: Ask, known: Circumstances, now: int) -> dict[s
 
 
 def preview(offer: Offer, ask: Ask, known: Circumstances, now: int, calls: int, seconds: int) -> list[tuple[str, str]]:
-    """Return what would be signed for a choice with these numbers (0: as proposed). Raises `NotOffered`."""
+    """Return the content of the certificate for a choice with these numbers (0: as proposed). Raises `NotOffered`."""
     grant = offer.grant(ask, _NO_CERT, now, max_calls=calls, seconds=seconds)
     return signed_lines(grant, ask, known, now)
 
@@ -170,7 +170,8 @@ def short(holder_id: str) -> str:
 
 
 def fold_ids(text: str, names: Mapping[str, str]) -> str:
-    """Return a text for people: an id has the name that is known for it, and any other id or digest is shortened."""
+    """Return a text for people, in which a known id is replaced by its name, and any other id or digest is
+    shortened."""
 
     def shorten(found: re.Match[str]) -> str:
         holder, server = found[1], found[2] or ""

@@ -231,7 +231,7 @@ class Routes:
             self._only.rooms if self._only is not None else Rooms(settings.max_request_bytes, proving=settings.proving)
         )
         self.surroundings = (self.rooms, settings.allowed_origins)
-        """The parts of the gateway that an exchange needs: the rooms, and the allowed origins."""
+        """What an exchange needs of its gateway: rooms, and allowed origins."""
         tokens = settings.tokens
         bootstrap = tokens.bootstrap if tokens is not None else None
         given = before._bootstrap if before is not None else None

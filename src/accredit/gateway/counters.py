@@ -63,7 +63,7 @@ class Counters:
         logged: bool = True,
         server: str = "",
     ) -> None:
-        """Count and log a refusal. `observed` says that the frame was forwarded all the same (observe mode). `server`
+        """Count and log a refusal. `observed` says that the frame was forwarded nevertheless (observe mode). `server`
         overrides the server's name.
 
         Without `logged` the refusal is only counted, so that a peer can't fill a disk.

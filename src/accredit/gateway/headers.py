@@ -48,9 +48,9 @@ _CONTENT_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]*)(\r\n)?", re.IG
 class HeadText(NamedTuple):
     """The bytes of a parsed head, split at its only Content-Length: those before the digits, and those after.
 
-    Other bytes are taken for the same head, with another body, if they differ only in these digits. The digits must be
-    that body's length in the one form that all readers agree on: no sign, no leading zero, nothing beside them. For a
-    head without Content-Length, `before` is the whole head.
+    Other bytes count as the same head, with another body, if they differ only in these digits. The digits must state
+    that body's length in the form that all readers agree on: no sign, no leading zero, nothing beside them. For a head
+    without Content-Length, `before` is the whole head.
     """
 
     before: bytes
@@ -58,7 +58,7 @@ class HeadText(NamedTuple):
 
     @classmethod
     def measured(cls, head: bytes) -> "HeadText | None":
-        """Split a head at its Content-Length. Return None if the field is repeated or is not in the agreed form."""
+        """Split a head at its Content-Length. Return None if the field is repeated, or is not in that form."""
         found = list(_CONTENT_LENGTH.finditer(head))
         if len(found) != 1 or not found[0][1] or not found[0][2]:
             return None
@@ -104,12 +104,12 @@ class RequestHead:
         self.raw_headers = raw_headers
         self.headers: Mapping[bytes, bytes] = fold(raw_headers)
         self.found: object = None
-        """Used by `session_binding` to cache the opened session id."""
+        """The opened session id, cached here by `session_binding`."""
         self.replica = ""
         """The replica of the server at which the session lives, if there are several."""
         self._is_good_post = False
         self.sent_as: object = None
-        """Used by the relay to cache what it sends for this head."""
+        """The head to send upstream for this one, cached here by the relay."""
 
     @CachedProperty
     def session(self) -> str:
@@ -129,8 +129,9 @@ class RequestHead:
 
     @CachedProperty
     def in_era(self) -> "RequestHead":
-        """The head as its era allows it: if the era has no session and stream ids, they are removed. There they would
-        be unchecked, and unknown to proofs and records. Repeated ones stay, so that the request is refused for them."""
+        """The head without the fields that its era does not have: session and stream ids in the modern era. There
+        nothing would check them, and proofs and records would not cover them. A repeated field stays, so that the
+        request is refused."""
         if not self.is_modern:
             return self
         return self.without([name for name in _OF_SESSIONS if DUPLICATED not in self.headers.get(name, b"")])
@@ -218,8 +219,8 @@ def fold(raw: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
 
 
 def of_unjudged(raw: RawHeaders, session: bytes | None) -> RawHeaders:
-    """Return those headers of an answer that may be sent before its body was judged. They are only about how a stream
-    is carried.
+    """Return the headers of an answer that may be sent before its body was judged. They concern only the transport of a
+    stream.
 
     `session` is the session id of the request. If the answer has another one, it is left out: the client would take it
     over.
@@ -245,8 +246,8 @@ def origin_listed(origin: bytes, allowed: tuple[str, ...]) -> bool:
 
 
 def origin_allowed(origin: bytes | None, host: bytes | None, allowed: tuple[str, ...]) -> bool:
-    """Return whether an origin is allowed. That is no origin (not a browser), a listed one, or the request's own on
-    loopback."""
+    """Return whether an origin is allowed. Allowed are: no origin (not a browser), a listed one, and the request's own
+    host on loopback."""
     if origin is None:
         return True
     if origin_listed(origin, allowed):

@@ -2,8 +2,8 @@
 
     media-type = token "/" token *( OWS ";" OWS token "=" ( token / quoted-string ) )
 
-A reader that honours a charset and a reader that does not get two messages from the same bytes. So bodies are read here
-only as UTF-8. A header that names another charset, or is ambiguous, counts as absent.
+A reader that honours a charset, and one that ignores it, get different messages from the same bytes. So bodies are read
+only as UTF-8 here. A header that names another charset, or is ambiguous, counts as absent.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Makes the settings of the merged endpoint from those of several servers. No I/O.
 
-- [shared] What the servers have in common (roots, issuers, keys, bounds, quotas) is the gateway's, and also applies
-  here. Proofs are made out to the gateway's own id. Of an issuer's audiences only the gateway's counts. If calls of one
-  server are only observed, calls of all servers are: otherwise that server's calls would be refused here.
+- [shared] Settings that all servers share (roots, issuers, keys, bounds, quotas) also apply here. Proofs must name the
+  gateway's own id. Of an issuer's audiences, only the gateway's is accepted. If calls of one server are only observed,
+  calls of all are: otherwise that server's calls would be refused here.
 - [catalogs] Catalogs and the scopes of tokens are the servers' own, under merged names (`policy.merging`).
 - [pins] Where definitions are pinned, each server's tools are checked against the digests of its own definitions. A
   client's list is checked against the digests of the same definitions under merged names.
@@ -88,7 +88,7 @@ def _tokens(servers: Sequence[GatewaySettings], resource: str) -> TokenSettings 
 
 def merged_pins(pins: Pins, pinned: Mapping[str, Definitions | None]) -> Pins:
     """Return the pins of several servers ([pins]). `pinned` has the definitions by server. `pins` has the settings that
-    they have in common."""
+    all share."""
     own: dict[str, str] = {}
     listed: dict[str, str] = {}
     for server, definitions in pinned.items():

@@ -3,17 +3,17 @@
 A room has a fixed number of places (or bytes), which callers hold for a time.
 
 - [reserve] A share is reserved for callers who have authenticated: with a valid token, or a proof in the same session.
-  Anonymous callers never hold it. Where nobody can authenticate (tokens and proofs are off), all is for everybody.
+  Anonymous callers never hold it. Where nobody can authenticate (tokens and proofs are off), nothing is reserved.
 - [eviction] Before a newcomer is refused, a holder that allows it is evicted, if that is fair. For an authenticated
-  newcomer any anonymous holder may be evicted. For an anonymous one, a holder may be evicted whose address afterwards
-  still holds as much as the newcomer's address. Behind a proxy all have one address: then no anonymous caller evicts
+  newcomer, any anonymous holder may be evicted. For an anonymous newcomer, a holder may be evicted only if its address
+  then still holds as much as the newcomer's. Behind a proxy all have one address: then no anonymous caller evicts
   another, and nobody is refused because of an address.
 - [wait] A caller without a place waits a moment (`wait`), or is refused (`take`): 503 with `Retry-After`.
 
 - [own-requests] The gateway's own requests keep their room until the answer was read (`until_read`), not only until it
   has arrived.
 
-A place authorizes nothing: whoever holds one is judged like everybody else.
+A place gives no rights: its holder is judged like every other caller.
 """
 
 import asyncio
@@ -35,8 +35,7 @@ from accredit.limits import (
 )
 
 RESERVED_SHARE = 0.25
-"""The share of each kind of room that unauthenticated callers never get. It applies where tokens or proofs are
-required."""
+"""The share of each room that unauthenticated callers never get. It applies where tokens or proofs are required."""
 MAX_LARGEST_BODIES = 16
 """How many requests of `max_request_bytes` are in memory at once, each until it is answered: 64 MiB by default. Smaller
 requests share that room."""
@@ -61,8 +60,8 @@ class Holder(Protocol):
 
 
 class Slot:
-    """A place in a room, which must be given back. As a context manager, it cancels the task inside if the place is
-    evicted."""
+    """A place in a room, which must be given back. Used as a context manager, it cancels the task in the context if the
+    place is evicted."""
 
     __slots__ = ("_gave_way", "_room", "_task", "holder", "size", "strange")
 
@@ -157,8 +156,8 @@ def leave_once_read(held: Leaving) -> None:
 
 
 class Room:
-    """`most` places at once, of which anonymous callers hold at most `most - reserved`. `what` names what takes the
-    places (in the plural).
+    """Has `most` places, of which anonymous callers hold at most `most - reserved`. `what` names, in the plural, the
+    things that take places.
 
     At most `waiting` callers wait for a place.
     """
@@ -180,7 +179,7 @@ class Room:
         self._most, self._for_strangers = most, most - reserved
 
     def most_of(self, holder: Holder) -> int:
-        """Return how much this holder could ever have at most."""
+        """Return the most that this holder could ever have."""
         return self._most if holder.proved else self._for_strangers
 
     @property
@@ -196,7 +195,7 @@ class Room:
         return place
 
     def held(self, holder: Holder, *, yields: bool = False) -> "_Held":
-        """Return a place that is held for the time of a context. With `yields` it may be evicted.
+        """Return a place that is held until the context ends. With `yields` it may be evicted.
 
         Raises `RequestError` (503).
         """
@@ -219,7 +218,7 @@ class Room:
         return place
 
     def left(self, place: Slot) -> None:
-        """Accept a place that is given back, and wake waiting callers."""
+        """Take back a place, and wake waiting callers."""
         if place not in self._places:
             return
         self._places.remove(place)
@@ -345,7 +344,7 @@ class Rooms:
         self.bodies.fit(bodies, int(bodies * reserved))
 
     def proved(self, session: bytes) -> None:
-        """Note that a session (by its id towards the client) has authenticated."""
+        """Note that a session has authenticated. It is given by the client's id for it."""
         if len(session) > MAX_REMEMBERED_SESSION_BYTES:
             return
         known = session in self._sessions

@@ -1,11 +1,11 @@
-"""All that a gateway has for each server behind it: the endpoint, and everything between it and the server.
+"""The parts that a gateway has for each server behind it: the endpoint, and everything between that and the server.
 
-Each server has rooms, connections and child processes of its own, so a server that is slow, down or busy takes nothing
-from the others. The process has one store, log, set of counters, and so on for all servers; what is entered there names
+Each server has its own rooms, connections and child processes, so a server that is slow, down or busy takes nothing
+from the others. The process has one store, one log, one set of counters, and so on, for all servers; entries there name
 the server.
 
-A reload makes another `Server` for each. If a server is reached as before, its connections, sessions and children are
-kept, and what is known of them. All other settings apply from then on.
+A reload makes a new `Server` for each. If a server is reached as before, its connections, sessions and children are
+kept, with all their state. The other settings take effect at once.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,7 +44,7 @@ from accredit.telemetry import Meter, Names, Telemetry, Transports
 
 
 class Shared(NamedTuple):
-    """What a process has once, for all servers (`create_app`)."""
+    """The objects that all servers of a process share (`create_app`)."""
 
     counters: Counters
     store: ProofStore | None
@@ -70,8 +70,8 @@ class Server:
         before: "Server | None" = None,
         beside: "Mapping[str, Server] | None" = None,
     ) -> None:
-        """`servers` is how many there are, this one included. `before` is the previous `Server` of this name: nothing
-        in it changes before `begin`. For the merged server, `beside` holds all others by name."""
+        """`servers` is the number of servers, including this one. `before` is the previous `Server` of this name, which
+        does not change before `begin`. For the merged server, `beside` holds all others by name."""
         self.settings = settings
         self._members = _members(settings, beside or {})
         self._servers = servers
@@ -164,7 +164,7 @@ class Server:
 
     @property
     def _merged(self) -> dict[str, MergedMember]:
-        """The servers that are merged, by name, each in the form in which the merged backend calls it."""
+        """The servers that are merged, by name, in the form that the merged backend uses."""
         return {
             name: MergedMember(
                 name,
@@ -227,7 +227,7 @@ class Server:
             self._stdio.go_by(settings)
 
     async def serve_beside(self, exchange: Exchange, path: str) -> None:
-        """Answer a request for a path beside the endpoint. Its host has been checked. Raises `RequestError`."""
+        """Answer a request for a path beside the endpoint. Its `Host` has been checked. Raises `RequestError`."""
         method = exchange.head.method
         if self.resource is not None and method == "GET" and path in self.resource.paths:
             await self.resource.serve(exchange)
@@ -248,7 +248,7 @@ class Server:
             raise refuse(path)
 
     async def aclose(self) -> None:
-        """Wait for the outcomes that are being recorded, then release the server's own resources."""
+        """Wait until pending outcomes are recorded, then release the server's own resources."""
         await self.backend.aclose()
         if self.recorder is not None:
             await self.recorder.drain()

@@ -36,9 +36,9 @@ that build, search or wait for people are silent for many minutes."""
 _REPLICA_HEX = 16
 
 AUTHORIZE_PATH = "/v1/ratify/authorize/"
-"""The path on the admin listener at which a proxy asks about a request, followed by the API's name."""
+"""The path on the admin listener for a proxy's questions about requests. The API's name follows it."""
 Proxy = Literal["nginx", "envoy", "traefik", "caddy"]
-"""A proxy that asks. It says where the request's method and target are read."""
+"""The kind of a proxy that asks. It determines where the request's method and target are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +89,8 @@ class StdioUpstream:
     out.
 
     `cwd` is the child's working folder: that of the configuration file, or None for the gateway's own. `on_stray_line`
-    gets each line of the child's stdout that is dropped, as it is no valid message: only for a server that is asked for
-    its lists, as such a line may hold part of a result.
+    gets each line of the child's stdout that is dropped because it is not a valid message. It is used only when a
+    server is asked for its lists, as such a line may hold part of a result.
     """
 
     command: tuple[str, ...]
@@ -128,9 +128,9 @@ class AgentSettings:
 
 @dataclass(frozen=True, slots=True)
 class ApiUpstream:
-    """An HTTP API in place of an MCP server: its routes, and how requests come. Either it is `behind` the gateway, and
-    gets the client's `forward_headers` besides what it gets anyway; or another `proxy` asks about them. With `agent` it
-    is an agent that speaks A2A, which has no routes."""
+    """An HTTP API in place of an MCP server: its routes, and how requests arrive. Either the API is `behind` the
+    gateway, and gets the client's `forward_headers` in addition to the usual ones; or another `proxy` asks about
+    requests. With `agent` it is an agent that speaks A2A, which has no routes."""
 
     protocol: Protocol | Literal["a2a"]
     routes: RouteTable = field(repr=False)
@@ -154,7 +154,7 @@ class ProofSettings:
 
     @property
     def judged(self) -> bool:
-        """Whether each call's proof is judged, whether that is enforced or only observed."""
+        """Whether each call's proof is judged. The result may be enforced, or only observed."""
         return self.required or self.policy.observes
 
     def __post_init__(self) -> None:
@@ -193,8 +193,8 @@ def _key_of_this_process() -> KeyRing:
 
 @dataclass(frozen=True, slots=True)
 class RoundsSettings:
-    """The sections `[rounds]` and `[cluster]`. Without a `ring` of keys one is made: what it seals can be opened for as
-    long as these settings live. `shared` says that other gateways have the same ring."""
+    """The sections `[rounds]` and `[cluster]`. Without a `ring` of keys, one is made, whose seals can be opened only
+    while these settings are in memory. `shared` says that other gateways have the same ring."""
 
     ring: KeyRing = field(default_factory=_key_of_this_process, compare=False)
     state_seconds: int = 600
@@ -203,8 +203,8 @@ class RoundsSettings:
 
 @dataclass(frozen=True, slots=True)
 class BootstrapSettings:
-    """The section `[tokens.bootstrap]`. Whoever starts the gateway writes `secret` to `file`; `used` deletes the
-    file."""
+    """The section `[tokens.bootstrap]`. The program that starts the gateway writes `secret` to `file`. `used` deletes
+    the file."""
 
     secret: str = field(repr=False)
     file: Path
@@ -248,8 +248,8 @@ class RecordSettings:
 
 
 def _constant() -> Any:
-    """Declare a member that follows from the others: it is no argument, is neither compared nor shown, and is not
-    digested."""
+    """Declare a member that is computed from the others. It is not an argument, and comparisons, `repr` and the
+    settings' digest ignore it."""
     return field(init=False, repr=False, compare=False)
 
 
@@ -269,7 +269,8 @@ class GatewaySettings:
     allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
     passthrough: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
-    """Methods that pass where proofs or tokens are required, although they are not in the table (`jsonrpc.methods`)."""
+    """Methods that are allowed where proofs or tokens are required, although they are not in the table
+    (`jsonrpc.methods`)."""
     forward_headers: tuple[str, ...] = ()
     max_request_bytes: int = 4_194_304
     max_response_bytes: int = DEFAULT_RESPONSE_BYTES
@@ -277,9 +278,9 @@ class GatewaySettings:
     upstream_timeout_seconds: float | None = None
     """How long the server may be silent about a request. If None, `patience` has the default."""
     tells_identity: bool = True
-    """`[upstream] identity`: True is "meta". Allowed calls then say in `_meta` on whose authority they come."""
+    """`[upstream] identity`: True is "meta". Then `_meta` of an allowed call says on whose authority it is made."""
     identity: IdentitySettings | None = None
-    """`[upstream] identity = "jwt"`: allowed calls say in a header on whose authority they come."""
+    """`[upstream] identity = "jwt"`: a header of an allowed call says on whose authority it is made."""
     enforce: bool = True
     """`[validation] responses`. True is "enforce". False is "observe": an invalid response is logged, counted, and
     forwarded as it is."""
@@ -288,7 +289,7 @@ class GatewaySettings:
     tokens: TokenSettings | None = None
     rounds: RoundsSettings = field(default_factory=RoundsSettings)
     quotas: Quotas = field(default_factory=Quotas)
-    """The `[[quotas]]` that apply to calls whatever proof they have. Quotas that depend on proofs are in a policy."""
+    """The `[[quotas]]` that don't depend on a call's proof. Those that do are in the policy."""
     pins: Pins | None = None
     """The section `[pins]`, with this server's pins from the lock file."""
     ratify_http: str = field(default="", repr=False)  # it affects no call, so no digest names it
@@ -307,10 +308,10 @@ class GatewaySettings:
     exchanges: bool = _constant()
     """Whether a caller's token is exchanged for one for the server."""
     signs_identity: bool = _constant()
-    """Whether the server is told in a header on whose authority a call comes."""
+    """Whether a header tells the server on whose authority a call is made."""
     one_caller: bool = _constant()
-    """Whether each request must be forwarded as an HTTP request of its own, because it names the caller or is for one
-    of several servers. Then batches are ruled out."""
+    """Whether each request must be forwarded in an HTTP request of its own, because that names the caller or goes to
+    one of several servers. Then batches are refused."""
     observes: bool = _constant()
     """Whether proofs are judged but no call is refused for its proof."""
     guards: bool = _constant()

@@ -1,11 +1,13 @@
-"""The digest by which records name a gateway's settings (`policy.digest`) if no configuration gave one. No I/O.
+"""The digest by which records name a gateway's settings (`policy.digest`) if there is no configuration's digest. No
+I/O.
 
 It is the SHA-256 of the RFC 8785 form of all settings, by name:
 
-- [secrets] of settings that `repr` hides (headers, environments, secrets) only the names are included;
-- [ids] a principal's key is included as its id, which is derived from the key. A URL is included without its query,
-  where some servers take their key;
-- [left-out] what is not a plain value (a key ring, a cache) is left out, and so is what affects no call (`workers`).
+- [secrets] for settings that `repr` hides (headers, environments, secrets), only the names are included;
+- [ids] a principal's key is included as its id, which is derived from the key. A URL is included without its query, as
+  that may hold a key;
+- [left-out] values that are not plain data (a key ring, a cache) are left out, and so are settings that affect no call
+  (`workers`).
 """
 
 import dataclasses
@@ -70,8 +72,8 @@ def _peer(peer: HttpUpstream | ApiUpstream | Introspection) -> object:
 
 
 def _without_secret(client: AccessGrant | Introspection, url: str) -> dict[str, object]:
-    """Return how the gateway is a client of an authorization server, without its secret and without the query of its
-    URL, whose name is `url`."""
+    """Return the settings of a client of an authorization server, without the secret. `url` is the name of the member
+    with the URL, whose query is left out."""
     shown = {name: getattr(client, name) for name in client.__struct_fields__ if name != "client_secret"}
     return {**shown, url: getattr(client, url).partition("?")[0]}
 

@@ -1,7 +1,7 @@
 """The trace id of a call, for logs and records: the id of the span made for it, otherwise the client's. No I/O.
 
-The message is held by a weak reference only. A timer keeps the context in which it was set. So otherwise an idle
-connection, a session or a child process would each keep its last message, of some megabytes, for as long as it lives.
+The message is held by a weak reference only. A timer keeps the context in which it was set. With a strong reference,
+each idle connection, session or child process would keep its last message, of up to some megabytes, in memory.
 """
 
 from contextvars import ContextVar
@@ -23,7 +23,7 @@ def set_current(message: Frame | Batch | None) -> None:
 
 
 def current() -> Request | Notification | None:
-    """Return the current task's message, if it is of a kind that can belong to a trace."""
+    """Return the current task's message, if it is of a type that can belong to a trace."""
     known = _current.get()
     return known() if known is not None else None
 

@@ -1,14 +1,13 @@
-"""Turns: long work is done in steps, and between the steps everything else gets its time. Runs in the event loop, and
-reads its clock.
+"""Turns: long work is done in steps, and other work runs between them. Runs in the event loop, and reads its clock.
 
-- [one-step] A step takes some milliseconds. In each turn of the loop only one step is done, whichever long work it
-  belongs to. So forty flooding streams delay others no more than one does. Short work waits for no turn.
+- [one-step] A step takes some milliseconds. In each turn of the loop only one step is done, for all long work together.
+  So forty flooding streams delay others no more than one does. Short work does not wait for a turn.
 - [servers] Servers take turns, so a server whose answers are all long does not delay the long answers of another. Steps
   for one server (`set_current_server`) run in the order in which they were requested. At the merged endpoint each
   member's work counts as its own. Work for all members counts as one more server's.
-- [rest] After a long step the next one waits for some more turns, and for as long as the step took. The reason: an
-  ordinary call takes about as many turns, some of them waits for other processes, and would otherwise meet a long step
-  in each. So long work takes half of the loop's time at most.
+- [rest] After a long step, the next one waits for `TURNS_BETWEEN_LONG_STEPS` turns, and for as long as the step took.
+  An ordinary call takes about as many turns (in some it waits for other processes), and would otherwise meet a long
+  step in each. So long work takes half of the loop's time at most.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ LONG_STEP_SECONDS = 0.002
 """If a step takes longer than this, others get more than one turn before the next step. The longest steps take 60
 ms."""
 TURNS_BETWEEN_LONG_STEPS = 8
-"""How many turns others get after a long step. A recorded call takes about ten, some of them waits for other
+"""How many turns others get after a long step. A recorded call takes about ten; in some of them it waits for other
 processes."""
 MOST_REST_SECONDS = 0.1
 """The longest rest after a step. Up to this a rest is as long as the step. A step that takes longer is slow because the

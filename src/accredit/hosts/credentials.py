@@ -1,13 +1,13 @@
-"""Which texts of a server's entry may be credentials. No I/O.
+"""Decides which texts of a server's entry may be credentials. No I/O.
 
-Only what is surely harmless, by name or form, is treated as such. Everything else is taken for a credential and stored
-separately: then it still works if it was none. A credential taken for harmless could be read by others.
+Only texts that are surely harmless, by name or form, are treated as such. Any other text is taken for a credential and
+stored separately, which does no harm if it is not one. A credential taken for harmless could be read by others.
 
 - A command's variable is harmless if its name is common knowledge (`PATH`, `LOG_LEVEL`) and its value doesn't have the
   form of a credential. It is also harmless if its value is empty, a word such as `true` or `production`, or a small
   number.
-- A header is harmless if its name says how messages are read (`Accept`, `User-Agent`) and its value doesn't have the
-  form of a credential.
+- A header is harmless if its name is one of those that describe messages (`Accept`, `User-Agent`) and its value doesn't
+  have the form of a credential.
 - A command's word may hold a credential if it follows or belongs to an option whose name suggests one, sets a variable
   that may be one, is a URL with a user or a query, or has the form of one.
 - A URL may hold one if it has a query, or if a part of its path has the form of one.

@@ -9,8 +9,8 @@
   checkout a commit could include their credentials, so there they are kept in the state folder instead.
 - The new file is synced to disk under a temporary name, and then replaces the old one in one step, with its mode and
   owner. Links are followed. So after a crash the file is the old one or the new one.
-- An entry is remembered after it was written (`installed`), and forgotten before it is changed or removed. So a crash
-  can only lose the memory of an entry, and never leaves the memory of an entry that is not there.
+- An entry is remembered after it was written (`installed`), and forgotten before it is changed or removed. So after a
+  crash an existing entry may be forgotten, but no missing entry is remembered.
 """
 
 import calendar
@@ -277,7 +277,7 @@ def _container(host: Host, meaning: object) -> dict[str, Any] | list[Any]:
 
 
 def _split(place: EntryLocation, meaning: object) -> tuple[object, list[object]]:
-    """Split a parsed file into everything but the entry, and the entry, as often as it occurs. A missing table counts
+    """Split a parsed file into everything but the entry, and a list of the entry's occurrences. A missing table counts
     as empty."""
     container, name = _container(place.host, meaning), place.name
     if isinstance(container, dict):

@@ -1,7 +1,7 @@
 """Changes one member of a JSON text with comments and trailing commas, and keeps every other byte. No I/O.
 
-- Parsing is strict: no byte order mark, no duplicate names, nothing after the value, bounded depth. What a host might
-  read differently is refused.
+- Parsing is strict: no byte order mark, no duplicate names, nothing after the value, bounded depth. Text that a host
+  might read differently is refused.
 - A new member goes after the last one of its object, in the object's style: its indent, line ends and trailing comma,
   and on the same line if the object is on one line. In an empty text, an object is made first.
 - An existing member's value is replaced in place.

@@ -117,8 +117,8 @@ class Host:
 
 
 def plain(value: object) -> object:
-    """Convert a parsed value to JSON data: replace spelled numbers and YAML's scalars by their values. What has no JSON
-    form stays as it is."""
+    """Convert a parsed value to JSON data: replace spelled numbers and YAML's scalars by their values. Values without a
+    JSON form stay as they are."""
     if isinstance(value, jsonc.Number):
         return _number(value.text)
     if isinstance(value, tuple):

@@ -189,7 +189,7 @@ def _entries(container: Any, *, listed: bool) -> list[tuple[str, Any, Any]]:
 
 
 def _column(container: Any, otherwise: int) -> int:
-    """Return the column of a container's entries; for a list, that of their dashes. An empty container gets
+    """Return the column of a container's entries; for a list, that of their dashes. For an empty container, return
     `otherwise`."""
     if _is_empty(container):
         return otherwise

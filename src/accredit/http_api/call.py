@@ -44,7 +44,7 @@ class HttpCall(ApiCall, frozen=True, dict=True):
 
     @property
     def word_to_hosts(self) -> str:
-        """Always empty: only MCP hosts are told something, and they don't call HTTP APIs."""
+        """Always empty: no MCP host calls an HTTP API."""
         return ""
 
     @property

@@ -24,8 +24,8 @@ from accredit.jsonrpc.objects import is_array, parts_of
 from accredit.jsonrpc.text import LIST_STRUCTURE, STEPS
 
 MAX_LISTED_ITEMS = 65_536
-"""The most elements of a list (tools, tasks, blocks of content) that is split. Each takes some 80 bytes, and some 25
-microseconds on its way to a client. In 16 MiB there is room for eight million."""
+"""The most elements that a list (tools, tasks, blocks of content) may have to be split. Each takes some 80 bytes, and
+some 25 microseconds on its way to a client. 16 MiB have room for eight million."""
 
 
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
@@ -37,8 +37,8 @@ _IS_OWN = bytes(byte == 1 for byte in range(256))
 
 
 def elements(array: Raw | None, what: str, most: int = MAX_LISTED_ITEMS) -> Steps[list[Raw]]:
-    """Return the elements of an array that `text` has checked, in steps. Raises `FrameError` if the value is no array
-    or has more than `most` elements; the error calls it `what`."""
+    """Return the elements of an array that `text` has checked, in steps. Raises `FrameError` if the value is not an
+    array or has more than `most` elements; the error calls the value `what`."""
     if array is None or not is_array(array):
         raise FrameError(f"{what} is not an array")
     yield from check_count(array, what, most)

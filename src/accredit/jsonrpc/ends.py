@@ -2,10 +2,10 @@
 
 Programs write a message's id before or after its long members, among short ones. Those short members are read here by
 JSON's own rules: forward from the start to the first object or array, and backward from the last brace to the last
-object or array. Read backward, text inside a string could look like members, but then its quotes would not pair up. The
-middle is not examined: a message that repeats a member is invalid anyway.
+object or array. When reading backward, text inside a string could be mistaken for members, but then the number of its
+quotes would not be even. The middle is not examined: a message that repeats a member is invalid anyway.
 
-An id counts only if no reader could find another one at these ends: it occurs once, in one spelling.
+An id is used only if no reader could find another one at these ends: it occurs once, in one spelling.
 """
 
 import re
@@ -40,7 +40,7 @@ def line_too_long(detail: str, head: bytes, tail: bytes) -> LineTooLong:
 
 
 def _first(head: bytes) -> list[tuple[str, bytes]]:
-    """Return the members before the first long one. Add the name of the long one, without its value."""
+    """Return the members before the first long one, and the name of that one without its value."""
     pairs: list[tuple[str, bytes]] = []
     at = 1
     while (member := _NEXT.match(head, at)) is not None:

@@ -65,10 +65,10 @@ def unmirrored_headers(
     frame: Frame | Batch | None, era: Era, headers: Headers, routing: Collection[bytes] | None = None
 ) -> frozenset[bytes]:
     """Return the routing headers that mirror nothing in the body of a message (None: an HTTP request without a body).
-    They were not compared with anything, so whoever routes by them could take the message for another one.
+    They were not compared with anything, so an intermediary that routes by them could take the message for another one.
 
-    For a method that MCP does not define, `Mcp-Name` and `Mcp-Param-*` mean what the method's author says: they are not
-    returned. `routing` holds the names of all routing headers, if already known.
+    For a method that MCP does not define, its author defines the meaning of `Mcp-Name` and `Mcp-Param-*`, so these are
+    not returned. `routing` holds the names of all routing headers, if already known.
     """
     if routing is None:
         routing = routing_headers(headers)
@@ -89,7 +89,7 @@ def routing_headers(headers: Headers) -> tuple[bytes, ...]:
 
 
 def _target(frame: Request | Notification, headers: Headers) -> str | None:
-    """Return what `Mcp-Name` has to mirror, or None.
+    """Return the value that `Mcp-Name` has to mirror, or None.
 
     A method that does not exist in the message's revision (such as `tasks/result`) has no target: the answer is "method
     not found", whatever its headers say (SEP-2663).

@@ -1,6 +1,6 @@
 """Frames: one JSON-RPC message each, classified and checked. No I/O.
 
-A frame holds the bytes as they arrived and what they mean, so an unchanged message is forwarded byte for byte.
+A frame holds the bytes as they arrived, and their meaning. So an unchanged message is forwarded byte for byte.
 `decode_frame` applies, in this order (docs/reference/validation.md):
 
 - [text] the text is strict JSON (`text.check_text`) and one object, without duplicate or misspelt members;
@@ -36,8 +36,8 @@ _VERSION = b'"2.0"'
 class _Call:
     """A request or notification. Its `params` are parsed once, when first needed.
 
-    Nothing is parsed twice: a change makes an edited copy of the call, whose text is encoded when it is sent. So what
-    was judged is what is forwarded, and a call that is not edited keeps its bytes.
+    Nothing is parsed twice: a change makes an edited copy of the call, whose text is encoded when it is sent. So the
+    judged call is the forwarded one, and a call that is not edited keeps its bytes.
     """
 
     def __init__(self, method: str, params: Raw | None, text: bytes, envelope: Mapping[str, Raw] | None) -> None:
@@ -82,7 +82,7 @@ class _Call:
 
     @CachedProperty
     def meta(self) -> Mapping[str, Raw]:
-        """The members of `params._meta`, empty if there is none. Raises `FrameError` if it is no object."""
+        """The members of `params._meta`, empty if there is none. Raises `FrameError` if it is not an object."""
         meta = self.parts.get("_meta")
         if meta is None:
             return {}
@@ -97,7 +97,7 @@ class _Call:
 
     @CachedProperty
     def target(self) -> str | None:
-        """What the call is about (`TARGET_MEMBER`); None if its method has no target, or the target is no string.
+        """The target of the call (`TARGET_MEMBER`); None if its method has no target, or the target is not a string.
 
         Raises `FrameError`.
         """
@@ -207,7 +207,7 @@ class Success(Struct, frozen=True):
     listed: Mapping[str, Raw] | None = None
 
     def members(self) -> Steps[Mapping[str, Raw]]:
-        """Return the members of the result by name, in steps if it is long; empty if it is no object. Raises
+        """Return the members of the result by name, in steps if it is long; empty if it is not an object. Raises
         `FrameError`."""
         return self.listed if self.listed is not None else (yield from object_in_steps(self.result))
 
@@ -240,7 +240,7 @@ Response = Success | Failure
 
 
 def decode_frame(text: bytes) -> Frame:
-    """Read one message. Raises `FrameError` for anything that is not exactly one."""
+    """Read one message. Raises `FrameError` unless the text is exactly one."""
     check_text(text)
     return frame_of(unambiguous_members(text, MESSAGE), text)
 

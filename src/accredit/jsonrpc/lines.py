@@ -10,10 +10,10 @@ _ON_ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
 class LineSplitter:
     """Splits bytes into lines without their line ends. Blank lines are skipped.
 
-    A line longer than `limit` bytes is not kept: it is returned as a `LineTooLong`, with what its two ends say. It is
-    returned when it ends. If it exceeds twice the limit, it is returned at once, since its end may never come. A line
-    that does not begin like a message is returned as soon as it exceeds the limit. After `give_up` a line counts as
-    overlong, whatever its length.
+    A line longer than `limit` bytes is not kept: it is returned as a `LineTooLong`, with the members that were read at
+    its two ends. It is returned when it ends. If it exceeds twice the limit, it is returned at once, since its end may
+    never come. A line that does not begin like a message is returned as soon as it exceeds the limit. After `give_up` a
+    line counts as overlong, whatever its length.
     """
 
     __slots__ = ("_buffer", "_detail", "_dropped", "_end", "_head", "_limit", "_told")
@@ -66,7 +66,7 @@ class LineSplitter:
             self._tell(b"", lines)
 
     def _drop(self) -> bytes:
-        """Drop everything of the line but its two ends. Return its beginning."""
+        """Drop the middle of the line, and keep its two ends. Return its beginning."""
         if self._head is None:
             self._head = bytes(self._buffer[: self._end])
         beyond = len(self._buffer) - self._end

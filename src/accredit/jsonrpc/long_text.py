@@ -1,10 +1,10 @@
-"""Reads long answers in steps, between which others are served: does what `text` and `objects` do, one piece at a time.
-No I/O.
+"""Reads long answers in steps, between which others are served. Does the same as `text` and `objects`, one piece at a
+time. No I/O.
 
-C code that reads 100 MiB in one call blocks everybody, in whatever thread it runs. So a text is cut after commas that
-stand outside strings. The brackets open at each cut are known. Written before and after a piece, they make it a JSON
-text of its own; if all pieces are valid, so is the whole. Then whatever is nested deeper than the requested members is
-left out, which gives a short text with the same members. Their values are views of the whole text.
+C code that reads 100 MiB in one call blocks all other calls, whichever thread runs it. So a text is cut after commas
+that stand outside strings. The brackets open at each cut are known. Written before and after a piece, they make it a
+JSON text of its own; if all pieces are valid, so is the whole. Then all values nested deeper than the requested members
+are left out, which gives a short text with the same members. Their values are views of the whole text.
 
 Verdicts and reasons are those for short texts, in the same order (`tests/property/test_long_text.py`).
 """
@@ -388,8 +388,7 @@ class _Reading:
         return True
 
     def _in_the_whole(self, envelope: bytes, listed: list[tuple[str, Raw]]) -> Iterator[tuple[str, Raw]]:
-        """Yield the members that were read from the envelope. Their values are taken from the whole text, with all that
-        the envelope lacks."""
+        """Yield the members that were read from the envelope, with their complete values from the whole text."""
         at, text = 0, memoryview(self._text)
         for name, value in listed:
             before = _BEFORE_A_VALUE.match(envelope, at)

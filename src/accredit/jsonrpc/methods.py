@@ -122,8 +122,8 @@ METHODS = {
     "tasks/cancel": Method((_TASKS, *MODERN_REVISIONS), (TASK_MEMBER, "requestState")),
     "notifications/tasks/status": Method((_TASKS,), _TASK_STATUS),
 }
-"""What clients send, in all revisions, and in the extension `io.modelcontextprotocol/tasks`. Messages that only servers
-send are not included: sent by a client, they mean nothing."""
+"""The messages that clients send, in all revisions, and in the extension `io.modelcontextprotocol/tasks`. Messages that
+only servers send are not included: from a client, they have no meaning."""
 
 LISTEN = "subscriptions/listen"
 """The request whose answer is a long-lived stream (2026-07-28)."""

@@ -19,8 +19,8 @@ from accredit.errors import FrameError, JsonError
 from accredit.jsonrpc.text import count_members
 
 MAX_BATCH_MEMBERS = 100
-"""The most messages in one JSON-RPC batch (revision 2025-03-26 only). The revision sets no bound. Each message is an
-exchange of its own, so this bounds how many exchanges one POST can start."""
+"""The most messages in one JSON-RPC batch (revision 2025-03-26 only). The revision sets no bound. Each message starts
+an exchange, so this bounds how many exchanges one POST can start."""
 MAX_NUMBER_LENGTH = 400
 """The most characters of a JSON number that is read as an integer. The largest number that is finite as a double has
 309 digits."""
@@ -97,7 +97,7 @@ def members(text: bytes | Raw) -> dict[str, Raw]:
 
 
 def meta_members(meta: Raw | None) -> dict[str, Raw]:
-    """Return the members of a `_meta`, empty if there is none. Raises `FrameError` if it is no object."""
+    """Return the members of a `_meta`, empty if there is none. Raises `FrameError` if it is not an object."""
     if meta is None:
         return {}
     if not is_object(meta):
@@ -144,7 +144,7 @@ def unambiguous_members(text: bytes | Raw, names: Names) -> dict[str, Raw]:
 
 
 def _fill(found: dict[str, Raw], text: bytes | Raw) -> bool:
-    """Return whether these members fill the text, so that it has no room for others such as a duplicate. Quick.
+    """Return whether these members fill the text, so that it can't hold another one, such as a duplicate. Quick.
 
     Each member takes its value, its name without escapes, two quotes, a colon, and a comma or the last brace.
     """

@@ -37,8 +37,8 @@ from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.limits import MAX_TOOL_LIST_BYTES
 
 MAX_SCHEMA_BYTES = 262_144
-"""The most bytes of one tool's `inputSchema` in which header declarations are looked for. A decoded schema takes up to
-30 times as much memory."""
+"""The longest `inputSchema` of a tool, in bytes, in which header declarations are looked for. A decoded schema takes up
+to 30 times as much memory."""
 MAX_PARAM_HEADERS = 64
 """The most headers that one tool may declare. Servers stop at about 100 header fields of a request."""
 MAX_DECLARED_CHARS = 8_192

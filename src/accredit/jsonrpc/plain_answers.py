@@ -1,8 +1,8 @@
 """Judges the usual form of answer in one pass. It can confirm an answer but never refuses one. No I/O.
 
 Most answers are one object of exactly `jsonrpc`, the requested `id`, and a `result` that is an object, in the order and
-with the spaces that the common servers write. A text can contain nothing else if it begins and ends so, `simd` finds it
-valid with three members, and it is not too deep. It then satisfies `frames.decode_frame` and, in the modern era,
+with the spaces that the common servers write. If a text begins and ends in that way, `simd` finds it valid with three
+members, and it is not too deep, it is such an object. It then satisfies `frames.decode_frame` and, in the modern era,
 [modern-result] of `responses`, without being split. All other texts are judged in `responses`.
 """
 

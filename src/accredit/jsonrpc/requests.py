@@ -3,12 +3,12 @@
 If the parsers of gateway and upstream differ, the gateway may decide on one reading of a request and the upstream act
 on another. So requests are read more strictly than answers, in this order:
 
-- [amount] the text has no more values than can be read in a moment (`text.check_amount`), since the cost of all later
-  steps grows with them;
+- [amount] the number of values in the text is bounded (`text.check_amount`), since the cost of all later steps grows
+  with it;
 - [strict-json] it is strict JSON, else -32700;
 - [repeated-members] no member is repeated, at any depth. A spelling with escapes counts as the same name;
 - [message] it is a valid message (`frames.frame_of`), or a non-empty array of messages if a batch is allowed;
-- [lengths] its id, its method and the names in its `_meta` have bounded lengths; none of them is used before that is
+- [lengths] its id, its method and the names in its `_meta` have bounded lengths, and are not used before that is
   checked;
 - [spelling] in `params` and `params._meta`, no member differs only by case from one that MCP defines there.
 

@@ -1,10 +1,10 @@
-"""Whether an upstream's answer answers *this* request. No I/O.
+"""Decides whether an upstream's answer answers *this* request. No I/O.
 
 `Expected` is made from what the client sent, and judges each frame that comes back. These are refused, in this order
 (docs/reference/validation.md):
 
 - [frame] anything that is not a valid frame (`frames.decode_frame`);
-- [batch] a batch where none was sent, an empty batch, and a batch with a member that is no response or that
+- [batch] a batch where none was sent, an empty batch, and a batch with a member that is not a response, or that
   [unasked] refuses;
 - [unasked] a response to an id that was not asked for (7 is not "7"), or that was answered already;
 - [request-here] a request from the upstream where none may come: in the modern era, or in a plain JSON body;
@@ -75,13 +75,13 @@ class Answers(Struct, frozen=True):
 
 
 class Expected:
-    """The answers that one exchange may still get. Each answer that arrives is taken off.
+    """The answers that one exchange may still get. Each answer that arrives is removed.
 
     `requests` are those of the client's POST; a standing stream has none. `batch` says that they were sent as an array.
-    A `resumed` stream continues another one, so it may answer ids that were asked for elsewhere. `edits` holds, by
+    A `resumed` stream continues another one, so it may answer requests that were sent elsewhere. `edits` holds, by
     request id, the change that is made to a response; `otherwise` changes all other responses. `answers` are the
-    responses in the last text judged. `told` counts the notifications and responses that the client sent the same way:
-    an error without an id may be about one of them.
+    responses in the last text judged. `told` counts the notifications and responses that the client sent over the same
+    connection: an error without an id may be about one of them.
     """
 
     __slots__ = ("answers", "batch", "edits", "era", "open", "otherwise", "resumed", "told", "waiting")

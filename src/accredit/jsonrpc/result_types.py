@@ -17,7 +17,7 @@ INPUT_REQUIRED = "input_required"
 TASK = "task"
 
 DECIDING = Names("resultType", "inputRequests", "requestState")
-"""The members of a result that say of which kind it is, and which input it asks for."""
+"""The members of a result that state its kind, and the input that it asks for."""
 
 TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
 

@@ -1,10 +1,10 @@
 """Validates a text in one pass, by a parser that takes 64 bytes at a time. It can confirm a text, but never refuses
 one. No I/O.
 
-`simdjson` reads a text two to eight times faster than the passes of `text`. It accepts two kinds of text that those
-refuse: with a byte order mark, and nested up to 1,024 deep. These are excluded separately. It also rejects some good
-texts (with integers beyond 64 bits), so a text that it rejects is checked again by `text`, which gives the reason.
-Where `simdjson` is not installed, nothing is confirmed here.
+`simdjson` reads a text two to eight times faster than the passes of `text`. It accepts two kinds of text that the
+passes of `text` refuse: with a byte order mark, and nested up to 1,024 deep. These are excluded separately. It also
+rejects some good texts (with integers beyond 64 bits), so a text that it rejects is checked again by `text`, which
+gives the reason. Where `simdjson` is not installed, nothing is confirmed here.
 """
 
 from collections.abc import Callable, Iterator

@@ -116,8 +116,8 @@ def subscribed_tasks(request: Request) -> tuple[str, ...]:
 
 
 def subject_of(notification: Notification) -> str | None:
-    """Return the id of the task that a notification is about; None if it is about none, "" if its task is missing or
-    ambiguous."""
+    """Return the id of the task that a notification is about. It is None if the notification is not about a task, and
+    "" if the task is missing or ambiguous."""
     if not may_name(notification.params, _NAMED) or notification.params is None:
         return "" if notification.method in _STATUS_NOTIFICATIONS else None
     try:

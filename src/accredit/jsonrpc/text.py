@@ -1,7 +1,7 @@
-"""Strict JSON text: what a body must satisfy before any parser sees it. No I/O.
+"""Strict JSON text: the checks that a body must pass before it is parsed. No I/O.
 
-`msgspec` parses. It skips `Raw` values instead of decoding them, so this module refuses what `msgspec` lets through. A
-text is
+`msgspec` parses. It skips `Raw` values instead of decoding them, so this module refuses faults that `msgspec`
+overlooks. A text is
 
 - [utf-8] UTF-8 without BOM;
 - [depth] nested at most `MAX_DEPTH` deep, which is found without recursion;
@@ -22,8 +22,8 @@ from accredit.jsonrpc.simd import reads_well
 from accredit.limits import MAX_DEPTH, MAX_VALUES
 
 MAX_EXTREME_NUMBERS = 10_000
-"""The most numbers of 1e100 and more in one body: each is converted to see whether it is finite (0.5 us). Real data has
-a few such numbers, as markers (1.7976931348623157e308)."""
+"""The most numbers of 1e100 and more in one body. Each is converted to find out whether it is finite (0.5 us). Real
+data has a few such numbers, as markers (1.7976931348623157e308)."""
 MAX_STRUCTURES = 65_536
 """The most arrays, objects and members of objects in a request, at every depth. Each costs three times as much as a
 number. Real requests have a few hundred; a map with 20,000 points has 40,000."""

@@ -29,7 +29,7 @@ class MissingFile(ConfigurationError):
 _PRIVATE = 0o600
 _PUBLIC = 0o644
 _PIECE_BYTES = 1 << 20
-"""How many bytes are read at once: before it reads, Python allocates as many as are asked for."""
+"""How many bytes are read at once. Before it reads, Python allocates as many as are requested."""
 
 
 def read_file(path: Path, max_bytes: int) -> FileContent:
@@ -60,7 +60,7 @@ def _read(path: Path, max_bytes: int) -> FileContent:
 
 
 def _read_all(file: BinaryIO, max_bytes: int) -> bytes:
-    """Return at most `max_bytes` + 1 bytes. Memory grows with what is read, not with the bound."""
+    """Return at most `max_bytes` + 1 bytes. Memory grows with the content, not with the bound."""
     pieces, left = list[bytes](), max_bytes + 1
     while left and (piece := file.read(min(_PIECE_BYTES, left))):
         pieces.append(piece)

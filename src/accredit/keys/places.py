@@ -46,7 +46,7 @@ def agent_folders(folder: Path) -> list[Path]:
 
 
 def state_folder(environ: Mapping[str, str]) -> Path:
-    """Return the folder of what the desk writes: its journal."""
+    """Return the folder to which the desk writes its journal."""
     return (_absolute(environ, "XDG_STATE_HOME") or home_folder(environ) / ".local" / "state") / OWN_FOLDER
 
 

@@ -1,8 +1,8 @@
 """Reads a configuration and all its files once, for any number of processes. I/O: the files.
 
 Inside `reading(files)` every read goes through one `ReadFiles`. It reads each file from the disk the first time, and
-from its memory after that. Its `encoded` form has all that was read, private keys included. Another process that
-decodes this form (`of`) sees the same content, or the same lack of a file, even if the files have changed.
+from its memory after that. Its `encoded` form has everything that was read, private keys included. Another process that
+decodes this form (`of`) sees the same contents and the same missing files, even if the files have changed.
 """
 
 import os

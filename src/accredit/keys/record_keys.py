@@ -38,7 +38,7 @@ from accredit.ratify.strict_json import parse
 _PEM_BEGINS = b"-----BEGIN"
 
 FOREIGN_KEY_ERRORS = (ValueError, TypeError, KeyError, AttributeError, UnsupportedAlgorithm)
-"""What securesystemslib raises for invalid keys. A TypeError is for a private key with a password."""
+"""The exceptions of securesystemslib for invalid keys. A TypeError is for a private key with a password."""
 
 _SIGSTORE = (SigstoreKey.DEFAULT_KEY_TYPE, SigstoreKey.DEFAULT_SCHEME)
 """Sigstore's key type and scheme. securesystemslib does not register them by default, as the format is new."""

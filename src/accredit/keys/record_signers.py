@@ -43,8 +43,8 @@ from accredit.keys.record_keys import FOREIGN_KEY_ERRORS, check_signature, keeps
 from accredit.limits import MAX_PEM_BYTES
 
 SIGNER_TRIAL_SECONDS = 30.0
-"""How long a signer of records may take for its first signature, at the start. Reaching a remote service, with all that
-this involves, takes some seconds."""
+"""How long a signer of records may take for its first signature, at the start. Connecting and signing in to a remote
+service takes some seconds."""
 
 
 SECRET_VARIABLE = "ACCREDIT_SIGNER_SECRET"  # noqa: S105 - its name

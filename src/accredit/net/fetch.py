@@ -75,7 +75,7 @@ async def public_address(host: str, port: int) -> str:
 
 def check_url(key: str, url: str, otherwise: str = "keys that come in the clear can be anybody's") -> None:
     """Check a configured URL: it has a host, no password, and meets [https]. Raises `ConfigurationError`, which names
-    `key`. `otherwise` is its text if the URL breaks [https]."""
+    `key`. If the URL breaks [https], the error's text is `otherwise`."""
     try:
         parsed = httpx2.URL(url)
     except httpx2.InvalidURL:

@@ -73,7 +73,7 @@ class Registries:
         self._asked = [_Asked(index, each, self._replaced, clock) for index, each in enumerate(registries)]
 
     async def name(self, key: HybridPublicKey) -> str | None:
-        """Return the name of the person whose root this key is, or None if it is no root ([replaced] to [away])."""
+        """Return the name of the person whose root this key is, or None if it is not a root ([replaced] to [away])."""
         for asked in self._asked:
             name = None if key in self._replaced else await asked.name(key)
             if name is not None and key not in self._replaced:

@@ -1,4 +1,4 @@
-"""OAuth for hosts that speak nothing else: the grammar of the gateway's authorization server. No I/O.
+"""OAuth for hosts that can't make proofs: the grammar of the gateway's authorization server. No I/O.
 
 - `forms`: the parameters of a request
 - `uris`: the ids of clients, their redirect URIs, the allow-list

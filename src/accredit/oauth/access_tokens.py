@@ -1,15 +1,16 @@
 """Access tokens of the gateway's own authorization server (RFC 9068): made, and verified. No I/O.
 
-Such a token gives no power of its own: it names an agent, whose delegation a person signed. It is one only if:
+Such a token gives no rights by itself: it names an agent, for whom a person has signed a delegation. It is valid only
+if:
 
-- [type] its header has the `typ` `at+jwt`, so that no other token that the same key signs passes for one;
+- [type] its header has the `typ` `at+jwt`, so that no other token signed by the same key can be used as one;
 - [signature] a key of the gateway signed it, with ES256;
 - [issuer] `iss` is the gateway's public URL;
-- [audience] `aud` is one endpoint, the one to which it comes;
-- [times] `exp` is not past, and `iat` is not in the future, but for what clocks are off;
-- [whole] `sub`, `client_id`, `jti` and `sid` are there, and there is no `cnf`, whose proof nobody checks here.
+- [audience] `aud` is a single endpoint, the one that receives it;
+- [times] `exp` is not past, and `iat` is not in the future, apart from the allowed difference of clocks;
+- [whole] `sub`, `client_id`, `jti` and `sid` are there, and there is no `cnf`, as its proof would not be checked here.
 
-Not checked: whether the login (`sid`) was ended meanwhile. A store knows it.
+Not checked: whether the login (`sid`) has ended. The store knows that.
 """
 
 import re
@@ -39,10 +40,10 @@ _COMPACT = re.compile(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+")
 
 
 class FrontToken(Struct, frozen=True, kw_only=True):
-    """What an access token says. Times are unix seconds.
+    """The content of an access token. Times are unix seconds.
 
     `subject` is the person's root id, or a digest of issuer and subject of a login. `resource` is the endpoint, `login`
-    the id (hex) of the login that it came of, and `token_id` that of this token.
+    the id (hex) of its login, and `token_id` its own id.
     """
 
     issuer: str
@@ -94,7 +95,7 @@ def mint_access_token(key: "EllipticCurvePrivateKey", token: FrontToken) -> str:
 
 
 def is_front_token(text: str, issuer: str) -> bool:
-    """Return whether a bearer token says that it is one of this issuer's, so that its keys alone decide about it."""
+    """Return whether a bearer token claims to be one of this issuer's. Then only this issuer's keys decide about it."""
     parts = _COMPACT.fullmatch(text)
     try:
         return parts is not None and claimed_issuer(urlsafe_b64decode(parts[2] + "==")) == issuer
@@ -143,7 +144,7 @@ def _is_signed(compact: Compact, keys: KeySet) -> bool:
 
 
 def _type_of(text: str) -> str:
-    """Return the `typ` of a token that could be taken apart."""
+    """Return the `typ` of a decoded token."""
     header = text.partition(".")[0]
     try:
         return _read_type(urlsafe_b64decode(header + "==")).typ.lower()

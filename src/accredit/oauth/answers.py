@@ -1,9 +1,9 @@
-"""What the authorization server answers: its metadata, redirects to clients, and tokens. No I/O.
+"""The authorization server's answers: its metadata, redirects to clients, and tokens. No I/O.
 
-- [metadata] The document of RFC 8414 names only what is there.
+- [metadata] The document of RFC 8414 names only features that exist.
 - [iss] Each answer to a client's redirect URI names the issuer (RFC 9207), so that a client of several servers can't be
-  made to bring one's code to another.
-- [no-words] An error to a client is a code of the specification, and a sentence of ours, which quotes nothing of the
+  made to send one server's code to another.
+- [no-words] An error for a client has a code of the specification and a sentence of ours, which quotes nothing from the
   request.
 """
 
@@ -42,17 +42,17 @@ def server_metadata(issuer: str, scopes: Iterable[str], *, registration: bool) -
 
 
 def code_redirect(redirect_uri: str, issuer: str, state: str, code: str) -> str:
-    """Return the URL that brings a client its code ([iss]). `state` is "" if the request had none."""
+    """Return the redirect URL that carries a client's code ([iss]). `state` is "" if the request had none."""
     return _redirect(redirect_uri, {"code": code, "state": state, "iss": issuer})
 
 
 def error_redirect(redirect_uri: str, issuer: str, state: str, error: OAuthError) -> str:
-    """Return the URL that tells a client of an error ([iss] and [no-words])."""
+    """Return the redirect URL that carries an error ([iss] and [no-words])."""
     return _redirect(redirect_uri, {**error_answer(error), "state": state, "iss": issuer})
 
 
 def error_answer(error: OAuthError) -> dict[str, str]:
-    """Return what an endpoint answers to a client ([no-words])."""
+    """Return an endpoint's error answer to a client ([no-words])."""
     return {"error": error.error, "error_description": error.detail}
 
 
@@ -62,7 +62,7 @@ def status_of(error: OAuthError) -> int:
 
 
 def token_answer(access_token: str, seconds: int, refresh_token: str, scopes: Iterable[str]) -> dict[str, object]:
-    """Return what a client gets with its tokens (RFC 6749 section 5.1)."""
+    """Return the answer that carries a client's tokens (RFC 6749 section 5.1)."""
     return {
         "access_token": access_token,
         "token_type": "Bearer",

@@ -1,19 +1,19 @@
 """OAuth clients: the metadata documents that they publish, and their registration. No I/O.
 
-A document (draft-ietf-oauth-client-id-metadata-document), and a registration (RFC 7591), count only if:
+A document (draft-ietf-oauth-client-id-metadata-document), or a registration (RFC 7591), is accepted only if:
 
 - [document] It is one JSON object of at most `MAX_CLIENT_BYTES`, whose known members have the right types. Others are
   ignored.
-- [own-id] A document's `client_id` is the URL under which it was found, as a string. A registration's is given out.
-- [redirects] It names 1 to `MAX_REDIRECTS` redirect URIs. All that a registration names are good ones (`uris`,
-  [redirect]). A document may have others, which are for other servers and not used here.
-- [public] The client is a public one. A document has no secret, which would be everybody's, and names no
-  authentication that would not be checked here. A registration that asks for another authentication gets none (RFC
-  7591 section 3.2.1).
+- [own-id] A document's `client_id` is exactly the URL under which it was found. A registered client is given its id
+  here.
+- [redirects] It names 1 to `MAX_REDIRECTS` redirect URIs. All those of a registration are valid (`uris`, [redirect]). A
+  document may also have others, which are for other servers and not used here.
+- [public] The client is a public one. A document has no secret, as everybody could read it, and names no method of
+  authentication that would not be checked here. A registration that asks for one gets "none" (RFC 7591 section 3.2.1).
 - [flow] If it names grant types or response types, the authorization code is among them.
-- [name] Its name has at most `MAX_NAME_CHARS`, and something in it that can be seen. Without one, its host is its name.
+- [name] Its name has at most `MAX_NAME_CHARS`, and at least one visible character. Without a name, its host is used.
 
-Not checked: whether the name belongs to the client. Whoever is asked sees the host beside it.
+Not checked: whether the name belongs to the client. The person who is asked sees the host beside it.
 """
 
 import hashlib
@@ -27,9 +27,9 @@ from accredit.oauth.uris import host_of, is_redirect_uri, redirect_host
 from accredit.tokens.compact import NOT_JSON
 
 MAX_CLIENT_BYTES = 65_536
-"""The most bytes of a client's metadata. The draft recommends to read 5 KiB at least; those of known hosts have 1."""
+"""The most bytes of a client's metadata. The draft recommends reading at least 5 KiB; known hosts have 1 KiB."""
 MAX_REDIRECTS = 32
-"""The most redirect URIs of a client. One of a known editor has some 10."""
+"""The most redirect URIs of a client. A known editor has some 10."""
 MAX_NAME_CHARS = 100
 """The most characters of a client's name: what fits on a page's line or two."""
 
@@ -48,8 +48,8 @@ class Client(Struct, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """A SHA-256, in hex, of what a person is shown of a client: if it changes, they are told at the next
-        consent."""
+        """A SHA-256, in hex, of the data about a client that a person is shown. If it changes, they are told at the
+        next consent."""
         shown = [self.name, sorted({redirect_host(each) for each in self.redirect_uris})]
         return hashlib.sha256(msgspec.json.encode(shown)).hexdigest()
 
@@ -91,7 +91,7 @@ def read_registration(body: bytes, given_id: str) -> Client:
 
 
 def registration_answer(client: Client, registered_at: int) -> dict[str, object]:
-    """Return what a registered client is told (RFC 7591 section 3.2.1). `registered_at` is in unix seconds."""
+    """Return the answer to a registered client (RFC 7591 section 3.2.1). `registered_at` is in unix seconds."""
     return {
         "client_id": client.id,
         "client_id_issued_at": registered_at,
@@ -104,7 +104,7 @@ def registration_answer(client: Client, registered_at: int) -> dict[str, object]
 
 
 def changes_of(client: Client, known: Client) -> tuple[str, ...]:
-    """Return which of `name` and `redirect` are not as they were when a person said yes to this client."""
+    """Return which of `name` and `redirect` have changed since a person consented to this client."""
     now, then = ({redirect_host(each) for each in one.redirect_uris} for one in (client, known))
     changed = {"name": client.name != known.name, "redirect": not now <= then}
     return tuple(what for what, is_other in changed.items() if is_other)

@@ -1,10 +1,10 @@
 """The parameters of a request to the authorization server: a query, or a form's body. No I/O.
 
 - [size] There are at most `MAX_FORM_BYTES` bytes and `MAX_PARAMETERS` parameters.
-- [spelling] All is ASCII. A percent sign begins an encoded byte, and the decoded text is UTF-8 without control
+- [spelling] The text is ASCII. A percent sign begins an encoded byte, and the decoded text is UTF-8 without control
   characters.
-- [once] No parameter comes twice (RFC 6749 section 3.1), not even an unknown one: whoever reads the first and whoever
-  reads the last would see two requests. One without a value counts as absent.
+- [once] No parameter is repeated (RFC 6749 section 3.1), not even an unknown one: a reader of the first and a reader of
+  the last would see different requests. One without a value counts as absent.
 """
 
 import re
@@ -20,12 +20,12 @@ MAX_PARAMETERS = 32
 """The most parameters of a request. OAuth and OpenID Connect together define fewer for one request."""
 
 _SPELLING = re.compile(rb"(?:[!-$&-~]|%[0-9A-Fa-f]{2})*")
-"""Printable ASCII, with whole encoded bytes. Other than RFC 3986, characters pass that a client forgot to encode: they
-have one meaning."""
+"""Printable ASCII, with complete encoded bytes. Unlike RFC 3986, this allows characters that a client forgot to encode,
+as their meaning is clear."""
 
 
 class Parameters:
-    """What a request says, by name. Its `repr` shows no value: some are secret."""
+    """A request's parameters, by name. The `repr` shows no values, as some are secret."""
 
     __slots__ = ("_values",)
 
@@ -39,7 +39,7 @@ class Parameters:
         return []
 
     def get(self, name: str) -> str:
-        """Return a value; "" for what is absent."""
+        """Return a value; "" if it is absent."""
         return self._values.get(name, "")
 
     def require(self, name: str, error: str = "invalid_request") -> str:

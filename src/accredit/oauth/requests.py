@@ -1,25 +1,25 @@
 """Requests to the authorization server, as OAuth 2.1 has them: authorize, token, revoke. No I/O.
 
-An authorization request is read in two steps, since only the second may answer to the client:
+An authorization request is read in two steps, since only errors of the second may be sent to the client:
 
-- [who] `client_id` is one that can be a client's, and `redirect_uri` is there. Until the client was asked, and named
-  that redirect URI (`clients`, `uris`), every refusal is shown to the person and sent to nobody.
-- [code] `response_type` is `code`, and the answer is a query. A request that is elsewhere (RFC 9101) is refused.
+- [who] `client_id` has the form of a client's id, and `redirect_uri` is there. Until it is known that the client has
+  named this redirect URI (`clients`, `uris`), every refusal is shown to the person, and not redirected.
+- [code] `response_type` is `code`, and the answer is in a query. A request given by reference or as a JWT (RFC 9101) is
+  refused.
 - [pkce] `code_challenge` is that of a SHA-256, and `code_challenge_method` says S256 (RFC 7636). Without it the method
   would be `plain`.
-- [resource] `resource` (RFC 8707) is one of the gateway's endpoints, as a string but for one slash at its end.
-- [scope] `scope` is in the grammar of RFC 6749 section 3.3, within its bounds. What is granted of it, `choose_scopes`
-  says.
+- [resource] `resource` (RFC 8707) is exactly one of the gateway's endpoints, apart from one slash at its end.
+- [scope] `scope` is in the grammar of RFC 6749 section 3.3, within its bounds. `choose_scopes` decides which are
+  granted.
 - [state] `state` has at most `MAX_STATE_CHARS`.
 
 A token request:
 
-- [grant] `grant_type` is one of the two; it comes with what that grant needs, each value within its bounds. Clients
-  are public ones: a secret, or a signed assertion, is refused and not ignored.
+- [grant] `grant_type` is one of the two, with the parameters that it needs, each within its bounds. Clients are public
+  ones, so a secret or a signed assertion is refused, and not ignored.
 - [verifier] The SHA-256 of `code_verifier` is the challenge of the code (`fits`).
 
-Codes and refresh tokens are random, and known by their SHA-256 alone (`digest_of`). Whether one is good, the store
-says.
+Codes and refresh tokens are random, and only their SHA-256 is kept (`digest_of`). The store knows whether one is valid.
 """
 
 import hashlib
@@ -37,9 +37,10 @@ from accredit.oauth.uris import MAX_URI_CHARS, is_client_id
 from accredit.tokens.access import Hidden
 
 MAX_STATE_CHARS = 4_096
-"""The most characters of `state`. It comes back in a URL; known hosts put some 200 there, and sealed ones 2,000."""
+"""The most characters of `state`, which is returned in a URL. Known hosts use some 200, and up to 2,000 if it is
+sealed."""
 MAX_SCOPES = 100
-"""The most scopes of one request. Whoever is asked should be able to read them."""
+"""The most scopes of one request. The person who is asked should be able to read them."""
 MAX_SCOPE_CHARS = 200
 """The most characters of one scope."""
 MAX_SECRET_CHARS = 128
@@ -53,7 +54,8 @@ _SECRET = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_SECRET_CHARS}}}")
 
 
 class Asked(Hidden, Struct, frozen=True, kw_only=True):
-    """Who asks for authorization, and where the answer is to go. Nothing of it is checked with the client yet."""
+    """The client that asks for authorization, and the address for the answer. None of this has been checked with the
+    client yet."""
 
     client_id: str
     redirect_uri: str
@@ -61,7 +63,8 @@ class Asked(Hidden, Struct, frozen=True, kw_only=True):
 
 
 class Authorization(Hidden, Struct, frozen=True, kw_only=True):
-    """A whole authorization request. `resource` is the endpoint as the gateway spells it; `scopes` are as asked."""
+    """A whole authorization request. `resource` is the endpoint as the gateway spells it; `scopes` are the requested
+    ones."""
 
     client_id: str
     redirect_uri: str
@@ -82,7 +85,7 @@ class CodeGrant(Hidden, Struct, frozen=True, kw_only=True):
 
 
 class RefreshGrant(Hidden, Struct, frozen=True, kw_only=True):
-    """A request for new tokens with a refresh token. No `scopes` are all that were granted."""
+    """A request for new tokens with a refresh token. Empty `scopes` mean all that were granted."""
 
     client_id: str
     resource: str
@@ -91,7 +94,7 @@ class RefreshGrant(Hidden, Struct, frozen=True, kw_only=True):
 
 
 class Revocation(Hidden, Struct, frozen=True, kw_only=True):
-    """A request to end whatever a token belongs to (RFC 7009 section 2.1)."""
+    """A request to end the login that a token belongs to (RFC 7009 section 2.1)."""
 
     client_id: str
     token: str
@@ -135,7 +138,7 @@ def read_authorization(query: Parameters, asked: Asked, endpoints: Collection[st
 
 
 def read_grant(form: Parameters, endpoints: Collection[str], *, private: bool = False) -> CodeGrant | RefreshGrant:
-    """Return what a token request brings ([grant] and [resource]). Raises `OAuthError`."""
+    """Return the content of a token request ([grant] and [resource]). Raises `OAuthError`."""
     kind = form.require("grant_type")
     if kind not in ("authorization_code", "refresh_token"):
         raise OAuthError("unsupported_grant_type", "grant_type is neither authorization_code nor refresh_token")
@@ -157,18 +160,18 @@ def read_grant(form: Parameters, endpoints: Collection[str], *, private: bool = 
 
 
 def read_revocation(form: Parameters, *, private: bool = False) -> Revocation:
-    """Return which token is to end. Raises `OAuthError`. `token_type_hint` changes nothing (RFC 7009 section 2.1)."""
+    """Return the token to revoke. Raises `OAuthError`. `token_type_hint` is ignored (RFC 7009 section 2.1)."""
     return Revocation(client_id=_public_client(form, private=private), token=form.require("token"))
 
 
 def fits(verifier: str, challenge: str) -> bool:
-    """Return whether a verifier is the one of a code's challenge ([verifier])."""
+    """Return whether a verifier matches a code's challenge ([verifier])."""
     digest = urlsafe_b64encode(hashlib.sha256(verifier.encode("ascii")).digest()).rstrip(b"=")
     return hmac.compare_digest(digest, challenge.encode("ascii"))
 
 
 def digest_of(secret: str) -> str:
-    """Return what is kept of a code or a token: its SHA-256, in hex."""
+    """Return the form in which a code or a token is kept: its SHA-256, in hex."""
     return hashlib.sha256(secret.encode("ascii", "replace")).hexdigest()
 
 
@@ -182,8 +185,8 @@ def find_endpoint(parameters: Parameters, endpoints: Collection[str]) -> str:
 
 
 def choose_scopes(asked: Collection[str], known: Collection[str], read_only: Collection[str]) -> tuple[str, ...]:
-    """Return the scopes to ask a person for: those asked for that are `known`; of none, those of read-only tools.
-    Raises `OAuthError` if there are none."""
+    """Return the scopes to ask a person for: the requested ones that are `known` or, if none was requested, those of
+    read-only tools. Raises `OAuthError` if there are none."""
     wanted = asked or read_only
     chosen = tuple(dict.fromkeys(scope for scope in wanted if scope in known))
     if not chosen:
@@ -192,8 +195,8 @@ def choose_scopes(asked: Collection[str], known: Collection[str], read_only: Col
 
 
 def reduce_scopes(asked: Collection[str], granted: Collection[str]) -> tuple[str, ...]:
-    """Return the scopes of a new access token: those asked for, which must have been granted (RFC 6749 section 6); of
-    none, all. Raises `OAuthError`."""
+    """Return the scopes of a new access token: the requested ones, which must have been granted (RFC 6749 section 6)
+    or, if none was requested, all granted ones. Raises `OAuthError`."""
     if not set(asked) <= set(granted):
         raise OAuthError("invalid_scope", "more than was granted")
     return tuple(dict.fromkeys(asked or granted))

@@ -1,17 +1,18 @@
-"""The URLs of OAuth clients: their ids, where they want answers, and which of them are let in. No I/O.
+"""The URLs of OAuth clients: their ids, their redirect URIs, and the allow-list of clients. No I/O.
 
-Nothing is normalised: each URL is taken in one spelling, and compared as a string.
+Nothing is normalised: only one spelling of each URL is accepted, and URLs are compared as strings.
 
 - [client-id] The id of a client with a metadata document is an https URL (draft-ietf-oauth-client-id-metadata-document
   section 3): a DNS name in lower case, a path that is more than `/`, no user, no fragment, no empty or dot segment, and
   nothing that is percent-encoded, since servers decode in different ways. In tests, `private` allows http on loopback,
   and addresses as hosts.
 - [given-id] The id of a registered client is `accredit-client:` and 32 hex digits.
-- [redirect] A redirect URI has no fragment, no user, no wildcard. It is https; or http on loopback; or of a scheme
-  that a program on the person's machine has (RFC 8252 section 7.1), which is none of a browser's own.
-- [same-redirect] The one of a request is one that the client named, as a string. On loopback any port is good
+- [redirect] A redirect URI has no fragment, no user, no wildcard. It is https; or http on loopback; or it has the
+  scheme of a program on the person's machine (RFC 8252 section 7.1), which must not be one of a browser's own.
+- [same-redirect] A request's redirect URI is exactly one that the client has named. On loopback any port is accepted
   (RFC 8252 section 7.3).
-- [pattern] An entry of the allow-list is a client id, or one whose last character is `*`. Scheme and host are literal.
+- [pattern] An entry of the allow-list is a client id, or the beginning of one followed by `*`. Scheme and host are
+  literal.
 
 Not checked here: whether a host has a public address (`net/fetch`).
 """
@@ -44,16 +45,17 @@ _OF_BROWSERS = re.compile(
     r"|chrome.*|edge|brave|opera|vivaldi|.*-extension|devtools|mailto|tel|sms|intent|android-app|ms-.*|search-ms|ldaps?"
     r"|smb|nfs|ssh|telnet|gopher|urn|cid|mid"
 )
-"""Schemes that a browser, or a system at its word, acts on itself."""
+"""Schemes that a browser handles itself, or hands to the operating system."""
 
 
 def is_client_id(text: str, *, private: bool = False) -> bool:
-    """Return whether a text is the id of a client: a URL ([client-id]), or one that was given out ([given-id])."""
+    """Return whether a text has the form of a client's id: a URL ([client-id]), or an id from registration
+    ([given-id])."""
     return is_given_id(text) or is_document_url(text, private=private)
 
 
 def is_given_id(text: str) -> bool:
-    """Return whether a text has the form of an id that registration gives out ([given-id])."""
+    """Return whether a text has the form of an id from registration ([given-id])."""
     return _GIVEN.fullmatch(text) is not None
 
 
@@ -82,7 +84,7 @@ def is_pattern(text: str, *, private: bool = False) -> bool:
 
 
 def is_allowed(client_id: str, patterns: Iterable[str]) -> bool:
-    """Return whether an id is on the allow-list ([pattern]). `client_id` is one (`is_client_id`)."""
+    """Return whether an id is on the allow-list ([pattern]). `is_client_id` must have accepted it."""
     return any(
         client_id.startswith(each[:-1]) and client_id != each[:-1] if each.endswith("*") else client_id == each
         for each in patterns
@@ -90,7 +92,7 @@ def is_allowed(client_id: str, patterns: Iterable[str]) -> bool:
 
 
 def is_redirect_uri(text: str) -> bool:
-    """Return whether a client may have its answers there ([redirect])."""
+    """Return whether a text is a valid redirect URI ([redirect])."""
     if len(text) > MAX_URI_CHARS or not _REDIRECT.fullmatch(text) or "*" in text.partition("?")[0]:
         return False
     if _LOOPBACK.fullmatch(text):
@@ -109,21 +111,21 @@ def is_named_redirect(asked: str, named: Iterable[str]) -> bool:
 
 
 def redirect_host(redirect_uri: str) -> str:
-    """Return what a person is told of where the answer goes: a host, with its port if it has one; or a scheme, such as
-    `cursor:`, that a program on that machine has."""
+    """Return the destination of the answer, as a text for a person: a host, with its port if it has one; or the scheme
+    of a program on the person's machine, such as `cursor:`."""
     match = _URL.fullmatch(redirect_uri)
     return redirect_uri.partition(":")[0] + ":" if match is None else _authority(match)
 
 
 def is_any_programs(redirect_uri: str) -> bool:
-    """Return whether any program on the person's computer could be what gets the answer: loopback, or a scheme."""
+    """Return whether any program on the person's computer could get the answer: for loopback, or a program's scheme."""
     return not redirect_uri.startswith("https://") or is_loopback_host(host_of(redirect_uri))
 
 
 def form_action(redirect_uri: str) -> str:
     """Return the source expression (CSP 3 section 2.3.1) for the origin, or the scheme, of a redirect URI.
 
-    It has no form for an IPv6 address: there, it is all that is `http:`.
+    CSP has no form for an IPv6 address. For one, this is `http:`, which allows every http URL.
     """
     match = _URL.fullmatch(redirect_uri)
     if match is None or "[" in match["host"]:
@@ -132,8 +134,8 @@ def form_action(redirect_uri: str) -> str:
 
 
 def host_of(uri: str) -> str:
-    """Return the host of a URL; "" for anything else, such as an id that was given out, which says nothing of who has
-    it."""
+    """Return the host of a URL; "" for any other text, such as an id from registration, which does not identify its
+    owner."""
     match = _URL.fullmatch(uri)
     return match["host"] if match else ""
 

@@ -1,1 +1,1 @@
-"""Commands for whoever runs a gateway: its log, its configuration, its store, drills and diagnosis."""
+"""Commands for the operator of a gateway: its log, its configuration, its store, drills and diagnosis."""

@@ -99,8 +99,8 @@ def _notes(parts: dict[str, object], loaded: Loaded) -> Iterator[str]:
 
 
 def _check_everything(loaded: Loaded) -> dict[str, object]:
-    """Check all that `serve` would check before it starts, and return the findings. Raises `ConfigurationError` for the
-    last fault; those before it, and what else is missing, are printed."""
+    """Make all checks that `serve` makes before it starts, and return the findings. Raises `ConfigurationError` for the
+    last fault. Earlier faults, and other missing files and variables, are printed."""
 
     config, exposed = loaded.config, None
     behind = config.upstream
@@ -126,8 +126,8 @@ def _check_everything(loaded: Loaded) -> dict[str, object]:
 
 
 def _build_everything(loaded: Loaded, *, has_upstream: bool) -> bool:
-    """Build all that a gateway is made of; return whether it has TLS. Raises `ConfigurationError` for the last fault,
-    after it has printed the others."""
+    """Build all parts of a gateway; return whether it has TLS. Raises `ConfigurationError` for the last fault, after
+    printing the others."""
     faults: list[ConfigurationError] = []
 
     def attempt(build: Callable[[], _T]) -> _T | None:

@@ -1,8 +1,8 @@
-"""What else is missing of what a configuration names, beside the first fault; and how its tools differ from the
-server's. I/O: checks whether files exist; the network.
+"""Finds further missing files and variables after the first fault of a configuration, and differences between its tools
+and the server's. I/O: checks whether files exist; the network.
 
-A check ends with its first fault. Whoever has to make six files wants to read of all six at once. So after a fault each
-file and variable that the configuration names is looked for. Parts that are off are left out.
+A check ends with its first fault. But if six files are missing, a person wants to read of all six at once. So after a
+fault, each file and variable that the configuration names is looked for. Parts that are off are left out.
 """
 
 import os
@@ -29,8 +29,8 @@ from accredit.ratify.scopes import CANONICAL_SCOPES
 from accredit.terminal.output import MAX_TOLD_CANDIDATES
 
 CHECK_REACH_SECONDS = 0.5
-"""How many seconds `accredit config check` waits for a connection to a server, to compare its tools. Without one, or
-without an answer in ten times that, nothing is said of tools: `accredit check` waits, and says why."""
+"""How many seconds `accredit config check` waits for a connection to a server, to compare its tools. Without a
+connection, or an answer in ten times that, tools are not compared. (`accredit check` waits, and says why.)"""
 
 _IS_MADE = ("secret_file",)
 _FILE, _FILES = "_file", ("files", "public_key_files")
@@ -38,7 +38,7 @@ _CLOSE = 0.85
 
 
 def all_faults(first: Iterable[ConfigurationError], loaded: Loaded) -> list[ConfigurationError]:
-    """Return these faults, each once, and after them whatever else is missing."""
+    """Return these faults, each once, followed by all other missing files and variables."""
     faults = list({each.what: each for each in first}.values())
     told = "\n".join(each.what for each in faults)
     return [*faults, *(fault for path, fault in _missing(loaded) if path not in told)]
@@ -85,8 +85,8 @@ def _missing_file(file: str, name: str, folder: Path) -> Iterator[tuple[str, Con
 
 
 def scope_slips(loaded: Loaded) -> Iterator[str]:
-    """Yield a note for each scope of a single tool that is spelled nearly as a known one: one of Ratify's, of MCP's, or
-    one that other tools have."""
+    """Yield a note for each scope of a single tool that is nearly spelled like a known one. Known are those of Ratify,
+    of MCP, and of other tools."""
     for each in every_view(loaded):
         scopes = [entry.scope for entry in build_catalog(each.config).tools.values()]
         for scope in sorted({*scopes} - CANONICAL_SCOPES - MCP_SCOPES):

@@ -1,16 +1,17 @@
-"""The calls of a drill by one road: those that must be refused, and how, and those that must pass. No I/O of its own.
+"""The calls of a drill by one road: those that must be refused, with the expected errors, and those that must pass. No
+I/O of its own.
 
-All call the gateway's own tools or routes (`policy.drill`), so a call that gets through does no harm. What a road can't
-show is left out: sessions and states of an HTTP API, and the body of a request that a proxy asks about.
+All call the gateway's own tools or routes (`policy.drill`), so a call that gets through does no harm. Tests that a road
+does not allow are left out: sessions and states of an HTTP API, and the body of a request that a proxy asks about.
 
-- Proofs: none; a good one, and copies of it; one for other arguments, another gateway or another session; unbound
+- Proofs: none; a valid one, and copies of it; one for other arguments, another gateway or another session; unbound
   (where proofs must be bound), old, forged; over delegations that are expired, another agent's, from an unknown root,
   for another scope, or used up.
 - Challenges: a call that needs a challenge gets one, which is valid for that call, once. A challenge made by the client
   is refused.
 - `requestState` of calls to be resumed: only the gateway's own is accepted, unchanged, for the same call and agent.
-- If an answer lacks the challenge or state that it should bring, it counts as no answer, and what depends on it is not
-  tested.
+- If an answer lacks the challenge or state that it should bring, it counts as no answer, and the tests that need it are
+  left out.
 - Tokens, where they are on: none, and those for another gateway, tool or agent, or from another issuer.
 """
 
@@ -91,7 +92,7 @@ class Parties(Struct, frozen=True, kw_only=True):
 
 
 class Drill:
-    """The calls by one road. `tried` lists them in order."""
+    """The calls to one endpoint by one `Road`. `tried` lists them in order."""
 
     def __init__(self, road: Road, parties: Parties) -> None:
         self.tried: list[Tried] = []

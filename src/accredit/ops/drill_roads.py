@@ -1,4 +1,4 @@
-"""How the calls of a drill are sent, and what their answers say. I/O: HTTP.
+"""Sends the calls of a drill, and reads their answers. I/O: HTTP.
 
 - [mcp] A call of a tool, in one era. In the legacy era none is in a session, as only a server could begin one.
 - [http] A request to an HTTP API behind the gateway, for one of the gateway's own routes.
@@ -37,7 +37,8 @@ _ASKING: dict[Proxy, tuple[str, str]] = {
     "traefik": ("x-forwarded-method", "x-forwarded-uri"),
     "caddy": ("x-forwarded-method", "x-forwarded-uri"),
 }
-"""The headers in which a proxy says which request it asks about. Envoy's question has that method and path itself."""
+"""The headers in which each proxy names the request that it asks about. Envoy needs none: its question itself has that
+request's method and path."""
 
 Params = dict[str, object]
 
@@ -131,7 +132,7 @@ class ApiRoad:
     has_sessions = asks_back = False
 
     def __init__(self, client: httpx2.AsyncClient, endpoint: Endpoint, path: str, proxy: Proxy | None) -> None:
-        """`path` is the API's path on the gateway, which is bound; that of questions is not."""
+        """`path` is the API's path on the gateway. Proofs cover it, but not the path for a proxy's questions."""
         self.endpoint = endpoint
         self.name = "http" if proxy is None else "authorize"
         self.signs_arguments = proxy is None
@@ -196,7 +197,7 @@ async def _ask(
 
 
 def _refusal(status: int, error: Mapping[str, object]) -> DrillAnswer:
-    """Return what a JSON-RPC error says, or the problem document that has its members."""
+    """Return the code, word and data of a JSON-RPC error, or of a problem document with the same members."""
     code, data = error.get("code"), object_in(error.get("data"))
     word = data.get("error")
     known = code if isinstance(code, int) and not isinstance(code, bool) else None
@@ -211,5 +212,5 @@ def _read_object(body: bytes) -> Mapping[str, object]:
 
 
 def object_in(value: object) -> Mapping[str, object]:
-    """Return a JSON object, or an empty one for what is none."""
+    """Return a JSON object, or an empty one for any other text."""
     return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}

@@ -1,4 +1,4 @@
-"""What `accredit inspect --json` prints. I/O: stdout."""
+"""Prints the output of `accredit inspect --json`. I/O: stdout."""
 
 from collections.abc import Mapping, Sequence
 

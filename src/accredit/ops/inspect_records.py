@@ -1,5 +1,5 @@
-"""What `accredit inspect` says about attestations: about a call's bundle, or about a single envelope, which counts as a
-bundle of one."""
+"""Describes attestations for `accredit inspect`: a call's bundle, or a single envelope, which counts as a bundle of
+one."""
 
 from collections.abc import Mapping, Sequence
 

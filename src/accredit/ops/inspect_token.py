@@ -28,12 +28,12 @@ def is_token(data: bytes) -> bool:
 
 
 def is_opaque(data: bytes) -> bool:
-    """Return whether a file's bytes may be a token that is no JWT: one word that a header can bring."""
+    """Return whether a file's bytes may be a token that is not a JWT: one word that a header can carry."""
     return len(data) <= MAX_TOKEN_BYTES and B64TOKEN.fullmatch(data.decode("latin-1").strip("\r\n")) is not None
 
 
 def print_opaque(*, as_json: bool) -> None:
-    """Print what can be said about a token that is no JWT."""
+    """Print the known facts about a token that is not a JWT."""
     if as_json:
         print_json({"type": "token", "opaque": True, "signatures_good": None})
         return
@@ -94,8 +94,8 @@ def inspect_token(data: bytes, path: Path, keys: Sequence[Path], now: int, *, as
 
 
 def _fault(text: str, claims: Claims, keys: Sequence[Path]) -> str | None:
-    """Return why none of the keys signed the token, or None if one did. The token is judged for the moment when it
-    began to be valid, so an expired one is not a fault."""
+    """Return why none of the keys signed the token, or None if one did. The token is judged as of the time when it
+    became valid, so that it is not a fault if it has expired."""
     if not claims.iss or not any(claims.audiences):
         return "it names no issuer or no audience"
     issuer = Issuer(claims.iss, next(filter(None, sorted(claims.audiences))), tuple(sorted(ALGORITHMS)))

@@ -80,7 +80,7 @@ def as_configuration_errors() -> Generator[None]:
 
 @contextmanager
 def explain_damage(place: "LogStore") -> Generator[None]:
-    """Raise, for a store that can't be read as its file is damaged, the error that says so (`ConfigurationError`)."""
+    """If a store can't be read because its file is damaged, raise a `ConfigurationError` that says so."""
     try:
         yield
     except StoreUnavailable as error:
@@ -198,7 +198,7 @@ def _is_record_key(data: bytes) -> bool:
 
 
 def checkpoints(paths: Sequence[Path]) -> list[Envelope | Head]:
-    """Read saved checkpoints: signed ones, or lines of what a gateway itself logs that name one. Raises
+    """Read saved checkpoints: signed ones, or lines from a gateway's own log output that name one. Raises
     `ConfigurationError`, also for a file without any."""
     kept: list[Envelope | Head] = []
     for path in paths:

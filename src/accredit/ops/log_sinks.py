@@ -1,5 +1,5 @@
-"""The targets of `accredit log follow`: a file, stdout, or an OTLP collector. I/O: these. No target reports an entry as
-taken unless it is certain to have it."""
+"""The targets of `accredit log follow`: a file, stdout, or an OTLP collector. I/O: these. A target reports an entry as
+taken only if it is certain to have it."""
 
 import asyncio
 import fcntl
@@ -114,7 +114,7 @@ class Stdout:
     def __exit__(self, *_: object) -> None: ...
 
     def take(self, envelopes: Sequence[Envelope]) -> int:
-        """Write lines to stdout. That a pipe has taken them does not prove that anybody has read them."""
+        """Write lines to stdout. If that is a pipe, they may still be unread."""
         try:
             _write(sys.stdout.fileno(), _lines(envelopes))
         except OSError as error:  # what is written of a line can't be taken back here, so it is not tried again

@@ -1,4 +1,4 @@
-"""What `accredit log verify` runs: a store's log, the lines of an export, or a call's bundle."""
+"""Implements `accredit log verify`: verifies a store's log, the lines of an export, or a call's bundle."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -59,9 +59,9 @@ _NO_LOG = "checkpoints that were kept are held against a log: name that, or leav
 
 
 class ProofRequirements(NamedTuple):
-    """What is required of the proofs of allowed calls. `roots` are key files of the people who may have allowed them.
-    If `required`, each call must be proved. If `nothing`, proofs are not checked at all. `target` is what
-    a request to an HTTP API asked for."""
+    """The requirements for the proofs of allowed calls. `roots` are key files of the people who may have allowed them.
+    If `required`, each call must be proved. If `nothing`, proofs are not checked at all. `target` is the path and query
+    of a request to an HTTP API."""
 
     roots: Sequence[Path] = ()
     required: bool = False
@@ -110,8 +110,8 @@ def verify_store(
 ) -> int:
     """Verify a store's log; return the exit code. Raises `ConfigurationError`.
 
-    Whoever names the store must also name the keys, or the configuration: keys of a configuration in the current folder
-    are not trusted then.
+    If the store is named, the keys or the configuration must be named, too: keys of a configuration in the current
+    folder are not trusted then.
     """
     place = log_store(store, config)
     trusted, kept = public_keys(keys, config, look_here=store is None), checkpoints(since)

@@ -1,10 +1,10 @@
 """The person's own gateways on this machine, for their desk: found by their configurations. I/O: files.
 
-From a configuration the desk learns where calls are recorded and whose signatures count there, where a revocation list
-goes, and what gateways, servers and keys are called.
+From a configuration the desk learns where calls are recorded, whose signatures are trusted there, where a revocation
+list goes, and the names of gateways, servers and keys.
 
 - [whose] A configuration is the person's own if they have named it, if `accredit up` knows it, or if it is in the
-  current folder and a process of this very user serves it. Any other may be somebody else's, and is not read.
+  current folder and a process of the same user serves it. Any other may be somebody else's, and is not read.
 - [own-files] Nobody else may write to the configuration, to its store, or to the public keys that it names
   (`own_files`). A named one is refused otherwise. Any other is left out, with a warning.
 - [order] The named one comes first, then those that are served now, then the others, the latest first.
@@ -37,7 +37,7 @@ from accredit.stores import LogStore
 from accredit.terminal.output import tell
 
 MAX_OWN_GATEWAYS = 16
-"""How many of the person's gateways a desk goes by at one time."""
+"""How many of the person's gateways a desk uses at one time."""
 
 
 class OwnGateway(NamedTuple):

@@ -1,8 +1,8 @@
 """Implements `accredit reload`: finds the gateway that serves a configuration, signals it, and waits for the result.
 
 A process is signalled only if it holds the lock on `accredit.pid` on this machine and in this namespace, and belongs to
-that file's owner. So a process that has got a dead gateway's id is never hit, and nobody can have another user's
-process signalled.
+that file's owner. So a process that now has a dead gateway's id is never signalled, and nobody can cause a signal to
+another user's process.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Implements `accredit replay`: decides each logged call again (`policy.replaying`), and prints what differs.
+"""Implements `accredit replay`: decides each logged call again (`policy.replaying`), and prints the differences.
 
 Calls are counted by caller, target and difference, and each such count is a line; the number of lines is bounded. Each
 record is verified with the trusted keys, and its chain of certificates by the digest in the record.

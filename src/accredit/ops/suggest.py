@@ -5,7 +5,7 @@ the output. The names in records were chosen by servers and agents. No name can 
 
 - a key of a table and a scope are TOML strings in ASCII, escaped (`config_text`);
 - [key-paths] a grant names the key files that are on this machine, and a file beside the agent's key to write to. It
-  has a placeholder for a key that is not here, or whose path a shell could not take as it is;
+  has a placeholder for a key that is not on this machine, or whose path has characters that a shell would interpret;
 - a grant is one line for a POSIX shell, with quoted words; targets are JSON in ASCII, escaped;
 - in comments a name is a quoted string in ASCII, escaped and cut: it can't end a comment, or hide part of a line;
 - `$`, a backtick, `!`, `'` and a backslash in a name are escaped, also within quotes and comments: an interactive zsh
@@ -218,8 +218,8 @@ class Lines:
 
 
 def _path(path: Path | None) -> str:
-    """Return a path as a command has it, relative to the current folder if it is in there. Return "" for none, and for
-    one that some shell would not take as it is."""
+    """Return a path for use in a command, relative to the current folder if it is inside. Return "" for None, and for a
+    path that some shell would interpret."""
     if path is None or not path.is_absolute():
         return "" if path is None else str(path)
     here = Path.cwd()

@@ -1,4 +1,5 @@
-"""Pinned definitions: the lock, which holds what was approved of each server's tools, and how a server differs from it.
+"""Pinned definitions: the lock, which holds the approved definitions of each server's tools, and the comparison of a
+server with it.
 
 A core without I/O. Files are read in `config`; servers are asked in `asking` and `gateway.admission`.
 """

@@ -1,10 +1,10 @@
 """Compares a server's lists with its pins: findings for people and programs. No I/O.
 
-- [definition] Every difference between the two sets of tools is a finding. A tool whose definition is not the pinned
-  one is `definition_changed`. A tool that is not pinned is `new_definition`. A pinned tool that is not listed is
-  `missing_definition`.
-- [moved-name] If the definition of a new or changed tool was, except for the name, approved for another tool, the
-  finding names that tool. It is a rename, a swapped pair, or a copy.
+- [definition] Every difference between the two sets of tools is a finding: `definition_changed` for a tool whose
+  definition is not the pinned one, `new_definition` for a tool that is not pinned, and `missing_definition` for a
+  pinned tool that is not listed.
+- [moved-name] If another tool was approved with the same definition, except for the name, the finding for a new or
+  changed tool names that tool. It is a rename, a swapped pair, or a copy.
 - [instructions] If the instructions differ, that is `instructions_changed`. It is reported, and nothing is refused for
   it.
 - [lookalike] If a new or changed tool's name looks like another's, or mixes scripts, the finding says so.

@@ -1,11 +1,11 @@
-"""Definitions of tools, and their digests: what a lock pins, and what a server lists. No I/O.
+"""Definitions of tools, as a lock pins them or a server lists them, and their digests. No I/O.
 
 - [digest] The digest of a definition is the SHA-256 of the RFC 8785 form of all its members as they came, except for
-  `_meta`. That form lacks integers beyond 2^53: they are written with their own digits.
+  `_meta`. RFC 8785 has no form for integers beyond 2^53, so they keep their own digits.
 - [ambiguous] Some definitions have no digest, and so never equal the pinned one: a definition with a repeated member,
   at any depth; one without a canonical form (it has a lone surrogate); and one of more than `MAX_DEFINITION_BYTES`.
-- [two-definitions] If a name is listed twice with different digests, the tool has no digest either: it is unknown which
-  of the two a client takes.
+- [two-definitions] If a name is listed twice with different digests, the tool has no digest either, as it is unknown
+  which of the two a client uses.
 - [bounds] A list is read to its end or not at all. There are bounds on its tools and its bytes.
 
 Not covered: the content of `_meta`, and what a tool does. A server with the same definitions may behave differently.
@@ -77,8 +77,8 @@ class Pins(Struct, frozen=True, kw_only=True):
     """One gateway's pins for its server: the digests of tools by name, and of the instructions.
 
     If they are not `enforced`, differences are only reported. Once the server's list was compared, the result is valid
-    for `fresh_seconds`. If the lists that clients get name the tools differently from the server's own list, `listed`
-    has the digests of the definitions as clients get them.
+    for `fresh_seconds`. If clients get the tools under other names than those in the server's own list, `listed` has
+    the digests of the definitions that clients get.
     """
 
     tools: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""`accredit.lock`: what was approved of each server, as a file that people read and merge. No I/O.
+"""`accredit.lock`: the approved definitions of each server, in a file that people can read and merge. No I/O.
 
     {
       "servers": {
@@ -17,9 +17,9 @@
   escaped, so that the diffs of version control show them, too. `_meta` is left out, as it is not pinned.
 - [server-name] Servers are identified by name. The server of `[upstream]`, which has no name, is called `upstream`.
   This can't be confused with another server: no configuration has both `[upstream]` and `[servers]`.
-- [strict] The file is read strictly. It is refused as a whole for an unknown or repeated member, for a definition
-  under another name than its own, or for a digest that does not fit its content. So nobody approves a definition by
-  editing one by hand, or by merging two definitions into a third.
+- [strict] The file is read strictly. It is refused as a whole for an unknown or repeated member, for a definition under
+  another name than its own, or for a digest that does not fit its content. So a definition can't be approved by
+  mistake, by an edit by hand or a merge of two definitions.
 """
 
 import json
@@ -42,7 +42,7 @@ UPSTREAM = "upstream"
 """The name of the one server of `[upstream]`."""
 
 Lock = Mapping[str, Definitions]
-"""What is pinned, by the servers' names."""
+"""The pinned definitions, by the servers' names."""
 
 _Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 _Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,31}\Z")]

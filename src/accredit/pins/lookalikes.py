@@ -1,4 +1,4 @@
-"""Names that look alike but differ: what a person would take for another tool. No I/O.
+"""Names that look alike but differ, so that a person could take one tool for another. No I/O.
 
 Two names look alike when they are equal after these steps:
 

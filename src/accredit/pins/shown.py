@@ -1,8 +1,8 @@
-"""Shows definitions to a person: what a model would read, and what changed. No I/O.
+"""Shows a person the text of definitions that a model would read, and changes in them. No I/O.
 
 - [invisible] Every invisible character is written as its code point, such as `⟨U+202E⟩`. These are controls,
   bidirectional controls, tags, variation selectors, fillers, and blanks of all kinds but the space. Marks piled on a
-  letter are written like that, too. So are the two brackets themselves, so that nothing shown can be forged.
+  letter are written like that, too. So are the two brackets themselves, so that a text can't imitate a code point.
 - [look-alike] A character that makes a text look like another one is also written as its code point. So two texts that
   differ only in such characters are never shown alike. These characters are:
   - one that has another form in Unicode (NFC), such as a separate accent after a letter which also exists with that

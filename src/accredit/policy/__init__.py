@@ -1,19 +1,19 @@
-"""The decision of a call: who may do what, and on whose authority. Pure: it does no I/O, and yields what it needs to
-know as questions (`needs`).
+"""The decision of a call: who may do what, and on whose authority. Pure: it does no I/O. Questions to the outside are
+yielded (`needs`).
 
 - `decide`: the steps of a decision, in their order; `decision` has their settings and their result
-- `guarded_call`: one call, and what binds a proof to it
-- `catalog`: which scope a target needs
-- `facts`: what constraints are compared with; `evaluators` has those of constraints that the protocol does not define
+- `guarded_call`: one call, and the hash that binds a proof to it
+- `catalog`: the scope that a target needs
+- `facts`: the values that constraints check; `evaluators`: for constraints that the protocol does not define
 - `uses`, `quotas`: how often a certificate may be used, and how many calls anybody may make
-- `needs`: what a decision asks of the world, and how it is answered
-- `refusals`: what a client is told
-- `passing`: what is removed from and added to a message on its way
-- `lists`: what is listed; `merging`: names at the endpoint of several servers
-- `tasks`: whose a task is
+- `needs`: a decision's questions to the outside, and how they are answered
+- `refusals`: the errors that clients get
+- `passing`: removes members from a message, and adds others
+- `lists`: filters lists; `merging`: names at the endpoint of several servers
+- `tasks`: the owners of tasks
 - `within`: calls that a running call makes by itself
 - `drill`: the gateway's own tools; `drill_answers`: what they answer
-- `evidence`, `replaying`, `suggesting`: what recorded calls prove, how they would be decided now, and what grants they
+- `evidence`, `replaying`, `suggesting`: what recorded calls prove, how they would be decided now, and which grants they
   need
 """
 

@@ -1,12 +1,12 @@
-"""Authorizes a caller by a bearer token: the same checks in the gateway and in a guarded server. Awaits key
-sets, and what issuers say.
+"""Authorizes a caller by a bearer token: the same checks in the gateway and in a guarded server. Awaits key sets, and
+issuers' answers.
 
-- [verified] The token is one of the issuers', by its signature or, if it is no JWT of theirs, by what the issuer says
-  that can be asked about it (`tokens.verify`). If it names a gateway's configuration, that must be the
-  one in force. If it names a session, the message must have come in that session.
+- [verified] The token is one of the issuers'. That is shown by its signature or, if it is not a JWT of theirs, by the
+  answer of the issuer that can be asked (`tokens.verify`). If it names a gateway's configuration, that must be the one
+  in force. If it names a session, the message must have come in that session.
 - [tool] A called tool must be one that the token allows, and the token must have the scope that the tool requires.
 
-Where a token may stand in a message, and which of several decides, is each caller's (`tokens.carried`).
+The callers determine where in a message a token may be, and which of several decides (`tokens.carried`).
 """
 
 from collections.abc import Callable, Mapping, Sequence

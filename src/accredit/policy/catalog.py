@@ -2,7 +2,7 @@
 
 A route of an HTTP API is found by its exact text, and so is a skill of an agent. A tool is found by its exact name; any
 other tool has the default scope. If there is no default, it is unknown, and an unknown tool is never called. Each
-catalog also has the gateway's own tools (`drill`), which are in no list. A resource has the scope of the longest
+catalog also has the gateway's own tools (`drill`), which no list shows. A resource has the scope of the longest
 configured prefix of its URI, else the scope for all resources. If the canonical vocabulary calls a scope sensitive, its
 targets are sensitive even if the operator did not mark them.
 """
@@ -95,7 +95,7 @@ _UNSAID = (Entry(scope="mcp:resource"), Entry(scope="mcp:prompt"))
 
 class Catalog(Struct, frozen=True, kw_only=True):
     """Every entry of a deployment. The keys of `resource_prefixes` are plain prefixes of URIs. `own_tools` are the
-    entries of the gateway's own tools; there are none in a server that guards its own tools, where its author decides.
+    entries of the gateway's own tools. A server that guards its own tools has none.
     """
 
     own_tools: Mapping[str, Entry] = field(default_factory=lambda: OWN_TOOLS)
@@ -124,7 +124,7 @@ class Catalog(Struct, frozen=True, kw_only=True):
 
     @property
     def says_something(self) -> bool:
-        """Whether the operator has named anything. If not, lists are not annotated where proofs are off."""
+        """Whether the operator has configured any scope. If not, lists are not annotated where proofs are off."""
         if self.tools or self.default_tool is not None or self.resource_prefixes or self.routes:
             return True
         return (self.resource, self.prompt) != _UNSAID
@@ -147,8 +147,8 @@ class Catalog(Struct, frozen=True, kw_only=True):
         return entry if candidates and all(entry in entries for entries in candidates) else None
 
     def _read_as(self, reading: str) -> list[Entry]:
-        """Return the entries of the longest prefixes of a reading (one form in which a server could read the URI).
-        There are several if prefixes differ only in their spelling."""
+        """Return the entries of the longest prefixes that fit a reading (one form in which a server could read the
+        URI). There are several if prefixes differ only in spelling."""
         best, entries = 0, [self.resource]
         for prefix, entry in self.resource_prefixes.items():
             plain = next(iter(readings(prefix)), prefix)

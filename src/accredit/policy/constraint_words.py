@@ -1,7 +1,7 @@
 """Scopes and constraints in words: what a constraint allows, which facts it needs, and why it refuses a call. No I/O.
 
 The verifier's reason (`constraint_denied: cert 0: constraint[1] (max_amount): ...`) stays for programs. It names the
-constraint by its place, and begins its detail with words that the protocol fixes (Ratify section 7).
+constraint by its position. Its detail begins with fixed words of the protocol (Ratify section 7).
 """
 
 import json
@@ -46,7 +46,7 @@ _PLACE = re.compile(r"constraint_\w+: cert ([0-9]+): constraint\[([0-9]+)\] \([^
 _BEYOND = re.compile(
     r"speed |amount |currency mismatch|rate limit exceeded|current |requested |outside |latitude |longitude |altitude "
 )
-"""How the details begin of refusals that another call could avoid. After any other detail, no call can pass."""
+"""How a detail begins if another call could avoid the refusal. With any other detail, no call can pass."""
 
 
 def duration(length: int) -> str:
@@ -75,14 +75,14 @@ def facts_needed(condition: Constraint) -> tuple[str, ...]:
 
 
 def facts_table(facts: Sequence[str]) -> str:
-    """Return a line for a catalog that takes these facts from arguments of the same names."""
+    """Return a line for a catalog, which takes these facts from arguments of the same names."""
     sources = ", ".join(f'{fact} = "/{fact}"' for fact in facts)
     return f"facts = {{ {sources} }}"
 
 
 def refused_constraint(reason: str, chain: Sequence[DelegationCert]) -> tuple[Constraint, str] | None:
     """Return the constraint of the chain that a verifier's reason is about, and the detail in the reason. Return None
-    if it is about no constraint."""
+    if the reason is not about a constraint."""
     place = _PLACE.fullmatch(reason)
     if place is None or int(place[1]) >= len(chain) or int(place[2]) >= len(chain[int(place[1])].constraints):
         return None
@@ -92,8 +92,8 @@ def refused_constraint(reason: str, chain: Sequence[DelegationCert]) -> tuple[Co
 def why_refused(
     reason: str, chain: Sequence[DelegationCert], facts: VerifierContext, call: GuardedCall, entry: Entry | None
 ) -> str:
-    """Return what was asked, what is allowed and what would help. Return "" for a reason that is about no
-    constraint."""
+    """Return a text with the requested value, the allowed one, and what would help. Return "" for a reason that is not
+    about a constraint."""
     place = refused_constraint(reason, chain)
     if place is None:
         return ""
@@ -158,7 +158,7 @@ def _unknown(condition: Constraint, detail: str, facts: VerifierContext, call: G
 
 
 def constraint(condition: Constraint) -> str:
-    """Return what one constraint allows."""
+    """Return in words what one constraint allows."""
     match condition:
         case MaxAmount():
             return f"at most {_number(condition.max_amount)} {condition.currency} in one call"

@@ -30,7 +30,7 @@
 - [allow] The call is allowed.
 - [observe] Where the policy `observes`, the steps are the same, but refusals by [target], [proof], [revocation],
   [replay] and [authority] are not enforced: the decision says what would have been, and the call is forwarded as with
-  proofs off. Challenges are spent and uses taken all the same. These things differ:
+  proofs off. Challenges are still spent, and uses taken. These things differ:
   - Nobody is asked to sign a challenge, so a sensitive target takes one that the client made.
   - The proof for a target without an entry in the catalog is verified too, to learn who calls.
   - If a task belongs to a token, the agent that made it is not compared (`TaskScope.by_token`).

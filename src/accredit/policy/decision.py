@@ -23,7 +23,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     evaluate extension constraints, by type (`policy.evaluators`). `server` is the name of the calls' server, if the
     store is shared with other servers: a challenge is valid for one server only. With `observes`, decisions are only
     recorded, and refuse nothing ([observe] of `policy.decide`). `quotas` apply to calls with proofs. `find_root` asks
-    registries about other keys than the `roots`; `pins` are the keys that they begin with, with names.
+    registries about other keys than the `roots`. `pins` are the keys pinned for the registries, with names.
     """
 
     verifier_id: str
@@ -52,8 +52,8 @@ class Authority(Struct, frozen=True, kw_only=True):
     """The authority by which a call is allowed. `granted_scope` is what all certificates of the chain grant.
 
     `chain` holds these certificates, leaf first. `token_subject` is the subject of the call's token. `judged_at` is the
-    time for which the proof was judged, in unix seconds. `proof` is what the agent signed; no gateway accepts it after
-    `fresh_until`.
+    time for which the proof was judged, in unix seconds. `proof` has the data that the agent signed; no gateway accepts
+    it after `fresh_until`.
     """
 
     principal_id: str
@@ -74,7 +74,7 @@ class Decision(Struct, frozen=True):
 
     `proved` is the authority of a proof with valid signatures, even if the call is refused. `fault` is what prevented a
     decision, for the program's log only. `task` is the task that the call is about. If a decision is not `enforced`,
-    its `refusal` only says what would have been: the call is not refused.
+    its `refusal` is only recorded: the call is not refused.
     """
 
     call: GuardedCall
@@ -106,5 +106,5 @@ class Flow(NamedTuple):
 
 
 FlowOf = Callable[[str, str], Flow | None]
-"""Given the ids of a principal and an agent, returns the `Flow` by the sealed state that this request brings back.
-Raises `SealError` if that state was not sealed for them."""
+"""Returns the `Flow` in the sealed state that this request brings back, given the ids of a principal and an agent.
+Raises `SealError` if the state was not sealed for them."""

@@ -1,19 +1,19 @@
-"""The gateway's own tools, which `accredit drill` calls to see which calls get through. No I/O.
+"""The gateway's own tools, by which `accredit drill` tests which calls get through. No I/O.
 
 - [scope] There are two: `accredit.drill`, and `accredit.drill.sensitive` for calls that need a challenge issued here.
-  Both need the same scope, which nothing else may require (`catalog.scope_fault`). So a grant of it allows these calls,
-  and no other.
+  Both need the same scope, which no other target may require (`catalog.scope_fault`). So a grant of it allows only
+  these calls.
 - [no-server] Their calls are decided, refused and recorded like any others. One that passes is answered here, and never
   sent to a server: not even to one that has a tool of that name. Where no proofs are judged these tools do not exist,
   and their calls are refused as well. So a server's own tool of such a name is never listed, and can't be called, not
   even under its merged name at the endpoint of several servers.
-- [no-list] No list has these tools, no quota counts their calls, and no server is asked for their definitions.
+- [no-list] No list shows these tools, no quota counts their calls, and no server is asked for their definitions.
 - [routes] An HTTP API has two routes of the same kind, `POST /accredit.drill` and `POST /accredit.drill.sensitive`. No
   API is asked for them: the gateway answers a request that passes with 204, or 403 where a proxy asks, so that the
   proxy does not send it on.
 - [answer] The answer (`drill_answers`) holds nothing of the call, the caller or the gateway. If the call has an
-  argument `asks` that is true, its first leg (in the modern era) is answered with a state to bring back. So forged
-  states can be tried.
+  argument `asks` that is true, its first leg (in the modern era) is answered with a state to bring back. So `accredit
+  drill` can try forged states.
 """
 
 DRILL = "accredit.drill"
@@ -24,7 +24,7 @@ DRILL_PATHS = {b"/" + name.encode(): f"POST /{name}" for name in (DRILL, SENSITI
 """The routes by the one spelling of their paths."""
 DRILL_ROUTE, SENSITIVE_DRILL_ROUTE = DRILL_PATHS.values()
 DRILL_PASSED = "drill_passed"
-"""What a proxy is told of a request for one of these routes that passes."""
+"""The error word that a proxy gets for an allowed request for one of these routes."""
 
 
 def is_drill(method: str, target: str | None) -> bool:

@@ -1,6 +1,7 @@
 """Evaluators of constraints that the protocol does not define: the deployment's, and our own. No I/O.
 
-An evaluator that raises has refused. The text of its error could quote anything, so only the error's type is shown.
+If an evaluator raises, the call is refused. The text of its error could quote anything, so only the error's type is
+shown.
 """
 
 from collections.abc import Mapping

@@ -1,25 +1,26 @@
-"""What the record of an allowed call proves by itself: who allowed it, who signed it, who recorded it. No I/O.
+"""Judges what the record of an allowed call proves by itself: who allowed it, who signed it, who recorded it. No I/O.
 
-`Auditor.judge` takes a decision's record with what was kept beside it, and the keys of people that its caller trusts.
-The gateway is not believed where its statements can be checked:
+`Auditor.judge` takes a decision's record, the evidence kept beside it, and the keys of people that its caller trusts.
+Where the gateway's statements can be checked, they are not believed:
 
 - [chain] Who allowed the call: the chain of certificates has the digest that the record names. Both signatures of each
   certificate are valid; its issuer is the subject of the next one, which may delegate; and all were valid when the call
-  came. The chain's two ends are the record's principal and agent. It covers the scope by which, says the record, the
-  call was allowed. Its root is a trusted key.
-- [constraints] Constraints that can be judged by the record hold: those about the time, the gateway and the target. The
-  others (rates, arguments, facts, evaluators) are listed, and are no fault.
+  came. The chain's two ends are the record's principal and agent. It covers the scope by which the call was allowed,
+  according to the record. Its root is a trusted key.
+- [constraints] The constraints about the time, the gateway and the target hold: the record is enough to judge these.
+  The others (rates, arguments, facts, evaluators) are listed, but are not a fault.
 - [proof] Who signed: the proof has the digest that the record names. Both signatures of the agent over its challenge
   are valid, by the key at the chain's leaf. The challenge's time was at most 300 seconds before or after the call's.
 - [context] What was signed is this call: the session context is derived from the kept context, and the kept context is
   of this gateway, agent, session, scope, method and target, and of the params whose digest is the record's subject.
-- [path] Of a request that is not MCP's, the path is kept as its SHA-256 alone. Only somebody who says what it was can
-  check that the session context is derived from it; else who signed is unknown, unless something contradicts it.
+- [path] For a request that is not MCP's, only the SHA-256 of the path is kept. Only a caller that supplies the path can
+  check that the session context is derived from it. Otherwise it is unknown who signed, unless something contradicts
+  the record.
 
 Each part of the evidence (who allowed, who signed) is True if all of it holds, False if something contradicts it, and
 None if it is unknown: for a record before version 3, a proof that was not kept, a root without a key to compare. Not
-judged here: the record's own signature, revocation, the outcome, and which scopes a tool accepts. For all of that there
-is only the gateway's word.
+judged here: the record's own signature, revocation, the outcome, and which scopes a tool accepts. For the last three
+there is only the gateway's word.
 """
 
 import hmac
@@ -94,8 +95,8 @@ class Part(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """What the record of an allowed call proves: who allowed it (there, `when` is how long that lasts), and who signed
-    it. `unanswered` are the constraints that can't be judged by the record."""
+    """What the record of an allowed call proves: who allowed it (there, `when` is the end of the permission), and who
+    signed it. `unanswered` are the constraints that can't be judged by the record."""
 
     allowed: Part
     signed: Part
@@ -103,12 +104,12 @@ class Evidence(NamedTuple):
 
     @property
     def faults(self) -> list[str]:
-        """What contradicts the record, in words."""
+        """The contradictions to the record, in words."""
         return [f"{name}: {part.why}" for name, part in self._judged if part.verified is False]
 
     @property
     def unshown(self) -> list[str]:
-        """What should be shown but is not, in words."""
+        """The parts that should be proved but are not, in words."""
         return [f"{name}: proofs are required, and {part.why}" for name, part in self._judged if not part.verified]
 
     @property
@@ -142,7 +143,7 @@ RESTS_ON: Mapping[str, str] = {
 
 
 def in_words(name: str, part: Part, names: Mapping[str, str]) -> str:
-    """Return who a part is about, when, and what shows it, for people. `names` are as for `sentence`."""
+    """Return a text for people: who a part is about, when, and what shows it. `names` are as for `sentence`."""
     if part.verified is None:
         return f"can't be told: {part.why}"
     if not part.verified:
@@ -152,8 +153,8 @@ def in_words(name: str, part: Part, names: Mapping[str, str]) -> str:
 
 
 def who_allowed(allowed: Part) -> str:
-    """Return who allowed a call, for people: a name, with the reason if it is not verified. If nobody is shown, return
-    why."""
+    """Return a text for people on who allowed a call: a name, with the reason if it is not verified. If it is not known
+    who did, return why."""
     if allowed.verified is False or not allowed.when:
         return f"nobody is shown: {one_line(allowed.why)}"
     return one_line(allowed.who) if allowed.verified else f"{one_line(allowed.who)} ({allowed.why})"
@@ -161,8 +162,8 @@ def who_allowed(allowed: Part) -> str:
 
 def sentence(record: CallRecord, evidence: Evidence, names: Mapping[str, str]) -> str:
     """Return what the record of an allowed call proves, in one sentence for people. `names` are names of agents and
-    gateways, by id. Others may have chosen them, so they are written such that they can't control a terminal or imitate
-    our words."""
+    gateways, by id. Others may have chosen the names, so they are escaped: they can't control a terminal or imitate our
+    words."""
     allowed, signed, _ = evidence
     agent = one_line(names.get(signed.who, f"agent {signed.who}")) if signed.who else "whoever called"
     target = _printable_name(record.call.target or "")
@@ -191,9 +192,10 @@ class _Untold(Exception):
 
 
 class Auditor:
-    """Judges records. `roots` are the trusted people's keys, with their names. A chain with another root is a
-    contradiction with `only_these`, else unknown. `now` (unix seconds) is for exports: they lack the proofs of calls
-    made just before, and these are then unknown. `target` is what a request's path was, as the caller says ([path])."""
+    """Judges records. `roots` are the trusted people's keys, with their names. With `only_these`, a chain with another
+    root is a contradiction; otherwise its root is unknown. `now` (unix seconds) is for exports, which lack the proofs
+    of recent calls: then the signer of these is unknown. `target` is a request's path, according to the caller
+    ([path])."""
 
     def __init__(
         self,
@@ -225,7 +227,7 @@ class Auditor:
 
     def chain_in(self, text: bytes, authority: RecordedAuthority) -> _Chain:
         """Return the certificates in a text, if it is the chain that the record names. Version 2 may have kept an
-        unreadable chain of an untrusted person, so such a chain is a fault only if roots were named."""
+        unreadable chain of an untrusted person. So an unreadable chain is a fault only if roots were named."""
         known = self._chains.get(text)
         if known is None:
             try:
@@ -277,8 +279,8 @@ class _Case:
         self._unanswered: list[str] = []
 
     def judge(self, auditor: Auditor, certificates: bytes | None, proof: _Proof) -> Evidence:
-        """Judge who allowed the call, and who signed it. The second needs only the leaf's key from the first, if that
-        could be read."""
+        """Judge who allowed the call, and who signed it. For the latter, only the leaf's key of the chain is needed, if
+        that is readable."""
         allowed, why_not = _verdict(lambda: self._check_chain(auditor, certificates))
         read: list[KeptProof] = []
         signed, why_unsigned = _verdict(lambda: self._check_proof(proof, auditor, read))
@@ -335,8 +337,8 @@ class _Case:
                     raise _Contradiction(f"{what}: {outcome.detail}")
 
     def _answers(self, constraint: Constraint) -> bool:
-        """Return whether the record can answer a constraint. The record holds only one digest of the call's arguments.
-        For a later leg of a call it differs from the digest that a certificate for the call names."""
+        """Return whether the record is enough to judge a constraint. The record holds only one digest of the call's
+        arguments. For a later leg of a call, it differs from the digest in a certificate for the call."""
         if self._record.call.method in TASKS:
             return False
         if not isinstance(constraint, Extension) or constraint.name != CALL:
@@ -433,7 +435,8 @@ class _Case:
             raise _Contradiction(f"its proof is for another {other}")
 
     def _check_derived(self, context: SignedContext, path: str, signed: bytes) -> bytes:
-        """Check that what was signed is derived from the context. Return the hash of the request in it."""
+        """Check that the signed session context is derived from the kept context. Return the hash of the request in
+        it."""
         try:
             request = operation_context_hash(
                 context.required_scope,
@@ -457,8 +460,8 @@ class _Case:
         return request
 
     def _differences(self, context: SignedContext, request: bytes | None) -> Iterator[str]:
-        """Yield the parts of a signed context that differ from the record. Without the request's path nobody can tell
-        its hash."""
+        """Yield the parts of a signed context that differ from the record. Without the request's path, its hash can't
+        be computed."""
         record, authority, call = self._record, self._authority, self._record.call
         gateways = (record.gateway, f"{record.gateway}/{call.server}" if call.server is not None else record.gateway)
         scope = "" if self._only_looks() else authority.scope

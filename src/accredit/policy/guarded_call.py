@@ -1,7 +1,7 @@
 """One call to be decided, as it will be forwarded, and its proof. No I/O.
 
-`payload_digest` covers what the upstream sees: `params` without `_meta`, in the form of RFC 8785. So a proof that is
-bound to this digest is worth nothing for another call.
+`payload_digest` covers the call as the upstream sees it: `params` without `_meta`, in the form of RFC 8785. So a proof
+that is bound to this digest is not valid for another call.
 """
 
 import hashlib
@@ -44,7 +44,8 @@ GUARDED = frozenset(TARGET_MEMBER) | TASKS
 tasks."""
 
 LISTS = frozenset({"tools/list", "resources/list", "resources/templates/list", "prompts/list"})
-"""Methods that need no proof. If one comes with a proof, that is judged, and its challenge spent, as for a call."""
+"""Methods that need no proof. If a request of one has a proof, the proof is judged, and its challenge spent, as for a
+call."""
 
 _LEG_MEMBERS = frozenset({"inputResponses", "requestState"})
 # Types whose every value is JSON: the common case, decided without a call.
@@ -84,12 +85,12 @@ class GuardedCall(Struct, frozen=True, dict=True):
 
     @property
     def proof_place(self) -> str:
-        """Where a proof is sent."""
+        """The place where a client sends a proof."""
         return f"_meta.{PROOF}"
 
     @property
     def word_to_hosts(self) -> str:
-        """What the refusal of a call without a proof says besides, to people whose host can't prove."""
+        """An addition to the refusal of a call without a proof, for people whose host can't make proofs."""
         return f"; {OAUTH_ONLY}"
 
     @property
@@ -239,8 +240,8 @@ def _read(request: Request, session_id: str) -> GuardedCall | None:
 
 
 def _not_one_reading(request: Request, error: FrameError) -> RequestError:
-    """Return the refusal of a request whose params, outside `_meta`, have two members that other readers could take for
-    the same one."""
+    """Return the refusal of a request with two members, in its params outside `_meta`, that another reader could take
+    for the same one."""
     return RequestError(INVALID_REQUEST, f"Invalid Request: {error.detail}", id=request.id)
 
 
@@ -269,7 +270,7 @@ def may_guard(method: str) -> bool:
 
 
 def read_freely(name: str) -> str:
-    """Return a name as the most lenient reader could see it: casefolded, without compatibility forms, blanks or
+    """Return a name as the most lenient reader could read it: casefolded, without compatibility forms, blanks or
     invisible characters.
 
     Characters are normalised one by one, in linear time. To normalise the whole name would sort its combining marks, in

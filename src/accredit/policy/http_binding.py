@@ -1,12 +1,13 @@
-"""Ratify's HTTP binding (SPEC section 13): reading what is asked, and verifying a proof that is for no call. No I/O.
+"""Ratify's HTTP binding (SPEC section 13): reads a request to verify, and verifies its proof, which is not for a call.
+No I/O.
 
-- [request] A request to verify is one JSON object of `proof_bundle` (base64 in its one spelling) and, if one is to be
-  required, `required_scope`. The bundle is decoded strictly.
+- [request] A request to verify is one JSON object of `proof_bundle` (base64 in its only allowed spelling) and,
+  optionally, `required_scope`. The bundle is decoded strictly.
 - [root] The chain must end in a root (`roots`). This is checked first, as in a decision.
-- [own-challenges] Only a challenge that was issued for this binding counts, once. It is good nowhere else, and no other
-  challenge is good here: all are issued for one request hash, which is that of no call.
-- [same-verifier] Otherwise the steps are those of `ratify.verify`, with revocations. Nothing is known of what the
-  caller will do. So a constraint that needs a fact is unverifiable, and a proof that is bound to a call is refused.
+- [own-challenges] Only a challenge that was issued for this binding is accepted, once. It is not valid for a call, and
+  challenges for calls are not valid here: all of this binding's are issued for one request hash, which no call has.
+- [same-verifier] Otherwise the steps are those of `ratify.verify`, with revocations. No facts are known, since there is
+  no call. So a constraint that needs a fact is unverifiable, and a proof that is bound to a call is refused.
 - [no-answer] If the store or the revocation lists do not answer, there is no result.
 """
 
@@ -35,7 +36,7 @@ MAX_VERIFY_BYTES = 262_144
 """The most bytes of a request to verify. A bundle has 131,072 at most, and a third more in base64."""
 
 REQUEST_HASH = sha256(b"accredit/ratify-http/v1").digest()
-"""What challenges of this binding are issued for. It is the hash of no operation."""
+"""The request hash for which challenges of this binding are issued. No operation has this hash."""
 
 
 class _Verify(Struct, forbid_unknown_fields=True):
@@ -62,7 +63,7 @@ def read_verify(body: bytes) -> tuple[ProofBundle, str]:
 
 
 def result_members(result: VerifyResult) -> dict[str, object]:
-    """Return a result as the binding has it."""
+    """Return a result in the binding's JSON members."""
     members: dict[str, object] = {
         "valid": result.valid,
         "human_id": result.human_id,
@@ -74,7 +75,7 @@ def result_members(result: VerifyResult) -> dict[str, object]:
 
 
 def scope_members(policy: Policy) -> dict[str, object]:
-    """Return the scopes that there are here, and the wildcards with their members, as the binding has them."""
+    """Return all scopes that are known here, and the wildcards with their members, in the binding's JSON members."""
     wildcards = {name: sorted(scopes) for name, scopes in sorted(WILDCARDS.items())}
     return {"scopes": sorted(CANONICAL_SCOPES.union(policy.vocabulary)), "wildcards": wildcards, "version": 1}
 
@@ -109,7 +110,7 @@ def verify_steps(
 
 
 def _answer(need: proof_needs.Need, bundle: ProofBundle) -> Generator[Need, object, object]:
-    """Ask a need of the verifier as one of a decision. Whatever the port raises leaves here: there is no result."""
+    """Yield a need of the verifier as one of a decision. If the port raises, so does this: there is no result then."""
     try:
         match need:
             case proof_needs.IsRevoked(cert_id):

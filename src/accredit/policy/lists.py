@@ -5,14 +5,14 @@
 - [coverage] An item that the list's own proof does not cover is left out, and so is a tool that the token may not use;
   the result is then `private`.
 - [definition] Where definitions are enforced, a tool whose definition is not the pinned one is left out.
-- [annotations] Each remaining item says which scope it needs and how to make a proof. If the upstream says something
-  else, the catalog's word replaces it.
+- [annotations] Each remaining item says which scope it needs and how to make a proof. The catalog's statements replace
+  those of the upstream.
 - [observe] Where proofs are only observed, [no-proof] and [coverage] leave out nothing for lack of a proof. Each item
   says so (`dev.accredit/observed`): then a client need not hide it, and signs its calls with a challenge that it makes
   itself.
 
-A template is judged by its text before the first `{`; its expansion is judged when it is read. Seeing an item does not
-mean being allowed to use it, nor the reverse: `decide` does not look at lists.
+A template is judged by its text before the first `{`; its expansion is judged when it is read. A listed item may still
+be refused, and one that is not listed may be allowed: `decide` ignores lists.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -84,8 +84,8 @@ _ITEM_NAMES = {kind.items: Names(kind.key, "_meta") for kind in _ALL}
 
 
 class ListView(Struct, frozen=True, kw_only=True):
-    """How one client sees lists. If `granted` is None, nothing is left out for lack of a grant. If `token` is None,
-    nothing is left out for lack of a token that may use it.
+    """One client's view of lists. If `granted` is None, no item is left out for lack of a grant. If `token` is None, no
+    item is left out because of a token.
 
     `verifier_id` and `binding` are empty if proofs are not judged here. If proofs are only `observed`, nothing is left
     out for lack of one. `on_other` is called for each tool whose definition is not the pinned one. `most` is the most
@@ -131,7 +131,7 @@ class ListView(Struct, frozen=True, kw_only=True):
         return self.granted is None or entry.allows(self.granted)
 
     def as_pinned(self, kind: Kind, named: str, item: Raw) -> bool:
-        """Return whether a tool's definition lets it be listed."""
+        """Return whether a tool may be listed with its definition."""
         if self.pins is None or kind.method != "tools/call":
             return True
         if digest_of(bytes(item)) == (self.pins.as_listed(named) or ""):

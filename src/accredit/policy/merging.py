@@ -4,9 +4,9 @@
   its server's. So nothing that one server adds changes the names of another's.
 - [server-name] A server's name holds neither `_` nor `:`, so the first `__` or `:` ends it. If a server `a` calls its
   tool `b__c`, the merged name `a__b__c` can't be mistaken for a tool of another server.
-- [one-name] Merged names and servers' own names map one to one. There is no other spelling: with another case or an
-  escape, it is another name, of no server. There is one exception: a resource `ui://x` is also called `ui://NAME__x`,
-  as hosts show a tool's page (MCP Apps) only from a URI of that scheme.
+- [one-name] Merged names and servers' own names map one to one. There is no other spelling: a name in another case, or
+  with an escape, belongs to no server. There is one exception: a resource `ui://x` is also called `ui://NAME__x`, as
+  hosts show a tool's page (MCP Apps) only from a URI of that scheme.
 - [own-tools] The gateway's own tools (`drill`) keep their names here, and have no other: `NAME__accredit.drill` does
   not exist.
 """

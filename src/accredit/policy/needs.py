@@ -78,8 +78,8 @@ class FindDefinition(NamedTuple):
 
 
 class FindRoot(NamedTuple):
-    """Whose root is this key, which is none of the policy's own? `find` asks the registries. The answer is a name, or
-    None if it is no root."""
+    """Whose root is this key, which is not one of the policy's own? `find` asks the registries. The answer is a name,
+    or None if the key is not a root."""
 
     key: HybridPublicKey
     find: "RootFinder"
@@ -106,7 +106,7 @@ async def drive(
     """Run a decision to its end. `now` must be the time that the decision was given, in unix seconds. Without `tasks`,
     no task is known; without `look`, no definition.
 
-    Whatever a port raises is raised in the step that asked, which refuses the call.
+    An exception from a port is raised in the step that asked, which refuses the call.
     """
     try:
         need = next(steps)

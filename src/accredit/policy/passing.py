@@ -4,7 +4,7 @@
   `com.ratifyprotocol/admission` are always removed, however they are spelled: upstreams trust them.
 - [proof] Where proofs are judged here, a proof is removed, under either of its names: it is a credential.
 - [authorization] If the upstream is to be told, an allowed call carries `dev.accredit/authorization`. It says on whose
-  authority the call comes, and names the issuer, subject and scopes of its token.
+  authority the call is made, and names the issuer, subject and scopes of its token.
 
 Every other value keeps its bytes, and an unchanged message keeps all of them.
 """
@@ -31,8 +31,8 @@ _PROOF_MEMBERS = ("principal_id", "principal_name", "agent_id", "granted_scope",
 
 
 class CallerIdentity(Struct, frozen=True):
-    """On whose authority a request comes: the principal of its proof, else its token. `call_id` is the call's id in its
-    records, or ""."""
+    """The authority on which a request is made: the principal of its proof, else its token. `call_id` is the call's id
+    in its records, or ""."""
 
     authority: Authority | None
     token: VerifiedToken | None
@@ -56,13 +56,13 @@ class CallerIdentity(Struct, frozen=True):
 def speaker_of(
     request: Request, authority: Authority | None, token: VerifiedToken | None, call_id: str = ""
 ) -> CallerIdentity | None:
-    """Return on whose authority an allowed request comes, or None if it comes on nobody's."""
+    """Return the authority on which an allowed request is made, or None if there is none."""
     return CallerIdentity(authority, token, call_id) if _on_authority(request, authority, token) else None
 
 
 def _on_authority(call: Request | Notification, authority: Authority | None, token: VerifiedToken | None) -> bool:
-    """Return whether a call comes on somebody's authority: by a proof or, if it is a call and not a list, by a token
-    alone."""
+    """Return whether a request is made on somebody's authority. A proof gives that. So does a token alone, if the
+    request is not a list."""
     return authority is not None or (token is not None and call.method in GUARDED)
 
 
@@ -79,7 +79,8 @@ def for_upstream(
 ) -> _C:
     """Return the call in the form in which the upstream gets it.
 
-    `judged` says that proofs are judged here. `tell` says that the upstream is told on whose authority the call comes.
+    `judged` says that proofs are judged here. `tell` says that the upstream is told on whose authority the call is
+    made.
     """
     tells = tell and _on_authority(call, authority, token)
     try:

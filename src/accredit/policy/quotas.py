@@ -1,12 +1,12 @@
-"""Quotas: how many calls may be made in a window of time, or what a fact of these calls (such as an amount) may add up
-to. No I/O.
+"""Quotas: how many calls may be made in a window of time, or how much a fact of these calls (such as an amount) may add
+up to. No I/O.
 
 - [subject] A quota counts calls of tools for each principal, agent, token's subject or server. If a call has no such
-  key, or lacks the fact that is summed, it can't be counted, so it is refused. Calls of the gateway's own tools
-  (`drill`) are not counted: they go to no server.
+  key, or lacks the fact to be summed, it can't be counted, and is refused. Calls of the gateway's own tools (`drill`)
+  are not counted: they go to no server.
 - [capacity] Every quota that applies to a call must have room, and so must the certificates' own limits. If one has
   not, nothing is counted (`uses`).
-- [count-key] Counts are kept by caller and subject, not by limit: a changed limit applies to the same count. At the
+- [count-key] The key of a count does not include the limit. So a changed limit applies to the existing count. At the
   merged endpoint of all servers, a call counts as a call of its own server's tool.
 """
 
@@ -34,8 +34,8 @@ than delegations do."""
 
 ANY_TOOL = "*"
 QUOTA_UNITS = 1_000_000
-"""Sums are counted in millionths, and each value is rounded up to one. So they are exact for values with up to six
-decimals, and otherwise never too small."""
+"""Sums are counted in millionths, and each value is rounded up to a whole millionth. So sums are exact for values with
+up to six decimals, and otherwise never too small."""
 
 _WINDOW = re.compile(r"(0|[1-9][0-9]{0,6})([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
@@ -72,7 +72,7 @@ class QuotaCaller(NamedTuple):
 
 class QuotaReached(Exception):
     """Raised if a quota has no room for a call. There will be room after `seconds`; None means never for this call.
-    `missing` is what the call lacks, if it can't be counted at all."""
+    `missing` names the property that the call lacks, if it can't be counted at all."""
 
     def __init__(self, quota: Quota, seconds: int | None, missing: str = "") -> None:
         super().__init__(quota, seconds, missing)
@@ -82,7 +82,7 @@ class QuotaReached(Exception):
 
 
 Taken = tuple[tuple[Quota, RateLimit], ...]
-"""Quotas, and what a call takes of each."""
+"""Quotas, each with the amount that a call takes of it."""
 
 
 class Quotas(Struct, frozen=True):

@@ -152,8 +152,8 @@ def quota_reached(call: GuardedCall, entry: Entry | None, reached: QuotaReached)
 
 
 def with_definition(refusal: ProofRefused, definition: str | None) -> ProofRefused:
-    """Return a refusal with the tool's pinned digest added. With it, a delegation can be made that is only valid for
-    that definition. The digest tells no more than the tool's entry in a list."""
+    """Return a refusal with the tool's pinned digest added. With it, a delegation can be made that is valid only for
+    that definition. The digest reveals no more than the tool's entry in a list."""
     if definition is None or refusal.code == DEFINITION_CHANGED:  # which tells it already
         return refusal
     return ProofRefused({**refusal.data, "definition": definition}, refusal.message, refusal.code)
@@ -170,7 +170,7 @@ def record_unavailable(method: str, target: str, *, forwarded: bool) -> ProofRef
 
 
 def too_many_challenges(call: GuardedCall, entry: Entry | None, retry_after: int) -> ProofRefused:
-    """-31007: there is no room for one more pending challenge. `retry_after` is in seconds."""
+    """-31007: no further pending challenge can be stored. `retry_after` is in seconds."""
     text = f"too many challenges are pending; try again in {retry_after} s"
     return _refusal(TOO_MANY_CHALLENGES, "too_many_challenges", text, call, entry, retry_after_seconds=retry_after)
 

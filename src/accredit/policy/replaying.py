@@ -1,24 +1,23 @@
-"""Decides a recorded call once more by another configuration: with `policy.decide` itself. No I/O.
+"""Decides a recorded call again with another configuration, using `policy.decide` itself. No I/O.
 
-The log says who called, on which chain of certificates, and that the signatures were valid. It does not hold the proof.
-Of the arguments it holds only a digest, unless they are recorded in full. So:
+The log says who called, by which chain of certificates, and that the signatures were valid. The proof is not used here.
+Of the arguments the log has only a digest, unless they are recorded in full. So:
 
-- [known] What is known is decided by the steps of `decide`, as of the time of the call: the catalog, roots, expiry,
-  scopes, the binding, and those constraints of the chain that are about the time, the gateway, the method and the
-  target.
-- [unknown] What is unknown is not guessed. These things leave the answer open, unless something else certainly refuses
-  the call: a constraint or a quota on arguments that are not recorded, a constraint on how often a certificate was
-  used, a definition that was not recorded, a root that only a registry knows, an invalid proof, a token's scopes, a
-  request about a task, and a request to an HTTP API that was of no route, or may now be of another: no path is
+- [known] These are decided by the steps of `decide`, as of the time of the call: the catalog, roots, expiry, scopes,
+  the binding, and the constraints about the time, the gateway, the method and the target.
+- [unknown] Unknown facts are not guessed. These leave the answer open, unless another rule certainly refuses the call:
+  a constraint or a quota on arguments that are not recorded, a constraint on how often a certificate was used, a
+  definition that was not recorded, a root that only a registry knows, an invalid proof, a token's scopes, and a request
+  about a task. So does a request to an HTTP API that matched no route, or may now match another one, since no path is
   recorded.
 - [same-settings] If the answer is open and the call was decided by this very configuration (its digest is the same),
-  the recorded decision stands. There is one exception. Pins are in the lock file, which no digest covers: an answer
-  that is open because of a definition stays open.
+  the recorded decision stands. There is one exception: an answer that is open because of a definition stays open, as
+  the digest does not cover the pins in the lock file.
 - [exclusions] Not considered: revocations, earlier uses (of certificates and of quotas), and the ages of challenges.
-- [final-refusals] If a call was refused for what its message said, or because it could not be recorded, it is refused
-  by every configuration.
+- [final-refusals] If a call was refused for the content of its message, or because it could not be recorded, every
+  configuration refuses it.
 
-A sensitive target's challenge counts as answered. With proofs off each call is allowed.
+The challenge for a sensitive target is assumed to be answered. With proofs off, each call is allowed.
 """
 
 import json
@@ -105,7 +104,7 @@ class Verdict(NamedTuple):
 
 
 class TokenTerms(NamedTuple):
-    """The settings of `[tokens]` that are judged again: whether calls need a token, and the accepted issuers (None:
+    """The settings of `[tokens]` that replaying uses: whether calls need a token, and the accepted issuers (None:
     tokens are off)."""
 
     required: bool = False
@@ -114,8 +113,8 @@ class TokenTerms(NamedTuple):
 
 class ServerTerms(NamedTuple):
     """The settings for decisions at one endpoint. Without a `policy`, proofs are off. `token_scopes` are the scopes
-    that tools require of a token. `route_now` tells which route of an HTTP API an earlier one is now
-    (`http_api.routes`)."""
+    that tools require of a token. `route_now` returns the route of an HTTP API that matches the requests of an earlier
+    route now (`http_api.routes`)."""
 
     policy: Policy | None
     pins: Pins | None = None
@@ -211,7 +210,7 @@ def was_allowed(record: CallRecord) -> bool:
 
 
 def _by_what_is_known(configured: ReplayConfiguration, record: CallRecord) -> Verdict | None:
-    """Return the verdict if no endpoint's settings matter for it."""
+    """Return the verdict if no endpoint's settings are needed for it, else None."""
     call, error = record.call, _error(record)
     if record.gateway != configured.gateway:
         return Verdict(False, open="gateway")
@@ -231,7 +230,7 @@ def _by_what_is_known(configured: ReplayConfiguration, record: CallRecord) -> Ve
 
 
 def _without_authority(past: "_RecordedCall", policy: Policy, record: CallRecord) -> Verdict:
-    """Decide a call without verified signatures: it was unsigned, its proof was invalid, or that was never verified."""
+    """Decide a call without verified signatures: it had no proof, an invalid one, or one that was never verified."""
     error = _error(record)
     if error in UNSIGNED or was_allowed(record):
         return past.driven(decide(past.call, policy, past.at))
@@ -287,7 +286,7 @@ class _RecordedCall:
         return Verdict(not self.open, open=self.open)
 
     def pinned(self, pins: Pins | None) -> Verdict:
-        """Return the verdict in a case where only the pins decide."""
+        """Return the verdict if only the pins decide."""
         if pins is None or not pins.enforced or self.call.method != "tools/call":
             return Verdict(True)
         if self._definition is None or not self._was_allowed:
@@ -330,8 +329,8 @@ class _RecordedCall:
         return not why
 
     def _is_of_target(self, constraint: Extension) -> bool:
-        """Return whether a constraint can be judged without the missing arguments: it needs none of them, or refuses
-        the call anyway."""
+        """Return whether a constraint can be judged without the missing arguments: because it needs none of them, or
+        refuses the call anyway."""
         if constraint.name != CALL:
             return False
         try:

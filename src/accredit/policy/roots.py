@@ -1,8 +1,8 @@
-"""Whose root a proof's chain begins with, if it is trusted. No I/O.
+"""Finds the trusted root that a proof's chain begins with. No I/O.
 
-- [pinned] A root that the policy names is trusted, and nobody is asked about it.
-- [registry] Where there are registries, they are asked about any other key. Whatever they do but name a person, the key
-  is no root.
+- [pinned] A root that the policy names is trusted, and no registry is asked about it.
+- [registry] If there are registries, they are asked about any other key. Unless one names a person for it, the key is
+  not a root.
 """
 
 from collections.abc import Generator

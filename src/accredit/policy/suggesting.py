@@ -2,26 +2,26 @@
 
 - [signature] Only a call with valid signatures leads to a suggestion: its agent is known, and its principal is still
   trusted. Calls that are unsigned, or have an invalid proof, lead to nothing.
-- [allowed-calls] Of these, only calls that passed count. They were allowed; or decisions were only observed, and they
-  lacked only authority: a scope, or an entry of the catalog. If a call was refused for lack of these, it was only an
-  attempt: it is reported, and leads to nothing. What a person decided against (a constraint) stays refused, and so does
-  what is not about authority (a token, a definition).
+- [allowed-calls] Of these, only calls that passed are used: they were allowed, or decisions were only observed, and
+  they lacked only authority (a scope, or an entry of the catalog). A call that was refused for lack of authority was
+  only an attempt: it is reported, and leads to nothing. Refusals by a person's constraint, or for a reason other than
+  authority (a token, a definition), stay.
 - [existing-grant] If a call was allowed by the scope that its target still needs, it needs no new grant.
-- [own-scope] A target in the catalog keeps its scope. Only for a tool that the catalog does not name, a table is
-  suggested, with a scope for this tool alone (`catalog.own_scope`).
-- [route] For a request to an HTTP API that was of no route nothing can be suggested, as no record holds a path. It is
-  reported.
-- [grant] A grant is from one principal to one agent, for one endpoint and one method. It names its very targets (by the
-  constraint `dev.accredit.call`), so other targets with the same scope are not granted.
-- [sensitive] Sensitive targets have a grant of their own, so none gets into a standing grant unnoticed: without that
-  grant, an agent that has a desk asks a person about each of their calls.
+- [own-scope] A target in the catalog keeps its scope. For a tool that the catalog does not name, a table is suggested,
+  with a scope for this tool alone (`catalog.own_scope`).
+- [route] For a request to an HTTP API that matched no route, nothing can be suggested, as no record holds a path. It is
+  only reported.
+- [grant] A grant is from one principal to one agent, for one endpoint and one method. It names exactly these targets
+  (by the constraint `dev.accredit.call`), so other targets with the same scope are not granted.
+- [sensitive] Sensitive targets get a grant of their own, so that none becomes part of a standing grant unnoticed. If
+  nobody signs that grant, an agent with a desk asks a person about each such call.
 - [ambiguity] Where the log is incomplete or ambiguous, nothing is guessed: if a name was cut, if a server no longer
   exists, or if a name means one tool at a server's own endpoint and another at the merged one.
 - [bounds] The number of targets is bounded, for each agent and in all. Calls beyond it are counted as refused.
 
 A request about a task counts for the task's tool, so the grant for that tool covers it. Only verified records may be
-added (`stores.audit_log.proven`). Not checked: whether the log is complete (`accredit log verify`), and whether what
-was used should be allowed. A person reads the suggestion and decides.
+added (`stores.audit_log.proven`). Not checked: whether the log is complete (`accredit log verify`), and whether past
+calls should be allowed in future. A person reads the suggestion and decides.
 """
 
 import re
@@ -43,15 +43,15 @@ from accredit.ratify import Extension
 MAX_SUGGESTED_TARGETS = 10_000
 """The most pairs of agent and target that `accredit suggest` counts separately: 20 MB with the longest names."""
 MAX_SUGGESTED_OF_AGENT = 500
-"""The most such pairs of one agent. Names that it invents must not use up the room of other agents, and nobody reads
-more."""
+"""The most such pairs of one agent. An agent can invent names, which must not use up the room of other agents, and
+nobody reads more."""
 MAX_GRANT_TARGETS = 64
 """The most targets in one suggested delegation: a certificate may have 128 scopes, and people are to read it."""
 MAX_GRANT_TARGET_CHARS = 8_192
-"""The most characters of the targets in one suggested delegation. A proof has 128 KiB at most, of which its keys need
+"""The most characters of the targets in one suggested delegation. A proof has at most 128 KiB, of which its keys take
 10."""
 MAX_TOLD_TARGETS = 20
-"""The most targets that are named of the calls that stay refused for one reason."""
+"""How many targets are named for the calls that stay refused for one reason."""
 
 
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -158,8 +158,8 @@ class RefusedCalls(Struct):
 
 
 class Suggestion(NamedTuple):
-    """What to add to the catalog and what to sign; the calls that are allowed already, and those about tasks; and which
-    calls stay refused, and why."""
+    """The tables to add to the catalog and the grants to sign; the calls that are allowed already, and those about
+    tasks; and the calls that stay refused, with the reasons."""
 
     tables: list[Table]
     grants: list[Grant]
@@ -177,7 +177,7 @@ class _Used(NamedTuple):
 
 
 class _Common(NamedTuple):
-    """What the targets of one grant have in common."""
+    """The properties that the targets of one grant share."""
 
     principal_id: str
     agent_id: str
@@ -262,7 +262,7 @@ class Suggester:
         return found if isinstance(found, str) else self._count(record, authority, found, is_allowed=is_allowed)
 
     def _count(self, record: CallRecord, authority: RecordedAuthority, found: _Found, *, is_allowed: bool) -> str:
-        """Count a call whose target is known. Return "", or why the call stays refused all the same."""
+        """Count a call whose target is known. Return "", or why the call stays refused."""
         call = record.call
         if is_allowed and found.entry is not None and found.entry.covered_by((authority.scope,)) is not None:
             self._allowed.add(record.times.received)

@@ -1,11 +1,11 @@
-"""The owner of a task, and what is stored of the call that created it. No I/O.
+"""The owner of a task, and the stored facts about the call that created it. No I/O.
 
 Only digests of the call's params are kept: one of all params, and one of each argument that a certificate of the call's
-chain names. An agent's texts must not stay in the store for a day only because a server is slow.
+chain names. An agent's texts must not stay in the store for a day just because a server is slow.
 
 A task belongs to the principal, the agent and the token's subject of the call that created it, all three together. Its
 owner knows it by the server's own id. If there are several servers, an owner's tasks are counted separately at each. So
-a server that turns each call into a task uses up nobody's room at another server.
+a server that turns each call into a task does not use up an owner's room at another server.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ on the rest can't be verified."""
 
 
 class MadeBy(Struct, frozen=True, kw_only=True):
-    """What constraints of a task's later requests are evaluated for: the `facts` of the call that created the task, the
+    """The data for evaluating constraints of later requests about a task: the `facts` of the call that created it, the
     digest of that call's `params`, and the digests of the arguments that constraints name, by their JSON Pointers.
     Digests are lower-case hex."""
 
@@ -46,8 +46,8 @@ _decode = msgspec.json.Decoder(MadeBy).decode
 
 class TaskScope(NamedTuple):
     """The scope of task ids. `name` distinguishes servers and sessions. `server` is the server's name if there are
-    several, else "". At the merged endpoint (`merged`), the name of a tool or task tells its server instead. With
-    `by_token`, tasks belong to tokens' subjects, whatever proof comes with them."""
+    several, else "". At the merged endpoint (`merged`), the name of a tool or task shows its server instead. With
+    `by_token`, tasks belong to tokens' subjects, and proofs are ignored."""
 
     name: str = ""
     server: str = ""
@@ -83,8 +83,8 @@ class Owner(NamedTuple):
 
     def has(self, task: Task, server: str) -> bool:
         """Return whether this owner has a task at that server. Older versions did not count tasks by server: they
-        stored an owner as if there were only one server, named "". Such a row matches here for any server; which one it
-        is for shows in the task's key."""
+        stored an owner as if there were only one server, named "". Such a row matches here for any server; the task's
+        key shows which one it is for."""
         return any(hmac.compare_digest(task.owner, self.at(each)) for each in {server, ""})
 
 
@@ -96,7 +96,7 @@ def task_key(place: str, id: str) -> bytes:
 def encode_task_facts(
     facts: Mapping[str, str | float], params: bytes, arguments: object, chain: Sequence[DelegationCert]
 ) -> bytes:
-    """Return what is stored of a call, as JSON. `params` is the digest of its params.
+    """Return the facts of a call to store, as JSON. `params` is the digest of its params.
 
     If that exceeds `MAX_TASK_FACTS_BYTES`, only `params` is kept: constraints on the rest then can't be verified.
     """
@@ -106,7 +106,7 @@ def encode_task_facts(
 
 
 def read_made_by(task: Task) -> MadeBy:
-    """Return what is stored of the call that created a task. Raises `StoreUnavailable`."""
+    """Read the stored facts of the call that created a task. Raises `StoreUnavailable`."""
     try:
         made = _decode(task.facts)
     except msgspec.MsgspecError:

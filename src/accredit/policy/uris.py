@@ -1,4 +1,5 @@
-"""The ways in which a server could read a resource's URI, so that no spelling evades a prefix of the catalog. No I/O.
+"""Finds the ways in which a server could read a resource's URI, so that no spelling gets around a prefix of the
+catalog. No I/O.
 
 Servers normalise URIs in different ways. A reading is one such normal form, made for comparison only:
 
@@ -8,7 +9,7 @@ Servers normalise URIs in different ways. A reading is one such normal form, mad
   rounds or the result is not UTF-8.
 - [normalization] Case, compatibility forms and backslashes are folded; dot segments and empty segments are resolved.
 - [scheme] `file:` and the web's schemes are read with any number of slashes, and a text without a scheme is read as a
-  file. Of a web host, the user, the default port and a trailing dot are dropped.
+  file. From a web host, the user, the default port and a trailing dot are dropped.
 - [host] A host has two readings: as a host, and as the first segment of a path. A file's host may also be ignored.
 
 Not covered: servers that ignore the scheme, follow links, or know further names for a file.
@@ -78,7 +79,7 @@ def _decode(uri: str) -> str | None:
 
 
 def _split(rest: str) -> tuple[str, str]:
-    """Return the host and the path in a text, which is what follows a URI's scheme."""
+    """Return the host and the path in the part of a URI that follows the scheme."""
     if not rest.startswith("//"):
         return "", rest
     host, slash, path = rest[2:].partition("/")

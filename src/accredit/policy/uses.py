@@ -1,15 +1,15 @@
-"""Takes the uses of a call: of the certificates of its chain, and of quotas. Pure: it does no I/O, and yields what it
-needs to know.
+"""Takes the uses of a call: of the certificates of its chain, and of quotas. Pure: it does no I/O, and yields its
+questions (`needs`).
 
 - [rate] A `max_rate` limits how many calls in its window of time may use the certificate.
 - [consent] A certificate may be for a single call (`consent`). The call's first leg takes its use. Each later leg,
-  which returns a sealed state, may be made once, whichever certificate it uses. So one consent covers all rounds of
-  the call, but no round may be repeated. A second consent to the same call does not change that.
-- [issuer] A limit is kept under the ids of both the issuer and the certificate. Delegators choose their
-  certificates' ids freely; this way none can use up another's limit.
+  which returns a sealed state, may be made once, whichever certificate it uses. So one consent covers all rounds of the
+  call, but no round may be repeated, even with a second consent to the same call.
+- [issuer] A limit is kept under the ids of both the issuer and the certificate. Delegators choose their certificates'
+  ids freely, and so none can use up another's limit.
 - [atomicity] A call takes its certificates' uses and its quotas at once: all of them, or none.
-- [quota-once] A later leg of a call takes no quota the first time it is made, whoever makes it. If it is repeated,
-  it does. So a call counts once over all its rounds, and each repetition of a round counts again.
+- [quota-once] The first time that a later leg of a call is made, it takes no quota, whoever makes it. Each repetition
+  of that leg does. So a call counts once for all its rounds, and again for each repeated round.
 """
 
 import hashlib

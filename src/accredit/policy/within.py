@@ -1,13 +1,13 @@
-"""Judges a call that a running call makes by itself, inside a server, on the authority of the running call.
+"""Judges a call that a running call makes inside a server, on the authority of the running call.
 
 A second case is an allowed call whose arguments the server reads differently. It is judged in the same way, by
 [constraints] alone (`check_given`).
 
-- [target] The target is in the catalog, and needs no challenge of its own: nobody is there to sign one.
+- [target] The target is in the catalog, and needs no challenge of its own, as no agent is there to sign one.
 - [scope] The scopes that all certificates grant cover the target.
 - [constraints] The constraints of every certificate hold for the facts of the new call, which include its own name and
-  arguments: what an agent may not ask for, no tool does for it. A rate counts what the agent asks for, so the new call
-  takes no further use.
+  arguments: a tool must not do for an agent what the agent itself may not do. A rate counts the agent's own calls, so
+  the new call takes no further use.
 
 Not checked: the proof, which was for the running call; times and revocations, which were checked when that call began;
 and quotas.
@@ -47,7 +47,7 @@ def check_given(call: GuardedCall, authority: Authority, policy: Policy, now: in
 
 
 class _Within(ProofCheck):
-    """The new call, as a case of its own without a proof."""
+    """The new call as a `ProofCheck` of its own, without a proof."""
 
     def check(self, authority: Authority) -> None:
         """Check [constraints]. Raises `ProofRefused`."""

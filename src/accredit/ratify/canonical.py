@@ -34,7 +34,7 @@ def canonical(value: object) -> bytes:
 
 
 def number(value: float) -> int | float | Raw:
-    """Return the form in which to pass a number to `canonical`: then integral values print as integers, others as in
+    """Return a number in the form that `canonical` takes. Integral values then print as integers, and others as in
     ECMAScript.
 
     Raises `WireError` for NaN, infinities and magnitudes above 2^53-1, on whose form implementations differ.

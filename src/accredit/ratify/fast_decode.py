@@ -140,8 +140,7 @@ def _colons(data: bytes) -> int:
 def _remember(read: _Read) -> None:
     """Cache a text when it is seen for the second time. Most texts are seen once, and would only fill the memory.
 
-    A certificate whose constraints have parameters is not cached: they are mutable, so whoever got the certificate
-    could change them.
+    A certificate whose constraints have parameters is not cached: these are mutable, so a caller could change them.
     """
     name = _lookup_key(read.text)
     if _remembered.get(name) is read:

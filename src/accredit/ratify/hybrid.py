@@ -1,7 +1,7 @@
 """Hybrid keys and signatures: Ed25519 and ML-DSA-65 over the same bytes, both required (Ratify section 5). No I/O.
 
-Ed25519 is libsodium's (`base.ed25519`), ML-DSA is OpenSSL's. ML-DSA signatures are hedged, with randomness that OpenSSL
-draws. Nothing else here is random, as keys come from seeds.
+Ed25519 is from libsodium (`base.ed25519`), and ML-DSA from OpenSSL. ML-DSA signatures are hedged, with OpenSSL's
+randomness. Nothing else here is random, as keys come from seeds.
 """
 
 import hashlib

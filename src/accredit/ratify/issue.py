@@ -1,4 +1,4 @@
-"""Makes delegations and proofs, and refuses to sign what a verifier would refuse (Ratify sections 3, 7, 8). No I/O.
+"""Makes delegations and proofs. Never signs one that a verifier would refuse (Ratify sections 3, 7, 8). No I/O.
 
 A certificate is signed only if it would verify, and if every implementation reads it in the same way:
 

@@ -36,8 +36,7 @@ class VerifyResult(Struct, frozen=True, kw_only=True):
 
     `granted_scope` is sorted; it is empty unless the result is `valid`. `human_id` and `agent_id` are set if the proof
     is valid, expired or revoked. `root_checked` says whether the chain was checked to end in a root that the caller
-    trusts. If it was not, `human_id` is whoever signed, and nothing shows who that is. A result can't be used as a
-    truth value.
+    trusts. If it was not, `human_id` is the id of an unknown signer. A result can't be used as a truth value.
     """
 
     valid: bool

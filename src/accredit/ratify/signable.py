@@ -1,4 +1,5 @@
-"""What an agent signs, what binds it to one call, and the hashes of chains and bundles (Ratify section 4). No I/O.
+"""The bytes that an agent signs, the hashes that bind them to one call, and the hashes of chains and bundles (Ratify
+section 4). No I/O.
 
 A signature is bound to a call by two hashes: of its operation, and of the session in which it is requested. In both
 hashes every member is preceded by its length, so that no two calls give the same bytes. Text is UTF-8, unchanged.

@@ -1,6 +1,6 @@
 """Strict reading of received JSON (Ratify section 12, steps 1 to 3). No I/O.
 
-- [size] The text has at most so many bytes. This is checked before anything is parsed.
+- [size] The text has at most the allowed number of bytes. This is checked before anything is parsed.
 - [encoding] It is UTF-8 without a byte order mark.
 - [value] It is one JSON value. No object has a member twice; there is no NaN or infinity, no "-0", no integer outside
   the safe range, and no lone surrogate.

@@ -77,7 +77,7 @@ class CertificateCache:
     """Remembers certificates whose signatures need not be verified again. Calls and threads may share it.
 
     It holds one digest for each certificate, of everything that was signed and of both signatures. The digest is added
-    only after both signatures were verified. Whatever can change (time, revocation, linkage, scopes, constraints, the
+    only after both signatures were verified. All that can change (time, revocation, linkage, scopes, constraints, the
     challenge) is evaluated every time.
     """
 
@@ -144,9 +144,10 @@ def verify_bundle(
     """Verify a proof. Never raises for what a bundle holds: a faulty bundle gives a result that is not valid.
 
     `now` is in unix seconds (default: this machine's clock). `vocabulary` is what the deployment adds to the canonical
-    scopes. With `roots`, the chain must end in one of these keys; without, the result's `root_checked` is False, and
-    its `human_id` is whoever signed. `is_revoked(cert_id)` is asked about every certificate. `stream` is not advanced
-    here: the caller does that, after success. For the other arguments see `Evaluator` and `ChallengeStore`.
+    scopes. With `roots`, the chain must end in one of these keys. Without, the result's `root_checked` is False, and
+    its `human_id` is the id of an unknown signer. `is_revoked(cert_id)` is asked about every certificate. `stream` is
+    not advanced here: the caller does that, after success. For the other arguments see `Evaluator` and
+    `ChallengeStore`.
 
     Without `session_context` and `challenge_store` a proof is valid for any call, again and again, until its challenge
     is 300 seconds old. Without `required_scope` no scope is required, which is wrong in a gateway.
@@ -247,7 +248,7 @@ def verify_chain(chain: Sequence[DelegationCert], *, now: int, vocabulary: Itera
     [ids] and [chain].
 
     Not checked: revocation, constraints, the root, and whether anybody holds the subject's key. Raises `TypeError` for
-    a `now` that is no whole number, and nothing else.
+    a `now` that is not a whole number, and nothing else.
     """
     return run(chain_verification(chain, Terms(now=moment_of(now), vocabulary=frozenset(vocabulary))), now)
 

@@ -1,9 +1,9 @@
 """Multi-round-trip requests (2026-07-28, basic/patterns/mrtr): a server answers "I need input first", and the client
 sends the request again with the input.
 
-- For a server: `requests` asks for input, `forms` defines what a form can hold, `answers` reads what came back.
-- For a client: `results` reads what is requested, and makes the params of the retry. `options` is what a call and its
-  handlers are told. The loop itself is in `accredit.client`.
+- For a server: `requests` asks for input, `forms` checks the fields of a form, `answers` reads the answers.
+- For a client: `results` reads the requests, and makes the params of the retry. `options` has the options of a call and
+  the context of its handlers. The loop itself is in `accredit.client`.
 - For a gateway: `sealing` protects the state of servers that do not protect it themselves.
 """
 

@@ -1,11 +1,11 @@
 """Reads `inputResponses`, for a server's handler. No I/O.
 
-All of it is what the client claims. The functions take the SDK's types and plain objects alike, and never raise for
-what a client sends:
+The client can claim anything. The functions take the SDK's types as well as plain objects, and never raise for a
+client's data:
 
 - [kinds] an entry is a bare result of one of three kinds, recognised by the member that only that kind has (`action`,
   `roots`, `role`), and valid as such; anything else counts as missing, so that the server asks again;
-- [accepted] content counts only if the person accepted.
+- [accepted] content is used only if the person accepted.
 
 Not checked: whether an answer is of the kind that was requested under its key, or whether anything was requested at
 all. A server that must know this keeps it in a protected `requestState`.

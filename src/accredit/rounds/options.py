@@ -1,5 +1,5 @@
-"""What a call with several rounds is told: the options of its caller, the options of each leg (one request and its
-answer), and what a handler learns of the entry that it fulfils. No I/O."""
+"""Options for a call with several rounds: those of its caller, those of each leg (one request and its answer), and the
+context that a handler gets with its entry. No I/O."""
 
 from typing import Any, NoReturn
 
@@ -33,8 +33,8 @@ _ANSWERS: dict[str, TypeAdapter[Any]] = {
 class RoundsOptions(Struct, frozen=True):
     """How a client handles `input_required`.
 
-    Without `auto_fulfil`, a call that is answered with `input_required` fails, unless its caller asked to be given such
-    results. `max_rounds` is the most retries of one call (0: none).
+    Without `auto_fulfil`, a call that is answered with `input_required` fails, unless its caller accepts such results.
+    `max_rounds` is the most retries of one call (0: none).
     """
 
     auto_fulfil: bool = True
@@ -54,8 +54,8 @@ class LegOptions(Struct, frozen=True):
 
 
 class InputContext(Struct, frozen=True):
-    """What a handler learns of the entry that it fulfils. The server chose `key`: it serves only to match the answer to
-    the request.
+    """The context that a handler gets with its entry. The server chose `key`, which only matches the answer to the
+    request.
 
     The handler's result is its only way to send anything to the server.
     """

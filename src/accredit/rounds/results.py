@@ -7,8 +7,8 @@ in this order, and the first fault is raised:
 - [methods] only `tools/call`, `prompts/get` and `resources/read` may be answered with one;
 - [members] it has `inputRequests`, or `requestState` (a string), or both; an empty map counts as absent;
 - [entries] every entry is an object with one of the three methods that may be embedded (else `UnknownInputRequest`);
-- [params] the params of each entry are what its method takes; an elicitation without a mode is a form, whatever else it
-  holds.
+- [params] the params of each entry are what its method takes; an elicitation without a mode is a form, whatever its
+  other members are.
 
 `with_input_required` makes a schema that reads in this way, for programs that send requests by themselves.
 

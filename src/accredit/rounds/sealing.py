@@ -1,9 +1,9 @@
 """Seals `requestState` on its way to the client, and opens it on its way back. Also has the keys for other things that
 clients return. No I/O: time and randomness are arguments.
 
-What a client returns is only what the client claims (2026-07-28, basic/patterns/mrtr, "Server Requirements"). A sealed
-state can be neither read nor changed. It opens only for the principal and the request for which it was made, and only
-in time:
+A returned state is only a claim of the client (2026-07-28, basic/patterns/mrtr, "Server Requirements"). A sealed state
+can be neither read nor changed. It opens only for the principal and the request for which it was made, and only in
+time:
 
     "s1." base64url( key id (8 bytes) | nonce (12) | AES-256-GCM ciphertext and tag )
 
@@ -18,8 +18,8 @@ The associated data are the version, the key's id, and the binding (`state_bindi
 Every failure has the same public text; the reason is for the program's log. Not checked: whether it was returned
 before. A leg may be repeated, and each is authorized anew.
 
-For other uses, keys are derived from these by HKDF-SHA256 with a label (`KeyRing.derived`), so that what is sealed for
-one use opens for no other. `session_ids` is one such use.
+For other uses, keys are derived from these by HKDF-SHA256 with a label (`KeyRing.derived`), so that a text sealed for
+one use does not open for another. `session_ids` is one such use.
 """
 
 import base64
@@ -70,8 +70,8 @@ _MAX_TEXT = len(_VERSION) + (MAX_STATE_BYTES + _OVERHEAD_BYTES) * 4 // 3
 
 
 class FlowState(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What is sealed: the upstream's own `state` (None if it gave none), and the flow and the round in which it gave
-    that.
+    """The sealed content: the upstream's own `state` (None if it gave none), and the flow and the round in which it
+    gave that.
 
     `flow` is the name of the whole call, with all its legs. `round` counts the `input_required` results in it, from 1:
     the leg that returns this is that round's retry. `expires_at` is the last unix second at which it opens.

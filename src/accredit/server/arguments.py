@@ -1,17 +1,17 @@
-"""Arguments as a tool gets them. No I/O, except by the validators of the tool's own types.
+"""Reads arguments as a tool will get them. No I/O, except by the validators of the tool's own types.
 
-Constraints are evaluated for what a client wrote. But a tool's types may read an argument under another name (an
-alias), or convert it. Once 5,000 were paid on a delegation of 10, as `amount` had a second name. So arguments under a
-constraint are read here by the same types, and named as in the tool's schema:
+Constraints are evaluated for the arguments that a client wrote. But a tool's types may read an argument under another
+name (an alias), or convert it. Once 5,000 were paid on a delegation of 10, as `amount` had a second name. So arguments
+under a constraint are read here with the same types, and named as in the tool's schema:
 
-- [written-form] The written arguments count as what the tool gets if each has a name that the schema lists, and reaches
-  the tool with its value, perhaps of another type (`"5"` for 5).
+- [written-form] If each written argument has a name that the schema lists, and reaches the tool with its value, perhaps
+  of another type (`"5"` for 5), only the written arguments are judged.
 - [real-form] Otherwise the arguments as the tool gets them are judged as well.
 - [no-form] A value without a JSON form is left out: no constraint on it can be verified.
 - [type-errors] Arguments that the types refuse never reach the tool.
 
-Not checked: defaults, which no client has written; types that read the same arguments in two ways; what the tool does
-with them.
+Not checked: defaults, which no client has written; types that read the same arguments in different ways at different
+times; what the tool does with its arguments.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ from pydantic import AliasChoices, AliasPath, BaseModel, RootModel, TypeAdapter,
 from pydantic.fields import FieldInfo
 
 MAX_REMEMBERED_SIGNATURES = 1_024
-"""How many functions of a guarded server have their parameters cached, with what reads them: some 10 KiB each. That is
+"""For how many functions of a guarded server the parameters and their readers are cached, at some 10 KiB each. That is
 more tools than a model is offered."""
 
 
@@ -67,8 +67,8 @@ def read_arguments(written: Mapping[str, object], read: Callable[[], object]) ->
 
 
 def reading_of(function: Callable[..., Any], bared: Callable[..., Callable[..., Any]]) -> Read:
-    """Return what reads a function's arguments. `bared` removes the parameters that the server supplies; pydantic reads
-    the rest."""
+    """Return a reader of a function's arguments. `bared` removes the parameters that the server supplies; pydantic
+    reads the rest."""
     return lambda written: read_arguments(written, lambda: _build_call(_parameters(function, bared), written))
 
 
@@ -131,7 +131,7 @@ def _is_read_as(written: object, value: object) -> bool:
 
 
 def _members(value: object) -> Mapping[str, object] | None:
-    """Return an object's members, by the names that a schema lists; None if it is no object."""
+    """Return an object's members, by the names that a schema lists; None if the value is not an object."""
     match value:
         case _Call(fields, values):
             # A function's schema lists a parameter with several aliases by its own name.

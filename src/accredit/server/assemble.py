@@ -41,8 +41,8 @@ _Root = str | Path | HybridPublicKey
 
 
 class GuardFileError(ConfigurationError, SystemExit):
-    """A key file of a guard can't be used. Python ends a server that does not handle this with one line and without a
-    traceback, as it ends one that exits; whoever handles it has a `ConfigurationError`."""
+    """A key file of a guard can't be used. If a server does not handle this error, Python prints one line without a
+    traceback, as for an exit. If it does, the error is a `ConfigurationError`."""
 
     def __init__(self, what: str, remedy: str) -> None:
         super().__init__(what, remedy)
@@ -50,7 +50,7 @@ class GuardFileError(ConfigurationError, SystemExit):
 
 
 class Guard:
-    """What the guards for both SDKs have in common. It decides nothing by itself: see `ProofGuard`."""
+    """The code that the guards for both SDKs share. It decides nothing by itself: see `ProofGuard`."""
 
     def __init__(
         self,
@@ -114,8 +114,8 @@ class Guard:
         self._judge = Judge(Proofs(policy, opened, lists, filter_tools), self._tokens, clock, _check_methods(methods))
 
     def found(self, name: str, function: object, input_schema: Mapping[str, Any], read: Read | None) -> TargetInfo:
-        """Return a tool and its requirement, which its function has. `function` is None if the tool is made of
-        something else."""
+        """Return a tool and the requirement of its function. `function` is None if the tool is not made from a
+        function."""
         entry = written = None
         if function is not None and not hides_requirement(function):
             written = entry_of(function)
@@ -124,8 +124,8 @@ class Guard:
         return TargetInfo(name, entry, declares, read, written is not None)
 
     def found_other(self, method: str, name: str, function: object) -> TargetInfo:
-        """Return a resource or prompt and its requirement, which its function has. `function` is None if it is made of
-        something else."""
+        """Return a resource or prompt and the requirement of its function. `function` is None if it is not made from a
+        function."""
         if function is None or hides_requirement(function):
             return TargetInfo(name)
         entry = entry_of(function)

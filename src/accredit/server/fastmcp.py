@@ -1,15 +1,15 @@
 """`ProofGuard` for FastMCP: `guard.protect(mcp)`. Awaits decisions; reads key files when it is made.
 
 FastMCP's middleware runs after sealed request states are opened, when messages are no longer what the client sent. So
-the guard puts a gate (`gate`) in front of the protected server. It puts itself before all other middleware: one that
-answers before the guard, such as a cache, would answer everybody. A FastMCP middleware learns its server only when a
+the guard puts a gate (`gate`) in front of the protected server. It puts itself before all other middleware: a cache,
+for example, that answers before the guard would answer everybody. A FastMCP middleware learns its server only when a
 message comes, which can be too late. So a guard that is only in the list of middleware lets nothing through.
 
 The guard ensures that nothing runs undecided. For a request to a tool, a resource, a prompt or a list, the first of
 these rules that applies:
 
 - [same-call] The call that the gate has decided passes.
-- [inner-call] A request that a running call makes, even by the same name, is judged anew: on the same authority, with
+- [inner-call] A request that a running call makes, even for the same name, is judged anew: on the same authority, with
   its own arguments (`policy.within`). A tool that calls others by name must bypass neither their requirements nor
   constraints.
 - [undecided] Any other request is undecided, and refused: the gate was removed, or is another server's.

@@ -14,12 +14,12 @@ If other middleware stands before it, all guarded messages are refused, and the 
   `_meta`, as behind the gateway. Unreadable answers are dropped (`answers`).
 - [lists] A list says what each of its items requires. Items that the client could not use are left out.
 
-The SDK has already parsed the message. So a proof is judged in the compact form of what was parsed: of repeated members
-the last counts, and numbers have lost their spelling. Neither changes what was signed: the signatures are over the
-values.
+The SDK has already parsed the message. So a proof is judged in a form that is written from the parsed message: of
+repeated members only the last is left, and numbers have lost their spelling. The signatures are not affected, as they
+cover the values.
 
 A proof is bound to its call by a digest. The digest is over the parsed `params` without `_meta`, and without a `_token`
-that is removed. Apart from that it covers exactly the members that the client sent, `"arguments": null` among them.
+that is removed. Apart from that it covers exactly the members that the client sent, including `"arguments": null`.
 
 Not checked here: messages that the server's own code sends.
 """
@@ -49,7 +49,7 @@ from accredit.tokens import VerifiedToken
 
 
 class _Admitted(NamedTuple):
-    """A request that passes the gate: what is allowed, and the message for the server."""
+    """A request that passes the gate: the allowed call, and the message for the server."""
 
     allowed: Allowed
     ctx: Context

@@ -38,7 +38,8 @@ from accredit.server.tokens import Tokens
 from accredit.tokens import VerifiedToken
 
 MAX_OPEN_TOOLS = 100
-"""Of how many tools without a requirement a guard's log tells. A client may call a low-level server's by any name."""
+"""For how many tools without a requirement a guard logs a warning. A client may call tools of a low-level server by any
+name."""
 
 _PLAIN = Catalog(own_tools={})
 
@@ -57,8 +58,8 @@ class Proofs(NamedTuple):
 
 class TargetInfo(NamedTuple):
     """A server's target: its listed name ("": it does not exist), and its requirement (None if no proof could allow
-    it). Also says whether it declares `_token` itself, what reads its arguments (None: they reach it unchanged), and
-    whether its author wrote the requirement beside it."""
+    it). Also says whether it declares `_token` itself, which function reads its arguments (None: they reach it
+    unchanged), and whether its author wrote the requirement beside it."""
 
     name: str = ""
     entry: Entry | None = None
@@ -88,7 +89,7 @@ class Allowed(NamedTuple):
 
 
 class Judge:
-    """The parts of a guard that decide. If a part is None, what it judges is not checked. `clock` returns unix seconds.
+    """The parts of a guard that decide. If a part is None, its checks are not made. `clock` returns unix seconds.
 
     `methods` are those beyond MCP's that pass where proofs or tokens are required.
     """
@@ -135,8 +136,8 @@ class Judge:
         return Allowed(call, decision.authority, token, found)
 
     def enters(self, method: str, target: str, arguments: object) -> bool:
-        """Return whether this is the allowed call itself on its way to the server's functions; it arrives there once.
-        Anything else that reaches them while the call runs is another call, made by it."""
+        """Return whether this is the allowed call itself on its way to the server's functions, which it reaches once.
+        Any other request that reaches them while the call runs is a further call, made by the running one."""
         standing = _standing.get()
         allowed = self.decided()
         if standing is None or standing.entered or allowed is None or not allowed.is_for(method, target, arguments):
@@ -158,7 +159,7 @@ class Judge:
         _check_given(call, found, allowed.authority, policy, now)
 
     def view(self, allowed: Allowed) -> ListView:
-        """Return how lists look to the sender of a list request: which items are shown, and what is said about them."""
+        """Return the sender's view of lists: which items are shown, and how they are annotated."""
         if self._proofs is None:
             return ListView(catalog=Catalog(own_tools={}), token=allowed.token)
         authority, policy = allowed.authority, self._proofs.policy

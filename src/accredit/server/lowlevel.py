@@ -2,8 +2,8 @@
 
 A gate (`gate`) stands in front of the server's other middleware. Behind that, where the SDK looks up a message's
 handler, is a final check. The handlers of tools, resources and prompts run only what the gate has allowed, with the
-arguments that the gate has judged. This holds whenever they were registered, whatever other middleware did to the
-message, and whoever else requests them from the server.
+arguments that the gate has judged. This holds regardless of when they were registered, of changes by other middleware,
+and of other code that requests them from the server.
 
 Not checked here: what else a handler does, and for whom.
 """

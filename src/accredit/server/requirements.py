@@ -11,8 +11,8 @@ process reads: a delegation may grant it.
 - [wrappers] The requirement is found through standard wrappers (`entry_of`), and through FastMCP's own, which lack the
   standard attribute.
 - [hidden-requirement] Some callables could hide a requirement (`hides_requirement`): one without a requirement that
-  holds a callable with one (in its closure, its defaults, its object); a method that overrides such a method; a single
-  dispatch that has one requirement while its functions have another. With one of these the server does not start, and
+  holds a callable with one (in its closure, its defaults, its object); a method that overrides a method with one; a
+  single dispatch whose functions have another requirement than itself. With one of these the server does not start, and
   later registrations of one are refused.
 - [unseen-requirement] That search can miss a function (in a list, a global name, another object). Such a function is
   refused when it is called: while a guarded server answers a request, the function that `require` returned runs only if

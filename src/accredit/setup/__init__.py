@@ -1,1 +1,1 @@
-"""Commands that get from nothing to a protected server: configurations, first keys, entries of hosts, pins."""
+"""Commands that set up a protected server: configurations, first keys, entries of hosts, pins."""

@@ -6,8 +6,8 @@ A tool passes if a call to it can be allowed, and if everybody who reads the lis
 - without a catalog, it advertises a scope that can be requested and granted.
 
 A definition that differs from the lock's pin is a finding, and so is a catalog entry without a tool. Notes name tools
-that only some clients see, arguments that the catalog could use for constraints but doesn't, and gateways that refuse
-no call. Not checked: whether a scope suits what the tool does.
+that only some clients see, arguments that the catalog could use for constraints but doesn't, and gateways that don't
+refuse any call. Not checked: whether a scope suits what the tool does.
 """
 
 import os

@@ -1,5 +1,5 @@
-"""Installs what `accredit completion` prints: a script of ours, and for bash and zsh one line in the file that the
-shell reads when it starts. I/O: those files, stdout.
+"""Installs the script that `accredit completion` prints, and for bash and zsh a line in the file that the shell reads
+when it starts. I/O: those files, stdout.
 
 A line that is there already is not added again, and nothing else in that file is touched.
 """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _ID = re.compile(r"[0-9a-f]{16,}")
-"""Matches what looks like a key's id, which is no name for people."""
+"""Matches a text that looks like a key's id, which is not a name for people."""
 
 
 class NewEntry(NamedTuple):

@@ -1,6 +1,6 @@
 """The list of the configurations that are the person's own: `configurations.json`, in their folder. I/O: that file.
 
-`accredit up` enters there what it has made, and what the person has agreed to (`up_place`).
+`accredit up` enters the configurations that it has made, or that the person has agreed to (`up_place`).
 """
 
 import os

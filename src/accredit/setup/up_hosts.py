@@ -43,8 +43,8 @@ def adopting_host(loaded: Loaded) -> str | None:
 
 def hosts_without(loaded: Loaded) -> list[tuple[str, str | None]]:
     """Return the hosts on this machine that lack an entry for this gateway, each with the name of a server that has
-    none. The name is None if the gateway has a single endpoint. There are none if a host's own servers were put behind
-    this gateway (`accredit install --adopt`): they are that host's. Only reads."""
+    none. The name is None if the gateway has a single endpoint. Return none if a host's own servers were put behind
+    this gateway (`accredit install --adopt`), as only that host should use them. Only reads."""
     if adopting_host(loaded) is not None:
         return []
     url = url_here(loaded.config.gateway)

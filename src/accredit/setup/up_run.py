@@ -6,7 +6,7 @@
 - SIGINT, SIGTERM or SIGHUP (unless ignored, as by `nohup`) ends both, and waits for them. A second signal kills them,
   unless it comes with the first (a parent may forward what the terminal sends to all). They are also killed if they
   have not ended by the gateway's own deadline.
-- A process that has ended after such a signal has not ended by itself, whoever saw the signal first.
+- A process that ends after such a signal counts as ended by it, even if that process got the signal first.
 - If one ends by itself, the other is ended, and the message names the one that ended first. If a desk ends because it
   finds another one running, the gateway goes on.
 - Neither outlives this process, however that ends (on Linux).
@@ -135,8 +135,8 @@ class _Signals:
         return set()
 
     def during(self, ask: Callable[[], None]) -> bool:
-        """Call `ask`, which a signal to end breaks off; return whether it came to its end. `wait` returns that signal
-        all the same."""
+        """Call `ask`, which a signal to end interrupts; return whether it finished. `wait` still returns that
+        signal."""
         handlers = {each: signal.signal(each, _break_off) for each in self._before.keys() & _STOP}
         try:
             ask()

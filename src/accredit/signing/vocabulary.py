@@ -23,7 +23,7 @@ def catalog_scopes(scopes: Iterable[str]) -> frozenset[str]:
 
 
 def impossible_scope(scopes: Iterable[str]) -> str | None:
-    """Return the first scope that no vocabulary can hold, or None."""
+    """Return the first scope that can't be part of any vocabulary, or None."""
     scopes = tuple(scopes)
     return unknown_scope(scopes, MCP_SCOPES | catalog_scopes(scopes))
 

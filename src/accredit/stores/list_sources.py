@@ -2,7 +2,7 @@
 verified.
 
 A missing file of one list is an error (`NotThere`). So is a missing folder: a volume that was not mounted must not look
-like a list without entries. A store that does not exist yet has no lists, which is no error.
+like a list without entries. A store that does not exist yet has no lists, and that is not an error.
 """
 
 from collections.abc import Sequence
@@ -107,7 +107,7 @@ class StoredLists:
 
 
 class KnownLists:
-    """The lists that an SQLite store remembers: those that its gateways have had in force, from whatever source."""
+    """The lists that an SQLite store remembers: all that its gateways have had in force, whatever their source."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

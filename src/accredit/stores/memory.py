@@ -1,7 +1,7 @@
 """A store in the memory of one process. No I/O; threads may share it.
 
-Each write removes a few expired entries, so that no single request pays for a flood of them. Until it is removed, an
-expired entry still counts. Issued challenges are not stored (`minted`), so requesting many takes no room.
+Each write removes a few expired entries, so that no single request pays for a flood of them. Until an expired entry is
+removed, it still takes room. Issued challenges are not stored (`minted`), so requesting many takes no room.
 """
 
 import heapq
@@ -19,7 +19,7 @@ from accredit.stores.minted import KEY_BYTES, RANDOM_BYTES, Issued, mint_challen
 from accredit.stores.rules import NEVER, Series, UseMark, certain, judge, made_before, mark, room_at, strictest
 
 STORE_SWEEP_ENTRIES = 100
-"""The most expired entries that one request removes from memory, which takes some microseconds. So no single request
+"""How many expired entries one request removes from memory, at most. That takes some microseconds, so no single request
 pays for a flood of them."""
 
 
@@ -148,8 +148,8 @@ class _Ends(Generic[_Key]):
 
 
 class _Uses:
-    """The uses of one series (what one limit counts for one certificate): its marks in order, which are seconds, and
-    the total of uses before each."""
+    """The uses of one series (the uses of one certificate that one limit counts): its marks (seconds) in order, each
+    with the number of uses before it."""
 
     def __init__(self) -> None:
         self._marks: list[int] = []

@@ -11,8 +11,8 @@ store, so they are not. The 32 bytes of a challenge issued here are
 | 21 to 31 | the seal: the first bytes of an HMAC-SHA256 over what precedes it and the hash of the challenge's request |
 
 Both HMACs use a key that is shared by all that accept the same proofs. With it they can always tell a challenge issued
-here from one that a client made (one in 2^64 of those has a valid mark). Until a challenge expires, they can also tell
-whether it is valid for a request. Only spent challenges have to be stored, and to spend one takes a valid proof.
+here from one that a client made (one in 2^64 of the latter has a valid mark). Until a challenge expires, they can also
+tell whether it is valid for a request. Only spent challenges have to be stored, and to spend one takes a valid proof.
 """
 
 import hmac

@@ -3,8 +3,8 @@
 A store opens its file, or its connection, on first use, after processes have forked. Only two things are read at once:
 revocation lists, and whether a database has our tables.
 
-To add a kind of store, add a class to `StoreUrl`. All others ask what a store can do by its methods, never by its
-class.
+To add a kind of store, add a class to `StoreUrl`. All other code asks a store's methods what it can do, and never looks
+at its class.
 """
 
 import os
@@ -71,8 +71,7 @@ _ENCRYPTED = ("require", "verify-ca", "verify-full")
 
 
 class _Store(Struct, frozen=True):
-    """What every kind of store has and can do. These defaults are for a store in memory; the other kinds override
-    them."""
+    """The interface of every kind of store. These defaults are for a store in memory; the other kinds override them."""
 
     is_shared: ClassVar[bool] = False
     """Whether gateways on several machines can share the store."""
@@ -122,8 +121,7 @@ class InMemory(_Store, frozen=True):
     """`memory:`, a store of this process alone."""
 
     def open(self, since: int = NEVER) -> MemoryStore:
-        """Open the memory of challenges and uses. `since` says from when on it knows which challenges were spent, if it
-        is new."""
+        """Open the memory of challenges and uses. A new one knows only the challenges that were spent after `since`."""
         return MemoryStore(since=since)
 
     def open_tasks(self) -> TaskStore:
@@ -263,8 +261,8 @@ class PostgresDatabase(DatabaseAddress, _Store, frozen=True):
         return None if dict(self.tls).get("sslmode") in _ENCRYPTED else next(elsewhere, None)
 
     def open(self, since: int = NEVER) -> PostgresStore:
-        """Open the memory of challenges and uses. It knows by the database's clock which challenges were spent, so
-        `since` is not used."""
+        """Open the memory of challenges and uses. `since` is not used, as the database records by its own clock since
+        when it knows spent challenges."""
         return PostgresStore(self, since=CLOCK)
 
     def open_tasks(self) -> TaskStore:
@@ -305,7 +303,7 @@ class PostgresDatabase(DatabaseAddress, _Store, frozen=True):
         return status(self)
 
     def condition(self) -> DatabaseCondition:
-        """Return what the database says of itself."""
+        """Return the database's condition."""
         return read_condition(self)
 
     def check_tables(self) -> None:
@@ -345,8 +343,8 @@ StoreUrl = InMemory | LogStore
 
 
 def store_url_fault(url: str) -> str | None:
-    """Return what is wrong with a store's URL, as far as that shows without looking at files, in words that follow "KEY
-    ..."; or None. The URL, which may hold a password, is not quoted."""
+    """Return what is wrong with a store's URL, or None. Files are not looked at. The text follows "KEY ...", and does
+    not quote the URL, which may hold a password."""
     if url.startswith(SCHEME):
         try:
             parse_address(url)

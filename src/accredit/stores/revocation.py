@@ -7,7 +7,7 @@ A list is in force if, in this order:
 - [signature] that key signed it;
 - [age] it is not older than the one in force at its place; if it is of the same second, it has all ids of that one;
 - [newest] no worker process that shares memory with this one has had a newer list of its issuer in force
-  (`seen_lists`), in any place. If one has, questions are not answered.
+  (`seen_lists`), in any place. If one has, this process answers no questions.
 
 When the gateway starts, an invalid or missing list is an error. An issuer without revocations needs a signed list, too:
 an empty one. Later, the last valid list of an issuer stays in force, even if its file disappears; `problem` reports
@@ -17,10 +17,10 @@ A reload makes a new object, with the old one as `before`. For each list that wa
 the same issuer, in any place, that may replace it by [age]. An SQLite store remembers the newest list of each issuer
 that was in force. After a restart that list counts as well, until one that is at least as new is found.
 
-Questions are not answered while this process has no file descriptors left to read with: otherwise whoever can use them
-up could hide a revocation. Nor are they while a database can't be asked. An id in any list, in any place, counts for
-all certificates. Not checked: whether the list's issuer has issued that certificate; and, when the gateway starts, what
-was in force before if the store does not remember it.
+Questions are not answered while this process has no file descriptors left: otherwise somebody who can use them up could
+hide a revocation. Nor are they answered while a database can't be asked. An id in any list, in any place, revokes that
+certificate, whoever issued it. Not checked: whether the list's issuer has issued that certificate; and, when the
+gateway starts, earlier lists that the store does not remember.
 """
 
 import asyncio
@@ -377,8 +377,8 @@ def _rollback(old: RevocationList | None, new: RevocationList) -> str | None:
 
 
 def _replaces(held: _Held, old: bytes | None, key: HybridPublicKey) -> bool:
-    """Return whether a list replaces the remembered one, `old`. It replaces none (None), and one without a valid
-    signature of its issuer, in any case."""
+    """Return whether a list replaces the remembered one, `old`. It always does if `old` is None, or lacks a valid
+    signature of its issuer."""
     if old is None:
         return True
     try:

@@ -1,7 +1,7 @@
 """The rules common to all kinds of store. No I/O.
 
-A challenge is judged in this order. One that was presented before is spent, whatever it is presented for now. One that
-was issued here is valid for its own request until it expires, and for nothing else. Any other, which a client made, is
+A challenge is judged in this order. If it was presented before, it is spent, even for another request. If it was issued
+here, it is valid for its own request until it expires, and for nothing else. Otherwise a client made it: then it is
 valid unless the request needs one issued here.
 
 A store that was lost, or is in one process's memory, does not know what was spent before it began. A challenge that a
@@ -9,8 +9,8 @@ client made before that time could be a spent one, so it is not accepted (`made_
 one issued here.
 
 Expired entries are forgotten, by the clock. For each kind of entry, the store remembers the latest end among those that
-it forgot. Perhaps the clock was ahead at that time and has been set back since. Then an entry that ends no later than
-that may be missing although it counts again, so it is refused (`certain`).
+it forgot. If the clock was ahead then and has been set back since, an entry that ends no later than that may be
+missing, although it is needed again. So such an entry is refused (`certain`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,8 @@ from accredit.ports import RateLimit, Spending
 from accredit.stores.minted import Issued
 
 NEVER = -1
-"""As the latest end of forgotten entries: none was forgotten. As `since`: all spent challenges are known."""
+"""Long ago. As the latest end of forgotten entries, it means that none was forgotten; as `since`, that all spent
+challenges are known."""
 
 
 class ListChange(NamedTuple):
@@ -85,7 +86,7 @@ def certain(ends: int, forgotten: int) -> None:
 
 
 class Taking(NamedTuple):
-    """How much one use takes of a series, the most that its window may hold, and into how many parts the window is
+    """How much of a series' window one use takes, how much the window may hold, and into how many parts it is
     divided."""
 
     amount: int
@@ -126,7 +127,7 @@ def room_at(marks: Sequence[UseMark], total: int, limit: RateLimit, now: int) ->
 
 
 def mark(window_s: int, now: int, parts: int = USE_MARKS) -> int:
-    """Return the second under which a use at `now` is recorded. A window has so many `parts`; the second is the end of
-    the part that `now` is in, so that the use counts long enough."""
+    """Return the second under which a use at `now` is recorded. A window is divided into `parts`. The second is the end
+    of the part that `now` is in, so that the use counts for at least the whole window."""
     step = max(1, window_s // parts)
     return -(-now // step) * step

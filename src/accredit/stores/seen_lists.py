@@ -1,13 +1,12 @@
 """The age of the newest revocation list of each issuer that any worker process has had in force, in memory that all
 workers share. I/O: anonymous memory, mapped before workers are forked.
 
-A restarted worker may find a list gone, or an older one in its place. Here it sees that there was a newer list, so that
-it does not accept what the other workers refuse.
+A restarted worker may find a list gone, or an older one in its place. From this memory it learns of the newer list, and
+so does not accept certificates that the other workers refuse.
 
 There is one slot for each issuer, wherever its lists lie, and a slot's value only grows. Workers write without a lock.
 If a worker overwrites a value of another, that one writes its value again half a second later, at its next reading of
-the lists. If there are more issuers than slots, two share one. The older of their lists then counts as out of date, so
-that calls are refused.
+the lists. If two issuers share a slot, the older of their lists counts as out of date, so that calls are refused.
 """
 
 import hashlib
@@ -18,8 +17,8 @@ from collections.abc import Iterable
 from accredit.ratify import RevocationList
 
 SEEN_LISTS = 1_024
-"""How many issuers have a slot of their own: 16 KiB. With more, two share a slot. Then a new worker rather refuses than
-forgets."""
+"""How many issuers have a slot of their own: 16 KiB. With more issuers, two may share a slot, and a new worker may then
+refuse calls, but never accept a revoked certificate."""
 
 
 _PLACE = struct.Struct("=8sQ")
@@ -44,7 +43,7 @@ class SeenLists:
             _PLACE.pack_into(self._memory, start, name, newest)
 
     def misses(self, issuer_id: str, here: Iterable[RevocationList]) -> bool:
-        """Return whether any worker has had a newer list of an issuer in force than those in force here."""
+        """Return whether any worker has had a newer list of the issuer in force than this worker has now."""
         _, _, seen = self._place(issuer_id)
         return seen > max(map(_age, here), default=0)
 

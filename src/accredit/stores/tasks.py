@@ -1,8 +1,9 @@
 """Memory of tasks and their owners: in this process, or in an SQLite file, with I/O in a thread of its own.
 
 An expired task can't be found any more. Its row is deleted when a later task is stored. Bounds are checked when a task
-is stored, so that processes that share a file see each other's tasks. If the clock was set back to before the end of a
-task that was forgotten, no task is stored: the forgotten one may have had the same id, and would be valid again.
+is stored, so that processes that share a file see each other's tasks. If a task was forgotten, and the clock was then
+set back to before that task's end, no task is stored: the forgotten one may have had the same id, and would be valid
+again.
 """
 
 import sqlite3

@@ -1,4 +1,4 @@
-"""Telemetry: what is counted, which calls are traced, and how both leave the process.
+"""Telemetry: counts, traces of calls, and the export of both.
 
 Calls only touch plain Python: `Operation` (measures one request), `Meter` (of one server), `Board` (the counts of all
 workers, in shared memory). The libraries of the extra `accredit[telemetry]` are only loaded for rendering

@@ -20,8 +20,8 @@ from accredit.base.clock import unix_ns
 from accredit.telemetry.families import FAMILIES, Family
 
 MAX_SERIES = 4_096
-"""The most series that one worker counts in: each tool of the catalog has some for each method and error that occurs.
-What would need a further series is counted in that of `_other`."""
+"""The most series of one worker: each tool of the catalog has some for each method and error that occurs. Beyond this
+number, values are counted in the series of `_other`."""
 BOARD_NAMES_BYTES = 1_048_576
 """How many bytes the names of one worker's series may take: 256 each. Memory that is not used is never mapped."""
 

@@ -47,8 +47,8 @@ EXPORT_METRICS_SECONDS = 60.0
 EXPORT_LAST_SECONDS = 2.0
 """How many seconds may be taken to send what is left when the process ends. An orchestrator waits for that."""
 MAX_EXPORT_LOOKUPS = 4
-"""How many look-ups of the collector's name may run at once. The system can't be told to stop one, and a thread waits
-for each."""
+"""How many look-ups of the collector's name may run at once. A look-up can't be stopped, and a thread waits for
+each."""
 EXPORT_RETRY_SECONDS, MAX_EXPORT_RETRY_SECONDS = 1.0, 30.0
 """The pause before spans are sent again to a collector that takes nothing for now, in seconds: at first, and at most.
 It doubles each time. A part of it is random, so that gateways do not all come at once."""

@@ -54,7 +54,7 @@ _JSONRPC_CODES = frozenset(
 _WORDS = {encode.HEADER_MISMATCH: "header_mismatch", encode.INVALID_PARAMS: "invalid_params"}
 _EARLY_WORDS = frozenset({"session_not_found", *_WORDS.values(), "invalid_request", "keys_unavailable"})
 RESULT_END_BYTES = 2_048
-"""How many of a result's last bytes are searched for `isError`, which servers put at the end. To search all of a long
+"""How many of a result's last bytes are searched for `isError`, which servers put at the end. Searching all of a long
 result would take as long as all other measuring."""
 _MEMBER, _NONE = b'"isError"', b'"isError":false'
 _NONE_AT_LAST = _NONE + b"}}"

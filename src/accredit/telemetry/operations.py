@@ -265,7 +265,7 @@ class Transports(NamedTuple):
 
 
 class Meter:
-    """Measures the requests to one server. `names` are those that may be labels. Without a `tracer` nothing is
+    """Measures the requests to one server. `names` are the names that may be labels. Without a `tracer` nothing is
     traced."""
 
     def __init__(

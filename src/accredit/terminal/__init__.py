@@ -1,1 +1,1 @@
-"""What commands print, and the passphrases that they ask for: facts, tables, progress."""
+"""Output of commands (facts, tables, progress), and input of passphrases."""

@@ -1,4 +1,4 @@
-"""Lays out what commands print: texts, facts, tables. No I/O.
+"""Lays out the output of commands: texts, facts, tables. No I/O.
 
 Text may come from others' files or peers: it is never markup, can't control the terminal, and can't begin a row as ours
 do (`base.terminal`). Within a given width:

@@ -21,8 +21,8 @@ from accredit.terminal.progress import clear
 MAX_TOLD_CANDIDATES = 20
 """The most ids that are listed on stderr if a given one is ambiguous: a screenful."""
 MIN_ID_CHARS = 4
-"""How many characters of an id must be given at least. Fewer may be meant for something else, and could begin the ids
-of thousands of calls in a log of a million."""
+"""How many characters of an id must be given at least. A shorter text may be meant for something else, and could be the
+beginning of thousands of ids in a log of a million calls."""
 
 
 GOOD, BAD, QUIET = "green", "bold red", "dim"
@@ -105,10 +105,10 @@ def find_by_prefix(
 ) -> str | None:
     """Return the candidate that equals `prefix`, else the only one that begins with it.
 
-    `candidates` maps ids to descriptions. If no candidate or more than one begins so, print that on stderr and return
-    None; the command then ends with exit code 1. `what` is the kind of id, such as "call"; `remedy` is the help if
-    there is no such candidate. Matching is literal and case-sensitive. Raises `ConfigurationError` for a prefix of less
-    than `at_least` characters.
+    `candidates` maps ids to descriptions. If no candidate begins with it, or several do, print that on stderr and
+    return None; the command then ends with exit code 1. `what` is the kind of id, such as "call"; `remedy` is the help
+    if there is no such candidate. Matching is literal and case-sensitive. Raises `ConfigurationError` for a prefix of
+    less than `at_least` characters.
     """
     if prefix in candidates:
         return prefix

@@ -26,9 +26,9 @@ from accredit.keys.passphrase import passphrase_bytes
 MAX_PASSPHRASE_FILE_BYTES = 1_024
 """The most bytes of a file that holds a passphrase, with its line end."""
 ADVISED_PASSPHRASE_CHARS = 15
-"""How many characters a new passphrase should have; a shorter one brings a warning. Whoever copies the key's file can
-try all short passphrases, and Argon2id only makes that more expensive. NIST SP 800-63B-4 (3.1.1.2) requires as many of
-a password that is the only protection."""
+"""How many characters a new passphrase should have; a shorter one brings a warning. Somebody who copies the key's file
+can try all short passphrases, and Argon2id only makes that more expensive. NIST SP 800-63B-4 (3.1.1.2) requires this
+length for a password that is the only protection."""
 
 
 _CONTROLS = frozenset("\0\n\r")

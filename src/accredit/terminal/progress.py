@@ -2,7 +2,7 @@
 
 - The line goes to stderr, and only if that is a terminal. There is none with `--json`, none while results go
   to the same terminal (`hidden`), and none inside another progress.
-- Nothing is shown before two seconds have passed, and nothing is left when the work ends, however it ends.
+- The line is not shown in the first two seconds, and is removed when the work ends, in whatever way.
 - Other output to stderr must remove the line first (`clear`). It is shown again afterwards.
 """
 
@@ -25,7 +25,7 @@ else:  # for what is shown
 PROGRESS_ENTRIES = 500
 """How many entries are verified (in 40 ms) between two updates of the count that is shown."""
 PROGRESS_AFTER_SECONDS = 2.0
-"""After how many seconds a terminal shows how far the work is. Until then nobody wonders."""
+"""After how many seconds a terminal shows the progress of the work. Nobody needs it before."""
 PROGRESS_SECONDS = 0.2
 """How often the progress line is shown again, in seconds."""
 

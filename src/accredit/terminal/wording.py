@@ -79,7 +79,7 @@ def shown_target(target: str) -> str:
 
 
 def shown_call(method: str, target: str) -> str:
-    """Return what was called. A route of an HTTP API has its method in it."""
+    """Return the method and target of a call. The route of an HTTP API contains its method."""
     return shown_target(target) if target.startswith(f"{method} ") else f"{method} {shown_target(target)}"
 
 
@@ -89,7 +89,7 @@ def calls(number: int) -> str:
 
 
 def unverified_note(left: "UnverifiedEntries") -> str:
-    """Return the note on records that do not verify. The names in them may be anything, so they are escaped."""
+    """Return the note on records that do not verify. Their names may be any text, so they are escaped."""
     where = f"the first at {shown_target(left.place)}: {escape_text(left.reason)}"
     return f"left out, as it does not verify: {several(left.entries, 'record')} ({where}); see accredit log verify"
 

@@ -1,9 +1,9 @@
-"""Bearer tokens: their places in a request, their validity, their rights, and what a client is told. No I/O.
+"""Bearer tokens: their places in a request, their validity, their rights, and the challenges to clients. No I/O.
 
 - `carried`: finds and removes them
 - `compact`, `claims`: read them
 - `key_sets`, `discovery`: the keys of their issuers, and where these are
-- `introspection`: asking an issuer about tokens that are no JWTs
+- `introspection`: asking an issuer about tokens that are not JWTs
 - `verify`: the verifier and its cache
 - `rules`: what a valid token may do
 - `challenges`: the headers and the metadata document for clients

@@ -1,4 +1,4 @@
-"""Access tokens that the gateway gets for itself: its request to an authorization server, and how the answer is read.
+"""Access tokens that the gateway gets for itself: makes the request to an authorization server, and reads the answer.
 No I/O.
 
 The gateway asks on its own behalf (client credentials, RFC 6749 section 4.4), or exchanges a caller's verified token
@@ -8,9 +8,9 @@ are each form-encoded, then joined (RFC 6749 section 2.3.1). An answer is accept
 - [members] it is one JSON object with the members of RFC 6749 section 5.1, each of its type; others are ignored;
 - [token-type] its `token_type` is Bearer, in any case;
 - [spelling] its `access_token` is a b64token (RFC 6750 section 2.1) of at most `MAX_TOKEN_BYTES` characters;
-- [expiry] its `expires_in` is a whole number of seconds above 0. It may be absent: then `UNTOLD_TOKEN_SECONDS` counts;
-- [exchange] if a token was exchanged, `issued_token_type` says that the new one is an access token or a JWT, and it is
-  not the caller's own token: no token for the gateway is forwarded to a server.
+- [expiry] its `expires_in` is a whole number of seconds above 0. It may be absent: then `UNTOLD_TOKEN_SECONDS` is used;
+- [exchange] if a token was exchanged, `issued_token_type` says that the new one is an access token or a JWT, and the
+  new one differs from the caller's: a token for the gateway must not be forwarded to a server.
 
 Not checked: the token's content, which is for its server, and the scopes that were granted.
 """
@@ -44,7 +44,7 @@ _GRANTS = {
     "token_exchange": "urn:ietf:params:oauth:grant-type:token-exchange",
 }
 B64TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
-"""Matches what a header can bring as a bearer token (RFC 6750 section 2.1)."""
+"""Matches a bearer token as a header can carry it (RFC 6750 section 2.1)."""
 _OF_ONE_TOKEN = frozenset({"iat", "exp", "nbf", "jti"})
 """Claims that may differ between tokens that are otherwise the same."""
 _WORDS = frozenset(
@@ -111,7 +111,7 @@ def basic_credentials(client_id: str, client_secret: str) -> str:
 
 
 class AccessGrant(Hidden, Struct, frozen=True):
-    """How the gateway gets access tokens for one server: `[upstream.auth]`. What is "" is not sent."""
+    """How the gateway gets access tokens for one server: `[upstream.auth]`. Members that are "" are not sent."""
 
     type: GrantType
     token_url: str
@@ -184,7 +184,7 @@ def error_word(body: bytes) -> str:
 
 
 def exchangeable(token: VerifiedToken, text: str, key: bytes) -> ExchangeableToken:
-    """Return a verified token with its text, and with the `subject_key` of that text."""
+    """Return a verified token together with its text, and the `subject_key` of that text."""
     return ExchangeableToken(**msgspec.structs.asdict(token), carried=SubjectToken(text, key))
 
 

@@ -6,8 +6,8 @@ There are three places:
 - [argument] `params.arguments._token`, unless the tool's own `inputSchema` declares it: then it is the tool's;
 - [meta] `params._meta.token`.
 
-The first enabled place that is not empty decides, even if what it holds can't be a token. The contents of all places
-are removed, also of the later ones and of those that are not enabled. Not checked here: whether a token is valid.
+The first enabled place that is not empty decides, even if its content can't be a token. All places are emptied,
+including later ones and those that are not enabled. Not checked here: whether a token is valid.
 """
 
 import re

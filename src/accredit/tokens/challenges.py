@@ -1,4 +1,4 @@
-"""What a client is told about tokens: the `WWW-Authenticate` header and the resource's metadata. No I/O.
+"""Tells clients about the required tokens: the `WWW-Authenticate` header and the resource's metadata. No I/O.
 
 Sources: RFC 6750 section 3; RFC 9728 sections 2, 3 and 5.1; 2025-11-25 and 2026-07-28, basic/authorization.
 """
@@ -40,8 +40,8 @@ def metadata_paths(path: str) -> tuple[str, ...]:
 def metadata(resource: str, issuers: Iterable[Issuer]) -> dict[str, object]:
     """Return the metadata document of a resource. `resource` is its URL as clients know it.
 
-    Its authorization servers are those issuers whose names are URLs. An issuer of tokens that are made by hand need not
-    have a URL as its name. Empty members are left out (RFC 9728 section 3.2).
+    Its authorization servers are those issuers whose names are URLs. If an issuer's tokens are made by hand, its name
+    need not be a URL. Empty members are left out (RFC 9728 section 3.2).
     """
     known = [issuer for issuer in issuers if issuer.issuer.startswith(("https://", "http://"))]
     scopes = dict.fromkeys(scope for issuer in known for scope in issuer.required_scopes)
@@ -55,6 +55,6 @@ def metadata(resource: str, issuers: Iterable[Issuer]) -> dict[str, object]:
 
 
 def _quote(value: str) -> str:
-    """Return a quoted-string (RFC 9110 section 5.6.4), with a question mark for whatever a header can't hold."""
+    """Return a quoted-string (RFC 9110 section 5.6.4); characters that a header can't hold become question marks."""
     plain = "".join(char if " " <= char <= "~" else "?" for char in value)
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'

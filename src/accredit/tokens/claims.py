@@ -44,7 +44,7 @@ class Claims(Struct, frozen=True):
 
     @property
     def is_bound(self) -> bool:
-        """Whether the token is bound to a key (`cnf`), and so is no bearer token."""
+        """Whether the token is bound to a key (`cnf`), and so is not a bearer token."""
         return self.cnf is not UNSET
 
     @property
@@ -59,8 +59,8 @@ class VerifiedToken(Struct, frozen=True):
 
     If `allowed_tools` is None, every tool is allowed that is not in `denied_tools`. `session` is the id, as the client
     knows it, of the only MCP session in which the token is valid; None stands for any session. `sha256` is that of the
-    token's text, in hex, for records. `introspected` says that its issuer was asked about it, since it is no JWT of a
-    configured issuer.
+    token's text, in hex, for records. `introspected` says that its issuer was asked about it, since it is not a JWT of
+    a configured issuer.
     """
 
     issuer: str

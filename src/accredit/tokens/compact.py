@@ -5,7 +5,7 @@ A token is accepted only if, in this order:
 - [size] it has at most `MAX_TOKEN_BYTES` ASCII characters, checked before anything is decoded;
 - [spelling] it has three parts of base64url without padding, each in its one canonical spelling;
 - [header] its header is an object whose `alg` is a string, and so is its `kid`, if there is one;
-- [embedded-keys] its header neither names nor holds the key (`jku`, `x5u`, `jwk`): keys come only from the configured
+- [embedded-keys] its header has no key, and no URL of one (`jku`, `x5u`, `jwk`): keys come only from the configured
   issuer;
 - [extensions] its header demands no extension (`crit`), as none is supported here.
 

@@ -1,11 +1,11 @@
-"""Finding an issuer's key set by its metadata (OpenID Connect Discovery 1.0, RFC 8414). No I/O.
+"""Finds an issuer's key set by its metadata (OpenID Connect Discovery 1.0, RFC 8414). No I/O.
 
 - [issuer] An issuer can be asked only if its name is a URL of a host: https, or http on loopback, without a user, query
   or fragment.
 - [places] Its metadata is at one of two places, below its own origin.
 - [same-issuer] The metadata must name exactly the issuer that was asked for. Otherwise one issuer could pass its keys
   off as another's.
-- [key-set] Its `jwks_uri` is https. Plain http is good only on loopback, for an issuer that is on loopback itself.
+- [key-set] Its `jwks_uri` is https. Plain http is accepted only on loopback, for an issuer that is on loopback itself.
 """
 
 from urllib.parse import SplitResult, urlsplit
@@ -63,7 +63,8 @@ def read_key_set_url(body: bytes, issuer: str) -> str:
 
 
 def is_elsewhere(url: str, issuer: str) -> bool:
-    """Return whether a URL that an issuer's metadata names is at another host. Two names of this machine are one."""
+    """Return whether a URL in an issuer's metadata is at another host. All names of this machine count as the same
+    host."""
     there, here = urlsplit(url).hostname or "", urlsplit(issuer).hostname or ""
     return there != here and not (is_loopback_host(there) and is_loopback_host(here))
 

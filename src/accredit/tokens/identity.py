@@ -1,5 +1,5 @@
-"""The gateway's statement to the server behind it: on whose authority one request comes. It is a token signed with
-ES256, by a P-256 key. No I/O.
+"""A token that tells the server behind the gateway on whose authority one request is made. It is signed with ES256, by
+a P-256 key. No I/O.
 
 The token is made for one request and one server, and expires. No gateway accepts it as a client's token: its issuer is
 a gateway, and its key signs nothing else.

@@ -1,16 +1,17 @@
-"""Tokens that are no JWTs: the question to their issuer (RFC 7662), and how its answer is read. No I/O.
+"""Tokens that are not JWTs: makes the question to their issuer (RFC 7662), and reads the answer. No I/O.
 
 The gateway authenticates itself with `client_secret_basic`. A token is handled in this order:
 
-- [not-a-jwt] A token that names a configured issuer as a JWT does is never sent, however broken it is: that issuer's
-  keys decide about it. Nor is one that a header can't bring, or that is too long.
-- [answer] The answer is one JSON object with a member `active`. Any other is no answer, so the token is not decided on.
-- [active] The token is good only if `active` is true.
+- [not-a-jwt] A token that names a configured issuer in the way of a JWT is never sent, even if it is malformed: that
+  issuer's keys decide about it. Nor is a token sent that is too long, or that a header can't carry.
+- [answer] The answer is one JSON object with a member `active`. Any other answer counts as none, so no decision about
+  the token is made.
+- [active] The token is valid only if `active` is true.
 - [same-rules] The other members are read as the claims of a JWT are, and checked by the same rules (`verify`). `exp`
-  may be absent; then the token counts until it has to be asked about anew. `iss` may be, too; if not, it must be the
-  issuer that was asked. `sub` and `aud` must be there.
-- [bearer] `token_type` and `token_use`, if they are there, are those of a bearer token that is for access: an issuer
-  knows refresh tokens, too.
+  may be absent; then the token is valid until the issuer has to be asked again. `iss` may be absent, too; otherwise it
+  must be the issuer that was asked. `sub` and `aud` must be there.
+- [bearer] `token_type` and `token_use`, if they are there, are those of a bearer access token: an issuer also calls its
+  refresh tokens active.
 
 Not checked: whether the answer is signed (RFC 9701); it comes over TLS.
 """
@@ -30,14 +31,15 @@ from accredit.tokens.claims import Claims, claimed_issuer, read_claims
 from accredit.tokens.compact import NOT_JSON
 
 INTROSPECTED_SECONDS = 30
-"""How long an issuer's answer about a token counts. Whoever revokes a token there waits for so long at most."""
+"""How long an issuer's answer about a token is valid. So a token that is revoked there is refused here after this time
+at the latest."""
 
 _JWT = re.compile(r"[^.]*\.([^.]*)\.[^.]*")
 
 
 class Introspection(Hidden, Struct, frozen=True):
-    """Where an issuer is asked about tokens, and as whom: `[[tokens.issuers]] introspection_url` and what goes with
-    it."""
+    """Where an issuer is asked about tokens, and with which credentials: `[[tokens.issuers]] introspection_url` and the
+    related keys."""
 
     url: str
     client_id: str
@@ -79,8 +81,8 @@ def question(text: str) -> bytes:
 
 
 def read_introspection(body: bytes, issuer: str, now: int) -> Claims:
-    """Return what an issuer says about a token that is active ([answer] to [bearer]). `now` is in unix seconds. Raises
-    `InvalidToken`. Raises `AccessTokenError` for what is no answer. Neither quotes it."""
+    """Return the claims in an issuer's answer about an active token ([answer] to [bearer]). `now` is in unix seconds.
+    Raises `InvalidToken`. Raises `AccessTokenError` for a malformed answer. Neither error quotes the answer."""
     try:
         answer, members = _read_answer(body), _read_members(body)
     except NOT_JSON:

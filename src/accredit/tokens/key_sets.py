@@ -2,12 +2,12 @@
 
 A key of a set is used only if it meets all of these; other keys are ignored, as RFC 7517 section 5 asks:
 
-- [public-keys] it is only a public key: one that was published with its private half is compromised;
+- [public-keys] it is a public key only: a key that was published with its private half is compromised;
 - [signature-keys] it is for signatures (`use`, `key_ops`);
 - [key-types] it is RSA of 2,048 to 8,192 bits, on one of the three NIST curves, or Ed25519; never a symmetric key.
 
 A key is used only for the algorithms of its own type. If it names an `alg`, it is used only for that. So a token's
-header can't make a key serve for something else.
+header can't have a key used for another algorithm.
 """
 
 import hashlib

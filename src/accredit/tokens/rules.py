@@ -1,8 +1,7 @@
-"""What a verified token may do. No I/O.
+"""The rights of a verified token. No I/O.
 
-If a valid token may not do something, the answer is a 403. Lists and calls agree on which tools a token may use, as
-both ask `may_use`. A tool is listed even if the token lacks its scope: a client must see the scope to get a token that
-has it.
+If a valid token lacks a right, the answer is a 403. Lists and calls agree on which tools a token may use, as both ask
+`may_use`. A tool is listed even if the token lacks its scope: a client must see the scope to get a token that has it.
 """
 
 import hashlib

@@ -3,7 +3,7 @@
 The steps, in order; the first failure decides, and raises `InvalidToken` except in [scopes]:
 
 - [compact] the text is a signed token in compact form, within its bounds (`compact`);
-- [issuer] its `iss` is a configured issuer; from here on only that issuer's keys, audience and algorithms count;
+- [issuer] its `iss` is a configured issuer; from here on only that issuer's keys, audience and algorithms are used;
 - [algorithm] its `alg` is one that this issuer may use: never none, never symmetric;
 - [signature] a key of the issuer, found by `kid`, fits that algorithm and made the signature;
 - [claims] the claims, read from what was signed, are complete (`iss`, `sub`, `aud` and `exp`), and all have the right
@@ -17,9 +17,9 @@ The steps, in order; the first failure decides, and raises `InvalidToken` except
 claims of a verified token are remembered by the SHA-256 of its text. If the same text comes again with the same keys,
 the steps from [signature] to [audience] are not repeated, except that `exp` is checked each time.
 
-- [introspected] If one of the issuers can be asked about tokens (`introspection`), one that is no JWT of a configured
-  issuer is presented as that issuer's. Its answer takes the place of the steps from [compact] to [claims]. Only one
-  issuer can be: such a token does not say whose it is, and must not be shown to those whose it is not.
+- [introspected] If one issuer can be asked about tokens (`introspection`), a token that is not a JWT of a configured
+  issuer is taken for that issuer's. Its answer replaces the steps from [compact] to [claims]. There can be only one
+  such issuer: the token does not say who issued it, and must not be shown to another issuer.
 
 Not checked: whether the token was revoked, its `typ`, and what it may do with a tool (`rules`).
 """
@@ -92,7 +92,7 @@ class Presented(Struct, frozen=True):
     compact: Compact | None = None
     """The token's parts; None for a token that was verified before, or that is to be introspected."""
     introspection: Introspection | None = None
-    """Where to ask about it, if it is no JWT of a configured issuer ([introspected])."""
+    """Where to ask about it, if it is not a JWT of a configured issuer ([introspected])."""
 
     def __bool__(self) -> NoReturn:
         """Raise `TypeError`. An object would always be true, even for a forged token."""
@@ -111,8 +111,8 @@ class TokenVerifier:
     __slots__ = ("_cache", "_introspecting", "_issuers")
 
     def __init__(self, issuers: Sequence[Issuer], max_cached: int = MAX_CACHED_TOKENS) -> None:
-        """Raises `ConfigurationError` if two issuers have the same name, as `iss` could not tell which is meant; or if
-        two are to be asked about tokens ([introspected])."""
+        """Raises `ConfigurationError` if two issuers have the same name, so that `iss` would be ambiguous, or if two
+        are to be asked about tokens ([introspected])."""
         self._issuers = {issuer.issuer: issuer for issuer in issuers}
         if len(self._issuers) < len(issuers):
             raise ConfigurationError("tokens.issuers: one issuer is named twice", "give each issuer one table")
@@ -153,8 +153,8 @@ class TokenVerifier:
         return token
 
     def verify_introspected(self, presented: Presented, claims: Claims, now: int) -> VerifiedToken:
-        """Check what the issuer says about a token that it was asked about ([audience] and [scopes]). Raises
-        `InvalidToken` or `InsufficientScope`."""
+        """Check the claims in the issuer's answer about a token ([audience] and [scopes]). Raises `InvalidToken` or
+        `InsufficientScope`."""
         _check_claims(claims, presented.issuer, now)
         token = _verified_token(claims, _sha256(presented.text), None, introspected=True)
         _check_use(token, presented.issuer, now)
@@ -192,7 +192,7 @@ def _verified_token(claims: Claims, sha256: bytes, kid: str | None, *, introspec
 
 
 def _check_use(token: VerifiedToken, issuer: Issuer, now: int) -> None:
-    """Check what is checked on every use: `exp`, and the issuer's scopes ([scopes])."""
+    """Make the checks of every use: `exp`, and the issuer's scopes ([scopes])."""
     if token.expires_at + TOKEN_LEEWAY_SECONDS <= now:
         raise InvalidToken("expired", "the token has expired")
     missing = tuple(scope for scope in issuer.required_scopes if scope not in token.scopes)
@@ -247,7 +247,7 @@ class VerifiedTokens:
         return len(self._known)
 
     def peek(self, sha256: bytes) -> VerifiedToken | None:
-        """Return the claims of a token that was verified before, with whatever keys; or None."""
+        """Return the claims of a token that was verified before, no matter with which keys; or None."""
         known = self._known.peek(sha256)
         return known.token if known is not None else None
 

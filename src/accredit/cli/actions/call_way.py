@@ -87,8 +87,8 @@ async def at_gate(
 
 def how_to_start(url: str, environ: Mapping[str, str]) -> str:
     """Return what to do if nobody listens at a URL: the command that starts the gateway there, if its configuration is
-    known. Known are configurations that the person has named, keeps in their own folder, or has used with `accredit
-    up`. A file that only lies in the current folder may be anybody's."""
+    known. Configurations are known if the person has named them, keeps them in their own folder, or has used them with
+    `accredit up`. A file that is merely in the current folder may be anybody's."""
     from accredit.setup.known_files import known_files  # noqa: PLC0415 - who is answered needs none of it
 
     named = [environ["ACCREDIT_CONFIG"]] if environ.get("ACCREDIT_CONFIG") else []

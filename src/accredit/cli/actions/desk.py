@@ -98,8 +98,8 @@ def _run_desk(port: int, config: Path | None, *, wants_browser: bool, passphrase
 def desk_sources(
     settings: DeskSettings, person: KeyFile, gateways: Sequence[OwnGateway], environ: Mapping[str, str]
 ) -> DeskSources:
-    """Return what a desk shows of the person's `gateways`. What `desk.toml` names comes first: its store is then the
-    log that is shown. A revocation list goes to all places, so that no gateway misses it. Raises
+    """Return the sources that a desk shows, from the person's `gateways`. The store that `desk.toml` names comes first:
+    its log is the one shown. A revocation list goes to all places, so that no gateway misses it. Raises
     `ConfigurationError`."""
     folder = settings.folder
     keys = {each.id: each for each in (*gateway_keys(folder), *(key for each in gateways for key in each.keys))}

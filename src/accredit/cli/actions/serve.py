@@ -1,4 +1,4 @@
-"""Implements `serve` and `wrap`: from a configuration to a running gateway.
+"""Implements `serve` and `wrap`: run a gateway from a configuration.
 
 Reads the environment, opens the listening socket, and runs until stopped. Everything is checked before anything
 starts.

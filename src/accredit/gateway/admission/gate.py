@@ -1,6 +1,6 @@
 """The gate: decides whether a client's message is forwarded to the upstream, and in which form. Asks the ports; logs.
 
-Every message of a client passes `admit`, on whatever transport:
+Every message of a client goes through `admit`, on every transport:
 
 - [known-method] where proofs or tokens are required, a method must be known to its revision or to the configuration.
   Otherwise a request is refused, and a notification dropped;

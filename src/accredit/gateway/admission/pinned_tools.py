@@ -10,8 +10,8 @@ A *look* is the tool list that the gateway requests for itself, to compare the d
   be the same too. Callers whose looks are the same share one.
 - [changed] A look becomes invalid earlier if the server reports changed tools (`notifications/tools/list_changed`, on
   any stream), or if a list in an answer to this caller shows another definition.
-- [unread] If a list can't be read to its end in `LOOK_SECONDS`, or is ambiguous, there is no look, and nothing is known
-  of the tools. The same holds for HTTP+SSE of 2024-11-05, where the gateway can't ask.
+- [unread] If a list can't be read to its end in `LOOK_SECONDS`, or is ambiguous, there is no look, and the tools count
+  as unknown. The same holds for HTTP+SSE of 2024-11-05, where the gateway can't ask.
 - [bounds] There are bounds to the looks at one time, to the callers whose look is remembered, and to the bytes of what
   they found. For a caller that was forgotten, the gateway looks anew.
 - [instructions] If the server's instructions (of `initialize`, `server/discover`) differ from the pinned ones, that is

@@ -1,8 +1,8 @@
 """What the upstream's tools declare. This is learned from its tool lists, which the gateway requests itself if needed.
 
 For each tool the directory knows whether `_token` is one of the tool's own arguments, and which `Mcp-Param-*` headers
-mirror its arguments. The latest list counts, whoever asked for it. The gateway asks on behalf of the current caller, so
-that the list shows what this caller may see:
+mirror its arguments. The latest list is used, no matter who asked for it. The gateway asks on behalf of the current
+caller, so that the list shows what this caller may see:
 
 - [token-argument] Before a call with a `_token` for an unknown tool, the gateway asks for the list, if its backend can.
   If it still does not know the tool as one with such an argument, it takes `_token` for a credential and does not

@@ -37,7 +37,8 @@ MAX_BOOTSTRAP_BYTES = 4_096
 MAX_BOOTSTRAP_AGENT_CHARS = 256
 """How many characters the agent's name may have. The id of a key has 32."""
 MAX_BOOTSTRAP_ATTEMPTS = 10
-"""After this many wrong secrets the right one is void as well. Whoever can read the file needs only one attempt."""
+"""After this many wrong secrets the right one is void as well. Somebody who can read the file needs only one
+attempt."""
 
 
 PATH = "/token"

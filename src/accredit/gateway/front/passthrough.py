@@ -1,9 +1,9 @@
 """Configured paths that are not MCP's: their messages are forwarded unread, within the same bounds.
 
-What such a message means is not our concern, but where it goes is. Some headers could make a server or a proxy take it
-for a message to another path, by another method, or from somebody else. They are dropped (`forwarding`). Methods that
-concern the connection are refused. A server answers TRACE with what it was sent, including the gateway's own headers
-(RFC 9110 section 9.3.8). CONNECT asks for a tunnel.
+We don't judge what such a message means, but we do control where it goes. Some headers could make a server or a proxy
+take it for a message to another path, with another method, or from another sender. They are dropped (`forwarding`).
+Methods that concern the connection are refused. A server answers TRACE with the request that it got, including the
+gateway's own headers (RFC 9110 section 9.3.8). CONNECT asks for a tunnel.
 """
 
 from accredit.base.text import excerpt

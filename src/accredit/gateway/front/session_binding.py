@@ -2,8 +2,8 @@
 randomness.
 
 Where tokens are on, or the keys of a cluster are set, clients get sealed ids (`session_ids`; `SealedSessions`). A
-sealed id holds the session's whole state here. So any worker, and any gateway with the same keys, serves a session
-without remembering it. Elsewhere a session keeps the server's id (`PlainSessions`).
+sealed id holds all that the gateway needs to know of the session. So any worker, and any gateway with the same keys,
+can serve it without having stored anything. Elsewhere a session keeps the server's id (`PlainSessions`).
 
 - [owner] A session belongs to the subject of an issuer, whichever of that subject's tokens is used (2025-11-25,
   basic/security_best_practices, "Session Hijacking"). All callers without a token count as one anonymous subject, which
@@ -58,7 +58,8 @@ def principal_of(token: VerifiedToken | None) -> Principal:
 
 
 class Sessions(ABC):
-    """How sessions are named towards clients. `max_bytes` is the length of the longest id that a client may send."""
+    """Maps the ids of sessions between clients and the server. `max_bytes` is the length of the longest id that a
+    client may send."""
 
     max_bytes: int
 
@@ -149,7 +150,7 @@ class SealedSessions(Sessions):
         return self.seal(id.encode("ascii"), revision, _subject(principal)).decode("ascii")
 
     def _found(self, head: RequestHead) -> "_Found | None":
-        """Return what the session id in a head opens to, or None. The result is cached with the head."""
+        """Open the session id in a head, or return None. The result is cached with the head."""
         if head.found is None:
             head.found = self._open(head)
         found = head.found
@@ -166,8 +167,8 @@ class SealedSessions(Sessions):
 
 
 def sessions_of(settings: GatewaySettings, *, live_here: bool, before: Sessions | None = None) -> Sessions:
-    """Return how a gateway names its sessions. If sessions live in this process (`live_here`), their ids name this
-    process. `before` is what named them before a reload. It is kept where possible."""
+    """Return the `Sessions` of a gateway. If sessions live in this process (`live_here`), their ids name this process.
+    `before` is the object from before a reload, which is kept if possible."""
     if not settings.seals_sessions:
         return before if isinstance(before, PlainSessions) else PlainSessions()
     if live_here:

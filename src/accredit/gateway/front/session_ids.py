@@ -1,5 +1,5 @@
-"""Clients' ids of legacy sessions. They are sealed: whoever holds the keys can continue a session, and nobody else can
-make or read an id. No I/O: time and randomness are arguments.
+"""Clients' ids of legacy sessions. They are sealed: only a process with the keys can make or read an id. No I/O: time
+and randomness are arguments.
 
     "a1." base64url( key id (8 bytes) | nonce (12) | AES-256-GCM ciphertext and tag )
     "a1." node "." base64url( ... )

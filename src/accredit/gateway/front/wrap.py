@@ -1,8 +1,8 @@
 """`accredit wrap`: the gate as a stdio server in front of a stdio server. One host, one child, lines both ways.
 
 - [host-lines] A host's line takes the steps of `intake`. An invalid line is answered with an error line, and so is a
-  refused call. Where tokens are on, calls and lists need a token: their own, or the one in the environment.
-- [child-lines] A child's line is routed by `dedicated`, as fast as the host reads.
+  refused call. Where tokens are on, calls and lists need a token: one in the message, or the one in the environment.
+- [child-lines] A child's line is routed by `dedicated`. No more lines are read while the host is slow to read.
 - [end] When the host closes its side, the child's stdin is closed, and open calls may finish. The host still gets the
   child's lines, but no more lines of our own. When the child ends first, each open request gets an error line, and the
   exit code is 1.
@@ -124,7 +124,7 @@ def _stop_event() -> asyncio.Event:
 
 
 async def _check_environment(bearer: Bearer | None) -> None:
-    """Refuse to start if the environment's token is invalid. If its keys are unavailable now, start all the same: they
+    """Refuse to start if the environment's token is invalid. If its keys are unavailable now, start nevertheless: they
     may become available later."""
     try:
         if bearer is not None:
@@ -179,7 +179,7 @@ class Wrap(Intake[bytes]):
             await asyncio.wait({from_host, *ends})
 
     async def _from_host(self) -> None:
-        """Read and admit the host's lines ([host-lines])."""
+        """Read the host's lines, and take each through the intake ([host-lines])."""
         splitter = LineSplitter(self._settings.max_request_bytes)
         while not self._closing:
             chunk = await self._host.read()

@@ -1,1 +1,1 @@
-"""Records of each call: its decision, its outcome, and calls that end early or late."""
+"""Records each call: its decision and its outcome, also for calls that end early or late."""

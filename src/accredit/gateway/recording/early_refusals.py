@@ -8,8 +8,8 @@ A refused request is recorded if its body is a valid message that holds a call, 
 - [same-answer] The client gets the same answer as without a record, but only after the record is made. If the log
   fails, the call stays refused.
 - [anonymous-budget] Callers without a valid token are anonymous. What they can write to the log is bounded: the rate of
-  records, and the length of a message. Their arguments are left out. Calls that are left out are counted (`/readyz`)
-  and logged, and the next such record tells their number.
+  records, and the length of a message. Their arguments are not recorded. Calls beyond these bounds are counted
+  (`/readyz`) and logged, and the next such record states their number.
 
 Not recorded, as they hold no call: GET and DELETE, another Content-Type, two session ids, an invalid message, a
 disallowed `Host` or `Origin`.
@@ -32,11 +32,12 @@ from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.policy import GUARDED
 
 STRANGER_RECORDS = 1_000
-"""How many records of unauthenticated calls, refused before the gate, a process may write in a burst. Each takes some
-1.3 KiB. Anybody who merely reaches the gateway must neither fill its disk nor displace others' records."""
+"""How many records a process may write in a burst for unauthenticated calls that are refused before the gate. Each
+takes some 1.3 KiB. Somebody who can merely reach the gateway must neither fill its disk nor displace others'
+records."""
 STRANGER_RECORDS_PER_SECOND = 1.0
-"""How many more such records are allowed with each second: 100 MB a day at most. Someone who tries tokens by hand
-causes fewer."""
+"""How many more such records are allowed each second: 100 MB a day at most. A person who tries tokens by hand causes
+fewer."""
 MAX_STRANGER_MESSAGE_BYTES = 262_144
 """How long a message with such a call may be, in bytes. Calls have some 10 KB at most, and digesting 4 MiB takes some
 20 ms."""
@@ -60,8 +61,7 @@ class Unread(Protocol):
 
 
 class AnonymousRecordBudget:
-    """How many records anonymous callers may cause in a process ([anonymous-budget]). All servers have one budget
-    together."""
+    """How many records anonymous callers may cause in a process ([anonymous-budget]). All servers share one budget."""
 
     def __init__(self) -> None:
         self.left_out = 0

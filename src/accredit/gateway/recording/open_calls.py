@@ -1,4 +1,4 @@
-"""Calls with a recorded decision and no outcome yet. Also the outcome that each way to end leads to. No own I/O.
+"""Calls with a recorded decision and no outcome yet, and the outcome for each way in which a call can end. No own I/O.
 
 A call is settled once: by its response, by an error, or by the end of its exchange, whichever comes first. Settling
 continues even if the task that asked for it is cancelled. `recorder` writes the outcome.
@@ -68,8 +68,8 @@ class Settler:
         return done
 
     def withhold(self, call: "OpenCall") -> bytes:
-        """Return the client's response if a call's outcome could not be recorded. It is never called here, as `finish`
-        does not fail."""
+        """Return the client's response if a call's outcome could not be recorded. Never called for this class, as its
+        `finish` does not fail."""
         raise AssertionError(call.id)
 
     def start(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
@@ -88,9 +88,9 @@ class Settler:
 class OpenCall:
     """A call with a recorded decision and no outcome yet.
 
-    `id` is its request's id. `session_id` is its session's id, as the client knows it, or "". `decided` is what the
-    record of its outcome needs; the request itself is not kept, as the call may stay open for minutes. It is None for a
-    call that is not recorded. `on_settled`, if set, is awaited with the outcome before that is recorded. It returns the
+    `id` is its request's id. `session_id` is its session's id, as the client knows it, or "". `decided` has the data
+    for the record of its outcome, and is None if the call is not recorded; the request itself is not kept, as the call
+    may stay open for minutes. `on_settled`, if set, is awaited with the outcome before it is recorded. It returns the
     outcome to record, and the response that replaces the upstream's, or None.
     """
 
@@ -99,7 +99,7 @@ class OpenCall:
         self.session_id = session_id
         self.decided = decided
         self.taken_back = False
-        """Whether the client has cancelled the request."""
+        """Whether the client has cancelled the request, by a notification."""
         self.attempts = 1
         """To how many replicas of the server the call was sent."""
         self.on_settled: Callable[[Outcome], Awaitable[tuple[Outcome, bytes | None]]] | None = None
@@ -116,8 +116,8 @@ class OpenCall:
         return self._settling is not None
 
     def settle(self, outcome: Outcome) -> Coroutine[Any, Any, bytes | None]:
-        """Start to record the outcome at once, unless that was started before. The result need not be awaited. It is
-        None once the outcome is on record. Otherwise it is the response that the client must get instead of the
+        """Start to record the outcome at once, unless that was started before. The result, which need not be awaited,
+        is None once the outcome is on record. Otherwise it is the response that the client must get instead of the
         answer."""
         return self._result(self._settle(outcome))
 
@@ -135,8 +135,8 @@ class OpenCall:
         return RequestError(refused.code, refused.message, id=self.id, status=200, data=refused.data)
 
     def abandon(self, outcome: Outcome) -> None:
-        """Record the outcome, unless another process has claimed the call: then a stream that was resumed there may
-        have answered it. Nothing here waits for the end of this."""
+        """Record the outcome, without waiting for it. If another process has claimed the call, nothing is recorded: a
+        stream that was resumed there may have answered it."""
         self._recorder.start(_quietly(self._settle(outcome)))
 
     async def _result(self, settling: asyncio.Future[None]) -> bytes | None:
@@ -228,8 +228,8 @@ class OpenCalls:
             call.settle_later(NOT_FORWARDED)
 
     async def withhold(self, answers: Answers) -> bytes | None:
-        """Settle the calls that `answers` answer. Return None if the answers may be forwarded, else what replaces
-        them."""
+        """Settle the calls that `answers` answer. Return None if the answers may be forwarded, else their
+        replacement."""
         instead = await self._answered(answers)
         return answers.text(instead) if instead else None
 
@@ -321,7 +321,7 @@ class ResumedCalls(OpenCalls):
 
 
 async def outcome_of(response: Response) -> Outcome:
-    """Return the outcome of a call that got this response. Of an error only the code is kept, as its text may quote
+    """Return the outcome of a call that got this response. Only an error's code is kept, as its text may quote
     arguments."""
     if not isinstance(response, Success):
         return Outcome(status="error", detail=f"JSON-RPC error {response.code}")

@@ -7,12 +7,12 @@ Asks the log (`ports.Records`). A call's life, in this order:
 - [settled] a forwarded call is open until it is settled: by its response, by an error, or by the end of its exchange,
   whichever comes first. It is settled once, and that continues even if the task that asked for it is cancelled;
 - [outcome-first] if the outcome can't be recorded, the client gets a refusal in place of the answer;
-- [observed] where proofs are only observed, each decision says that it was not enforced. A call may be refused all the
-  same: for its token, a pinned definition, a quota or its form. Then its outcome is recorded at once, and says so.
+- [observed] where proofs are only observed, each recorded decision says that it was not enforced. A call may still be
+  refused: for its token, a pinned definition, a quota or its form. Then its outcome is recorded at once, and says so.
 
 Lists are not recorded. Recorded params have neither `_meta` nor tokens. They have arguments only if records are full.
-If not, the reason for a refusal by a constraint is cut too, as it quotes arguments. The target is recorded as it is, up
-to a bound.
+Otherwise the reason for a refusal by a constraint is shortened too, as it quotes arguments. The target is recorded
+unchanged, up to a bound.
 """
 
 import asyncio
@@ -88,8 +88,8 @@ _WORDS = {HEADER_MISMATCH: "header_mismatch", INVALID_PARAMS: "invalid_params"}
 
 
 class About(NamedTuple):
-    """What the record of a decision is about. `id` is the request's. `trace` is the client's trace id. `protocol` is
-    None for MCP's calls. `call` is the call's id in its records; if it is "", one is drawn."""
+    """The call that the record of a decision is about. `id` is the request's. `trace` is the client's trace id.
+    `protocol` is None for MCP's calls. `call` is the call's id in its records; if it is "", one is drawn."""
 
     method: str
     target: str
@@ -120,7 +120,7 @@ class Recorder(Settler):
         observes: bool = False,
     ) -> None:
         """`before` is the server's previous recorder, whose open calls pass to this one. With `observes`, decisions are
-        not enforced. If a call is refused all the same, its outcome says so ([observed])."""
+        not enforced. If a call is still refused, its outcome says so ([observed])."""
         super().__init__(before)
         self._server = server
         self._observes = observes
@@ -159,7 +159,8 @@ class Recorder(Settler):
     async def begin_about(
         self, about: "About", call: Call, refused: AccreditError | None = None, *, reason: str | None = None
     ) -> OpenCall | None:
-        """Record the decision on a `call` as `begin` does; what the record is about is given. Raises `ProofRefused`."""
+        """Record the decision on a `call` as `begin` does, but take the call's data from `about`. Raises
+        `ProofRefused`."""
         decision = call.decision
         received_ms = _received_ms(decision)
         proved = decision.proved if decision is not None else None
@@ -196,7 +197,7 @@ class Recorder(Settler):
         return self.keep(opened)
 
     def finish(self, call: OpenCall, outcome: Outcome) -> asyncio.Future[None]:
-        """Record an outcome, even if nothing waits for it. Raises `StoreUnavailable` or `AttestationError`."""
+        """Record an outcome, even if no caller awaits the result. Raises `StoreUnavailable` or `AttestationError`."""
         self._forget(call)
         assert call.decided is not None  # noqa: S101 - `begin` has opened it
         return self._records.finish(call.decided, outcome)
@@ -208,7 +209,8 @@ class Recorder(Settler):
         return refusal(refused).frame(call.id)
 
     def taken_back(self, session_id: str, id: MessageId | None) -> None:
-        """Note that the client of a session has cancelled a request. If no answer comes, this is the call's outcome."""
+        """Note that the client of a session has cancelled a request. If no answer comes, the call's outcome is
+        "cancelled"."""
         call = self._in_sessions.get((session_id, id)) if id is not None else None
         if call is not None:
             call.taken_back = True
@@ -238,7 +240,7 @@ class Recorder(Settler):
         return await self._records.ready()
 
     async def drain(self) -> None:
-        """Wait for the outcomes that are being recorded, and for all other work that was started here."""
+        """Wait until pending outcomes are recorded, and for all other work that was started here."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -248,8 +250,8 @@ class Recorder(Settler):
         await self._records.aclose()
 
     def _kept(self, verdict: RecordedDecision, proved: Authority | None, call: Call) -> bytes | None:
-        """Return the packed proof to keep with a call, or None. A proof that is bound to no call is not kept: it would
-        be valid for other calls. If a proof holds a sealed session id, which gives access, it is kept secret until that
+        """Return the packed proof to keep with a call, or None. A proof that is not bound to a call is not kept: it
+        would be valid for other calls. A proof with a sealed session id, which gives access, is kept secret until that
         id has expired."""
         if verdict.verdict != "allow" or proved is None or proved.proof is None or not proved.bound:
             return None
@@ -289,8 +291,8 @@ class Recorder(Settler):
         return found.server if found is not None and found.server in self._merged else self._server
 
     def _resume(self, session_id: str, id: MessageId) -> bytes:
-        """Return the 32 bytes by which a session's call is found. They are the same at all gateways where the session
-        has this id, at the same server."""
+        """Return the 32 bytes by which an open call of a session is found. All gateways in front of the same server
+        compute the same bytes for this session id."""
         session = f"{session_id} {self._server}" if self._server else session_id
         named = session.encode("utf-8", "surrogatepass")
         request = f"{type(id).__name__} {id}".encode("utf-8", "surrogatepass")
@@ -308,8 +310,8 @@ class Recorder(Settler):
     def _verdict(
         self, decision: Decision | None, refused: AccreditError | None, reason: str | None
     ) -> RecordedDecision:
-        """Return the verdict: refused or allowed. Where decisions are only observed, it is the verdict that would have
-        been enforced ([observed])."""
+        """Return the decision to record: allowed or refused. Where decisions are only observed, it is the one that
+        would have been enforced ([observed])."""
         if refused is not None and self._observes:
             return changed(self._word_on(refused, reason), enforced=False)
         if refused is None and decision is not None and not decision.enforced:
@@ -319,7 +321,7 @@ class Recorder(Settler):
         return self._word_on(refused, reason)
 
     def _word_on(self, refused: AccreditError, reason: str | None) -> RecordedDecision:
-        """Return the verdict of a call that is, or would be, refused."""
+        """Return the decision to record for a call that is refused, or would be if decisions were enforced."""
         if not isinstance(refused, ProofRefused):
             return RecordedDecision(verdict="deny", error=_word(refused), reason=reason)
         given = refused.data.get("reason")
@@ -359,16 +361,16 @@ def recorder_of(
 
 
 def _round_of(call: Call) -> tuple[str | None, int | None]:
-    """Return of which multi-round-trip request a call is part, and in which round, counted from 1. A request about a
-    task is part of the call that made the task, but of no round."""
+    """Return the multi-round-trip request that a call is part of, and its round, counted from 1. A request about a task
+    belongs to the call that made the task, but to no round."""
     if call.task is not None:
         return call.task.flow, None
     return (call.flow, call.round + 1) if call.flow else (None, None)
 
 
 def _received_ms(decision: Decision | None) -> int:
-    """Return when a call came, but no later than when its proof was judged. A certificate that was valid then must not
-    look expired in the record, however long it took to look at the tool's definition."""
+    """Return the time of a call, in unix milliseconds: now, or the time when its proof was judged, if that is earlier.
+    Later checks may take long, and a certificate that was valid must not look expired in the record."""
     now_ms, judged_at = unix_ms(), decision and decision.proved and decision.proved.judged_at
     return now_ms if judged_at is None else min(now_ms, judged_at * 1000 + 999)
 

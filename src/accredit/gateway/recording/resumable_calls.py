@@ -6,8 +6,8 @@ basic/transports, "Resumability and Redelivery"). Only the upstream knows which 
 - [stays-open] a call whose stream ends in this way, from either side, stays open;
 - [resumed] answers on a resumed stream settle the calls of its session (`Recorder.in_session`);
 - [own-outcome] a call that stays unanswered is settled with the outcome that its own stream had. This happens when its
-  session has resumed no stream for `RESUME_SECONDS`, when the session or the gateway ends, or at once if too many calls
-  are waiting.
+  session has not resumed a stream for `RESUME_SECONDS`, when the session or the gateway ends, or at once if too many
+  calls are waiting.
 
 Such calls are kept only in this process. Where calls are recorded, a client may also reconnect to another process, and
 gets its answer there. That process claims the call (`ResumedCalls`), which then counts as settled here.
@@ -25,8 +25,8 @@ RESUME_SECONDS = 300.0
 """How long a client may take to resume a stream that was cut off. After that, the stream's calls count as unanswered.
 Clients reconnect within seconds. Servers that make clients poll say when (`retry`)."""
 MAX_CUT_OFF_CALLS = 1_000
-"""How many calls of cut off streams may wait to be resumed. Each keeps what the record of its outcome needs: some 2
-KiB, whatever its arguments."""
+"""How many calls of cut-off streams may wait to be resumed. Each keeps the data for the record of its outcome: some 2
+KiB, whatever the size of its arguments."""
 
 
 @dataclass(slots=True)

@@ -1,5 +1,4 @@
-"""What every server behind the endpoint offers the gateway, over HTTP or as a child process: a protocol class. No
-I/O."""
+"""The interface (a protocol class) of every server behind the endpoint, over HTTP or as a child process. No I/O."""
 
 from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
@@ -28,7 +27,7 @@ class Backend(Protocol):
     async def get(self, reply: Reply, otherwise: Edit | None) -> None:
         """Serve a long-lived stream of a legacy session, or resume a stream (`Last-Event-ID`).
 
-        A resumed stream may have responses to requests that this process does not know. `otherwise` edits these.
+        A resumed stream may hold responses to requests that this process does not know. `otherwise` edits these.
         """
         ...
 

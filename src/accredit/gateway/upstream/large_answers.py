@@ -1,17 +1,17 @@
-"""Room for the large answers of one server: without it, a hundred answers of 100 MiB would take the memory of all
-others.
+"""Room for the large answers of one server. Without this bound, a hundred answers of 100 MiB would use up the memory of
+the process.
 
-- [small] Up to `LARGE_ANSWER_BYTES`, an answer, or an event of a stream, needs no room. A larger one reserves room,
-  which is doubled each time that it is outgrown, and given back once the answer was forwarded.
+- [small] Up to `LARGE_ANSWER_BYTES`, an answer, or an event of a stream, needs no room. A larger one reserves room. The
+  reservation is doubled each time that it is outgrown, and ends once the answer was forwarded.
 - [shares] There is `MAX_ANSWERS_BYTES` for all servers, in equal parts. Each part is at least as large as two of the
   largest answers.
 - [wait] An answer without room waits for `BODY_ROOM_SECONDS`, unread, and is then refused as too large. A child's
   answer has arrived already, and other callers' answers are behind it, so it is refused at once. So is a child's
   unfinished line, whose recipient is not known yet.
-- [copies] What is held more than once counts as often. An event is held raw and as its data (`EVENT_TIMES`). A list
-  that the gateway requests itself is held until it was read (`ASKED_TIMES`). An edited list counts with its new length,
-  if that is longer, until its client has read it. What a stream holds beside its event counts once. A Brotli decoder's
-  window counts before anything is fed to the decoder, as a few bytes can fill it. A body counts at least as much as its
+- [copies] Bytes that are held several times count as often. An event is held raw and as its data (`EVENT_TIMES`). A
+  list that the gateway requests itself is held until it was read (`ASKED_TIMES`). An edited list counts with its new
+  length, if that is longer, until its client has read it. A stream's other bytes count once. A Brotli decoder's window
+  counts before anything is fed to the decoder, as a few bytes can fill it. A body counts at least as much as its
   window, unless it is decoded in one step. An answer may exceed all the room that its caller could ever have. It then
   takes all of that room, alone.
 """
@@ -25,12 +25,13 @@ MAX_ANSWERS_BYTES = 134_217_728
 """How many bytes of large answers are in memory at once, each until it was forwarded: eight of the default
 `max_response_bytes`."""
 MAX_WAITING_ANSWERS = 64
-"""How many answers of one server may wait for room. Each has up to twice `HIGH_WATER_BYTES` already read, or as much as
-it has reserved."""
+"""How many answers of one server may wait for room. Of each, up to twice `HIGH_WATER_BYTES` were read already, or as
+many bytes as it has reserved."""
 
 
 class _Server:
-    """The server as a holder of room, for a child's pipe. It counts as authenticated, and holds one line at most."""
+    """Holds room in the server's own name, for the bytes in a child's pipe. It counts as authenticated, and holds one
+    line at most."""
 
     peer = ""
     proved = True

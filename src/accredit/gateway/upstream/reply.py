@@ -1,7 +1,8 @@
-"""Where a backend writes its answer, whichever way the message came in. No I/O.
+"""The interface to which a backend writes its answer, whatever transport the message came over. No I/O.
 
-A backend gets an admitted message and a `Reply`. This has the request's head, on whose authority the request comes, the
-calls that the answer concerns, and the state of the client's connection. The backend answers once, in one of two ways:
+A backend gets an admitted message and a `Reply`. The `Reply` has the request's head, the authority on which the request
+is made, the calls that the answer concerns, and the state of the client's connection. The backend answers once, in one
+of two ways:
 
 - `reply(status, body, headers)`: the whole answer, in one call;
 - `start(status, headers)`, then `write` for each piece, then `end`: a stream.
@@ -10,13 +11,13 @@ An error raised before either becomes the client's answer. After `start` it must
 implementation, over whatever transport, follows these rules:
 
 - [slow-client] `write` waits while the client is slow to read, and raises `ClientGone` if that lasts too long. The
-  other methods need not wait: if bytes can be handed over at once, none of them suspends.
+  other methods suspend only if bytes can't be handed over at once.
 - [disconnect] Between `watch` and `unwatch`, a client that disconnects interrupts the work: at its next `await` it is
   cancelled, as `asyncio` cancels a task. At other times a disconnection has no effect. If the transport reports a lost
   connection by itself, `watch` makes no timer and no task; then watching costs nothing until that happens.
-- [no-task] A reply neither needs nor makes a task of its own. A call reaches its first real wait (for the upstream, a
-  log, or a body) without a task, a timer or anything else that needs the current task. So it may be started by stepping
-  its coroutine once, and get a task only when it has to wait. Long-lived streams do need a task, later.
+- [no-task] A reply neither needs nor makes a task of its own. Up to its first real wait (for the upstream, a log, or a
+  body), a call uses no task, no timer, and nothing else that needs a current task. So its coroutine may be stepped
+  once, and gets a task only if it has to wait. Long-lived streams do need a task, later.
 """
 
 import asyncio
@@ -37,9 +38,10 @@ class Reply(Protocol):
 
     `head` is the request's head. `speaker` says on whose authority the message comes. `carried` is the caller's token,
     if that is to be exchanged. `calls` are the calls that the answer concerns and whose outcomes are not recorded yet:
-    whoever takes one of them must settle it. `hears` filters the notifications that go to this client; None lets all
-    pass. `started` says that the answer was started. `resumable` is set once the client has seen an event with an id,
-    from which it may resume the stream. `replica` is set to the server's replica that answers, if there are several.
+    code that takes one of them out must settle it. `hears` filters the notifications that go to this client; None lets
+    all pass. `started` says that the answer was started. `resumable` is set once the client has seen an event with an
+    id, from which it may resume the stream. `replica` is set to the server's replica that answers, if there are
+    several.
     """
 
     head: RequestHead

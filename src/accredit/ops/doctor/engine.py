@@ -1,11 +1,11 @@
-"""The engine of checks: runs looks concurrently, and prints what was found. A look is a function that gathers what
-there is to know of one subject. I/O: threads, stdout.
+"""The engine of checks: runs looks concurrently, and prints their findings. A look is a function that gathers the facts
+about one subject. I/O: threads, stdout.
 
 - A look that takes longer than its time is abandoned, and its result is unknown. Its thread ends with the process.
 - The result of a look that fails, or gets no thread, is unknown. The others go on.
 - The exit code is 0 if no result is bad, failed or unknown. Checks that the user has left out don't count.
 - Texts may come from others' files and gateways: their length is bounded, and they are escaped when shown. Commands are
-  meant to be pasted into a shell, so their words are quoted. A command that can't be shown as it is is left out.
+  meant to be pasted into a shell, so their words are quoted. A command that can't be shown unchanged is left out.
 """
 
 import queue
@@ -82,7 +82,7 @@ def faulty(subject: Subject, error: ConfigurationError) -> Result:
 
 
 def unknown(why: str | Unknown, remedy: str = "") -> Result:
-    """Return the result that says: from here it can't be known whether this line of the checklist holds."""
+    """Return the result for a line of the checklist that can't be checked from here."""
     return Result("unknown", "", why.why if isinstance(why, Unknown) else why, remedy)
 
 

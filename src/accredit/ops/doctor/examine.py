@@ -1,6 +1,6 @@
 """Runs the looks of all subjects of `accredit doctor`. I/O: as `engine`.
 
-If a look fails, or takes longer than `DOCTOR_SECONDS`, that is a finding, beside those that it had made before.
+If a look fails, or takes longer than `DOCTOR_SECONDS`, that is a finding. The look's earlier findings are kept.
 """
 
 import os

@@ -25,7 +25,7 @@ calls with a challenge take some of these."""
 
 
 _STILL_GOOD = {"key_sets", "reload", "instructions", "schema"}
-"""The parts in a gateway's health report after whose failure it works on with its last known state
+"""The parts in a gateway's health report that may fail without stopping it: it continues with its last known state
 (`gateway.front.health`)."""
 _REVOCATIONS = "revocations"
 """The health part of revocation lists. If it fails, the gateway works with its last known state, too, but only until a

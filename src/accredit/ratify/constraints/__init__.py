@@ -1,8 +1,7 @@
 """Constraints: conditions under which a delegation is valid (Ratify section 7). No I/O but the time zone data.
 
-`base` is what all kinds of constraint have in common. `geo`, `timing`, `quantities`, `resource` and `extension` are the
-kinds, each with its members on the wire, its canonical form and its rule. `registry` finds the kind of a constraint
-that was received.
+`base` has the parts that all kinds share. `geo`, `timing`, `quantities`, `resource` and `extension` have the kinds,
+each with its members on the wire, its canonical form and its rule. `registry` finds the kind of a received constraint.
 """
 
 from accredit.ratify.constraints.base import Constraint, Outcome

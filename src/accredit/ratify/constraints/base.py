@@ -1,4 +1,4 @@
-"""What every kind of constraint has in common (Ratify section 7). No I/O."""
+"""The interface that every kind of constraint shares (Ratify section 7). No I/O."""
 
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ def denial(detail: str) -> Outcome:
 
 
 def unverifiable(detail: str) -> Outcome:
-    """Return the outcome of a constraint that needs a fact which is not known: the call is not allowed."""
+    """Return the outcome of a constraint that needs an unknown fact: the call is not allowed."""
     return Outcome(IdentityStatus.CONSTRAINT_UNVERIFIABLE, f"constraint_unverifiable: {detail}")
 
 

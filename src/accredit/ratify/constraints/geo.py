@@ -1,7 +1,7 @@
 """Constraints on where a call is made: inside a circle, a polygon or a box (Ratify section 7). No I/O.
 
-Units are degrees and metres. If the location is unknown, that is the reason given, whatever else is wrong. A comparison
-with a value that is not a number (NaN) refuses the call.
+Units are degrees and metres. If the location is unknown, that is the reason given, even if something else is wrong,
+too. A comparison with a value that is not a number (NaN) refuses the call.
 """
 
 import math
@@ -81,7 +81,7 @@ class GeoBox(BuiltIn, frozen=True, tag="geo_bbox"):
     """Inside a box of latitudes and longitudes; its bounds are inside. The box crosses the antimeridian if `min_lon`
     exceeds `max_lon`.
 
-    Altitudes count only if one of their bounds is not zero.
+    Altitudes are checked only if one of their bounds is not zero.
     """
 
     min_lat: float

@@ -26,7 +26,7 @@ _CLOCK = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
 def zone_names() -> frozenset[str]:
     """Return the names of all IANA time zones. Raises `ConfigurationError` if the zone data is missing.
 
-    Call this once when the program starts: a verifier without zone data would refuse what it should allow.
+    Call this once when the program starts: without zone data, a verifier would refuse calls that it should allow.
     """
     from importlib.resources import files  # noqa: PLC0415 - takes longer to load than all constraints
 

@@ -1,1 +1,1 @@
-"""What the protocol defines besides delegations and proofs, for users of the library: the gateway uses none of it."""
+"""The protocol's other objects, besides delegations and proofs."""

@@ -1,14 +1,14 @@
-"""What a registry of principals answers about a key, and which keys it replaced (Ratify section 13). No I/O.
+"""The answer of a registry of principals about a key: the keys that it has replaced (Ratify section 13). No I/O.
 
-`succession` returns the keys that one person had, oldest first. Every doubt is an error:
+`succession` returns the keys that one person had, oldest first. It raises an error unless all of these hold:
 
 - [asked] The answer is about the key that was asked for: its id is derived from its key, and it is that key.
-- [in-order] Each rotation begins with the key that the one before ended with, and was not made earlier. The last ends
-  with the key that was asked for. No key comes twice: one that was replaced does not come back.
+- [in-order] Each rotation begins with the key that the previous one ended with, and was not made earlier. The last ends
+  with the requested key. No key comes twice: a key that was replaced does not come back.
 - [pinned] One of the keys is pinned. Until that is known, no signature is verified.
-- [signed] Each statement is signed with both of its keys, from the pinned key on: what came before it does not matter.
+- [signed] From the pinned key on, each statement is signed with both of its keys. Earlier statements are not verified.
 
-Not judged here: the anchor, and when the registry says that it was updated.
+Not judged here: the anchor, and the registry's statement about when it was updated.
 """
 
 from collections.abc import Collection

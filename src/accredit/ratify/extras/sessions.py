@@ -35,7 +35,7 @@ _HASH_BYTES = 32
 
 
 class SessionToken(WireObject, frozen=True):
-    """Who was verified, for which scopes, and for how long (unix seconds, both ends included)."""
+    """States who was verified, for which scopes, and for how long (unix seconds, both ends included)."""
 
     version: Integer
     session_id: str

@@ -1,19 +1,20 @@
-"""The writer of a log: its keys, and which of the tables' contents it believes. No I/O.
+"""The writer of a log: its keys, and the rules by which it verifies the tables' contents. No I/O.
 
-Others than gateways may be able to write to the tables. So a writer checks what they hold before it signs or uses it.
+Others than gateways may be able to write to the tables. So a writer verifies a row before it signs or uses it.
 
-- [own-chain] Its own chain ends where it remembers, or further on, at an entry signed by its own key: the answer to its
-  last write may have been lost, or a previous process have written more. Otherwise the chain is no longer its own.
+- [own-chain] Its own chain ends where the writer remembers, or later, at an entry that its own key has signed: the
+  answer to its last write may have been lost, or a previous process may have written more. Otherwise somebody else has
+  changed the chain.
 - [other-chains] Another writer's chain ends at its last entry, if a trusted key has signed that entry. The writer's row
   is used only as a counter.
-- [open-calls] A call is open if no record holds its outcome, and a record of its decision shows it. That record is
-  signed by a trusted key and is this gateway's, is at its own place and filed under its own call, and decided to
-  forward.
-- [repeated-turns] A turn (the events written together) may have been written before, in this chain or in one that was
-  ended meanwhile. It was if its first decision is on record. A turn without a decision needs no check: the calls that
-  it ends are not open any more.
+- [open-calls] A call is open if no record holds its outcome, and the record of its decision verifies: it is signed by a
+  trusted key, names this gateway, is at its own place, is filed under its own call, and its decision is to forward.
+- [repeated-turns] A turn (the events written together) may have been written before, in this chain or in one that has
+  ended since. It was if its first decision is on record. A turn without a decision needs no check: if it was written,
+  the calls that it ends are no longer open.
 
-Not found here: that a chain was cut at its end, together with its row. A checkpoint that was kept elsewhere shows it.
+Not detected here: that the end of a chain was cut off, and its row changed to match. A checkpoint that was kept
+elsewhere shows that.
 """
 
 import contextlib
@@ -39,14 +40,14 @@ from accredit.limits import RECORDS_A_TURN
 from accredit.stores.audit_log.tables import ChainEnd, ChainTaken, OpenCall
 
 RECORDS_A_TURN_ELSEWHERE = 16
-"""The most records in one turn if the signer is not the gateway's own key, and so may be far away. With 100 ms for
-each, they are written in time. A turn that takes more than `STORE_WAIT_SECONDS` refuses all calls that wait, and under
-the same load each later turn would do the same."""
+"""The most records in one turn if the signer is not the gateway's own key, and so may be far away. With 100 ms for each
+signature, they are written in time. If a turn takes more than `STORE_WAIT_SECONDS`, all waiting calls are refused, and
+under the same load that would happen again in each later turn."""
 
 
 Keys = Collection[LogKey | RecordKey]
 Said = tuple[str, str]
-"""What a record is about: its call's id, and its phase."""
+"""The call's id in a record, and its phase."""
 
 
 class Proved(NamedTuple):
@@ -57,7 +58,7 @@ class Proved(NamedTuple):
 
 
 class Author:
-    """What one writer of a log signs with and remembers, as long as it writes. `gateway` is the gateway's id in
+    """The keys and the memory of one writer of a log, for as long as it writes. `gateway` is the gateway's id in
     records. `trusted` are the keys that sign for that gateway beside its own: earlier ones, and those of other gateways
     that share the log."""
 
@@ -119,8 +120,8 @@ class Author:
 
 
 def decision_on(open_call: OpenCall, keys: Keys) -> tuple[Statement, CallRecord]:
-    """Return the decision of an open call. Of [open-calls], only what can be told from its entry and `keys` is checked.
-    Raises `AttestationError`."""
+    """Return the decision of an open call. Only those rules of [open-calls] are checked that need nothing but its entry
+    and `keys`. Raises `AttestationError`."""
     entry = open_call.decision
     if entry is None:
         raise AttestationError("the record of its decision is not there, or is damaged")
@@ -174,9 +175,9 @@ def check_end(end: ChainEnd, newest: Stored | None, keys: Keys) -> Proved:
 
 
 def read_phases(payloads: Iterable[bytes]) -> set[Said]:
-    """Return the call and phase of each of these records, whoever signed them. An unverified record is enough here: it
-    can at most keep a call from being closed ([open-calls]), and nobody knows the id of a call that was never written
-    ([repeated-turns])."""
+    """Return the call and phase of each of these records, without verifying them. An unverified record is enough here:
+    it can at most keep a call from being closed ([open-calls]), and nobody knows the id of a call that was never
+    written ([repeated-turns])."""
     found: set[Said] = set()
     for payload in payloads:
         with contextlib.suppress(AttestationError):  # an invalid statement counts for nothing

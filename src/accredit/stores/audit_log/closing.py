@@ -3,9 +3,8 @@ requests.
 
 - [live-writers] A live writer is left alone. In a file, a writer's lock is tested here. In a database, the query that
   named the writer has already found it dead, and locked it.
-- [verification] What the log holds is signed only if it verifies (`author`). If a call or chain of a writer does not,
-  the writer is left open and reported. It is not examined again while it stays open; a gateway that trusts more keys
-  may close it.
+- [verification] A chain is signed only if it verifies (`author`). If a call or chain of a writer does not, the writer
+  is left open and reported. This process does not examine it again; a gateway that trusts more keys may close it.
 """
 
 import contextlib
@@ -17,8 +16,8 @@ from accredit.limits import MAX_LEFT_WRITERS
 from accredit.stores.audit_log.requests import CloseCalls, End, LogPlace, Look, Sign, WriterRequest
 
 MAX_UNVERIFIED_CALLS = 1_000
-"""After so many open calls of one writer that do not verify, its other open calls are skipped: each costs the check of
-a signature."""
+"""After so many open calls of one writer that do not verify, its other open calls are skipped, since checking each
+takes a signature verification."""
 
 
 T = TypeVar("T")
@@ -63,7 +62,8 @@ class Closing:
         return len(self._left) + self._odd
 
     def problem(self) -> str | None:
-        """Return, in words for people, what was left open or unsigned because it does not verify; or None."""
+        """Return, as a text for people, which writers were left open or unsigned because they do not verify; or
+        None."""
         if not self.left:
             return None
         whose = next((f"{name}: {why}" for name, why in self._left.items()), "one has a name that no writer has")
@@ -102,8 +102,8 @@ class Closing:
                 return False
 
     async def sign(self, writer: str, chain: str) -> str:
-        """Make sure that a checkpoint covers a chain, and report the chain's head. Return why that was not done, or
-        ""."""
+        """Make sure that a checkpoint covers a chain, and report the chain's head. Return "", or why that was not
+        done."""
         signed = await self._run(Sign(writer, chain, self._clock()))
         if signed.head is not None and signed.head != self._told:
             self._told = signed.head

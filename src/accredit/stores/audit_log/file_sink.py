@@ -1,4 +1,4 @@
-"""Sends the log in an SQLite file on to a sink, a receiver of its entries. Blocking I/O.
+"""Reads the log in an SQLite file for a sink, a receiver of its entries. Blocking I/O.
 
 The sink's position is an entry's number. Writers take turns, so a later entry never has a smaller number, and pruning
 keeps the numbers. The sink's process holds a lock in `FILE-sinks/`, which the kernel releases when the process ends.

@@ -31,8 +31,8 @@ from accredit.stores.audit_log.tables import (
 )
 
 LOG_TAIL_ENTRIES = 200_000
-"""How many entries, from the end of a log's file, are searched for the last one of a chain (0.2 s). That is enough: a
-dead writer is found within seconds, during which others add some 20,000 entries at most."""
+"""How many entries, counted from the end of a log's file, are searched for the last one of a chain (0.2 s). That is
+enough: a dead writer is found within seconds, in which others add some 20,000 entries at most."""
 ROWS_A_STATEMENT = 100
 """Rows inserted by one statement: SQLite before 3.32 accepts at most 999 values in one."""
 

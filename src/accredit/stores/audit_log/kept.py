@@ -1,6 +1,6 @@
 """Keeps outcomes while the log can't be written. No I/O.
 
-Each outcome belongs to a call that was open when the log failed, as no other call can begin meanwhile. Beyond
+Each outcome belongs to a call that was open when the log failed: until the log works again, no call can begin. Beyond
 `MAX_KEPT_OUTCOMES` or `MAX_KEPT_OUTCOME_BYTES` an outcome is dropped: its call stays open in the log, and is closed as
 `unknown` when its writer ends.
 """

@@ -14,8 +14,8 @@ from accredit.attest import Mark
 from accredit.errors import StoreUnavailable
 
 MARKS_AT_ONCE, MARKS_CACHE_KIB = 4_096, 16_384
-"""How many marks (some 60 bytes each) a verification writes at once to its temporary file, and how many KiB of that
-file are kept in memory. The marks of a log of 100,000 records fit."""
+"""How many marks (some 60 bytes each) a verification writes at one time to its temporary file, and how many KiB of that
+file are kept in memory. The marks of a log of 100,000 records fit into that memory."""
 
 
 _SETTINGS = (

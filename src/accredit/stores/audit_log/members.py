@@ -1,7 +1,7 @@
 """Encodes a signature's members for a log's entry. No I/O.
 
-A signature's members are not part of what is signed, and the key may not verify every bit of them, or of the
-signature's bytes. So an SHA-256 of both is kept with the members. It is not signed either, but reveals damage.
+A signature's members are not signed, and verification may not cover every bit of them, or of the signature's bytes. So
+a SHA-256 of both is kept with the members. It is not signed either, but reveals damage.
 """
 
 import hashlib

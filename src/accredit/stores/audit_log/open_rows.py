@@ -1,12 +1,12 @@
 """Verifies a log's list of open calls against the log's own records. No I/O of its own.
 
-A gateway closes the calls in this list, except for those that don't verify ([open-calls] of `author`). Here the same
-check is made for whoever verifies the log: each row is compared with its decision's record, and with the call's
-outcome. A writer ends only once it has no open call, and a writer that claims a call has not ended. So a row that names
-a writer that has ended, or none, was not made by a gateway, and no gateway would ever close it.
+A gateway closes the calls in this list, except for those that don't verify ([open-calls] of `author`). The verification
+of a log makes the same check here: each row is compared with its decision's record, and with the call's outcome. A
+writer ends only once it has no open call, and only a writer that has not ended can claim one. So if a row's writer has
+ended, or is missing, no gateway made that row, and none would ever close it.
 
 `OpenRows` wraps a store of marks (`attest.Marks`). The marks are requested once, when all chains have been read to
-their ends. Then the list is read, and while the marks pass, those that are outcomes of its calls are noted.
+their ends. Then the list is read, and the marks that are outcomes of its calls are noted.
 """
 
 import re
@@ -19,8 +19,8 @@ from accredit.stores.audit_log.author import Keys, decision_on
 from accredit.stores.audit_log.tables import OpenCall
 
 MAX_VERIFIED_OPEN_CALLS = 100_000
-"""The most rows of the list of open calls that `log verify` checks: more calls than any number of gateways has open at
-once. A longer list is a fault. Each row costs the check of a signature, and 100 bytes of memory."""
+"""The most rows of the list of open calls that `log verify` checks. Gateways never have so many calls open at one time,
+so a longer list is a fault. Each row costs a signature verification, and 100 bytes of memory."""
 
 
 _CALL_ID = re.compile("[0-9a-f]{32}")

@@ -1,8 +1,8 @@
 """Reads records that verify, one by one, from any store: for commands and pages that rely on what a log says. No I/O of
 its own.
 
-- [signature] A record is proven if its signatures are valid, by a key that is trusted here, and its content and place
-  are what its store says.
+- [signature] A record is proven if it has valid signatures by a trusted key, and its content and place are those that
+  its store states.
 - [unproven] Somebody else may be able to write to the log, so nothing but proven records is believed. An unproven
   record is left out and counted, or shown with the reason. It never leads a person to sign something.
 

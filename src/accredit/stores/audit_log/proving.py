@@ -1,17 +1,17 @@
-"""Judges, while a log is verified, whether its allowed calls were rightly allowed (`policy.evidence`). I/O: a temporary
+"""Checks, while a log is verified, whether its allowed calls were rightly allowed (`policy.evidence`). I/O: a temporary
 file.
 
 A log is at fault if:
 
-- [proof] a proof that a record says is kept is missing, unreadable, invalid, or another call's; or its certificates
-  don't allow the call;
-- [challenge] two allowed calls used one challenge, in whatever chains;
-- [stray-proof] a proof is kept with something other than an allowed call whose record names one;
-- [requirement] proofs are required, and nothing shows that an allowed call was allowed by a person and signed by an
-  agent.
+- [proof] a record says that a proof is kept, but that proof is missing, unreadable, invalid, or for another call; or
+  its certificates don't allow the call;
+- [challenge] two allowed calls used one challenge, in the same chain or in different ones;
+- [stray-proof] a proof is kept with an entry that is not the record of an allowed call, or that does not name it;
+- [requirement] the caller of this check requires proofs, and nothing shows that a person allowed the call and an agent
+  signed it.
 
-If no proof was kept, certificates that don't allow the call are a fault only in two cases: the caller of this check
-named the people who may allow calls, or requires proofs. Only the first fault is reported.
+If no proof was kept, certificates that don't allow the call are a fault only if the caller of this check names the
+people who may allow calls, or requires proofs. Only the first fault is reported.
 
 A `Judge` needs nothing but an entry and what is kept with it, so several processes may share the work (`verifying`).
 `Proofs` does the counting, and has challenges in a temporary database, as `marks` are.
@@ -36,8 +36,9 @@ WHERE uses > 1 ORDER BY read LIMIT 1"""
 
 
 class Judgement(NamedTuple):
-    """What one entry shows. `fault` says why it is at fault, or is None. `is_proved`: it is a call shown to be allowed
-    by a person and signed by an agent. `challenge` is the one that was spent for the call, if its proof was kept."""
+    """The result for one entry. `fault` says why it is at fault, or is None. `is_proved` says that the entry is a call,
+    shown to be allowed by a person and signed by an agent. `challenge` is the challenge that was spent for the call, if
+    its proof was kept."""
 
     fault: str | None = None
     is_proved: bool = False
@@ -54,8 +55,8 @@ class Judge:
         self._holds_chains = named or required
 
     def examine(self, kept: Kept, keys: Mapping[str, LogKey | RecordKey]) -> Examined | Digest:
-        """Do as `attest.examine`. In the result, `judged` is a `Judgement`; it is None for an entry that is no allowed
-        call."""
+        """Do as `attest.examine`. In the result, `judged` is a `Judgement`; it is None for an entry that is not an
+        allowed call."""
         return examine(kept.entry, keys, partial(self._judge, kept))
 
     def _judge(self, kept: Kept, statement: Statement) -> Judgement | None:
@@ -83,9 +84,9 @@ class Judge:
 
 
 class Proofs(InTemporaryFile):
-    """What all proofs of a log show together, for one verification: `with Proofs() as proofs`. When all is counted,
-    `fault` is the first fault, or None. `proved` counts the calls shown to be allowed by a person and signed by an
-    agent. `untold` counts the others, for which a part of that is unknown."""
+    """The results for all entries of a log, in one verification: `with Proofs() as proofs`. At the end, `fault` is the
+    first fault, or None. `proved` counts the calls shown to be allowed by a person and signed by an agent. `untold`
+    counts the other calls, for which a part of that is unknown."""
 
     table = "CREATE TABLE challenges (challenge BLOB NOT NULL, place TEXT NOT NULL)"
 

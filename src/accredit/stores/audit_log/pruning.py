@@ -3,18 +3,18 @@
 For each writer, in the order of its chain:
 
 - [records] Records from before the given time are removed. Pruning stops at the first record that is newer, whose call
-  is still open, or that is the outcome of a decision that stays (in another chain): without its outcome, that call
-  would be open again. Each record must follow the one before it, and earlier pruned ones must match their note, since
-  the new note is signed for all of them. So a trusted key must have signed the last record, which vouches for those
-  before it, and the earlier note.
+  is still open, or that is the outcome of a decision in another chain that stays: without its outcome, that call would
+  be open again. Each record must follow the one before it, and earlier pruned ones must match their note, since the new
+  note is signed for all of them. So a trusted key must have signed the last record, which vouches for those before it,
+  and the earlier note.
 - [digests] Each removed record is replaced by its SHA-256, and the last one by a note signed for all of them.
-- [checkpoints] Checkpoints that the note covers are removed as well, except for the log's newest entry: its number
-  would be used again, and a follower of the log would miss the entry that got it.
+- [checkpoints] Checkpoints that the note covers are removed as well. The log's newest entry stays: otherwise its number
+  would be used again, and a follower of the log would miss the new entry with that number.
 
 This is done in steps, each one complete transaction, so that a running gateway waits for only milliseconds. Deleted
 bytes are overwritten in the file (`secure_delete`). The write-ahead log also holds them, so it is checkpointed and
-truncated. That can't be done while somebody reads an older state of the log, and then it is reported. Not guaranteed:
-what a file system, a disk (SSD) or a backup keeps of overwritten bytes.
+truncated. That is impossible while somebody reads an older state of the log, and is then reported. Not guaranteed: a
+file system, a disk (SSD) or a backup may keep overwritten bytes.
 """
 
 import contextlib
@@ -61,8 +61,8 @@ class PruneReport(NamedTuple):
 
 
 class _Pruned(NamedTuple):
-    """The pruned part of a writer's chain: a SHA-256 that was fed with the digests of all its records but the last, the
-    last record's number and digest, and the entry of the note."""
+    """The pruned part of a writer's chain: a SHA-256 object that has taken the digests of all its records but the last,
+    the last record's number and digest, and the entry of the note."""
 
     digests: Any
     last: int
@@ -224,8 +224,8 @@ class _Pruner:
 
 
 def is_newer(record: CallRecord, before: str) -> bool:
-    """Return whether a record, or its call, is as new as `before` or newer. The call's time counts as well, because the
-    clock may be set back between both, and an outcome whose decision was pruned is valid only by its call's time."""
+    """Return whether a record, or its call, is from `before` or later. The call's time is checked as well, since the
+    clock may have been set back between the two. An outcome whose decision was pruned is judged by its call's time."""
     return max(record.times.recorded, record.times.received) >= before
 
 

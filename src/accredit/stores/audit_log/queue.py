@@ -1,8 +1,9 @@
-"""The audit log as one writer fills it: `ports.Records`. I/O: the tables, through a `LogExecutor`, and `writer_locks`.
+"""One writer of the audit log: `ports.Records`. I/O: the tables, through a `LogExecutor`, and `writer_locks`.
 
-An object is one writer. Its chain starts with its first call, or with the calls that dead writers left open: it closes
-these as `unknown` (`closing`), when it starts and every `LOG_LOOK_SECONDS`. If other processes declare this writer dead
-(e.g. after a network split), or its chain is not where it left it, it starts another chain with its next record.
+An object is one writer. Its chain starts with its first call, or with the outcomes of calls that dead writers left
+open: it closes these as `unknown` (`closing`), when it starts and every `LOG_LOOK_SECONDS`. If other processes declare
+this writer dead (e.g. after a network split), or somebody else has changed its chain, its next record starts another
+chain.
 
 For each call, in this order:
 
@@ -11,9 +12,9 @@ For each call, in this order:
 - [checkpoint] a checkpoint follows after `CHECKPOINT_RECORDS` records or `CHECKPOINT_SECONDS`, and at the end.
 
 Records queue, and are written many at a time, in turns. When the queue is full, `begin` refuses. A `durable` log
-answers when a record is on disk. If a turn can't be written, all waiting calls are refused. Then what is known of these
-calls is kept (`kept`), and written as soon as the log accepts it: outcomes, and that a call was not forwarded, if its
-decision may have been written too late and so be on record.
+answers when a record is on disk. If a turn can't be written, all waiting calls are refused. Their outcomes are kept
+(`kept`), and written as soon as the log accepts them. So is an outcome "not forwarded" for each refused call, as its
+decision may be on record after all.
 
 A log that is not durable answers at once, and retries. It drops records only if they still wait `CLOSE_RECORDS_SECONDS`
 after it was closed; their number is then reported.
@@ -49,8 +50,8 @@ from accredit.stores.audit_log.transactions import Event
 from accredit.stores.audit_log.writer_locks import WriterLock
 
 CHECKPOINT_SECONDS = 10.0
-"""The maximum time from a record to the checkpoint that covers it. Nobody notices if records that no checkpoint covers
-yet are cut off."""
+"""The longest time from a record to the checkpoint that covers it. If records that no checkpoint covers yet are cut
+off, nobody can notice."""
 MAX_QUEUED_RECORDS = 10_000
 """The most records that wait to be written, some 2 KiB each without arguments. Beyond that, calls are refused."""
 MAX_QUEUED_RECORD_BYTES = 67_108_864
@@ -64,7 +65,8 @@ room for a record."""
 LOG_LOOK_SECONDS = 10.0
 """The interval at which a log's writer reports that it lives, and looks for others that have died."""
 CLOSE_RECORDS_SECONDS = 5.0
-"""When the log is closed, the time to write what is waiting. What then still waits is counted and reported."""
+"""When the log is closed, the time for writing the waiting records. Any that then still wait are counted and
+reported."""
 
 
 T = TypeVar("T")
@@ -86,10 +88,10 @@ class QueuedRecords:
     """One writer of a log. Nothing is opened before the first call, so that processes may fork until then.
 
     `durable` says that the executor answers when a record is on disk, and that calls wait for that. `policy_digest` is
-    that of the configuration; it is used for calls of dead writers whose records don't name one. `on_problem` is
-    called, once per change, with what keeps records from being written, in words for the program's log. `on_checkpoint`
-    is called with each signed head, except intermediate ones of a busy chain. `on_unverified` is called with what is
-    left open because it does not verify.
+    that of the configuration; it is used for calls of dead writers whose records don't name one. `on_problem` is called
+    once per change, with a text for the program's log on why records can't be written. `on_checkpoint` is called with
+    each signed head, except intermediate ones of a busy chain. `on_unverified` is called with each call or chain that
+    is left open because it does not verify.
     """
 
     def __init__(
@@ -117,7 +119,7 @@ class QueuedRecords:
         self._queue: deque[_Waiting] = deque()
         self._queued_bytes = 0
         self._refused: deque[CallDecision] = deque(maxlen=executor.turn_records)
-        """Recent decisions whose callers were refused, although the decisions may be on record."""
+        """Recent decisions on calls that were then refused, although the decisions may be on record."""
         self._kept = KeptOutcomes()
         self._wake = asyncio.Event()
         """Set when a record is queued, or the log is closing; cleared after a turn that could not be written."""
@@ -189,7 +191,7 @@ class QueuedRecords:
         return self._problem
 
     def unverified(self) -> str | None:
-        """Return what was left open or unsigned because it does not verify, or None."""
+        """Return which writers were left open or unsigned because they do not verify, or None."""
         return self._closing.problem()
 
     @property

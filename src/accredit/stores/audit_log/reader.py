@@ -1,10 +1,10 @@
 """Reads the log in an SQLite file. Blocking I/O; nothing is written.
 
-The query of `entries`, which is what is verified, has no condition, so that it misses no row. All other queries read a
-part of the log. In a table that was made by hand, an `entry` may be no integer: such a row counts as damage for every
-reader that comes to it. So does an entry of more than `MAX_ATTESTATION_BYTES`, of which nothing is read.
+The query of `entries`, which serves verification, has no condition, so that it misses no row. All other queries read a
+part of the log. In a table that was made by hand, an `entry` may not be an integer: a reader treats such a row as
+damage. The same holds for an entry of more than `MAX_ATTESTATION_BYTES`, which is not read at all.
 
-Closing the log ends all its cursors, so that none keeps the file in an old state.
+Closing the log ends all its cursors, so that none keeps an old state of the file alive.
 """
 
 import sqlite3
@@ -160,7 +160,7 @@ class LogFile(LogReader):
         return [str(name) for (name,) in self._rows("SELECT name FROM log_sinks ORDER BY name")]
 
     def behind(self, sink: str) -> int:
-        """Return about how many entries were not sent to a sink, as their numbers tell."""
+        """Return about how many entries were not sent to a sink, computed from their numbers."""
         return self.newest() - self._sent(sink)
 
     def unsent(self, sink: str) -> Numbered | None:
@@ -176,7 +176,7 @@ class LogFile(LogReader):
         return self._ends()[1]
 
     def count(self) -> int:
-        """Return about how many entries there are, as the numbers of the first and the last tell."""
+        """Return about how many entries there are, computed from the numbers of the first and the last."""
         oldest, newest = self._ends()
         return newest - oldest + 1
 

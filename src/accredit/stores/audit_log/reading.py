@@ -51,9 +51,9 @@ class LogAway(StoreUnavailable):
 
 
 class Numbered(NamedTuple):
-    """An entry of the log, with a number that orders entries for people: later entries have greater numbers. The digest
-    of a pruned record may have 0. `proof` is the packed proof kept with the entry, if requested; b"" if what is kept
-    can't be valid."""
+    """An entry of the log, with a number for people: later entries have greater numbers. The digest of a pruned record
+    may have 0. `proof` is the packed proof kept with the entry, if requested; it is b"" if the stored value can't be
+    valid."""
 
     number: int
     entry: Entry
@@ -70,8 +70,8 @@ class Numbered(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """An entry, with what is kept to judge it by: the proof (as in `Numbered`), and the text of the certificate chain
-    that its record names."""
+    """An entry, with the evidence that is kept for it: the proof (as in `Numbered`), and the text of the certificate
+    chain that its record names."""
 
     entry: Entry | bytes
     proof: bytes | None = None
@@ -111,7 +111,7 @@ class LogReader(ABC):
 
     @abstractmethod
     def release(self) -> None:
-        """Hold on to no state of the log until `renew` is called."""
+        """Release the log's state, so that the store need not keep it, until `renew` is called."""
 
     def close(self) -> None:
         """Release the log for good."""
@@ -176,7 +176,7 @@ class LogReader(ABC):
         return latest.values()
 
     def covering(self, writer: str, sequence: int) -> Numbered | None:
-        """Return the first checkpoint that counts a writer's record, or None."""
+        """Return the first checkpoint that covers a writer's record, or None."""
         for each in self.summaries():
             said = each.statement()
             if said and isinstance(said.predicate, Checkpoint):
@@ -287,8 +287,8 @@ def _chain_named_in(entry: Entry) -> str:
 
 
 def _find_uncounted(report: LogReport, heads: Iterable[Head]) -> Fault | None:
-    """Return a fault if there is a record beyond the count in its writer's row, or None. A record and its row's count
-    are written together. That no counted record is missing was verified with the entries."""
+    """Return a fault if there is a record beyond the count in its writer's row, or None. A record and that count are
+    written together. Missing records were already looked for when the entries were verified."""
     counted: dict[str, int] = {}
     for head in heads:
         counted[head.writer] = min(head.sequence, counted.get(head.writer, head.sequence))
@@ -302,8 +302,8 @@ def _find_uncounted(report: LogReport, heads: Iterable[Head]) -> Fault | None:
 def windows(first: int, last: int) -> Iterator[tuple[int, int]]:
     """Yield number ranges, (first, last), that together cover a long one.
 
-    A database that searches a range reads on until it finds one match more than it was asked for. So the first ranges
-    are short: if there is an early match, little is read.
+    A database reads a range until it has found one match more than was requested. So the first ranges are short: if
+    there is an early match, little is read.
     """
     size = _FIRST_WINDOW
     while first <= last:
@@ -361,5 +361,5 @@ def open_call(call: object, writer: object, read: Callable[[], Numbered]) -> Ope
 
 
 def damage_error(place: str) -> AttestationError:
-    """Return the error for a row that is no entry."""
+    """Return the error for a row that is not an entry."""
     return AttestationError(f"{place} is damaged", place)

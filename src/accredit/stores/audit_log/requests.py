@@ -25,9 +25,9 @@ MAX_RECORD_BYTES = 33_554_432
 """The most bytes of a call's record. A longer record could not be read again: its base64 would exceed
 `MAX_ATTESTATION_BYTES`."""
 LOG_SILENT_SECONDS = 60.0
-"""How long a writer in a database may be silent and unconnected until it counts as dead. Another writer must have been
-connected as long before it may judge that. A failover, in which all may be silent, takes less. Together with
-`LOG_LOOK_SECONDS`, this closes the calls of a lost machine within 90 s."""
+"""How long a writer in a database may be silent and unconnected before it counts as dead. The writer that declares it
+dead must have been connected for as long. A failover, in which all may be silent, takes less. With `LOG_LOOK_SECONDS`,
+the calls of a lost machine are closed within 90 s."""
 
 
 T = TypeVar("T")
@@ -73,8 +73,8 @@ class DatabaseLog(Struct, frozen=True, tag=True):
         return self.database.name
 
     async def lock_writer(self, writer: str) -> WriterLock | None:
-        """Return a lock that does nothing. The writer's session is what shows that it lives: only a writer whose
-        session has ended can be found dead (`find_others`)."""
+        """Return a lock that does nothing. The writer's session shows that it is alive: only a writer whose session has
+        ended can be found dead (`find_others`)."""
         return SessionLock()
 
 
@@ -104,8 +104,8 @@ class LogWriter(Protocol):
     """The maximum number of records written in one request."""
 
     async def run(self, request: WriterRequest[T], deadline: float) -> T:
-        """Return a request's answer once it is committed. `deadline` is until when somebody waits for it (seconds of
-        the monotonic clock). Raises `StoreUnavailable`."""
+        """Return a request's answer once it is committed. After `deadline` (seconds of the monotonic clock), nobody
+        waits for it any more. Raises `StoreUnavailable`."""
         ...
 
     async def aclose(self) -> None:
@@ -174,9 +174,9 @@ class Touch(_OfWriter, frozen=True):
 
 
 class Turn(_OfWriter, frozen=True):
-    """Append events, each from `encode_for_turn`. What is appended together is a turn; turns are numbered from 1. A
-    turn that was written before is skipped. If it was sent to the chain of another writer first (`elsewhere`), that
-    chain counts too."""
+    """Append events, each from `encode_for_turn`. Events that are appended together are a turn; turns are numbered from
+    1. A turn that was written before is skipped. If it was first sent to another writer's chain (`elsewhere`), that
+    chain is searched as well."""
 
     ANSWER: ClassVar[Any] = list[str | None]
 
@@ -192,7 +192,7 @@ class Turn(_OfWriter, frozen=True):
 
 
 class Claim(_OfWriter, frozen=True):
-    """Take over the open call with the key `resume`, whose answer has come to this process."""
+    """Take over the open call with the key `resume`, whose answer has arrived in this process."""
 
     ANSWER: ClassVar[Any] = Claimed
 

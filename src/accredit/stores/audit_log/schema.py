@@ -9,11 +9,12 @@ CALL_MARK = b'"call":{"id":"'
 """The bytes right before a call's id in a record. No JSON string contains them, so no client's text can imitate them.
 """
 CALL_KEY_CHARS = 16
-"""How many characters of a call's id are in the index: 64 bits, so that two calls hardly ever share them."""
+"""How many characters of a call's id are in the index. They have 64 bits, so two calls hardly ever have the same
+ones."""
 _RUN = 10
-"""Entries whose numbers differ only in so many low bits form a run, and the index is ordered by run. Call ids are
-random, so with one run for all, each record would write an index page of its own: three times slower. As it is, entries
-that are written together go to the few pages of their run."""
+"""Entries whose numbers differ only in this many low bits form a run, and the index is ordered by run first. Call ids
+are random, so with a single run, each record would change another page of the index: three times slower. With runs,
+entries that are written together go to the same few pages."""
 CALL_RUN = f"entry >> {_RUN}"
 CALL_KEY = f"substr(payload, instr(payload, X'{CALL_MARK.hex()}') + {len(CALL_MARK)}, {CALL_KEY_CHARS})"
 HAS_CALL = "ml_dsa_65 IS NULL AND payload IS NOT NULL"
@@ -26,8 +27,8 @@ SHORT_CERTIFICATES = (
 
 
 def short(columns: str, of: str = "") -> str:
-    """Return SQL for an entry's byte columns. Without being read, two things become '' (which is damage): a column of
-    type text, and all columns of an entry that is longer than may be read."""
+    """Return SQL for an entry's byte columns. Two things are not read, and become '' (which counts as damage): a column
+    of type text, and all columns of an entry that is too long."""
     names = [f"{of}{each}" for each in columns.split(", ")]
     size = " + ".join(f"coalesce(length({each}), 0)" for each in names)
     return ", ".join(

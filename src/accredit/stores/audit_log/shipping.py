@@ -1,8 +1,8 @@
 """The interface of sinks: a sink is a receiver of a log's entries, to which they are sent in batches. No I/O.
 
-A sink's position is in the store of the log, so a log that is restored from a copy brings its own. The position
-advances only after the sink has taken the entries before it: after any crash nothing is left out, and some entries may
-be sent twice.
+A sink's position is in the store of the log, so a log that is restored from a copy also restores the position. It
+advances only after the sink has taken the entries before it: after a crash no entry is left out, but some may be sent
+twice.
 """
 
 from abc import ABC, abstractmethod
@@ -14,13 +14,13 @@ from accredit.attest import Envelope
 from accredit.errors import AttestationError, ConfigurationError
 
 SINK_BATCH, SINK_BATCH_BYTES = 512, 1_048_576
-"""A batch is full after so many entries, or so many bytes of their payloads. That much is kept in memory, and sent
-again after a failure. A single entry may be longer (`MAX_ATTESTATION_BYTES`)."""
+"""A batch is full after so many entries, or so many bytes of their payloads. It is kept in memory, and sent again after
+a failure. A single entry may be longer (`MAX_ATTESTATION_BYTES`)."""
 
 
 class Batch(NamedTuple):
-    """The next batch for a sink: its entries, and how many records can't be sent, as they were pruned before. `to` is
-    the position after the batch, None if unchanged. With `more`, another batch can be taken at once."""
+    """The next batch for a sink: its entries, and how many records can't be sent because they were pruned. `to` is the
+    position after the batch, None if unchanged. With `more`, another batch can be taken at once."""
 
     envelopes: tuple[Envelope, ...]
     pruned: int
@@ -75,7 +75,7 @@ class Filling:
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more is added."""
+        """Whether no more entries are added."""
         return self.stopped or len(self.envelopes) >= SINK_BATCH or self._bytes >= SINK_BATCH_BYTES
 
     def add(self, envelope: Envelope) -> None:

@@ -2,9 +2,9 @@
 
 The rules (`transactions`, `appender`) are coroutines over `LogTables`. Over a file (`file_tables`) they never wait, and
 `at_once` runs them to their end. Over a database (`stores.postgres.log_tables`) they wait for its answers. The writer
-decides what it believes of the tables' contents (`author`).
+verifies the tables' contents (`author`).
 
-What was read may have changed before a write. So `LogTables.write` writes only if the chain still ends where it was
+Rows may change after they were read. So `LogTables.write` writes only if the chain still ends at the place that was
 read, and the calls that the change closes are still open.
 """
 
@@ -16,14 +16,14 @@ from accredit.attest import Envelope, Stored
 from accredit.errors import StoreUnavailable
 
 MAX_RECORDS_OF_A_CALL_BYTES = 67_108_864
-"""The most bytes of one call's records that are read: two of the longest records. Without this bound, somebody who can
-write to the store could make each record as long as an envelope may be, a gibibyte in all."""
+"""How many bytes of one call's records are read: two of the longest records. Without this bound, somebody who can write
+to the store could give one call records of a gibibyte in all."""
 
 
 T = TypeVar("T")
 
 WRITER_ID = re.compile("[0-9a-f]{32}")
-"""What the name of a writer looks like; its lock file has the same name. Any other name is invalid."""
+"""The form of a writer's name, which its lock file has as well. Any other name is invalid."""
 
 RECORD, CHECKPOINT = 0, 1
 """Kinds of entries. There is a third, the note of pruning, which `LogTables` never writes."""
@@ -73,7 +73,7 @@ class NewEntry(NamedTuple):
 
 
 class ChainChange(NamedTuple):
-    """What is written together: a chain moves from `before` to `after`.
+    """Rows that are written together, by which a chain moves from `before` to `after`.
 
     `opened` maps calls to the numbers of their decisions' records. `resumes` maps some of them to the keys by which
     they can be claimed. `closed` are open calls of the writer named `closed_of`. `certificates` are certificate chains,
@@ -91,8 +91,9 @@ class ChainChange(NamedTuple):
 
 
 class OpenCall(NamedTuple):
-    """A call in the list of open calls, and the entry of its decision, None if that is missing or damaged. `call` is ""
-    if it is not text. `is_left` says that no writer is there to close the call, as far as that was read."""
+    """A call in the list of open calls, and the entry of its decision (None if that is missing or damaged). `call` is
+    "" if the row's value is not text. `is_left` says that the call has no writer that could close it, if that was
+    read."""
 
     call: str
     decision: Stored | None
@@ -148,12 +149,12 @@ class LogTables(Protocol):
         ...
 
     async def open_by(self, resume: bytes) -> Sequence[OpenCall]:
-        """Return the open calls with the key `resume`. If there are several, some may be left out."""
+        """Return the open calls with the key `resume`, or at least two of them if there are several."""
         ...
 
     async def claim(self, name: str, open_call: OpenCall, resume: bytes) -> None:
-        """Make an open call this writer's to close, whoever's it was. Raises `ChainMoved` if the call is no longer
-        found."""
+        """Make this writer responsible for closing an open call, whichever writer was before. Raises `ChainMoved` if
+        the call is no longer found."""
         ...
 
     async def write(self, change: ChainChange) -> None:
@@ -161,7 +162,7 @@ class LogTables(Protocol):
         ...
 
     async def touch(self, name: str) -> None:
-        """Rewrite a value with itself. If that is answered, earlier writes are kept, too."""
+        """Rewrite a value with itself. Once that is confirmed, earlier writes are known to be kept, too."""
         ...
 
     async def end(self, name: str) -> bool:

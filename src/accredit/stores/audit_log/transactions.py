@@ -26,12 +26,12 @@ from accredit.stores.audit_log.author import Author, Proved, check_end, read_pha
 from accredit.stores.audit_log.tables import ChainChange, ChainEnded, ChainTaken, LogTables, OpenCall
 
 CLOSED_AT_ONCE = 16
-"""How many open calls of a dead writer are closed at a time. In a log of ten million records it takes 40 ms to see that
-one call has no outcome, and others wait meanwhile."""
+"""How many open calls of a dead writer are closed at a time. In a log of ten million records, it takes 40 ms to find
+out that one call has no outcome, and others wait meanwhile."""
 
 
 CUT_OFF = "the process that forwarded this call ended before its outcome was recorded"
-"""The detail of an `unknown` outcome: why nothing better is known."""
+"""The detail of an `unknown` outcome: why the real one is not known."""
 NOT_OPEN = "the call is not open: its outcome is on record already, or another process has closed it"
 """Why an outcome was not recorded."""
 
@@ -70,8 +70,8 @@ class Signed(NamedTuple):
 
 class Chain(NamedTuple):
     """One writer's chain, and its author. Each method is one transaction. It raises `ChainEnded` if the writer was
-    declared dead: then its calls are closed, and it may open none. It also raises if the chain is not where the writer
-    left it."""
+    declared dead: then its calls are closed, and it may not open any. It raises `ChainTaken` if somebody else has
+    changed the chain."""
 
     name: str
     author: Author
@@ -84,7 +84,7 @@ class Chain(NamedTuple):
 
         A turn that is already written ([repeated-turns] of `author`) is not appended again: a store that did not answer
         in time may still have written it. In that case some value is rewritten: only a successful write shows that the
-        turn is kept, since data that is only read may be on one machine alone.
+        turn is kept. Data that can be read may still be on one machine alone.
         """
         proved = await self._end(tables)
         if (elsewhere or proved.end.turn >= number) and await self._is_on_record(tables, events):
@@ -121,7 +121,7 @@ class Chain(NamedTuple):
         return Closed(last or None, len(faults), faults[0] if faults else "")
 
     async def claim(self, tables: LogTables, resume: bytes) -> Claimed:
-        """Take over the open call with the key `resume`. There must be exactly one, and its decision's own record must
+        """Take over the open call with the key `resume`. There must be exactly one, and the record of its decision must
         show that it is open."""
         await self._end(tables)
         found = await tables.open_by(resume)

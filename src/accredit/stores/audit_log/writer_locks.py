@@ -18,14 +18,15 @@ from accredit.limits import STORE_WAIT_SECONDS
 
 
 class WriterLock(Protocol):
-    """The lock of one writer. A live writer holds its own; a dead one's is held by whoever closes its calls."""
+    """The lock of one writer. A live writer holds its own; a dead one's is held by the process that closes its
+    calls."""
 
     def close(self) -> None:
         """Release the lock."""
         ...
 
     def end(self) -> None:
-        """Say that the writer has ended properly, before the lock is released."""
+        """Mark the writer as properly ended, before the lock is released."""
         ...
 
 
@@ -53,7 +54,7 @@ class SessionLock:
         """Do nothing: the end of the session releases the lock."""
 
     def end(self) -> None:
-        """Do nothing: the writer's row in the log says it."""
+        """Do nothing: the writer's row in the log says so."""
 
 
 def acquire(log_file: Path, writer: str, of: str = "writers") -> FileLock | None:

@@ -1,8 +1,8 @@
 """The front door's memory in one process, in an SQLite file, in a PostgreSQL database. I/O: the file, the database.
 
-Steps that write wait for each other: by a lock here, by SQLite's for a file, by an advisory one in a database, which
-three gateways share. Otherwise two uses of one code could both be the first. Such steps are seldom (a consent, a
-refresh in a quarter of an hour) and take a few milliseconds.
+Steps that write wait for each other: by a lock in memory, by SQLite's for a file, by an advisory lock in a database,
+which several gateways share. Otherwise two uses of one code could both be the first. Such steps are seldom (a consent,
+a refresh in a quarter of an hour) and take a few milliseconds.
 """
 
 import sqlite3
@@ -26,11 +26,11 @@ from accredit.stores.sqlite.worker import Worker as FileWorker
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('accredit door'))"
 
 Make = Callable[[], Steps[T]]
-"""Makes steps. They are made anew each time that they are run."""
+"""Makes steps. It is called again each time that the steps are run."""
 
 
 class _Door:
-    """A `DoorStore` but for where its steps are run."""
+    """A `DoorStore` without the code that runs its steps."""
 
     def __init__(self, ring: KeyRing) -> None:
         self._steps = Stepper(Seals(ring))
@@ -56,11 +56,11 @@ class _Door:
     async def approve(
         self, grant: Grant, change: Change, code: bytes, given: AuthorizationCode, *, ends: int, now: int
     ) -> bool:
-        """Change a grant, and keep a code for it. Return False if the grant is over."""
+        """Change a grant, and keep a code for it. Return False if the grant has ended."""
         return await self._write(partial(self._steps.approve, grant, change, code, given, ends, now))
 
     async def change(self, grant: Grant, change: Change, *, now: int) -> Grant | None:
-        """Change a grant, and return it; None if it is over."""
+        """Change a grant, and return it; None if it has ended."""
         return await self._write(partial(self._steps.change, grant, change, now))
 
     async def redeem(
@@ -74,11 +74,11 @@ class _Door:
         return await self._write(partial(self._steps.rotate, login, old, new, client_id, now))
 
     async def login(self, login: bytes, *, now: int) -> Login | None:
-        """Return a login that stands, or None."""
+        """Return a login that has not ended, or None."""
         return await self._read(partial(self._steps.login, login, now))
 
     async def add_chain(self, grant: Grant, chain: bytes, *, ends: int, now: int) -> bool:
-        """Keep one more chain of a grant. Return False if the grant is over."""
+        """Keep one more chain of a grant. Return False if the grant has ended."""
         return await self._write(partial(self._steps.add_chain, grant, chain, ends, now))
 
     async def chains(self, grant: Grant, *, now: int) -> Sequence[bytes]:
@@ -86,7 +86,7 @@ class _Door:
         return await self._read(partial(self._steps.chains, grant, now))
 
     async def end_login(self, login: bytes, *, client_id: str, now: int) -> bool:
-        """End a login, and with its last one the grant. Return whether there was one."""
+        """End a login, and the grant with its last login. Return whether there was such a login."""
         return await self._write(partial(self._steps.end_login, login, client_id, now))
 
     async def end_grant(self, grant: Grant) -> None:

@@ -1,15 +1,16 @@
 """The table of the front door, and its sealed rows. No I/O.
 
-A row has a kind, a key, the key of what it belongs to (`parent`), its last second, and a sealed value. Keys are
-digests: whoever reads the table learns no client, no person and no token.
+A row has a kind, a key, the key of the row that it belongs to (`parent`), its last second, and a sealed value. Keys are
+digests: a reader of the table learns no client, no person and no token.
 
 - [sealed] A value opens only with a key of the gateways' (`[cluster] keys_file`), and only in its own row: it is sealed
-  for kind, key and parent. A grant's key is made of client, person and endpoint, so its agent's private key opens for
-  these alone.
-- [ends] A row that is over is none, also by the end that is sealed in it, whatever its column says.
-- [length] What is longer than it can be is not read.
+  for kind, key and parent. A grant's key is made of client, person and endpoint, so its agent's private key can be
+  opened for these only.
+- [ends] An expired row is ignored. The end that is sealed in it is checked as well as its column.
+- [length] A value that is longer than a gateway writes is not read.
 
-Not found by this: a row that was put back as it once was. Whoever can do that still lacks the code or the token to it.
+Not detected: a row that was restored to an earlier state. Somebody who does that still lacks the code or the token for
+it.
 """
 
 import hashlib
@@ -25,8 +26,8 @@ from accredit.ports import AuthorizationCode, Grant
 from accredit.rounds.sealing import KeyRing
 
 MAX_DOOR_ROW_BYTES = 2 * MAX_PROOF_BUNDLE_BYTES
-"""The most bytes of a sealed row: a chain as long as a proof may be, its key, and what was shown. They are kept in
-base64. A longer one was not written by a gateway, and is not read."""
+"""The most bytes of a sealed row: a chain as long as a proof may be, its key, and the data that the person was shown,
+in base64. A longer one was not written by a gateway, and is not read."""
 
 TABLE = (
     "CREATE TABLE door (kind {small}, key {bytes}, parent {bytes} NOT NULL, value {bytes} NOT NULL,"
@@ -42,7 +43,7 @@ _T = TypeVar("_T", bound=Struct)
 
 
 class Kind(IntEnum):
-    """What a row is."""
+    """The kind of a row."""
 
     CLIENT = 1
     GRANT = 2
@@ -59,7 +60,7 @@ class KeptClient(Struct, frozen=True):
 
 
 class KeptCode(Struct, frozen=True):
-    """A code. `login` is what came of it, or b"" while it was not used."""
+    """A code. `login` is the login that it gave, or b"" if it was not used yet."""
 
     given: AuthorizationCode
     ends: int
@@ -83,7 +84,7 @@ class KeptChain(Struct, frozen=True):
 
 
 class Place(NamedTuple):
-    """Where a row is: its kind, its key, and the key of what it belongs to."""
+    """The place of a row: its kind, its key, and the key of the row that it belongs to."""
 
     kind: Kind
     key: bytes
@@ -102,7 +103,8 @@ class Seals:
         return self._ring.lock(_VERSION, msgspec.msgpack.encode(kept), _binding(place), nonce).encode()
 
     def open(self, place: Place, value: object, of: type[_T], now: int) -> _T | None:
-        """Return what a row holds; None for what was not sealed here, not for this place, or is over."""
+        """Return the content of a row; None if it was not sealed by these keys, or not for this place, or has
+        expired."""
         if not isinstance(value, bytes):
             return None
         try:
@@ -119,7 +121,7 @@ def client_key(client_id: str) -> bytes:
 
 
 def person_key(subject: str) -> bytes:
-    """Return the key of whoever all grants of a person belong to."""
+    """Return the key of a person, to whom all their grants belong."""
     return digest(b"person", subject)
 
 
@@ -134,7 +136,7 @@ def place_of(client_id: str, subject: str, resource: str) -> Place:
 
 
 def digest(what: bytes, *texts: str) -> bytes:
-    """Return 32 bytes that stand for some texts in order, and no others."""
+    """Return 32 bytes that identify these texts in this order."""
     found = hashlib.sha256(_LABEL + b"\0" + what)
     for text in (text.encode("utf-8", "surrogatepass") for text in texts):
         found.update(len(text).to_bytes(8, "big") + text)

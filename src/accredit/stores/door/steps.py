@@ -1,16 +1,17 @@
-"""What each method of the front door's memory does: a generator that yields statements, and is sent their rows. No I/O.
+"""The methods of the front door's memory, as generators that yield statements, and are sent their rows. No I/O.
 
 So the rules are the same in every kind of store. The statements are in the part of SQL that SQLite and PostgreSQL
-share. A generator that writes is run in a transaction with no other one at the same time (`places`). It may be rolled
-back and made anew.
+share. Generators that write are run one at a time, each in a transaction (`places`). That may be rolled back, and a new
+generator run.
 
-- [code] A code gives one login. It is used up by whoever presents it first, fitting or not. It stays as used as long as
-  its login may stand; presented again it ends that login.
-- [rotation] A login's newest refresh token is replaced by each use. Another token of that login ends it.
-- [last-login] With its last login a grant is forgotten: the agent's key, its chains, its codes.
-- [key] A grant is changed only as long as it has the key that whoever changes it knew. So a delegation never gets to a
-  key that it is not for.
-- [bounds] There is a bound on clients, on grants of all and of one person, and on what belongs to one grant.
+- [code] A code gives one login. Its first presentation uses it up, even if the request does not fit it. A used code is
+  kept as long as its login can last; if it is presented again, that login ends.
+- [rotation] Each use replaces a login's newest refresh token. If an older one is used, the login ends.
+- [last-login] When its last login ends, a grant is forgotten, with the agent's key, its chains and its codes.
+- [key] A grant is changed only if it still has the key that the caller knew. So a delegation is never stored with a key
+  that it is not for.
+- [bounds] The numbers of clients, of all grants, of one person's grants, and of one grant's logins, codes and chains
+  are bounded.
 """
 
 import hmac
@@ -39,17 +40,17 @@ from accredit.stores.door.rows import (
 )
 
 MAX_REGISTERED_CLIENTS = 10_000
-"""The most clients that are kept which registered: at up to 16 KiB each, 160 MB. Strangers register, so the one that
-ends first makes room for the next."""
+"""The most registered clients that are kept: at up to 16 KiB each, 160 MB. Strangers can register, so the one that ends
+first makes room for the next."""
 MAX_DOOR_GRANTS = 100_000
-"""The most grants in a store: at some 20 KB each, 2 GB. They are only begun for people who have shown who they are."""
+"""The most grants in a store: at some 20 KB each, 2 GB. A grant is begun only for a person who has authenticated."""
 MAX_GRANTS_OF_PERSON = 100
-"""The most grants of one person, so that nobody uses up the room of others: few have so many programs."""
+"""The most grants of one person, so that nobody uses up the room of others. Few people have so many programs."""
 MAX_LOGINS_OF_GRANT = 16
-"""The most logins of one client for one person at one endpoint: that client on each of their computers. A new one ends
-the one that ends first."""
+"""The most logins of one client for one person at one endpoint: that client on each of their computers. If there are
+more, the one that would end first is ended."""
 MAX_CODES_OF_GRANT = 2 * MAX_LOGINS_OF_GRANT
-"""The most codes of one grant, those included that were used by a login that stands."""
+"""The most codes of one grant, including used ones whose login has not ended."""
 MAX_CHAINS_OF_GRANT = 64
 """The most chains that are added to one grant. Each took a person's answer, and most end within the hour."""
 DOOR_SWEEP_ROWS = 200
@@ -86,7 +87,7 @@ _COUNT_BELONGING = "SELECT count(*) FROM door WHERE kind = $1 AND parent = $2"
 _SWEEP = "DELETE FROM door WHERE (kind, key) IN (SELECT kind, key FROM door WHERE ends < $1 ORDER BY ends LIMIT $2)"
 
 _CLIENTS = bytes(32)
-"""What all clients belong to."""
+"""The parent of all clients' rows."""
 
 
 class Stepper:
@@ -97,7 +98,8 @@ class Stepper:
         self._draw = draw
 
     def register(self, client_id: str, document: bytes, ends: int, now: int) -> Steps[bool]:
-        """Keep a client's document, in place of another client's that has an earlier end if there are too many."""
+        """Keep a client's document. If there are too many, it replaces the one that ends first; return False if none
+        ends earlier."""
         place = Place(Kind.CLIENT, client_key(client_id), _CLIENTS)
         yield from self._sweep(now)
         ((count,),) = yield _COUNT, (Kind.CLIENT,)
@@ -116,7 +118,7 @@ class Stepper:
         return kept.document if kept is not None else None
 
     def begin(self, client_id: str, subject: str, resource: str, seeds: bytes, ends: int, now: int) -> Steps[Grant]:
-        """Return the grant that is there, or a new one. Raises `StoreUnavailable`."""
+        """Return the existing grant, or a new one. Raises `StoreUnavailable` if there is no room."""
         place = place_of(client_id, subject, resource)
         _, known = yield from self._find(Kind.GRANT, place.key, Grant, now)
         if known is not None:
@@ -149,7 +151,7 @@ class Stepper:
         return True
 
     def change(self, grant: Grant, change: Change, now: int) -> Steps[Grant | None]:
-        """Change a grant that is there with the same [key]."""
+        """Change a grant, if it still exists with the same [key]."""
         place, known = yield from self._known(grant, now)
         if known is None:
             return None
@@ -162,7 +164,7 @@ class Stepper:
     def redeem(
         self, code: bytes, fits: Callable[[AuthorizationCode], bool], login: bytes, token: bytes, now: int
     ) -> Steps[Login | Rejected]:
-        """Use up a code by [code]."""
+        """Use up a code, by the rule [code]."""
         yield from self._sweep(now)
         place, kept = yield from self._find(Kind.CODE, code, KeptCode, now)
         if kept is None:
@@ -181,7 +183,7 @@ class Stepper:
         return Login(grant, begun.scopes, begun.ends)
 
     def rotate(self, login: bytes, old: bytes, new: bytes, client_id: str, now: int) -> Steps[Login | Rejected]:
-        """Replace a refresh token by [rotation]."""
+        """Replace a refresh token, by the rule [rotation]."""
         place, kept = yield from self._find(Kind.LOGIN, login, KeptLogin, now)
         if kept is None:
             return Rejected.UNKNOWN
@@ -195,7 +197,7 @@ class Stepper:
         return Login(grant, kept.scopes, kept.ends)
 
     def login(self, login: bytes, now: int) -> Steps[Login | None]:
-        """Return a login that stands, by one statement; or None."""
+        """Return a login that has not ended, or None, with one statement."""
         rows = yield _LOGIN, (Kind.GRANT, Kind.LOGIN, login, now)
         if not rows:
             return None
@@ -222,7 +224,7 @@ class Stepper:
         return tuple(each.chain for each in opened if each is not None)
 
     def end_login(self, login: bytes, client_id: str, now: int) -> Steps[bool]:
-        """End a login by [last-login]."""
+        """End a login, by the rule [last-login]. Return whether there was such a login of this client."""
         place, kept = yield from self._find(Kind.LOGIN, login, KeptLogin, now)
         if kept is None:
             return False

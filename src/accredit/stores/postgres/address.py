@@ -5,7 +5,7 @@ or an IPv6 address in brackets. These parameters are accepted, and no others: `s
 `sslkey`, as in libpq; and `host`, the folder of a Unix socket, if the URL names no host.
 
 - [password] A URL with a password is refused: URLs are shown, logged and kept in shells' histories.
-- [quoting] The reason of a refusal does not quote the URL, as it may hold a password all the same.
+- [quoting] The reason of a refusal does not quote the URL, as it might hold a password nevertheless.
 """
 
 import re
@@ -19,7 +19,7 @@ from accredit.errors import ConfigurationError
 from accredit.limits import MAX_SPENT_IN_DATABASE
 
 MAX_DATABASE_HOSTS = 8
-"""The most hosts of one database. All are connected to at once. A usual cluster has three."""
+"""How many hosts one database may have. The gateway connects to all at once. Clusters usually have three."""
 
 
 SCHEME = "postgresql://"

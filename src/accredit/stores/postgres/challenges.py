@@ -1,13 +1,13 @@
 """Spends challenges, many in one statement.
 
-A challenge is judged as in every store (`stores.rules`). It counts as presented for the first time if this statement
-wrote its row. A statement that wrote nothing accepts none.
+A challenge is judged as in every store (`stores.rules`). It counts as presented for the first time only if this
+statement wrote its row.
 
 - [batch] If one challenge is presented several times in one batch, the first presentation for which it is valid spends
   it: a statement can't write a row twice.
 - [order] Rows are written in the order of their challenges, so that two batches never deadlock.
-- [repetition] A batch that is repeated writes its own rows again (known by `owner`). To read them would not be enough:
-  a row that is only read may be on one machine alone.
+- [repetition] A batch that is repeated writes its own rows again (known by `owner`). Reading them would not be enough:
+  a row that can be read may still be on one machine alone.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class _Found(NamedTuple):
 
 
 def spending(clock: str) -> str:
-    """Return the SQL statement that writes challenges with the ends of their times, and returns what is known of
+    """Return the SQL statement that writes challenges with the times when they end, and returns the stored facts about
     each."""
     return f"""
 WITH asked AS MATERIALIZED (SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bigint[]) AS t (challenge, owner, ends)),
@@ -108,6 +108,6 @@ def _verdict(each: Presented, found: _Found, place: int, spender: int | None, wi
 
 
 def is_presented_late(each: Presented, found: _Found) -> bool:
-    """Return whether a challenge ends so early that its row may have been forgotten: then nobody can say that it was
-    not spent."""
+    """Return whether a challenge ends so early that its row may have been deleted already. Then it may have been
+    spent."""
     return each.keep_until <= found.bound

@@ -34,8 +34,8 @@ ORDER BY 1"""
 
 class DatabaseCondition(Struct, frozen=True, kw_only=True):
     """A database's condition. `schema` is the state of its tables. `standbys` are the standbys that a commit waits for.
-    `powers` are the connecting user's rights beyond those of a gateway. The clocks of this machine and the database
-    differ by at least `clock_off` seconds."""
+    `powers` are the connecting user's rights beyond those of a gateway. `clock_off` is by how many seconds, at least,
+    the clocks of this machine and the database differ."""
 
     schema: SchemaState
     is_synced: bool

@@ -1,16 +1,16 @@
-"""The parts of asyncpg that are used here: one connection, and what its failures mean.
+"""The parts of asyncpg that are used here: one connection, and its failures as our errors.
 
 asyncpg comes with `accredit[postgres]`, and is loaded when a connection is opened. It has no type annotations, so none
 of its objects are passed on.
 
-- [notices] A notice from the server counts as a failure. There is one if a commit's wait for the standby is cancelled:
-  the server still reports the commit as done, but it is on that machine alone. asyncpg delivers notices with
+- [notices] A notice from the server counts as a failure. The server sends one if a commit's wait for the standby is
+  cancelled: it still reports the commit as done, but the data is on that machine alone. asyncpg delivers notices with
   `call_soon`, so one turn of the event loop is awaited after each statement.
 - [cancellation] A statement is never cancelled, as that would cancel such a wait. If its task is cancelled, the
-  connection is closed, and nobody knows whether the transaction took place.
+  connection is closed, and the transaction may or may not have been committed.
 - [secrecy] No text of a failure holds a statement's values or the password.
-- [indexes] No statement scans a table. The server's planner is told so, since it caches plans: one made while a table
-  was small would go on scanning until the server updates its statistics.
+- [indexes] No statement scans a table. The server's planner is set to use indexes, since it caches plans: a plan made
+  while a table was small would scan the table until the server updates its statistics.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ from accredit.limits import MAX_PASSWORD_BYTES, STORE_WAIT_SECONDS
 from accredit.stores.postgres.address import SCHEME, DatabaseAddress, DatabaseHost
 
 STORE_CONNECT_SECONDS = 1.0
-"""The time for a connection to one host of a database. Across a network a connection takes some milliseconds, mostly
-for checking the password. This time leaves half of the whole wait for the query."""
+"""How long connecting to one host of a database may take. Across a network it takes some milliseconds, mostly for
+checking the password. This bound leaves half of the whole wait for the query."""
 DEAD_PEER_SECONDS = (10, 10, 3)
 """TCP keep-alive on the database's side: seconds of silence until the first probe, seconds between probes, and the
 number of probes. So a lock that a lost machine held is free 40 s later."""
@@ -138,8 +138,8 @@ _PLANS = dict.fromkeys(
     ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin", "jit"),
     "off",
 )
-"""Settings of the server's planner: every row is found by an index, and where many are read, in the order of the index
-([indexes])."""
+"""Settings of the server's planner: every row is found by an index. If many are read, they come in the order of the
+index ([indexes])."""
 
 
 def _settings() -> dict[str, str]:

@@ -2,8 +2,8 @@
 
 - [expiry] A row is deleted once it expired `DATABASE_KEEP_SECONDS` ago. So a gateway whose clock is ahead deletes
   nothing that others still need.
-- [late-rows] A row that expired more than `DATABASE_LATE_SECONDS` ago is never added. So nothing is added that a
-  concurrent deletion could miss.
+- [late-rows] A row that expired more than `DATABASE_LATE_SECONDS` ago is never added. So no row is added that a
+  concurrent deletion should have deleted.
 - [latest-end] For each table, the latest end of its deleted rows is stored, in the statement that deletes them.
 - [backlog] A process that finds a full batch of expired rows looks for more soon: it deletes more than it can add.
 """
@@ -15,10 +15,11 @@ from accredit.stores.postgres.driver import Connection
 from accredit.stores.rules import NEVER
 
 DATABASE_KEEP_SECONDS = 60
-"""How long a row of a database is kept after its end, by the database's clock. It is longer than clocks may differ."""
+"""How long a row of a database is kept after its end, by the database's clock. This is more than the clocks may
+differ."""
 DATABASE_LATE_SECONDS = 30
-"""How long after its end, by the database's clock, a row can still be added, as clocks differ. It is shorter than rows
-are kept, so that no row is added while another process is deleting it."""
+"""How long after its end, by the database's clock, a row can still be added, as clocks differ. Rows are kept for longer
+than this, so that no row is added while another process deletes rows of that age."""
 
 
 Table = Literal["spent", "use_series", "uses", "tasks", "asks"]
@@ -31,7 +32,7 @@ def sweeping(table: Table, kind: str, clock: str) -> str:
     """Return the statement that deletes some expired rows, and returns how many. Their latest end is stored under
     `kind`.
 
-    The statement reads the clock once: an index can't be searched for a value that may differ from row to row.
+    The statement reads the clock once: an index can't be searched for a value that may change from row to row.
     """
     return f"""
 WITH gone AS (

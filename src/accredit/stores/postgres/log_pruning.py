@@ -3,18 +3,18 @@
 For each writer, in the order of its chain:
 
 - [records] Records from before the given time are removed. Pruning stops at the first record that is newer, whose call
-  is still open, or that is the outcome of a decision that stays (in another chain, which is pruned first if it is to
-  be). Each record must follow the one before it, and earlier pruned ones must match their note, since the new note is
-  signed for all of them. So a trusted key must have signed the last record, which vouches for those before it, and the
-  earlier note.
+  is still open, or that is the outcome of a decision in another chain that stays. (If that chain is to be pruned too,
+  it is pruned first.) Each record must follow the one before it, and earlier pruned ones must match their note, since
+  the new note is signed for all of them. So a trusted key must have signed the last record, which vouches for those
+  before it, and the earlier note.
 - [digests] The SHA-256 of all removed records but the last go into `log_pruned`. A note signed for all of them takes
   the last one's place.
 - [checkpoints] Checkpoints that the note covers are removed as well.
 
 This is done in steps, each one complete transaction. A deleted row stays in its table's file. So the tables of the days
 from which records were removed are then rebuilt, or dropped (`schema`). That has to wait for readers of the log; after
-a while it is given up, and this is reported. It needs a user of `accredit_admin`. Not guaranteed: what the database's
-write-ahead log, its standbys, file systems, disks and backups keep.
+a while it is given up, and reported. It needs a user of `accredit_admin`. Not guaranteed: the database's write-ahead
+log, standbys, file systems, disks and backups may keep deleted rows.
 """
 
 # ruff: noqa: S608 - statements are made of constants
@@ -38,7 +38,7 @@ from accredit.stores.postgres.log_tables import payloads_of, read_stored
 from accredit.stores.postgres.snapshot import Blocking
 
 LOG_LOCK_SECONDS = 0.2
-"""How long gateways wait at most while one of the log's tables is to be dropped, which has to wait for the log's
+"""How long gateways wait at most for one of the log's tables to be dropped, which in turn has to wait for the log's
 readers."""
 
 
@@ -66,8 +66,8 @@ _UNCLEAN = f"{DAYS} AND pg_stat_get_tuples_deleted(inhrelid) > 0"
 
 
 class _Pruned(NamedTuple):
-    """The pruned part of a chain: a SHA-256 that was fed with the digests of all its records but the last, and the last
-    record's number and digest."""
+    """The pruned part of a chain: a SHA-256 object that has taken the digests of all its records but the last, and the
+    last record's number and digest."""
 
     digests: Any
     last: int

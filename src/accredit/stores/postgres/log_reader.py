@@ -7,7 +7,7 @@ gaps.
 - [order] A chain's entries come in the order of their numbers. At one number, the digest of a pruned record or the
   record comes first, then a note of what it covers, then a checkpoint of what it counts.
 - [large-entries] An entry of more than `LOG_ROW_BYTES` is read by itself.
-- [damage] Rows of no writer, or of no known kind, are yielded as well: as damage.
+- [damage] Rows without a writer, or of an unknown kind, are yielded as well, as damage.
 """
 
 # ruff: noqa: S608 - statements are made of constants
@@ -123,7 +123,7 @@ class _Ordered(NamedTuple):
 
 
 class Shipped(NamedTuple):
-    """A chain's length (its records, and how many its last checkpoint counts), and how far a sink has got in it."""
+    """A chain's length (its records, and how many its last checkpoint counts), and a sink's position in it."""
 
     writer: int
     name: str
@@ -133,8 +133,8 @@ class Shipped(NamedTuple):
     checkpoint: int
 
     def from_where(self) -> "Shipped":
-        """Return the chain with the position from which to go on. That is the chain's start if records were lost from
-        it."""
+        """Return the chain with the position from which to continue: the sink's, or the chain's start if records of it
+        were lost."""
         return self if self.record <= self.records else self._replace(record=0, checkpoint=0)
 
 
@@ -212,8 +212,8 @@ class LogDatabase(LogReader):
         return next(map(self._numbered, self._snapshot.fetch(_COVERING, writer, sequence)), None)
 
     def newest_first(self, before: int | None = None) -> Iterator[Numbered]:
-        """Yield all records, newest first, day by day. Those with a number from `before` on are read too, but not
-        yielded."""
+        """Yield all records, newest first, day by day. Those with the number `before` or a greater one are read, but
+        not yielded."""
         every = self._newest_first()
         return every if before is None else filter(lambda each: each.number < before, every)
 

@@ -1,8 +1,8 @@
-"""Sends the log in a PostgreSQL database on to a sink, a receiver of its entries. Blocking.
+"""Reads the log in a PostgreSQL database for a sink, a receiver of its entries. Blocking.
 
-The sink's position has, for each writer, the last record and the last checkpoint that were sent. One number would not
-be enough: entries of one chain are committed in order, but those of several chains in any order. The sink's process
-holds a lock, which ends with its session.
+The sink's position has, for each writer, the last record and the last checkpoint that were sent. A single number would
+not be enough: entries of one chain are committed in order, but those of different chains in any order. The sink's
+process holds a lock, which ends with its session.
 """
 
 import heapq
@@ -62,7 +62,7 @@ class DatabaseSink(Sink):
         return self._locked is not None
 
     def take(self) -> Batch:
-        """Return the next batch. It takes whole chains, one after the other, so that none has to wait for ever."""
+        """Return the next batch. It is filled from one chain after the other, so that none has to wait for ever."""
         if not self._link.run(self._hold):
             raise StoreUnavailable(f"sink {self._name} is followed by another process meanwhile")
         try:

@@ -1,9 +1,9 @@
 """Runs a log's requests on a database: over one connection (`worker`), one request after the other.
 
 - [chain-moved] If a request finds that the chain has changed since it was read (`ChainMoved`), it has written nothing.
-  It is run once more, after reading anew.
+  It is run once more, and reads anew.
 - [failure] Any other failure is a `StoreUnavailable`, after which the connection is closed. The request may have been
-  done all the same, but no turn is written twice ([repeated-turns] of `author`).
+  committed nevertheless, but no turn is written twice ([repeated-turns] of `author`).
 - [lock] Each new connection first takes the lock of its writer, which shows that the writer lives.
 """
 

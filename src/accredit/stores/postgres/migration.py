@@ -28,8 +28,8 @@ from accredit.stores.postgres.session import check_schema, run_once, schema_vers
 from accredit.stores.rules import SchemaState
 
 RESTORED_SECONDS = 300
-"""How long a restored database refuses all questions. It does not know which proofs were spent after its copy was made;
-after this time they are no longer fresh (`CHALLENGE_WINDOW_SECONDS`)."""
+"""How long a restored database refuses all use. It does not know which proofs were spent after its copy was made. After
+this time, such proofs are no longer fresh (`CHALLENGE_WINDOW_SECONDS`)."""
 
 
 _LOCK = "SELECT pg_advisory_lock(hashtext('accredit store migrate'))"

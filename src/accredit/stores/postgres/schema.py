@@ -14,7 +14,7 @@ from accredit.stores.door.rows import TABLE as DOOR
 
 LOG_DAYS_AHEAD = 7
 """For how many days ahead a database has tables for the log's entries. Gateways create another one each day. If that
-fails, people have a week to find out why."""
+fails, there is a week to find out why."""
 LOG_COPIED, LOG_COPIED_BYTES = 10_000, 33_554_432
 """When today's table is rebuilt, the most entries and bytes that may be copied while all gateways wait (0.1 s)."""
 
@@ -71,9 +71,9 @@ def short(of: str = "", most: int = MAX_ATTESTATION_BYTES) -> str:
 
 
 def _clear_day(create: str, *indexes: str, sized: str = "payload") -> str:
-    """Return the statement that creates the database's function log_clear_day. Nothing is added to a past day, so its
-    remaining entries are copied and indexed before anything has to wait. The bytes to copy are measured by the columns
-    `sized`."""
+    """Return the statement that creates the database's function log_clear_day. No entries are added to a past day, so
+    its remaining ones can be copied and indexed before gateways have to wait. The bytes to copy are measured by the
+    columns `sized`."""
     size = " + ".join(f"coalesce(octet_length({each}), 0)" for each in sized.split(", "))
     quoted = [each.replace("'", "''") for each in indexes]
     made = "".join(f"\n    EXECUTE format('{each}', copy);" for each in quoted)

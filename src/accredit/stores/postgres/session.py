@@ -1,4 +1,4 @@
-"""Finds the database's primary, and checks that its commits will be kept.
+"""Finds the database's primary, and checks that its commits survive a failure.
 
 In this order; any failure is a `StoreUnavailable`:
 
@@ -29,7 +29,7 @@ from accredit.stores.postgres.driver import STORE_CONNECT_SECONDS, UNDEFINED_TAB
 from accredit.stores.postgres.schema import OLDEST, VERSION
 
 STORE_SECOND_PRIMARY_SECONDS = 0.1
-"""Once one host has said that it is the primary, how long the others are awaited: another one may be the primary by
+"""How long to wait for the other hosts once one has said that it is the primary: another one may be the primary by
 now."""
 CLOCK_SKEW_SECONDS = 5.0
 """How far the clocks of a gateway and its database may differ. If they differ more, calls are refused."""
@@ -100,7 +100,7 @@ async def open_session(database: DatabaseAddress, latest_timeline: int = 0) -> S
 
 
 class Checked(NamedTuple):
-    """What a check found: by how many seconds the clocks differ, at least, and the version of the tables."""
+    """The result of a check: by how many seconds the clocks differ, at least, and the version of the tables."""
 
     skew_seconds: float
     schema: int
@@ -177,8 +177,8 @@ async def schema_version(connection: Connection) -> int | None:
 
 
 def _check_clock(database: DatabaseAddress, off: float) -> None:
-    """Check how far the clocks differ. `off` is by how many seconds the database's time lay outside the time that the
-    query took by our clock."""
+    """Check how far the clocks differ. By our clock, the query has a start and an end; `off` is by how many seconds the
+    database's time lies outside of these."""
     if off > CLOCK_SKEW_SECONDS:
         raise ClocksDiffer(f"{database.name}: its machine's clock and this one's differ by {off:.1f} s", off)
     if off > CLOCK_SKEW_WARN_SECONDS:

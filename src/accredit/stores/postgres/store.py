@@ -1,6 +1,6 @@
 """A store in a PostgreSQL database, shared by all gateways that reach its primary.
 
-What was spent or counted is committed before a call is forwarded: on the primary's disk and, with `replicas`
+A spent challenge or a counted use is committed before the call is forwarded: on the primary's disk and, with `replicas`
 "required", on a standby. If the database's answer is lost, the call is refused, though its proof may have been spent or
 its use counted.
 """
@@ -29,7 +29,7 @@ _KEY = "SELECT key FROM challenge_key"
 _BEGIN = "INSERT INTO forgotten VALUES ('since', {}) ON CONFLICT (kind) DO NOTHING"
 _SINCE = "SELECT until FROM forgotten WHERE kind = 'since'"
 _WRITE = "SELECT pg_logical_emit_message(true, 'accredit', 'ready')"
-"""SQL: a write that changes no data, but is committed as any change is."""
+"""SQL: a write that changes no data, but is committed like any other change."""
 
 
 class _Asked(NamedTuple):
@@ -43,7 +43,7 @@ class _Asked(NamedTuple):
 
 class PostgresStore:
     """A `ProofStore` in a database. `draw(n)` returns n unpredictable bytes. `clock` is SQL for the database's time.
-    `since` is SQL for the time from which on new tables know which challenges were spent."""
+    `since` is SQL for a time: new tables know only the challenges that were spent after it."""
 
     def __init__(
         self,

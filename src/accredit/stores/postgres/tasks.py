@@ -1,7 +1,7 @@
 """Memory of tasks and their owners in a PostgreSQL database.
 
-A task is written even if it was known already: only a successful write shows that it is kept, since a row that is only
-read may be on one machine alone.
+A task is written even if it was known already: only a successful write shows that it is kept. A row that can be read
+may still be on one machine alone.
 """
 
 # ruff: noqa: S608 - statements are made of constants

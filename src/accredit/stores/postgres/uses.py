@@ -1,7 +1,7 @@
 """Counts uses of certificates, many in one transaction.
 
 - [locks] A series is one certificate's uses in windows of one length. A batch of uses locks all its series, in sorted
-  order, before it reads their counts. So batches of other gateways wait, and no two batches take the same last use.
+  order, before it reads their counts. So batches of other gateways wait, and no two batches can take the same last use.
 - [snapshot] Each statement has a snapshot of its own, so a later batch sees everything committed before.
 - [repetition] A failed batch is never repeated: perhaps only its answer was lost, and its uses were counted.
 """

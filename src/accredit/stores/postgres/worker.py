@@ -1,7 +1,7 @@
 """One connection to the database's primary, and the batches on it. One event loop uses it.
 
-Questions are asked in batches, one batch after the other, each of one kind of question. The task that asks them ends
-when none waits.
+Questions are asked in batches, one batch after the other. A batch has questions of one kind. The task that asks them
+ends when none is waiting.
 
 - [safety] Nothing is answered over a connection whose safety was not checked (`session.check`) when it was opened and
   in the last `STORE_CHECK_SECONDS`.
@@ -34,8 +34,8 @@ STORE_TEND_SECONDS = 1.0
 """While a store is in use, the interval at which a process deletes expired rows, at most `STORE_SWEEP_ROWS` of each
 table."""
 STORE_TEND_AGAIN_SECONDS = 0.1
-"""That interval after a full batch was deleted, as more rows may have expired. A process deletes 20,000 rows a second,
-in some 50 ms (measured), which is more than it can add."""
+"""The shorter interval after a full batch was deleted, as more rows may have expired. A process deletes 20,000 rows a
+second, in some 50 ms (measured), which is more than it can add."""
 STORE_PAUSE_SECONDS = (0.0, 0.0, 0.1, 0.5, 1.0, 2.0, 5.0)
 """The pauses after one, two, three ... failures of a database in a row; after more failures, the last of them.
 Meanwhile calls are refused at once. A new primary is found within such a pause. A server whose standby is gone keeps

@@ -9,8 +9,8 @@ Each time the file is opened, in this order:
 - [schema] A schema of an older version is upgraded; one of a newer version is refused.
 
 While it is used, the open file is compared once a second with the file that now has its name, and again whenever it is
-reopened. If the name now belongs to another file, or to none, the store fails. Another file does not record what was
-spent, so everything spent would be valid again. Not checked: who else can read an existing file.
+reopened. If the name now belongs to another file, or to none, the store fails. Another file does not know the spent
+challenges, so they would be valid again. Not checked: who else can read an existing file.
 """
 
 import contextlib
@@ -63,8 +63,8 @@ class Database:
         self._checked_at = 0.0
 
     def another(self) -> "Database":
-        """Return another connection to this same file, for another thread. It never makes a file, nor takes another one
-        for this."""
+        """Return another connection to this same file, for another thread. It never creates a file, and fails if the
+        name now belongs to another one."""
         other = Database(self._path, self._synchronous)
         other._identity = self._identity
         return other
@@ -85,7 +85,8 @@ class Database:
         return self.look(transaction)
 
     def look(self, job: Job[T]) -> T:
-        """Run a job of one statement that reads: that needs no transaction. Raises the same errors as `transact`."""
+        """Run a job that is a single reading statement, and so needs no transaction. Raises the same errors as
+        `transact`."""
         try:
             return job(self._current())
         except sqlite3.Error as error:

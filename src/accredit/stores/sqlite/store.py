@@ -3,8 +3,8 @@
 The file outlives the processes: a later process knows what an earlier one spent. A crash of the machine itself can lose
 what was committed in the seconds before it, as SQLite's `synchronous` is NORMAL: FULL would make each call wait for the
 disk. A proof spent in those seconds is valid again if the machine is back while the proof is fresh. A deployment that
-records calls durably in the same file does not have that gap. There each call waits for its record. Both are in one
-write-ahead log, so writing the record to the disk writes everything before it, too.
+records calls durably in the same file does not have that gap: each call waits until its record is on disk, and that
+writes everything before it in the same write-ahead log.
 """
 
 import secrets

@@ -1,8 +1,8 @@
 """Jobs on the tables of spent challenges and uses, for one SQLite file. Blocking; used by one thread.
 
-Once a second, a bounded number of expired rows is deleted and the tables' rows are counted. Between two counts this
-process knows only of the rows that it has added itself. So other processes can exceed a table's bound by what they add
-in a second.
+Once a second, a bounded number of expired rows is deleted and the tables' rows are counted. Between two counts, this
+process knows only of the rows that it has added itself. So a table's bound can be exceeded by the rows that other
+processes add in a second.
 """
 
 import sqlite3
@@ -30,7 +30,7 @@ _SERIES = (
 
 
 class _Counted(NamedTuple):
-    """What is known of a series: the uses in its window, its latest mark, and the total of all its uses."""
+    """The state of a series: the uses in its window, its latest mark, and the total of all its uses."""
 
     used: int
     latest: int
@@ -51,8 +51,8 @@ class Tables:
         return row[0] if row else None
 
     def first_key(self, connection: sqlite3.Connection, drawn: bytes) -> bytes:
-        """Return the key. If there is none, store `drawn` as the key. So all that share the file use the first one
-        stored."""
+        """Return the key. If there is none, store `drawn` as the key. So all processes that share the file use the
+        first key stored."""
         connection.execute("INSERT OR IGNORE INTO challenge_key VALUES (1, ?)", (drawn,))
         return self.key(connection) or drawn
 

@@ -79,7 +79,7 @@ class Worker:
             late.cancel()
 
     def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Give the thread all jobs of a loop's step. So it is woken once, and commits them together."""
+        """Give the thread all jobs of one step of a loop, so that it is woken once, and commits them together."""
         for each in self._steps.pop(loop, ()):
             self._waiting.put(each)
 
@@ -90,8 +90,8 @@ class Worker:
     async def look(self, job: Job[T]) -> T:
         """Return the answer of a job that reads a few rows by their keys, in one statement. Raises what `run` raises.
 
-        It is run here, by a connection of the caller's thread: it takes less time than to wake another thread. The
-        first one, and whichever meets a lock or a fault, is run as by `run`.
+        It is run here, on a connection of the caller's thread, as that takes less time than waking another thread. The
+        first such job, and any that meets a lock or an error, is run by `run`.
         """
         if self._looks is not None and self._looker == get_native_id() and not self._closed:
             with contextlib.suppress(StoreUnavailable):

@@ -75,7 +75,7 @@ class Answer:
 
     @property
     def is_short(self) -> bool:
-        """Whether the whole body has arrived, and is short. Then what is made from it needs no room either."""
+        """Whether the whole body has arrived, and is short. Then edited copies of it need no room either."""
         return self._response.complete and self._response.unread <= SHORT_MESSAGE_BYTES
 
     def rest(self) -> bytes:

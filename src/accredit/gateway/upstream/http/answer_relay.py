@@ -1,8 +1,7 @@
 """Judges and forwards the answer of a server behind HTTP, whole or as a stream.
 
-- [errors] A status of 400 and above is forwarded with its body. If the body claims to be JSON and is no JSON-RPC error
-  of this exchange, it is replaced; the status and `WWW-Authenticate` stay. Any other body must be
-  text.
+- [errors] A status of 400 and above is forwarded with its body. A body that claims to be JSON, but is not a JSON-RPC
+  error of this exchange, is replaced; the status and `WWW-Authenticate` stay. Any other body must be text.
 - [redirects] A redirect is neither followed nor forwarded, but described (`client.words_for`). A request must be
   answered with 200, 201 or 203 (`WITH_RESULT`): no other status below 400 has a meaning here.
 - [accepted] When the server has accepted a notification or a response, the client gets 202 and no body, as soon as the
@@ -10,9 +9,9 @@
   known to be empty.
 - [answers] A request is answered with JSON, which is one frame, or with an event stream, in which each event is a
   frame.
-- [hidden-headers] A 401 may be about the gateway's credentials, not the client's. That is so where the gateway manages
-  the replicas itself (`HttpUpstream.looked_after`), and where it takes tokens off requests to one of several servers.
-  There a 401 counts as an unavailable server, as the client has no credentials that could help.
+- [hidden-headers] A 401 may concern the gateway's credentials, not the client's. That is so where the gateway manages
+  the replicas itself (`HttpUpstream.looked_after`), and where it removes tokens from requests to one of several
+  servers. There a 401 counts as an unavailable server, as no credentials of the client could help.
 - [headers] An answer is invalid if it names a charset other than UTF-8, more than one session or revision, or a session
   id of more than `MAX_SESSION_ID_BYTES`.
 - [encoding] An encoded body is forwarded as it came only if its client decodes this coding and all decoders read it
@@ -54,7 +53,7 @@ from accredit.jsonrpc.text import check_utf8
 from accredit.limits import EVENT_TIMES, LONG_ANSWER_BYTES, MAX_SESSION_ID_BYTES, MAX_SPLIT_BYTES, SHORT_MESSAGE_BYTES
 
 LEADING_BLANK_BYTES = 65_536
-"""In how many bytes of a compressed body its first character is searched. This tells whether the raw body looks like
+"""How many bytes of a compressed body are searched for its first character. That shows whether the raw body looks like
 JSON."""
 
 _log = logging.getLogger("accredit.gateway")

@@ -3,8 +3,8 @@
 A request is sent once. If an idle connection has become unusable, another is used before anything is written. Once
 something is written, any failure is an error, since the upstream may have acted on the request.
 
-No redirect is followed. It is described, for the log and the client's answer (`words_for`). The configured URL and the
-redirect's target may both hold keys in path and query. So only common words (`_PLAIN`) of a path are quoted. Any other
+No redirect is followed. It is described, for the log and the client's answer (`words_for`). Both the configured URL and
+the redirect's target may hold keys in path and query. So only common words (`_PLAIN`) of a path are quoted; any other
 segment is shown as `*`.
 """
 
@@ -80,8 +80,8 @@ class UpstreamClient:
         self._pool = Pool(origin, share or Share())
 
     def target(self, query: bytes) -> bytes:
-        """Return the path and query of the client's URL. If that has no query, `query` is used: that of a caller's
-        request."""
+        """Return the path and query of the client's URL. If the URL has no query, add `query`, which is that of a
+        caller's request."""
         return self._target + b"?" + query if query and b"?" not in self._target else self._target
 
     def url_of(self, replica: str) -> str:
@@ -145,7 +145,7 @@ class UpstreamClient:
         return Answer(connection, response, response.head)
 
     def left_out(self) -> int | None:
-        """Return how many replicas are ejected at present: None, as a single one is never ejected."""
+        """Return how many replicas are ejected at present. That is None here, as a single one is never ejected."""
         return None
 
     async def reachable(self) -> bool:

@@ -1,7 +1,7 @@
 """Content codings: which to request, and bounded decoding. No I/O.
 
-Sources: RFC 9110 sections 8.4.1 and 12.5.3, RFC 1950 to 1952, RFC 7932. A decoder holds at most one piece of output
-besides its codec's window, however much its input expands to.
+Sources: RFC 9110 sections 8.4.1 and 12.5.3, RFC 1950 to 1952, RFC 7932. However much its input expands, a decoder holds
+at most one piece of output, besides its codec's window.
 """
 
 import zlib
@@ -56,8 +56,8 @@ class Decoder(Protocol):
         ...
 
     def coding_of(self, raw: bytes) -> bytes:
-        """Return the coding's name if all decoders read the whole body, `raw`, alike, as it is in the one form that
-        ensures this. Else return b""."""
+        """Return the coding's name if the whole body, `raw`, has the form that all decoders read alike. Otherwise
+        return b""."""
         ...
 
 
@@ -91,8 +91,8 @@ def decode_answer(raw: bytes, coding: bytes | None, limit: int) -> Generator[int
     """Decode a whole body in steps of some milliseconds. Each step yields how much memory is in use so far: the decoded
     bytes, or the decoder's window if that is larger. Raises `AnswerError` as soon as the decoded bytes exceed `limit`.
 
-    If a body needs more than one step and its window is large, decoding starts again after the first step: so there is
-    no window while the body waits for room. A body of a single step needs no room, as its window is gone before
+    If a body needs more than one step and its window is large, decoding starts again after the first step, so that no
+    window is held while the body waits for room. A body of a single step needs no room, as its window is gone before
     anything else runs.
     """
     decoder = open_decoder(coding)

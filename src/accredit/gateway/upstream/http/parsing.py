@@ -1,4 +1,4 @@
-"""Parses a connection's answers: uses httptools, adds bounds, and refuses what it tolerates. No I/O.
+"""Parses a connection's answers with httptools, adds bounds, and refuses some syntax that httptools tolerates. No I/O.
 
 The result does not depend on how the bytes are split, except for where exactly a bound of [bounds] takes effect.
 Refused with `AnswerError`, in this order:
@@ -13,7 +13,7 @@ Blank lines before a status line are ignored, as in llhttp.
 
 A server's heads repeat. So if an answer comes whole, in one read, its head is cached: all bytes but the digits of its
 Content-Length. The same head may come again with the whole body, of the stated length or in one chunk. Then neither
-head nor body is parsed, and what was found out about the head (`AnswerHead`) stays.
+head nor body is parsed, and the cached `AnswerHead` is used.
 """
 
 import re
@@ -36,13 +36,12 @@ MAX_ANSWER_HEADS = 8
 """How many heads of one server's answers are cached. They are the same again and again, but for the length and, each
 second, the date. A lookup takes some 0.1 us for each. Each has at most `MAX_REMEMBERED_HEAD_BYTES`."""
 MAX_HEAD_BYTES = 65_536
-"""How many bytes the names and values of an answer's headers may have. Also how many bytes an upstream may send without
-any content between them (an endless status line, chunk extension or trailer). Servers themselves stop at 8 to 64
-KiB."""
+"""How many bytes the names and values of an answer's headers may have. Also how many bytes without content an upstream
+may send in a row (an endless status line, chunk extension or trailer). Servers themselves stop at 8 to 64 KiB."""
 MAX_INTERIM_ANSWERS = 8
 """How many answers with a status below 200 may come before the real one. One or two are usual (100, 103)."""
 MAX_PIECES = 256
-"""In how many pieces a body's bytes may wait before these are joined. A piece costs some 50 bytes itself."""
+"""How many pieces of a body may wait before they are joined. Each piece costs some 50 bytes of its own."""
 WITH_RESULT = frozenset({200, 201, 203})
 """The statuses whose whole body is the answer to a request. With 205 clients see no body, with 206 they see a part of
 one. Clients read the other statuses below 300 in different ways (RFC 9110 section 15.3)."""
@@ -91,8 +90,8 @@ class AnswerHead:
         self._passed_on = PassedOn()
 
     def passed_on(self, forwarding: Forwarding) -> RawHeaders:
-        """Return the headers to forward to the client. The result is cached for this `forwarding`; a head may live
-        longer than that, and then it is made anew."""
+        """Return the headers to forward to the client. The result is cached for this `forwarding`, and made anew for
+        another one."""
         known = self._passed_on
         if known.by is not forwarding:
             known.by, known.headers = forwarding, forwarding.to_client(self.headers)
@@ -130,8 +129,8 @@ class AnswerHead:
 
     @CachedProperty
     def names_once(self) -> bool:
-        """Whether the head names at most one session and one revision. If it names two, a list or an empty value, one
-        client takes the first, another the last, and a third all of it."""
+        """Whether the head names at most one session and one revision. If a field is repeated, empty or a list, clients
+        differ in which value they take."""
         named = [self.fields.get(name) for name in (SESSION_HEADER, VERSION_HEADER)]
         return all(value is None or _ONE_NAME.fullmatch(value) for value in named)
 
@@ -377,8 +376,7 @@ class ResponseParser:
             self._heads.put(text, head)
 
     def _refuse(self, detail: str, *, bound: bool = False) -> NoReturn:
-        """Make llhttp stop here. For that an exception is raised in this callback, and `feed` ends with an
-        `HttpParserError`."""
+        """Make llhttp stop here, by an exception in this callback. `feed` then ends with an `HttpParserError`."""
         self._fault = AnswerError(detail, bound=bound)
         raise self._fault
 

@@ -19,8 +19,8 @@ MAX_IDLE_CONNECTIONS = 64
 """How many connections are kept for the next request. If more calls than this run at once, some pay for new
 connections."""
 MAX_CONNECTIONS = 3_200
-"""How many connections to the upstream there may be in all; each takes a file descriptor. They are for `MAX_CALLS`,
-`MAX_STREAMS`, and the gateway's own requests, which are few at a time."""
+"""How many connections to the upstream there may be in all. Each takes a file descriptor. They serve `MAX_CALLS` calls,
+`MAX_STREAMS` streams, and the gateway's own requests, which are few at a time."""
 MAX_ADDRESSES = 8
 """How many addresses of the upstream's name are tried. Each gets its share of the time to connect."""
 
@@ -147,8 +147,8 @@ async def _connect(address: _Address) -> socket.socket:
 
 
 class Share:
-    """The connections that one server may have open, at all its replicas together: an equal part of those of the
-    process."""
+    """How many connections one server may have open, to all its replicas together: an equal part of the process's
+    bound."""
 
     def __init__(self, parts: Parts = ALONE) -> None:
         self._parts = parts
@@ -164,7 +164,8 @@ class Share:
 
 
 class Pool:
-    """Hands out connections: the one that was used last, or else a new one. All of them count towards a `share`."""
+    """Gives out connections: the idle one that was used last, or else a new one. All of them count towards a
+    `share`."""
 
     def __init__(self, origin: Origin, share: Share) -> None:
         self._origin = origin

@@ -4,8 +4,8 @@ for answers.
 A refused answer loses all its headers. If it announced a session, that is ended upstream. If a stream is cut off after
 an event with an id, its calls stay open, so that the client can resume it.
 
-The gateway's own requests go the same way, on behalf of the current client: with its headers (`own_call`), and with the
-one response to each (`whole_response`).
+The gateway's own requests take the same path, on behalf of the current client: with its headers (`own_call`). Each has
+exactly one response (`whole_response`).
 """
 
 import asyncio
@@ -212,7 +212,7 @@ def _session_of(head: RequestHead) -> str:
 
 
 def own_call(raw: RawHeaders, era: Era, method: str, forwarding: Forwarding) -> RawHeaders:
-    """Return the client's headers, which identify it, but with the routing headers of another request."""
+    """Return the client's headers, which identify it, with the routing headers of the gateway's own request."""
     dropped = (METHOD_HEADER, NAME_HEADER)
     goes = forwarding.to_upstream(raw, body=True)
     kept = [(name, value) for name, value in goes if name not in dropped and not is_param_header(name)]

@@ -3,19 +3,18 @@ what is repeated. Network I/O; `Balance`, which chooses and ejects, is given tim
 
 - [fewest] The next request goes to the replica with the fewest requests in progress, at random if several have as few.
   Ejected replicas get none.
-- [ejection] A replica is ejected once `BREAKER_FAILURES` of its requests in a row have failed: no connection, none in
-  time, no answer in time, or an end before the head of an answer. Any answer that begins ends the row, even an error. A
-  failure does not count if the replica has begun another answer since that request began: one slow tool does not speak
-  for the whole replica. Nor does it count if the gateway itself had no connection to spare.
+- [ejection] A replica is ejected once `BREAKER_FAILURES` of its requests in a row have failed: no connection (in time),
+  no answer in time, or an end before the head of an answer. Any answer that begins ends the row, even an error. A
+  failure does not count if another answer of the replica has begun since that request was sent: one slow tool does not
+  mean that the replica is down. Nor does it count if the gateway itself had no connection to spare.
 - [trial] A replica is ejected for `BREAKER_SECONDS`, plus or minus `BREAKER_JITTER`. Then one trial request is let
   through. If its answer begins, the replica is back. If it fails, the time starts again. If it is abandoned, the next
   request is the trial.
 
-A failed request is repeated in two cases, within the time that one request has:
+A failed request is repeated in two cases, within the time limit of a single request:
 
-- [unwritten] if no byte of it was written: at another replica, each at most once;
-- [repeatable] if its `Route` allows it (a list, `ping`), and its connection ended before the head of an answer: once
-  more.
+- [unwritten] no byte of it was written: at another replica, at most once at each;
+- [repeatable] its `Route` allows it (a list, `ping`), and its connection ended before the head of an answer: once more.
 
 Any other request is never repeated once bytes of it were sent, as the server may have acted on it. A session's requests
 are sent only to the session's replica. If that is ejected and another replica is available, the session is over (404),
@@ -37,14 +36,14 @@ from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.frames import Request
 
 BREAKER_FAILURES = 5
-"""After how many failed requests in a row a replica is ejected. Fewer failures could be chance; if more were needed,
-more callers would wait for nothing."""
+"""After how many failed requests in a row a replica is ejected. Fewer failures could be chance. With a higher number,
+more callers would wait in vain."""
 BREAKER_SECONDS = 30.0
 """How long a replica is ejected. A restart takes seconds, and one caller may have to wait for the trial that
 follows."""
 BREAKER_JITTER = 0.1
-"""The share of `BREAKER_SECONDS` by which that time varies, so that workers and gateways do not all try a replica at
-once."""
+"""The fraction by which `BREAKER_SECONDS` varies at random, so that workers and gateways don't all try a replica at the
+same time."""
 
 
 _REPEATABLE = frozenset({"ping", "prompts/list", "resources/list", "resources/templates/list", "tools/list"})
@@ -182,7 +181,7 @@ def route_of(head: RequestHead, requests: Sequence[Request], repeated: Callable[
 
 
 class ReplicatedClient(UpstreamClient):
-    """Sends requests to one of several URLs, which have the same path and query. Or to a single URL whose server may be
+    """Sends requests to one of several URLs with the same path and query, or to a single URL whose server may be
     ejected.
 
     `replicas` are the URLs by name (`HttpUpstream.replicas`). `lot` is as for `Balance`.
@@ -275,8 +274,8 @@ class ReplicatedClient(UpstreamClient):
     async def _once(
         self, turn: Turn, prepared: Prepared, body: bytes, headers: RawHeaders | None, deadline: float, *, whole: bool
     ) -> Answer:
-        """Send a request to one replica. Without `whole`, less than the full time is left for it, so a time-out does
-        not count as the replica's failure."""
+        """Send a request to one replica. Without `whole`, less than the full time is left for it, and then a time-out
+        does not count as a failure."""
         client, loop = self._each[turn.replica.name], asyncio.get_running_loop()
         try:
             addressed = prepared if client is self._first else self.readdressed(prepared, client)

@@ -1,15 +1,15 @@
-"""Sends to a server behind HTTP on its callers' behalf: prepares heads, takes places, adds credentials, and sends
-messages whose answer nobody awaits. I/O through the client; waits for tokens.
+"""Sends requests to an HTTP server on behalf of callers: prepares heads, takes places, adds credentials. Also sends
+messages whose answers are not needed. I/O through the client; waits for tokens.
 
-Clients repeat their heads, so what is sent for a client's head is cached by that head (`Sender.for_post`). Of the
-gateway's own token for the server, which goes with each request on a caller's behalf (`OwnToken`):
+Clients repeat their heads, so the head that is sent for a client's head is cached (`Sender.for_post`). The gateway's
+own token for the server is added to each request on a caller's behalf (`OwnToken`):
 
 - [required] Nothing is sent without a token. With `token_exchange` the token is made from the caller's, so nothing is
   sent for an unknown caller.
-- [each-request] The token is put into each request as it is sent, and into no cached head. So a renewed token takes
+- [each-request] The token is added when the request is sent, and never to a cached head. So a renewed token takes
   effect at once.
-- [rejected] If the server answers 401, that is about the gateway, not about the client. The token is dropped, and the
-  client is told that the upstream is unavailable. The request is not sent again, as the server may have acted on it.
+- [rejected] A 401 from the server concerns the gateway, not the client. The token is dropped, and the client is told
+  that the upstream is unavailable. The request is not sent again, as the server may have acted on it.
 
 A client's own `Authorization` is not forwarded. Nor is an `Authorization` or `WWW-Authenticate` of the server
 (`TAKEN_OFF`). On unread paths (`passthrough`) the token is not sent, as anybody may send requests there.
@@ -40,11 +40,11 @@ from accredit.ports import AccessTokens
 from accredit.tokens import AccessGrant
 
 MAX_PREPARED_HEADS = 256
-"""For how many of the clients' request heads the head to the server is cached; a client sends the same head each time.
-Each has at most `MAX_REMEMBERED_HEAD_BYTES`, and is held twice."""
+"""For how many client heads the head to the server is cached. A client sends the same head each time. Each has at most
+`MAX_REMEMBERED_HEAD_BYTES`, and is held twice."""
 MAX_CHORES = 256
-"""How many messages may wait to be sent to one server whose answer nobody awaits: ends of sessions, cancellations. They
-are a courtesy, so beyond this bound they are dropped."""
+"""How many messages whose answers are not needed (ends of sessions, cancellations) may wait to be sent to one server.
+They are a courtesy, so beyond this bound they are dropped."""
 MAX_CHORES_AT_ONCE = 64
 """How many such messages may be on their way to all servers together, each on a connection. A server that answers takes
 some milliseconds."""
@@ -88,7 +88,8 @@ class OwnToken:
 
 
 def own_token(upstream: HttpUpstream, tokens_for: AccessTokensFor | None) -> OwnToken | None:
-    """Return what authenticates the gateway to a server, or None if nothing does. Raises `ConfigurationError`."""
+    """Return the `OwnToken` for a server, or None if the gateway does not authenticate to it. Raises
+    `ConfigurationError`."""
     if upstream.auth is None:
         return None
     if any(name.lower() == "authorization" for name in upstream.headers):
@@ -102,8 +103,8 @@ def own_token(upstream: HttpUpstream, tokens_for: AccessTokensFor | None) -> Own
 
 
 class Sender:
-    """Sends to one server. `identity` makes what tells the server who calls. `forwarding` selects the headers, in both
-    directions."""
+    """Sends to one server. `identity` makes the header that tells the server who calls. `forwarding` selects the
+    headers, in both directions."""
 
     def __init__(
         self,
@@ -148,8 +149,8 @@ class Sender:
         return self.client.exchange(prepared, body, said, route)
 
     def target(self, head: RequestHead) -> bytes:
-        """Return the path and query for all that is sent on behalf of a request with this head. The caller's query
-        matters: for each a server may have other tools, or another tenant."""
+        """Return the path and query for each request sent on behalf of this head. The caller's query is kept: with
+        another query, a server may show other tools, or another tenant."""
         return self.client.target(b"" if self.forwarding.listed_only else head.query)
 
     def for_post(self, head: RequestHead) -> Prepared:
@@ -201,8 +202,8 @@ class Sender:
         self._start(self._tell(reply, "DELETE", [*headers, (SESSION_HEADER, session)], b"", Route(answer.replica)))
 
     def take_back(self, reply: Reply, expected: Expected) -> None:
-        """Cancel the requests that took too long, by messages to a legacy server. A modern server sees it from the
-        connection."""
+        """Send a legacy server the cancellations of requests that took too long. A modern server notices that the
+        connection was closed."""
         if expected.era is not Era.LEGACY or SESSION_HEADER not in reply.head.headers:
             return
         headers = self.forwarding.to_upstream(reply.head.raw_headers, body=True)
@@ -240,5 +241,5 @@ class Sender:
 
 
 def _size(head: RequestHead) -> int:
-    """Return how many of the client's bytes are kept with a head: its query and headers, without its path."""
+    """Return how many bytes from the client are kept with a head: its query and headers, without its path."""
     return len(head.query) + sum(len(name) + len(value) for name, value in head.raw_headers)

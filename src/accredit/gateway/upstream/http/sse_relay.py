@@ -10,8 +10,8 @@
 - [broken] If a stream ends without the response, an error response is sent. The exception is a stream of the legacy era
   that ends after an event with an id: the client may resume it with `Last-Event-ID`.
 
-The stream's head is sent only once the first event with data was judged. So if that is invalid, the client gets a clean
-error, with a status and none of the upstream's headers, as for a JSON body. The head waits at most
+The stream's head is sent only once the first event with data was judged. If that event is invalid, the client gets an
+ordinary error, with a status and none of the upstream's headers, as for a JSON body. The head waits at most
 `UNJUDGED_HEAD_SECONDS` (but see `hold`). It is then sent without headers that could change the client's state
 (`headers.of_unjudged`). After that, while the upstream is silent, comments keep the client's side open.
 """
@@ -103,7 +103,7 @@ class EventRelay:
         self._enforce = settings.enforce
 
     async def run(self) -> None:
-        """Relay until the stream is over, however it ends."""
+        """Relay until the stream is over, in whatever way it ends."""
         problem: AccreditError | None = None
         broken_off = True
         try:

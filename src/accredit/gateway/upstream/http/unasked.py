@@ -1,13 +1,13 @@
 """Bodies that a server sends in answer to a notification or a response, which need none. I/O through its connections.
 
 MCP requires 202 and no body. Servers send `{}`, JSON-RPC without an id, `Accepted`, a page, a stream. Clients that talk
-to them directly look only at the status, so nothing waits for these bodies here:
+to such servers directly look only at the status. So here nothing waits for these bodies:
 
 - [bounds] a body is read for `ANSWER_TO_NOTHING_SECONDS`, and up to `MAX_ANSWER_TO_NOTHING` bytes. If it ends within
   these bounds, the connection is reused; otherwise it is closed;
 - [background] a body is read in the background, at most `MAX_UNASKED_BODIES` of one server at once. Beyond that, the
   connection is closed at once;
-- [dropped] the bytes are dropped, unread. That is counted, and logged once a minute.
+- [dropped] the bytes are dropped without being parsed. That is counted, and logged once a minute.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ Real bodies say `{}` or `Accepted`, or are a page of HTML."""
 ANSWER_TO_NOTHING_SECONDS = 5.0
 """How long such a body may take. Nothing waits for it."""
 MAX_UNASKED_BODIES = 64
-"""How many such bodies are read at once, each with a connection, at all servers together. Most come with their head,
-and are not counted here. To read a body saves a new connection."""
+"""How many such bodies are read at one time, each on a connection, at all servers together. Most arrive with their
+head, and are not counted here. Reading a body to its end saves a new connection."""
 MIN_UNASKED_BODIES = 4
 """How many such bodies of one of many servers are read at once, at least."""
 

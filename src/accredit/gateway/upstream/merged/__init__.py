@@ -1,1 +1,2 @@
-"""Several servers as one endpoint: requests to all of them, or to one of them, under unique names."""
+"""Several servers as one endpoint: each request goes to all of them, or to the one that its target's unique name
+shows."""

@@ -6,26 +6,25 @@ Of lists:
   merged list has one page, so no server ever gets another's cursor.
 - [left-out] A server that does not answer in time, or not with a readable list, is left out, and named in the result's
   `_meta`. A server that does not know the method (-32601) counts as having an empty list.
-- [shares] No server takes the others' room: each has an equal part of the bytes that an edited list may have, and at
-  most `MAX_MERGED_ITEMS` items.
+- [shares] Each server has an equal part of the bytes that an edited list may have, and at most `MAX_MERGED_ITEMS`
+  items. So none takes the others' room.
 - [cache] In 2026-07-28 the merged list may be cached for the shortest time that any server allows, and not at all while
   a server is left out. It is `public` only if all lists are.
 - [many-tools] If there are more than `MANY_TOOLS`, that is logged, once: models choose badly among so many.
-- [pages] A tool may name a page that it is shown with (`_meta.ui.resourceUri`). It gets the merged URI, by which a host
-  can read the page.
+- [pages] A tool may name a page to show with it (`_meta.ui.resourceUri`). Its URI is mapped, so that a host can read
+  the page here.
 
 Of `server/discover` and `initialize`:
 
 - [capabilities] A capability is stated if any server has it and the merged endpoint serves it. Experimental ones and
-  unknown extensions are not: they may use names that would have to be mapped.
+  unknown extensions are never stated: they may use names that would have to be mapped.
 - [instructions] Each server's instructions appear under its name, up to an equal part of
   `MAX_MERGED_INSTRUCTIONS_CHARS`.
 - [versions] A version is supported if all servers that answered support it. The request's own version always is.
-- [revision] A session's revision is the oldest that any server answers, since all understand that. Each server keeps
-  its own revision, which is sent to it in `MCP-Protocol-Version`. A server that answers with no legacy revision is left
-  out.
+- [revision] A session's revision is the oldest in any server's answer, since all understand that. Each server keeps its
+  own revision, which is sent to it in `MCP-Protocol-Version`. A server whose answer has no legacy revision is left out.
 - [starting] The servers left out are named. If some of these are still starting, the answer announces lists of each
-  kind, and that they may change. That is how a client learns of late servers.
+  kind, and that they may change. So a client will learn of late servers.
 """
 
 import asyncio
@@ -65,14 +64,14 @@ MANY_TOOLS = 128
 """If the merged endpoint has more tools than this, a warning is logged: many clients have such a limit, and models
 choose badly among more."""
 MAX_MERGED_INSTRUCTIONS_CHARS = 65_536
-"""How many characters of the servers' instructions the merged endpoint gives, in equal parts. Clients put them into a
-model's context."""
+"""How many characters of the servers' instructions the merged endpoint gives in all, in equal parts. Clients put them
+into a model's context."""
 
 UNAVAILABLE = "dev.accredit/unavailable"
 """The member of a merged result's `_meta` that names the servers that were left out."""
 
 LISTED = ("tools", "prompts", "resources")
-"""What a server lists, by capability."""
+"""The kinds of lists that a server offers, by capability."""
 
 Asked = Callable[[str, Request, int], Awaitable[bytes | None]]
 """Sends one of the gateway's own requests to the named server, as the current caller. Returns the response's text, or
@@ -115,7 +114,7 @@ def read_cache_terms(result: Mapping[str, Raw]) -> CacheTerms:
 
 
 def strictest(all_kept: Collection[CacheTerms], *, complete: bool) -> CacheTerms:
-    """Return how long an answer merged from others may be cached. Unless it is `complete`, it may not be."""
+    """Return how long an answer that is merged from others may be cached: not at all unless it is `complete`."""
     ttl_ms = min((each.ttl_ms for each in all_kept), default=0) if complete else 0
     return CacheTerms(ttl_ms, public=bool(all_kept) and all(each.public for each in all_kept))
 
@@ -357,8 +356,8 @@ def merge_initialize(
 
 
 def own_answer(request: Request, result: bytes) -> Success:
-    """Return the gateway's own answer to a request as a `Success`. The request's watcher learns of this one, not of
-    what each server answered."""
+    """Return the gateway's own answer to a request as a `Success`. The request's watcher gets this one, and not the
+    servers' answers."""
     response = Success(request.id, Raw(result), to_json({"jsonrpc": "2.0", "id": request.id, "result": Raw(result)}))
     if request.watcher is not None:
         request.watcher.answered(response)

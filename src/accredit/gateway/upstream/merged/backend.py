@@ -63,8 +63,9 @@ from accredit.policy.passing import CallerIdentity
 from accredit.tokens import VerifiedToken
 
 ASK_ERA_AGAIN_SECONDS = 30.0
-"""After a server answered neither `server/discover` nor `initialize`, how long it is not asked for a session again.
-Otherwise each question about the merged endpoint's revisions would cost it one more request, or one more child."""
+"""How long to wait before a server that answered neither `server/discover` nor `initialize` is asked for a session
+again. Otherwise each question about the merged endpoint's revisions would cost it one more request, or one more
+child."""
 
 
 ONE_SERVER = "dev.accredit/server"
@@ -204,8 +205,8 @@ class MergedBackend:
         return merge_discover(found, missing, self._info, as_string(request.in_meta(META_VERSION)))
 
     async def _note_older(self, reply: Reply, name: str) -> dict[str, Raw] | None:
-        """Find out whether a server speaks only legacy revisions. Return an empty result if so, and None if it does not
-        answer at all. Raises `AccreditError`."""
+        """Find out whether a server speaks only legacy revisions. If so, note that and return an empty result. Return
+        None if the server does not answer at all. Raises `AccreditError`."""
         clock = asyncio.get_running_loop().time
         async with self._finding_out[name]:  # concurrent requests share one attempt
             if name not in self._older:

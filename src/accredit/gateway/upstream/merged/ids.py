@@ -1,4 +1,4 @@
-"""The ids under which one client sees what several servers have. They can be mapped back, and never collide. No I/O.
+"""Maps the ids of several servers to ids for one client. They can be mapped back, and never collide. No I/O.
 
 - [server-ids] An id that a server gave (to its request, as a progress token) becomes `NAME:` and the JSON of that id.
   So 7 and "7" stay two ids, and the server gets back its own id, type and all. Such an id is not secret: it is valid
@@ -7,15 +7,17 @@
   is mapped back only with that tag, from that server in that session. So no server can report the progress of another's
   call.
 - [event-ids] An event's id becomes `m1.` and the base64url of the last event id of each server on the stream. So a
-  client that resumes gets each server's later events. On a stream that answers a request, the id names that request, so
-  that no server answers another's. A tag over the session keeps others from making such an id.
+  client that resumes gets each server's later events. On a stream that answers a request, the id also names that
+  request, so that after resuming no server can answer another request. A tag over the session keeps others from making
+  such an id.
 - [session-ids] A session's id is sealed (`front.session_ids`), and holds what is packed here: for each server that has
   answered `initialize` its name, its own session id, its replica and its revision. So nothing has to be remembered, and
-  whoever can open the id can use all of these sessions. Its size is bounded (`MAX_SESSION_ID_BYTES`), and each server
-  has an equal share. A server whose id is longer is left out of the session, so that it takes nothing from the others.
+  any process that can open the id can serve all of these sessions. Its size is bounded (`MAX_SESSION_ID_BYTES`), and
+  each server has an equal share. A server whose id is longer is left out of the session, so that it takes nothing from
+  the others.
 
-Ids that can't be mapped back belong to no server. Beside the ids stands what is remembered of a session that began in
-this process, so that a server's part can be restarted (`members`).
+Ids that can't be mapped back belong to no server. This module also remembers the start of each session that began in
+this process, so that a server's part of it can be restarted (`members`).
 """
 
 import asyncio
@@ -70,7 +72,7 @@ def outer_id(name: str, id: MessageId) -> str:
 
 
 def inner_id(id: MessageId | None) -> tuple[str, MessageId] | None:
-    """Return the server's name and its own id. Return None if the client's id stands for none of a server."""
+    """Return the server's name and its own id for a client's id, or None if that is not such an id."""
     if not isinstance(id, str):
         return None
     name, separator, text = id.partition(":")
@@ -113,8 +115,8 @@ def merged_ring(ring: KeyRing) -> KeyRing:
 
 
 class EventIds(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The last event id of each server, on a stream that they share or, where `answered` is a request's `digest_of`, on
-    the one that answers it."""
+    """The last event id of each server on a stream. If `answered` is the `digest_of` a request, the stream answers that
+    request; otherwise all servers share it."""
 
     of: Mapping[str, bytes]
     answered: bytes = b""
@@ -186,7 +188,7 @@ def session_id(head: RequestHead) -> bytes:
 
 
 def sessions_in(head: RequestHead) -> MemberSessions:
-    """Unpack the sessions in a head whose id was opened; none if it names none."""
+    """Unpack the sessions in a head whose session id was opened. The result is empty if the head names no session."""
     named = head.headers.get(SESSION_HEADER)
     return _unpack(named) if named is not None else {}
 
@@ -205,8 +207,8 @@ def in_session(head: RequestHead, session: MemberSession | None) -> RequestHead:
 
 
 class SessionHistory(Struct, eq=False):
-    """What a client has told its servers in one session, and the sessions that were restarted (`now`). Of these, the
-    `unproved` have not answered yet. `subscribed` has a server's name and the server's own URI for each
+    """The messages by which a client has set up one session, and the sessions that were restarted (`now`). Of these,
+    the `unproved` have not answered yet. `subscribed` has a server's name and the server's own URI for each
     subscription."""
 
     initialize: Request

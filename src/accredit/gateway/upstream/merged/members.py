@@ -12,20 +12,20 @@ ids that can be mapped back. I/O through the servers' backends.
 - [same-place] A session is at the server, or the replica, where it began. If a reload gave that name to another server,
   the session is over there (404), because the id of a session gives access to it.
 
-A client has one session with all servers, and can't restart the part of a server that has lost it. So the gateway does,
-where it can:
+A client has one session with all servers together. If one server has lost its part, the client can't restart that part.
+So the gateway does, where it can:
 
-- [history] Of a session that began in this process, the client's `initialize`, its log level and its subscriptions are
-  remembered. This takes few bytes, is done for a bounded number of sessions, and ends when the client ends its own. A
+- [history] For a session that began in this process, the client's `initialize`, its log level and its subscriptions are
+  remembered, until the client ends the session. The number of such sessions is bounded, and each takes few bytes. A
   command's session needs none of this, as it lives as long as its child. Where nothing is remembered, the server's 404
   is forwarded, and the client starts anew.
 - [renewal] The new session gets the client's own `initialize`, in the revision of the lost one, and the same messages:
   initialized, the log level, the subscriptions. Pinned definitions are compared as at any start.
 - [once] A restarted session is restarted again only if its server has answered in it. So a server that knows none of
   its own sessions costs one `initialize`, and not one for each call.
-- [failed-call] The call that found its session gone fails, and so does each call that was in progress: none is sent
-  again. Lists, `ping` and the log level are sent once more. The standing stream continues, with the notice that lists
-  have changed.
+- [failed-call] The call that finds its session lost fails, and so does each call in progress: none is sent again.
+  Lists, `ping` and the log level are sent once more. The standing stream continues, with the notice that lists have
+  changed.
 """
 
 import asyncio
@@ -139,7 +139,7 @@ class MemberAccess:
 
     def head(self, head: RequestHead, name: str, own: str | None = None) -> RequestHead:
         """Return a client's head for a server, in its own session. Raises `UpstreamUnavailable`, and `RequestError`
-        (404) if its session exists nowhere any more."""
+        (404) if the server or replica that had the session no longer exists."""
         sessions = self._sessions(head)
         session = self._living(sessions).get(name)
         if session is None and name in sessions:
@@ -164,7 +164,7 @@ class MemberAccess:
         return {**sessions, **renewed} if renewed else sessions
 
     def _living(self, sessions: MemberSessions) -> dict[str, MemberSession]:
-        """Return the sessions whose servers are where they were ([same-place])."""
+        """Return the sessions whose servers are still at the same place ([same-place])."""
         return {
             name: structs.replace(session, replica=self.members[name].homes[session.replica])
             for name, session in sessions.items()
@@ -274,15 +274,15 @@ class MemberAccess:
         return _is_lost(answer, ping.id) and await self.renew(reply, name, head)
 
     def note_answer(self, reply: Reply, method: str, name: str, target: str) -> None:
-        """Note that a server has answered a request about its own `target`, and what to tell a new session about
-        that."""
+        """Note that a server has answered a request about its own `target`. A subscription, or its end, is remembered
+        for a new session."""
         own = session_id(reply.head)
         self.histories.answered(own, name)
         if method in _SUBSCRIPTIONS:
             self.histories.subscribed(own, name, target, ends=method == "resources/unsubscribe")
 
     def _history(self, own: bytes, name: str) -> SessionHistory | None:
-        """Return what a new session at a server can be begun from, or None ([history])."""
+        """Return the history from which a new session at a server can be started, or None ([history])."""
         return self.histories.of(own) if self.members[name].has_sessions else None
 
     async def _begin_anew(self, reply: Reply, name: str, history: SessionHistory, lost: MemberSession) -> bool:

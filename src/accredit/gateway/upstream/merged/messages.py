@@ -1,25 +1,25 @@
-"""Maps the names in what passes between a client and several servers: in a server's messages (`Outward`) and results
+"""Maps the names in messages between a client and several servers: in a server's messages (`Outward`) and results
 (`result_edit`) for the client, and in a client's messages for their server (`addressee`). No I/O.
 
 Of a server's message:
 
 - [requests] a request's id and a progress token in it are mapped (`ids`), and so is the id of the request that it
-  cancels. The id of an elicitation stays: errors name it too, and it gives access to nothing;
+  cancels. The id of an elicitation is not mapped: errors name it too, and it gives access to nothing;
 - [progress] progress passes, with the client's token, if it is about a call that this server was given;
 - [values] the URI of a resource, the id of a task and the name of a logger are mapped, with the server's name;
 - [acknowledgement] the same values are mapped in the acknowledgement of a subscription.
 
-Of a result, as clients may use these in requests:
+Of a result, these are mapped, as clients may use them in requests:
 
 - [uris] the URIs of embedded resources and resource links, in the `content` of a tool's result and in the messages of a
   prompt, and those of `contents` that were read. The URI in the error that answers a read is mapped too;
 - [task-ids] a task's id wherever one is named: `task.taskId` (2025-11-25), `taskId` (SEP-2663) and `_meta`'s
   `related-task`. Lists of tasks are merged like all lists (`answers`);
-- [nothing-else] nothing else: neither `structuredContent`, nor what a text says, nor the address of an icon;
+- [nothing-else] nothing else is mapped: no `structuredContent`, no text, no address of an icon;
 - [size] a result without such a URI stays byte for byte. A result with such a URI is invalid if it has more than
   `MAX_SPLIT_BYTES`, or `MAX_LISTED_ITEMS` blocks.
 
-So a server can't name another server's resource: each URI is taken for its own. A client's answer goes back under the
+So a server can't name another server's resource: each URI is mapped as its own. A client's answer goes back under the
 server's own names. An answer with another server's task in it goes to no server. A notification that lacks the member
 its method requires is dropped, as nothing tells who should get it. Parts without an id keep their bytes.
 """
@@ -150,7 +150,7 @@ def resumed_edit(server: str, outer: Edit | None) -> Edit:
 
 
 def failure_edit(server: str, method: str) -> Callable[[bytes], bytes] | None:
-    """Return what maps the URI in the error that answers a read (SEP-2164), or None for other methods."""
+    """Return the function that maps the URI in the error that answers a read (SEP-2164), or None for other methods."""
     return partial(_merged_failure, server) if method == "resources/read" else None
 
 
@@ -231,7 +231,7 @@ def _with_mapped(
 
 
 def _each(server: str, value: Raw, mapped: _Mapped) -> Steps[list[Raw] | Raw]:
-    """Return an array with each item mapped; the value itself if nothing changes, or it is no array."""
+    """Return an array with each item mapped; the value itself if nothing changes, or it is not an array."""
     if not is_array(value):
         return value
     items = yield from elements(value, "content")

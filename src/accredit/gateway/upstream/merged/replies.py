@@ -1,9 +1,9 @@
-"""The replies into which one server answers, on behalf of the client of several, and the mapping of its event streams.
+"""The `Reply` objects for one server's answers, on behalf of a client of several servers. Also maps its event streams.
 No own I/O.
 
-- [headers] Of an answer's headers only those that say how it is carried come back, but no server's cookie or session. A
-  server's 401 is about the gateway, as a client has no credentials for that server.
-- [observed] Even where invalid answers are only observed, one that can't be read, or that answers another request, is
+- [headers] Of an answer's headers, only those about its transport are forwarded: no server's cookie or session. A
+  server's 401 concerns the gateway, as a client has no credentials for that server.
+- [observed] Even where invalid answers are only observed, an answer that can't be read, or is to another request, is
   refused: a client could take it for another server's.
 - [captured] The answer to a message that goes to several servers is kept and read here. It has `LONG_ANSWER_BYTES` at
   most, as it is read in one step.
@@ -11,8 +11,8 @@ No own I/O.
 Of an event of a server's stream:
 
 - [answers] An answer's text stays: it was mapped where it was judged (`messages.result_edit`). On a resumed stream it
-  passes if it answers the stream's own request. Other messages are mapped, or dropped. A request whose id could not be
-  kept apart is dropped too; its server waits in vain.
+  passes if it answers the stream's own request. Other messages are mapped, or dropped. A request of a server whose id
+  can't be mapped without collision is dropped too, and never answered.
 - [event-ids] The id becomes one of the merged endpoint, or is left out if that would be too long.
 - [dropped] Notifications that `hears` refuses (others' tasks) are dropped. So are those that name another subscription
   than the stream's.
@@ -66,8 +66,8 @@ Hears = Callable[[Notification], Notification | None]
 
 
 class InnerReply:
-    """The part of a `Reply` for one server that does not depend on where its answer goes. It has the client's
-    authority, and a head of its own."""
+    """The common base of the two kinds of `Reply` for one server. It has the client's authority, but a request head for
+    this server."""
 
     def __init__(self, reply: Reply, head: RequestHead) -> None:
         self._reply = reply
@@ -97,7 +97,7 @@ class InnerReply:
         """Do nothing: the pieces were taken."""
 
     def watch(self) -> None:
-        """Do nothing: the asking code watches the client."""
+        """Do nothing: the calling code watches the client."""
 
     def unwatch(self) -> bool:
         """Return False: no client interrupts this."""
@@ -105,7 +105,7 @@ class InnerReply:
 
 
 class MemberReply(InnerReply):
-    """The reply for the one server that a client's message goes to. What the server sends, the client gets ([headers]
+    """The reply for a message that goes to one server only. It forwards the server's answer to the client ([headers]
     and [observed]).
 
     `mapped`, if given, maps the bytes of an event stream for the client. `failed`, if set, maps the body of a whole
@@ -178,7 +178,7 @@ class MemberReply(InnerReply):
 
 
 class CapturedReply(InnerReply):
-    """The reply for one of several servers that get a message. What the server sends is kept, and read here
+    """The reply for one of several servers that get the same message. It keeps the server's answer, to be read here
     ([captured]).
 
     `status` is the answer's status, 0 before there is one. `session` is the session id in an answer to `initialize`.

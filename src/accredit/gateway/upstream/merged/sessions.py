@@ -9,7 +9,7 @@ the servers' backends.
   tells it that it is initialized, before anything that waits for it.
 - [others] Any other server that has not answered is not in the session. The attempt to start it leaves nothing behind.
 - [to-all] `ping`, `logging/setLevel` and notifications go to all servers of the session. A server that does not know
-  the method counts as having answered; the result names those that have not answered. `DELETE` ends the session at all
+  the method counts as having answered. The result names the servers that have not. `DELETE` ends the session at all
   servers.
 - [responses] A response goes to the server whose request it answers, under the id that this server gave the request. So
   does progress. A cancellation goes to the server that has the request. If another process forwarded that request, the
@@ -412,7 +412,7 @@ class MergedSessions:
             self._streams.discard(stream)
 
     def _end(self, name: str, captured: CapturedReply) -> None:
-        """End a session at a server that no client ever learned of."""
+        """End a session at a server. No client has ever got its id."""
         head = in_session(captured.head, MemberSession(captured.session, captured.replica, ""))
         head.method = "DELETE"
         ending = CapturedReply(captured, head)
@@ -432,7 +432,7 @@ def _has_answered(answer: Success | Failure | None) -> bool:
 
 
 def _none_of(replies: Mapping[str, CapturedReply]) -> AccreditError:
-    """Return the refusal if no server has done what all were asked."""
+    """Return the refusal of a request to all servers that none of them has fulfilled."""
     statuses = {captured.status for captured in replies.values()}
     for status, detail in ((404, "Session not found"), (405, "Method not allowed")):
         if status in statuses:

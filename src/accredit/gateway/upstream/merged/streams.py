@@ -2,19 +2,19 @@
 
 - [separate] Each server's stream is followed separately. Its events are forwarded at once, one at a time. A client that
   reads slowly slows all of them, so nothing piles up here.
-- [reopen] A server's stream that ends, or could not be opened, is opened again after a growing pause, while the others
-  continue. The client can't do that, as it knows only one stream. A server that does not offer a stream is left out.
-  Each stream takes a place in its server's room for streams, so a server whose room is full delays no other.
-- [start] The client's stream starts when each server has opened its own or refused to, after `MERGED_ASK_SECONDS` at
-  the latest. It is refused if all have refused.
-- [lost] If messages of a server may be lost for good, the client is told that its knowledge may be outdated.
+- [reopen] If a server's stream ends or can't be opened, it is opened again after a growing pause, while the others
+  continue. The client could not reopen it, as it knows only one stream. A server that does not offer a stream is left
+  out. Each stream takes a place in its server's room for streams, so a server whose room is full delays no other.
+- [start] The client's stream starts when each server has opened its own stream or refused to, and after
+  `MERGED_ASK_SECONDS` at the latest. It is refused if all servers refuse.
+- [lost] If messages of a server may be lost for good, the client is told that its lists may be outdated.
 - [end] The client's stream ends when no server's stream is left, and when the process is about to stop.
 
 `StandingStream` is the stream of a legacy session (GET; 2025-11-25, basic/transports). `Subscription` (in
 `subscription`) is the answer to `subscriptions/listen`. When a client resumes a session's stream (`Last-Event-ID`),
 each server's stream is resumed after the last event that the client has seen of that server. If a server gives no ids,
-or can't resume there, the client is told that its lists may have changed. The same is done for a server that was slow
-to start, once it is there.
+or can't resume there, the client is told that its lists may have changed. So it is when a server that was slow to start
+has started.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class MemberStream(CapturedReply):
         self.opened = False
         self.final = False
         self.before = b""
-        """What the client gets before this stream's first event."""
+        """Events that the client gets before this stream's first one."""
 
     async def start(self, status: int, headers: RawHeaders) -> None:
         """Note the head of the stream."""
@@ -257,7 +257,7 @@ class SharedStream(ABC):
 
 class StandingStream(SharedStream):
     """The standing stream of a session, made from those of its servers. `resumed` are the event ids after which to
-    resume. What the client knows of the lists of a server in `_lost` may be outdated."""
+    resume. If a server is in `_lost`, the client's copies of its lists may be outdated."""
 
     def __init__(
         self,

@@ -2,9 +2,10 @@
 
 - [shares] Each server is asked for its share of the subscription. Changes of lists are asked of all servers, a resource
   or a task of its own server. A server without a share is not asked.
-- [acknowledgement] The client gets one acknowledgement, which unites the servers'. It names the servers that have sent
-  none by then. If a part of a server's is much longer than the whole request, it is left out: it was not requested.
-- [changed] A server whose stream ends is asked again. Then everything that it reports counts as changed, as events may
+- [acknowledgement] The client gets one acknowledgement, which combines the servers'. It names the servers that have not
+  sent one by then. If a part of a server's acknowledgement is much longer than the whole request, that part is left
+  out: it was not requested.
+- [changed] A server whose stream ends is asked again. Then all that it reports about counts as changed, as events may
   have been missed. A server that refuses with an error is left out.
 - [end] The answer comes when no server is left, or the gateway stops.
 """

@@ -7,16 +7,17 @@
   dropped, since a client cancels by closing the answer (2026-07-28, basic/transports).
 
 Each session is a child, so their number is bounded, in equal parts if there are several servers. If there is no room
-for a newcomer, the least valuable session ends. An anonymous caller is one who has not authenticated (no token, no
-proof). Which session ends:
+for a newcomer, the least valuable session ends. Anonymous callers are those who have not authenticated (no token, no
+proof). The session to end is chosen by these rules:
 
-- [in-use] never one that owes an answer, or is in use by a request;
-- [authenticated] sessions of authenticated callers only after all others. An anonymous newcomer ends one only while
-  more of them are left than the reserve. Where callers can authenticate, anonymous ones hold none of the reserve;
-- [streams] one with an open stream only after those without. An anonymous newcomer ends one only if its address has
-  more sessions than the newcomer's;
-- [fairness] of the others, one of the address that has most; among these, one never used after `initialize`, and then
-  the one that has been idle longest.
+- [in-use] never one that owes an answer, or that a request is using;
+- [authenticated] sessions of authenticated callers only after all others. For an anonymous newcomer, one ends only
+  while there are more of them than the reserve. Where callers can authenticate, anonymous ones hold none of the
+  reserve;
+- [streams] a session with an open stream only after those without. For an anonymous newcomer, one ends only if its
+  address has more sessions than the newcomer's;
+- [fairness] of the rest, one of the address that has most sessions. Among these, first one that was never used after
+  `initialize`, then the one that has been idle longest.
 
 With a `HeadStart` the client may know a session's id before the child has answered. Such a session counts from then on.
 Its users wait until the child has answered, and get an error if it does not.
@@ -54,7 +55,7 @@ from accredit.limits import ASKED_TIMES, BUSY_RETRY_SECONDS
 MAX_SESSIONS = 128
 """How many legacy sessions there are at once. Each is a child process, of 20 to 100 MiB, with three descriptors."""
 MIN_SESSIONS = 8
-"""How many of these each of many stdio servers has at least: as many as one person runs clients."""
+"""How many of these sessions each of many stdio servers has at least: enough for all clients that one person runs."""
 SESSION_IDLE_SECONDS = 1_800.0
 """How long a session may be without a request or a stream before it ends, with its child. Clients that leave without a
 DELETE are common; one that returns later gets a 404 and initializes anew (2025-11-25, basic/transports)."""
@@ -70,7 +71,8 @@ _log = logging.getLogger("accredit.gateway.stdio")
 class HeadStart:
     """A session's state before its child has answered `initialize`: its id, b"" before there is one.
 
-    With `confirmed` the client knows of the session already: then the caller tells the child that it is initialized.
+    With `confirmed`, the client has got the session already. Then the calling code tells the child that it is
+    initialized.
     """
 
     def __init__(self) -> None:
@@ -219,7 +221,7 @@ class _Entry:
 
 
 class Sessions:
-    """The sessions of a process, by the gateway's own ids. Only what clients have as ids leads to these."""
+    """The sessions of a process, by the gateway's own ids. Clients may have other ids (`session_binding`)."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
-"""One child process that speaks MCP over its stdin and stdout, and the guard that lets none outlive the gateway. I/O: a
-process, its pipes, its group; the reaper's process.
+"""One child process that speaks MCP over its stdin and stdout, and the guard that keeps children from outliving the
+gateway. I/O: a process, its pipes, its group; the reaper's process.
 
 Its life:
 
@@ -34,8 +34,8 @@ from accredit.jsonrpc.lines import LineSplitter, encode_line
 from accredit.limits import STOP_GRACE_SECONDS
 
 EXIT_SECONDS = 2.0
-"""How long to wait for a child's exit code after its output has ended. Clients are told the code. A busy machine may
-suspend a process between the two."""
+"""How long to wait for a child's exit code after its output has ended. Clients are told the code. On a busy machine,
+the exit may follow a while after the end of the output."""
 GROUP_POLL_SECONDS = 0.02
 """How often to check whether a process group is empty. The kernel does not report that."""
 
@@ -210,7 +210,8 @@ class Child:
         self._splitter.give_up(detail)
 
     async def died(self) -> UpstreamUnavailable:
-        """Return the error that tells how it ended. Call it at the end of its output; waits briefly for its exit."""
+        """Return the error that tells how the child ended. Call this at the end of its output. Waits briefly for its
+        exit."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(EXIT_SECONDS):
                 await self._process.exited.wait()
@@ -227,7 +228,7 @@ class Child:
         self._process.input.close()
 
     async def aclose(self) -> None:
-        """End the child and all of its group, within three graces. Its further output is discarded."""
+        """End the child and all of its group, within three periods of grace. Its further output is discarded."""
         self._process.output.ignore()
         self._end_soon()
         assert self._ending is not None  # noqa: S101 - set one line above

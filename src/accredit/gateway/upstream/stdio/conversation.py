@@ -1,10 +1,10 @@
-"""A child and its open calls: what their owners have in common, whoever the clients are.
+"""A child and its open calls: the code that their owners share, whatever the clients are.
 
 `CallOwner` ends each open call once: answered, failed, late or cancelled. A recorded call gets its answer only once its
 outcome is on record. Meanwhile the child's next lines are handled.
 
 `Conversation` is the owner for HTTP clients, in a session or with the shared child. The child's lines are handled one
-by one; subclasses decide who gets them. When the child ends, for whatever reason, each open call gets an error
+by one; subclasses decide which client gets each. When the child ends, for whatever reason, each open call gets an error
 response, and nothing of the child remains.
 """
 
@@ -203,8 +203,8 @@ class Conversation(CallOwner[_S]):
             await self._child.aclose()
 
     async def _take_lines(self) -> bool:
-        """Handle the child's next lines. Return False at the end of its output. No line is kept while waiting for the
-        next ones, as a session may idle for half an hour."""
+        """Handle the child's next lines. Return False at the end of its output. While waiting for more, no line is kept
+        in memory, as a session may idle for half an hour."""
         lines, size = await self._child.lines(), 0
         for line in lines or ():
             size += len(line) if isinstance(line, bytes) else 0

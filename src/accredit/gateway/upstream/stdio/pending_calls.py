@@ -2,16 +2,15 @@
 
 A line is judged by `Expected.event`. An invalid line is never forwarded, unless it is only observed:
 
-- [fails-request] if it answers a request, wholly or in part, that request fails with the reason. The id is searched
-  even in a line that is no valid frame. An id in another type ("1" for 1) counts if it can mean only one request;
+- [fails-request] if it answers a request, wholly or in part, that request fails with the reason. The id is looked for
+  even in a line that is not a valid frame. An id in another type ("1" for 1) counts if it can mean only one request;
 - [long-line] some lines can't be searched for the id: they are too long to be read, or are invalid, long, and have too
-  many arrays and objects. Such a line belongs to the request whose id its ends show. If they show none, it belongs to
-  all open requests, as it could answer any. If it does not begin as a message, it belongs to the only open request, if
-  there is just one. A server's request of that length is answered with the reason;
+  many arrays and objects. The id is then looked for at the line's two ends. If it is not there, the line belongs to all
+  open requests, as it could answer any. If the line does not begin as a message does, it belongs to the only open
+  request, if there is just one. A server's request of that length is answered with the reason;
 - [late] the answer to a request that was abandoned is dropped in silence;
 - [nameless] an error without an id answers the only open request, unless it may be about a notification or a response.
-  It may be about one that was sent since the last request that the child has answered, and for which no such error has
-  come yet;
+  It may be if one was sent after the last request that the child has answered, and no such error has come for it yet;
 - [other] anything else is dropped and counted: many servers print to their stdout.
 """
 
@@ -42,7 +41,7 @@ from accredit.jsonrpc.responses import Answers, Edit, Expected
 from accredit.limits import LINE_END_BYTES, LONG_ANSWER_BYTES, MAX_OPEN_REQUESTS, SHORT_MESSAGE_BYTES
 
 MAX_ENVELOPE_BYTES = 65_536
-"""In how many bytes of an invalid line the id that it answers is searched, by a slow and lenient reader."""
+"""How many bytes of an invalid line a slow and lenient reader searches for the id that it answers."""
 REFUSED_LINES_PER_SECOND = 10
 """How many refused lines of a child's stdout are logged per second. All are counted."""
 
@@ -51,7 +50,8 @@ _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,15}")
 
 
 class Deadline:
-    """Calls `late` once a child was silent about a request for `seconds`. Time in which `held` is true does not count.
+    """Calls `late` once a child has been silent about a request for `seconds`. Time during which `held` is true does
+    not count.
 
     `touch` only reads the clock. If the timer then goes off too early, it is set again.
     """
@@ -67,7 +67,7 @@ class Deadline:
         self._timer = self._loop.call_later(seconds, self._ring)
 
     def touch(self) -> None:
-        """Start the time again, as something came from the child."""
+        """Start the time again, as the child has sent something."""
         self._heard = self._loop.time()
 
     def cancel(self) -> None:

@@ -73,8 +73,7 @@ class Session(Conversation[_SessionCall]):
         self._made = 0
 
     def take_room(self, large: LargeAnswers, holder: Holder) -> None:
-        """Count as this holder's the lines whose recipient is not known yet, and the messages that answer no
-        request."""
+        """Count lines whose recipient is not known yet, and messages that answer no request, as held by this holder."""
         self.line, self._standing.held = large.of(holder), large.of(holder)
 
     async def initialize(self, request: Request, held: Held, edit: Edit | None = None) -> Stream:
@@ -187,8 +186,8 @@ class Session(Conversation[_SessionCall]):
             log_event(_log, logging.WARNING, "response_dropped", detail="it answers no open request")
 
     def _withdraw(self, call: _SessionCall) -> None:
-        """Withdraw a call that the client cancels. The child owes no answer any more, but the POST still ends with
-        one."""
+        """Withdraw a call that the client cancels. The child need not answer it any more, but the POST still gets a
+        response."""
         super()._withdraw(call)
         cancelled = error_frame(call.id, _REQUEST_CANCELLED, "Request cancelled")
         self._settled(call, Outcome(status="cancelled"), lambda: call.stream.answer(cancelled))

@@ -1,4 +1,5 @@
-"""The one child that all modern clients share (`SharedUpstream` starts it; each `SharedChild` is one life of it).
+"""The one child that all modern clients share. `SharedUpstream` starts it; after each restart there is a new
+`SharedChild`.
 
 Each of its messages is for one client, and must never reach another:
 
@@ -15,7 +16,7 @@ progress token and the name of its subscription. Only these members change; all 
 
 The child is started at the first request, and again after it died. The first restart is immediate. If the child dies
 before it has answered anything, the wait for the next restart doubles each time. Meanwhile requests fail at once, so
-that nobody waits for a server that does not come up.
+that nobody waits for a server that fails to start.
 """
 
 import asyncio
@@ -90,7 +91,8 @@ class _SharedCall(StreamCall):
 
 
 class SharedChild(Conversation[_SharedCall]):
-    """One life of the child. `proved` says that it has given a valid answer; `lost` is called when it ends."""
+    """The child, from one start to its end. `proved` says that it has given a valid answer; `lost` is called when it
+    ends."""
 
     def __init__(
         self,
@@ -231,7 +233,7 @@ class SharedChild(Conversation[_SharedCall]):
 
 
 class SharedUpstream:
-    """The child that lives now, and the remains of earlier ones."""
+    """The current child, and what remains of earlier ones."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""Holds the messages of one answer to a client between the code that reads the child and the code that writes the
-answer. Also has that writer. No own I/O.
+"""A buffer for the messages of one answer to a client, between the code that reads the child and the code that writes
+the answer. The latter is here, too. No own I/O.
 
-A message waits here until it was sent to the client. In the legacy era the events have ids, and the messages stay for a
-while: a client that lost its connection asks for those after the last event that it has seen (2025-11-25,
+A message stays here until it was sent to the client. In the legacy era the events have ids, and messages stay for some
+time longer: a client that lost its connection asks for those after the last event that it has seen (2025-11-25,
 basic/transports, "Resumability and redelivery").
 """
 

@@ -266,7 +266,7 @@ _FILE_STORE = 'set store.url = "sqlite:///accredit.db"'
 
 
 def quotas(facts: Facts) -> Result:
-    """A caller's use is limited, whatever was delegated."""
+    """A caller's use is limited, regardless of its delegations."""
     if isinstance(facts.settings, Unknown):
         return unknown(facts.settings)
     tables = facts.loaded.config.quotas.by_number.values()

@@ -1,8 +1,8 @@
 """Reads the configured store. I/O: a file or a database; nothing is changed or created.
 
-Each look-up ends after some seconds; what is not known by then is unknown, with a reason. A drill counts only if its
-record verifies and one of its calls was allowed while proofs were enforced: a refused call with any tool's name can be
-made by anybody. How far a sink has come is what the store says: that is not signed.
+Each look-up ends after some seconds; facts that are missing then are unknown, with a reason. A drill counts only if its
+record verifies and one of its calls was allowed while proofs were enforced, since anybody can make a call with any
+tool's name that is refused. A sink's position is taken from the store, where it is not signed.
 """
 
 import time
@@ -114,7 +114,7 @@ def drill_found(store: StoreUrl, prover: Found[Prover]) -> Found[int | None]:
 
 
 def prover_found(loaded: Loaded) -> Found[Prover]:
-    """Return what verifies that records are this gateway's own."""
+    """Return the `Prover` that verifies that records are this gateway's own."""
     try:
         keys = own_keys(loaded)
     except ConfigurationError as error:
