@@ -22,7 +22,7 @@ from accredit.base.text import one_line
 from accredit.config.attest import gateway_id, own_key_file
 from accredit.config.identity import session_token_key
 from accredit.config.load import Loaded, folder_of
-from accredit.config.schema import OAuthIdp
+from accredit.config.oauth_schema import OAuthIdp
 from accredit.config.sources import Source
 from accredit.config.store import store_of
 from accredit.errors import ConfigurationError, WireError

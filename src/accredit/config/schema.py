@@ -4,18 +4,18 @@ The rules here concern one value each. Rules that need two keys, a file or the e
 description finishes the sentence "KEY is ...": errors and `accredit config schema` show it.
 """
 
-from collections.abc import Iterator, Mapping
-from functools import cache
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
+from collections.abc import Mapping
+from typing import Annotated, Literal, get_type_hints
 
-from msgspec import Meta, Struct, field, to_builtins
+from msgspec import Meta, Struct, field
 from msgspec.structs import force_setattr
 
 from accredit.base.addresses import without_slash
+from accredit.config.oauth_schema import OAuth, OAuthIdp
+from accredit.config.section import ENTRIES, Entries, Section
 from accredit.config.values import (
     AbsoluteUri,
     Bytes,
-    ClientPattern,
     Command,
     Endpoint,
     Environment,
@@ -28,7 +28,6 @@ from accredit.config.values import (
     Name,
     OptionalScope,
     Path,
-    PublicUrl,
     QuotaNumber,
     RouteFacts,
     RouteText,
@@ -45,7 +44,6 @@ from accredit.config.values import (
     UriPrefix,
     Url,
     Window,
-    check,
 )
 from accredit.limits import CHALLENGE_WINDOW_SECONDS, DEFAULT_RESPONSE_BYTES, GRACE_SECONDS, MAX_STATE_SECONDS
 from accredit.tokens import GrantType
@@ -70,51 +68,6 @@ QUOTA_MOST = 1_000_000_000
 database's integers have 19 digits."""
 MAX_BOOTSTRAP_TTL_SECONDS = 86_400
 """The longest lifetime of the bootstrap token: a day, as it can't be revoked individually."""
-MAX_ACCESS_SECONDS = 3600
-"""The most that `oauth.access_seconds` can be set to. Clients renew their tokens unasked, so a longer life wins
-nothing."""
-MAX_REFRESH_DAYS = 365
-"""The most that `oauth.refresh_days` can be set to: nobody remembers for longer what they consented to."""
-MAX_HOLD_SECONDS = 300
-"""The most that `oauth.hold_seconds` can be set to: hosts wait for a call for five minutes at most."""
-MAX_RECHECK_HOURS = 168
-"""The most that `oauth.idp.recheck_hours` can be set to: a week, in which somebody who has left keeps access."""
-
-
-class Section(Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of the file: unknown keys are refused."""
-
-    def __post_init__(self) -> None:
-        for key, kind in kinds(type(self)).items():
-            check(kind, getattr(self, key), (key,))
-
-    def items(self) -> Iterator[tuple[str, object]]:
-        """Yield the keys and values, including user-chosen names."""
-        yield from ((key, getattr(self, key)) for key in keys(type(self)))
-        if type(self) in ENTRIES:
-            yield from getattr(self, ENTRIES[type(self)].attribute).items()
-
-    def members(self) -> dict[str, object]:
-        """Return the table as written in a file, with all defaults."""
-        return {
-            key: value.members() if isinstance(value, Section) else to_builtins(value) for key, value in self.items()
-        }
-
-
-def keys(table: type[Section]) -> list[str]:
-    """Return the keys of a table, in order."""
-    return [key for key in table.__struct_fields__ if table not in ENTRIES or key != ENTRIES[table].attribute]
-
-
-def description(table: type[Section], key: str) -> str:
-    """Return a key's description; "" for an unknown key."""
-    return next((note for note in get_args(kinds(table).get(key)) if isinstance(note, str)), "")
-
-
-@cache
-def kinds(section: type[Section]) -> dict[str, Any]:
-    """Return the types of a table's keys, with bounds, checks and descriptions."""
-    return get_type_hints(section, include_extras=True)
 
 
 class Gateway(Section, frozen=True):
@@ -256,47 +209,6 @@ class Tokens(Section, frozen=True):
     bind_agent: Annotated[Literal["", "sub"], '"sub": the token\'s subject has to be the agent of the proof'] = ""
     issuers: Annotated[list[TokenIssuer], "a list of tables: whose tokens count"] = []
     bootstrap: Annotated[Bootstrap | None, "a table: a local agent's first session token"] = None
-
-
-class OAuthIdp(Section, frozen=True):
-    """`[oauth.idp]`: the identity provider where people log in, and what they may pass on."""
-
-    issuer: Annotated[TokenUrl, "the provider, exactly as in its iss"]
-    client_id: Annotated[Name, "what the gateway is called there"]
-    client_secret: Annotated[Secret, 'the gateway\'s secret there: { env = "NAME" }, or { file = "NAME" } of mode 0600']
-    key_file: Annotated[Name, "the private key of the agent that signs delegations: never attest.key_file"]
-    delegation: Annotated[Name, "a delegation from a person to that key, which it may pass on (identity:delegate)"]
-    groups: Annotated[
-        dict[str, list[Scope]], "the scopes that people of a group may pass on, by the provider's names of groups"
-    ] = {}
-    recheck_hours: Annotated[
-        int, Meta(ge=1, le=MAX_RECHECK_HOURS), "the number of hours after which a person's groups are read again"
-    ] = 24
-
-
-class OAuth(Section, frozen=True):
-    """`[oauth]`: whether hosts that speak only OAuth are let in, and who consents to that."""
-
-    enabled: Annotated[bool, "whether the gateway is an authorization server for its endpoints"] = False
-    public_url: Annotated[PublicUrl | None, "its URL as clients know it: https, or http on loopback"] = None
-    consent: Annotated[Literal["desk", "idp"], '"desk": people say yes at their desks, or "idp": they log in'] = "desk"
-    registration: Annotated[bool, "whether clients without a metadata document may register"] = False
-    clients: Annotated[
-        list[ClientPattern] | None, "a list of clients' ids that are let in, such as https://claude.ai/*; else all are"
-    ] = None
-    access_seconds: Annotated[
-        int, Meta(ge=60, le=MAX_ACCESS_SECONDS), "the number of seconds that an access token is good for"
-    ] = 900
-    refresh_days: Annotated[
-        int, Meta(ge=1, le=MAX_REFRESH_DAYS), "the number of days after which a person has to consent again"
-    ] = 30
-    hold_seconds: Annotated[
-        int, Meta(ge=0, le=MAX_HOLD_SECONDS), "the number of seconds that a call waits for a person's answer"
-    ] = 45
-    private_documents: Annotated[
-        bool, "whether clients' documents may be on private addresses, and over http on loopback: for tests"
-    ] = False
-    idp: Annotated[OAuthIdp | None, 'with consent = "idp", a table: where people log in'] = None
 
 
 class Root(Section, frozen=True):
@@ -616,22 +528,15 @@ NESTED: Mapping[tuple[str, str], type[Section]] = {
 """The tables below a key of a section, by section and key."""
 
 
-class Entries(NamedTuple):
-    """How a section stores tables with user-chosen names: in which attribute, and the types of the names and of the
-    tables."""
-
-    attribute: str
-    name: Any
-    table: type[Section]
-
-
-ENTRIES: Mapping[type[Section], Entries] = {
-    Tools: Entries("by_name", ToolName, Tool),
-    Resources: Entries("by_prefix", UriPrefix, Resource),
-    ApiRoutes: Entries("by_text", RouteText, ApiRoute),
-    Servers: Entries("by_name", ServerName, Server),
-    QuotaList: Entries("by_number", QuotaNumber, Quota),
-}
+ENTRIES.update(
+    {
+        Tools: Entries("by_name", ToolName, Tool),
+        Resources: Entries("by_prefix", UriPrefix, Resource),
+        ApiRoutes: Entries("by_text", RouteText, ApiRoute),
+        Servers: Entries("by_name", ServerName, Server),
+        QuotaList: Entries("by_number", QuotaNumber, Quota),
+    }
+)
 LISTED = frozenset({"quotas"})
 """Sections that are lists of tables in the file. Here each table has its number, from 0, as its name."""
 SECRETS = (("upstream", "env"), ("upstream", "headers"))
