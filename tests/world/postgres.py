@@ -165,7 +165,6 @@ class Cluster:
             parts = re.fullmatch(r"(GRANT .+ ON) (.+) (TO .+)", grant)
             assert parts, grant
             rights, of, roles = parts.groups()
-            rights = rights.replace(", proof)", ")")  # a column that came with this version
             kept = of if of.startswith(("SEQUENCE", "FUNCTION")) else ", ".join(there & {*of.split(", ")})
             if kept:
                 self.run(f"{rights} {kept} {roles}", database=database.database)
@@ -174,7 +173,7 @@ class Cluster:
 
     def renew(self, database: PostgresDatabase) -> None:
         """Makes a database that `fresh` made as it was then."""
-        tables = "spent, use_series, uses, tasks, forgotten, revocations, store_state"
+        tables = "spent, use_series, uses, tasks, asks, forgotten, revocations, store_state"
         log = "log_writers, log_keys, log_entries, log_open, log_delegations, log_pruned, log_sinks"
         self.run(
             f"TRUNCATE {tables}, {log} RESTART IDENTITY", "UPDATE told_clock SET at = 0", database=database.database

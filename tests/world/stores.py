@@ -21,8 +21,9 @@ from tests.world.postgres import TOLD_CLOCK, database_for, tell_clock
 
 from accredit.errors import StoreUnavailable
 from accredit.limits import MAX_SPENT_IN_DATABASE
-from accredit.ports import ProofStore, RateLimit, Spending, Task, TaskStore
+from accredit.ports import AskStore, ProofStore, RateLimit, Spending, Task, TaskStore
 from accredit.stores import parse_store_url
+from accredit.stores.postgres.asks import PostgresAsks
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.store import PostgresStore
 from accredit.stores.postgres.tasks import PostgresTasks
@@ -61,6 +62,20 @@ async def opened_tasks(url: str, folder: Path) -> AsyncGenerator[TaskStore]:
             store: TaskStore = _ToldTasks(PostgresTasks(stack.enter_context(database_for(folder)), clock=TOLD_CLOCK))
         else:
             store = parse_store_url(url, folder).open_tasks()
+        try:
+            yield store
+        finally:
+            await store.aclose()
+
+
+@contextlib.asynccontextmanager
+async def opened_asks(url: str, folder: Path) -> AsyncGenerator[AskStore]:
+    """A memory of asks that is closed in the end."""
+    with contextlib.ExitStack() as stack:
+        if url == URLS[2]:
+            store: AskStore = PostgresAsks(stack.enter_context(database_for(folder)))
+        else:
+            store = parse_store_url(url, folder).open_asks()
         try:
             yield store
         finally:

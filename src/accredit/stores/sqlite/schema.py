@@ -41,4 +41,12 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
     # The newest revocation list of each issuer, in wire form, that a gateway of this store has had in force.
     ("CREATE TABLE known_lists (issuer_id TEXT PRIMARY KEY, list BLOB NOT NULL) WITHOUT ROWID",),
     LOG_PROOFS,
+    (
+        # Asks that wait for a person (`ports.HeldAsk`); `text` is sealed.
+        "CREATE TABLE asks (key BLOB PRIMARY KEY, asker BLOB NOT NULL, person BLOB NOT NULL, code BLOB NOT NULL UNIQUE,"
+        " text BLOB NOT NULL, answer BLOB NOT NULL, tries INTEGER NOT NULL, keep_until INTEGER NOT NULL)",
+        "CREATE INDEX ask_ends ON asks (keep_until)",
+        "CREATE INDEX ask_askers ON asks (asker)",
+        "CREATE INDEX ask_people ON asks (person, keep_until)",
+    ),
 )
