@@ -432,6 +432,10 @@ class AskError(ConsentError):
     """A question to a person (an ask) can't be read or made, has expired, or was not signed by its agent."""
 
 
+class AskGone(ConsentError):
+    """There is no such ask any more: it has ended, was taken, or its digits were typed wrong too often."""
+
+
 class UnusableAnswer(ConsentError):
     """An answer that does not allow the call that it is used for."""
 

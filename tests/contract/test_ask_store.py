@@ -157,7 +157,7 @@ async def test_a_row_that_is_longer_than_any_ask_is_none__and_is_not_read(url: s
         await store.hold(ask(), now=NOW)
         thief = Thief(tmp_path / "store.db")
         zeros = "zeroblob(?)" if thief.has_file else "convert_to(repeat('0', ?), 'UTF8')"
-        thief.run(f"UPDATE asks SET text = {zeros}", asks.MAX_HELD_BYTES)
+        thief.run(f"UPDATE asks SET answer = {zeros}", asks.MAX_HELD_BYTES)
         assert await store.find(key(1), now=NOW) is None
         assert await store.find_code("CODE-1", now=NOW) is None
         assert list(await store.waiting(ADA, now=NOW)) == []
