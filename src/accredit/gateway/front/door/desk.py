@@ -1,10 +1,10 @@
 """Consent by a person at their desk: the page with the code, the six digits, and the code for the client.
 
-The gateway can grant nothing here. A key is made for the client's agent, and an ask is held that names it. Whoever types
-the page's code at their desk is asked, and may sign a delegation to that key.
+The gateway can grant nothing here. A key is made for the client's agent, and an ask is held that names it. Whoever
+types the page's code at their desk is asked, and may sign a delegation to that key.
 
-- [own-browser] What is going on is sealed into the page's form, for the cookie of the browser that began. A page that is
-  forwarded to another browser can't be answered from there, nor can another site send a form of its own.
+- [own-browser] What is going on is sealed into the page's form, for the cookie of the browser that began. A page that
+  is forwarded to another browser can't be answered from there, nor can another site send a form of its own.
 - [asked-after-yes] Nobody is asked by the mere visit of a URL: an ask begins with *Continue*. It is counted to the
   browser's address.
 - [digits] The client gets its code only if whoever began types the digits that the desk shows after the yes. So neither
@@ -54,8 +54,8 @@ _BUSY = "Too many connections are waiting for an answer. Try again in a few minu
 
 
 class _Flow(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a page's form brings back. `ask` is the key of the held ask, and `seeds` are the agent's; both are b"" before
-    *Continue*. `ends` is in unix seconds."""
+    """What a page's form brings back. `ask` is the key of the held ask, and `seeds` are the agent's; both are b"" until
+    *Continue* was pressed. `ends` is in unix seconds."""
 
     client_id: str
     redirect_uri: str
@@ -137,8 +137,8 @@ class DeskConsent:
         return Going(form.get("do"), form.get("digits"), flow)
 
     async def go_on(self, going: Going, wanted: Wanted, browser: str, address: str) -> Page | str:
-        """Do what was asked for. Return the next page, or the URL of the client to go to. `address` is where the browser
-        is. Raises `StoreUnavailable`."""
+        """Do what was asked for. Return the next page, or the URL of the client to go to. `address` is the browser's.
+        Raises `StoreUnavailable`."""
         if going.do == "cancel":
             return await self._refuse(going.flow, "the person has cancelled")
         if going.do == "begin" and not going.flow.ask:

@@ -2,8 +2,8 @@
 
 - [routes] `METADATA_PATH` is read with GET. `/oauth/authorize` is a page (GET), and takes its own form (POST).
   `/oauth/token`, `/oauth/revoke` and `/oauth/register` take POST. `/oauth/register` is there if it is enabled.
-- [own-form] The form of a page comes from the gateway's own origin, in the browser's words, and belongs to the browser's
-  cookie (`desk`). Other endpoints look at no cookie.
+- [own-form] The form of a page comes from the gateway's own origin, in the browser's words, and belongs to the
+  browser's cookie (`desk`). Other endpoints look at no cookie.
 - [public-clients] A client is known by its code or refresh token alone. An Authorization header is refused there.
 - [code] A code gives tokens once, to the client that it was for, at the redirect URI and for the endpoint that it was
   for, with the verifier of its challenge.
@@ -294,8 +294,8 @@ class FrontDoor:
 
     def _login_of(self, token: str) -> bytes | None:
         """Return the name of the login that a token belongs to, or None for what is no token of ours."""
-        if token.count(".") != 2:
-            return _digest(token[:_NAME_CHARS]) if len(token) == 2 * _NAME_CHARS else None
+        if token.count(".") != 2 or not token.isascii():
+            return _digest(token[:_NAME_CHARS]) if len(token) == 2 * _NAME_CHARS and token.isascii() else None
         for resource in self._endpoints:
             try:
                 settings = self._settings
