@@ -32,7 +32,7 @@ _URL = re.compile(
 )
 _NAME = re.compile(r"(?=.{1,253}\Z)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?")
 """A DNS name of at least two labels, in lower case, without a final dot."""
-_PATH = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,;=:@-]+)+/?")
+_PATH = re.compile(r"(?:/[A-Za-z0-9._~!$&'()+,;=:@-]+)+/?")
 _QUERY = re.compile(r"\?[A-Za-z0-9._~!$&'()*+,;=:@/?-]*")
 _GIVEN = re.compile(GIVEN_ID + "[0-9a-f]{32}")
 _REDIRECT = re.compile(r"[!$&-;=?-Z\[\]_a-z~%]+")
