@@ -7,9 +7,9 @@ Such a token gives no power of its own: it names an agent, whose delegation a pe
 - [issuer] `iss` is the gateway's public URL;
 - [audience] `aud` is one endpoint, the one to which it comes;
 - [times] `exp` is not past, and `iat` is not in the future, but for what clocks are off;
-- [whole] `sub`, `client_id`, `jti` and `grant` are there, and there is no `cnf`, whose proof nobody checks here.
+- [whole] `sub`, `client_id`, `jti` and `sid` are there, and there is no `cnf`, whose proof nobody checks here.
 
-Not checked: whether the grant was ended meanwhile. `DoorStore` knows it.
+Not checked: whether the login (`sid`) was ended meanwhile. A store knows it.
 """
 
 import re
@@ -41,15 +41,15 @@ _COMPACT = re.compile(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+")
 class FrontToken(Struct, frozen=True, kw_only=True):
     """What an access token says. Times are unix seconds.
 
-    `subject` is the person's root id, or a digest of issuer and subject of a login. `resource` is the endpoint, `grant`
-    the id of what a person agreed to, and `token_id` that of this token.
+    `subject` is the person's root id, or a digest of issuer and subject of a login. `resource` is the endpoint, `login`
+    the id (hex) of the login that it came of, and `token_id` that of this token.
     """
 
     issuer: str
     subject: str
     resource: str
     client_id: str
-    grant: str
+    login: str
     token_id: str
     scopes: tuple[str, ...]
     issued_at: int
@@ -62,7 +62,7 @@ class _Claims(Struct, frozen=True):
     aud: _Text
     client_id: _Text
     jti: _Text
-    grant: _Text
+    sid: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
     iat: _Moment
     exp: _Moment
     scope: str = ""
@@ -85,7 +85,7 @@ def mint_access_token(key: "EllipticCurvePrivateKey", token: FrontToken) -> str:
         aud=token.resource,
         client_id=token.client_id,
         jti=token.token_id,
-        grant=token.grant,
+        sid=token.login,
         iat=token.issued_at,
         exp=token.expires_at,
         scope=" ".join(token.scopes),
@@ -129,7 +129,7 @@ def verify_access_token(text: str, issuer: str, resource: str, keys: KeySet, now
         subject=claims.sub,
         resource=claims.aud,
         client_id=claims.client_id,
-        grant=claims.grant,
+        login=claims.sid,
         token_id=claims.jti,
         scopes=tuple(claims.scope.split()),
         issued_at=claims.iat,

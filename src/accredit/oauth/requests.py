@@ -18,7 +18,7 @@ A token request:
   are public ones: a secret, or a signed assertion, is refused and not ignored.
 - [verifier] The SHA-256 of `code_verifier` is the challenge of the code (`fits`).
 
-Codes and refresh tokens are random, and known by their SHA-256 alone (`digest_of`). Whether one is good, `DoorStore`
+Codes and refresh tokens are random, and known by their SHA-256 alone (`digest_of`). Whether one is good, the store
 says.
 """
 

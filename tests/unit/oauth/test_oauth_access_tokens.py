@@ -22,7 +22,7 @@ TOKEN = FrontToken(
     subject="0a" * 16,
     resource=MAIL,
     client_id="https://claude.ai/c",
-    grant="g1",
+    login="0b" * 32,
     token_id="t1",
     scopes=("email:read", "email:send"),
     issued_at=NOW,
@@ -34,7 +34,7 @@ CLAIMS: dict[str, object] = {
     "aud": MAIL,
     "client_id": "https://claude.ai/c",
     "jti": "t1",
-    "grant": "g1",
+    "sid": "0b" * 32,
     "iat": NOW,
     "exp": NOW + 900,
 }
@@ -114,7 +114,7 @@ def test_a_token_is_good_for_its_time() -> None:
 
 @pytest.mark.holds("oauth/access_tokens", "whole")
 @pytest.mark.parametrize(
-    "change", [{name: None} for name in CLAIMS if name != "iss"] + [{"jti": ""}, {"grant": 7}, {"exp": "1"}]
+    "change", [{name: None} for name in CLAIMS if name != "iss"] + [{"jti": ""}, {"sid": "g1"}, {"exp": "1"}]
 )
 def test_a_token_that_names_nobody_is_none(change: dict[str, object]) -> None:
     assert "claims" in reason(signed_with(change))
