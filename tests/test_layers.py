@@ -18,7 +18,9 @@ CONTRACTS = tomllib.loads((PACKAGE.parents[1] / "pyproject.toml").read_text("utf
     "contracts"
 ]
 CORES = [
-    name for name in ("jsonrpc", "ratify", "tokens", "attest", "rounds", "consent", "pins") if (PACKAGE / name).is_dir()
+    name
+    for name in ("jsonrpc", "ratify", "tokens", "attest", "rounds", "consent", "pins", "oauth")
+    if (PACKAGE / name).is_dir()
 ]
 PURE_LIBRARIES = {
     # simdjson loads pathlib, for a way to read files that nothing here uses; not every machine has it
@@ -36,7 +38,8 @@ PURE_LIBRARIES = {
 }
 PURE_LIBRARIES["pins"] = f"json, unicodedata, {PURE_LIBRARIES['jsonrpc']}"
 PURE_LIBRARIES["consent"] = f"rfc8785, {PURE_LIBRARIES['ratify']}, {PURE_LIBRARIES['pins']}"
-ABOVE = {"consent": {"ratify", "jsonrpc", "pins"}, "pins": {"jsonrpc"}}
+PURE_LIBRARIES["oauth"] = PURE_LIBRARIES["tokens"]
+ABOVE = {"consent": {"ratify", "jsonrpc", "pins"}, "pins": {"jsonrpc"}, "oauth": {"tokens"}}
 """Cores that are above others, and above which."""
 BELOW = {
     *("accredit.base", "accredit.base.caching", "accredit.base.deferred", "accredit.base.steps", "accredit.base.text"),

@@ -22,6 +22,7 @@
     │   ├── MissingToken          ... none
     │   ├── InvalidToken          ... one that is not good
     │   └── InsufficientScope     ... a good one that may not do this
+    ├── OAuthError                a request to the gateway's authorization server that is refused
     ├── KeySetError               public keys for verifying tokens could not be fetched or read
     ├── KeysUnavailable           an issuer's keys can't be had for now
     ├── AccessTokenError          a token for the upstream that could not be had, or read
@@ -283,6 +284,19 @@ class InsufficientScope(TokenError):
     def __init__(self, reason: str, detail: str, scopes: tuple[str, ...] = ()) -> None:
         super().__init__(reason, detail)
         self.scopes = scopes
+
+
+class OAuthError(AccreditError):
+    """A request to the gateway's own authorization server, or a client's metadata, that is refused.
+
+    `error` is the code that the client gets (RFC 6749 sections 4.1.2.1 and 5.2, RFC 7591 section 3.2.2, RFC 8707
+    section 2). `detail` is public, short, in ASCII, and quotes nothing that a client sent.
+    """
+
+    def __init__(self, error: str, detail: str) -> None:
+        super().__init__(f"{error}: {detail}")
+        self.error = error
+        self.detail = detail
 
 
 class KeySetError(AccreditError):

@@ -18,6 +18,7 @@ from accredit.config.http_upstream import build_http_upstream
 from accredit.config.identity import build_identity
 from accredit.config.load import Loaded, folder_of
 from accredit.config.merged import build_merged
+from accredit.config.oauth import build_oauth
 from accredit.config.pins import build_pins
 from accredit.config.proofs import build_proofs, build_ratify_http
 from accredit.config.quotas import build_quotas
@@ -103,6 +104,7 @@ def _settings(
         proofs=build_proofs(loaded, workers=workers),
         records=build_records(loaded),
         tokens=build_tokens(loaded, environ, workers=workers),
+        oauth=build_oauth(loaded, environ, starting=starting),
         rounds=rounds,
         quotas=build_quotas(loaded, of_proofs=False, workers=workers),
         pins=build_pins(loaded) if loaded.api is None else None,

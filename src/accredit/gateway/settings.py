@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from accredit.base.addresses import without_slash
 from accredit.errors import ConfigurationError
 from accredit.gateway.forwarding import can_be_added
+from accredit.gateway.oauth_settings import OAuthSettings
 from accredit.http_api.call import Protocol
 from accredit.http_api.routes import RouteTable
 from accredit.limits import DEFAULT_RESPONSE_BYTES
@@ -272,6 +273,7 @@ class GatewaySettings:
     proofs: ProofSettings | None = None
     records: RecordSettings | None = None
     tokens: TokenSettings | None = None
+    oauth: OAuthSettings | None = None
     rounds: RoundsSettings = field(default_factory=RoundsSettings)
     quotas: Quotas = field(default_factory=Quotas)
     """The `[[quotas]]` that apply to calls whatever proof they have. Quotas that depend on proofs are in a policy."""

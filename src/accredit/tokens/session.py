@@ -90,12 +90,12 @@ def issue_session_token(key: "ec.EllipticCurvePrivateKey", grant: SessionGrant) 
     return sign(key, claims)
 
 
-def sign(key: "ec.EllipticCurvePrivateKey", claims: Struct) -> str:
-    """Return a signed token with these claims. Raises `ConfigurationError` for a key of another curve, and for a token
-    that would be too long."""
+def sign(key: "ec.EllipticCurvePrivateKey", claims: Struct, type: str = "JWT") -> str:
+    """Return a signed token with these claims, whose header has this `typ`. Raises `ConfigurationError` for a key of
+    another curve, and for a token that would be too long."""
     if not isinstance(key.curve, ec.SECP256R1):
         raise ConfigurationError("tokens are signed with a P-256 key", "use a key of that curve")
-    header = _Header(_ALGORITHM, _thumbprint(key.public_key()))
+    header = _Header(_ALGORITHM, _thumbprint(key.public_key()), type)
     signed = b".".join(_base64url(msgspec.json.encode(part)) for part in (header, claims))
     signature = jwt.get_algorithm_by_name(_ALGORITHM).sign(signed, key)
     token = b".".join((signed, _base64url(signature))).decode("ascii")

@@ -167,7 +167,7 @@ def _verify_presented(presented: Presented, keys: KeySet, sha256: bytes, now: in
     candidates = keys.candidates(compact.algorithm, compact.kid)
     if not candidates:
         raise InvalidToken(f"no key of the issuer fits: kid {_quote(compact.kid or '(none)')}")
-    if not any(_is_signed_by(key.key, compact) for key in candidates):
+    if not any(is_signed_by(key.key, compact) for key in candidates):
         raise InvalidToken("the signature is not good")
     claims = read_claims(compact.claims)
     _check_claims(claims, presented.issuer, now)
@@ -204,7 +204,9 @@ def _check_use(token: VerifiedToken, issuer: Issuer, now: int) -> None:
         )
 
 
-def _is_signed_by(key: object, compact: Compact) -> bool:
+def is_signed_by(key: object, compact: Compact) -> bool:
+    """Return whether this key made a token's signature, by the algorithm that its header names. Whether that one may be
+    used, the caller has checked."""
     try:
         return jwt.get_algorithm_by_name(compact.algorithm).verify(compact.signed, key, compact.signature)
     except (jwt.PyJWTError, ValueError, TypeError):

@@ -16,7 +16,7 @@ from accredit.errors import ConfigurationError, InsufficientScope, InvalidToken
 from accredit.limits import MAX_TOKEN_BYTES
 from accredit.tokens import ALGORITHMS, Issuer, TokenVerifier, VerifiedToken, read_key_set, read_public_key
 from accredit.tokens.compact import take_apart
-from accredit.tokens.verify import TOKEN_LEEWAY_SECONDS, VerifiedTokens, _is_signed_by
+from accredit.tokens.verify import TOKEN_LEEWAY_SECONDS, VerifiedTokens, is_signed_by
 
 pytestmark = pytest.mark.holds("tokens/claims")
 
@@ -269,7 +269,7 @@ def test_an_algorithm_that_is_allowed_takes_no_key_of_another_type() -> None:
 
 def test_a_key_of_another_type_signs_nothing__whoever_chose_it() -> None:
     found = take_apart(BUNDLED["EdDSA"].sign(claims()))
-    assert not _is_signed_by(BUNDLED["RS256"].private.public_key(), found)
+    assert not is_signed_by(BUNDLED["RS256"].private.public_key(), found)
 
 
 @pytest.mark.parametrize("algorithm", [(), ("none",), ("HS256",), ("ES256", "HS256"), ("ES256K",), ("es256",)])

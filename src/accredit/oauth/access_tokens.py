@@ -1,0 +1,151 @@
+"""Access tokens of the gateway's own authorization server (RFC 9068): made, and verified. No I/O.
+
+Such a token gives no power of its own: it names an agent, whose delegation a person signed. It is one only if:
+
+- [type] its header has the `typ` `at+jwt`, so that no other token that the same key signs passes for one;
+- [signature] a key of the gateway signed it, with ES256;
+- [issuer] `iss` is the gateway's public URL;
+- [audience] `aud` is one endpoint, the one to which it comes;
+- [times] `exp` is not past, and `iat` is not in the future, but for what clocks are off;
+- [whole] `sub`, `client_id`, `jti` and `sid` are there, and there is no `cnf`, whose proof nobody checks here.
+
+Not checked: whether the login (`sid`) was ended meanwhile. A store knows it.
+"""
+
+import re
+from base64 import urlsafe_b64decode
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, Struct
+
+from accredit.errors import InvalidToken
+from accredit.limits import MAX_SAFE_INTEGER
+from accredit.tokens.claims import claimed_issuer
+from accredit.tokens.compact import NOT_JSON, Compact, take_apart
+from accredit.tokens.key_sets import KeySet
+from accredit.tokens.session import sign
+from accredit.tokens.verify import TOKEN_LEEWAY_SECONDS, is_signed_by
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+TYPE = "at+jwt"
+_ALGORITHM = "ES256"
+
+_Text = Annotated[str, Meta(min_length=1)]
+_Moment = Annotated[int, Meta(ge=0, le=MAX_SAFE_INTEGER)]
+_COMPACT = re.compile(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+")
+
+
+class FrontToken(Struct, frozen=True, kw_only=True):
+    """What an access token says. Times are unix seconds.
+
+    `subject` is the person's root id, or a digest of issuer and subject of a login. `resource` is the endpoint, `login`
+    the id (hex) of the login that it came of, and `token_id` that of this token.
+    """
+
+    issuer: str
+    subject: str
+    resource: str
+    client_id: str
+    login: str
+    token_id: str
+    scopes: tuple[str, ...]
+    issued_at: int
+    expires_at: int
+
+
+class _Claims(Struct, frozen=True):
+    iss: _Text
+    sub: _Text
+    aud: _Text
+    client_id: _Text
+    jti: _Text
+    sid: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+    iat: _Moment
+    exp: _Moment
+    scope: str = ""
+    cnf: object = UNSET
+
+
+class _Type(Struct, frozen=True):
+    typ: str = ""
+
+
+_read_claims = msgspec.json.Decoder(_Claims).decode
+_read_type = msgspec.json.Decoder(_Type).decode
+
+
+def mint_access_token(key: "EllipticCurvePrivateKey", token: FrontToken) -> str:
+    """Return a signed access token. Raises `ConfigurationError` for a key of another curve."""
+    claims = _Claims(
+        iss=token.issuer,
+        sub=token.subject,
+        aud=token.resource,
+        client_id=token.client_id,
+        jti=token.token_id,
+        sid=token.login,
+        iat=token.issued_at,
+        exp=token.expires_at,
+        scope=" ".join(token.scopes),
+    )
+    return sign(key, claims, TYPE)
+
+
+def is_front_token(text: str, issuer: str) -> bool:
+    """Return whether a bearer token says that it is one of this issuer's, so that its keys alone decide about it."""
+    parts = _COMPACT.fullmatch(text)
+    try:
+        return parts is not None and claimed_issuer(urlsafe_b64decode(parts[2] + "==")) == issuer
+    except (InvalidToken, ValueError):
+        return False
+
+
+def verify_access_token(text: str, issuer: str, resource: str, keys: KeySet, now: int) -> FrontToken:
+    """Verify a token ([type] to [whole]) for the endpoint `resource`. `now` is in unix seconds. Raises
+    `InvalidToken`."""
+    compact = take_apart(text)
+    if _type_of(text) not in (TYPE, f"application/{TYPE}"):
+        raise InvalidToken("it is no access token: another typ")
+    if compact.algorithm != _ALGORITHM or not _is_signed(compact, keys):
+        raise InvalidToken("the signature is not good")
+    try:
+        claims = _read_claims(compact.claims)
+    except NOT_JSON:
+        raise InvalidToken("the claims are not those of an access token") from None
+    if claims.iss != issuer:
+        raise InvalidToken("another issuer")
+    if claims.cnf is not UNSET:
+        raise InvalidToken("bound to a key (cnf), whose proof is not checked here")
+    if claims.aud != resource:
+        raise InvalidToken("another audience", "the token is for another endpoint")
+    if claims.iat - TOKEN_LEEWAY_SECONDS > now:
+        raise InvalidToken("issued in the future")
+    if claims.exp + TOKEN_LEEWAY_SECONDS <= now:
+        raise InvalidToken("expired", "the token has expired")
+    return FrontToken(
+        issuer=claims.iss,
+        subject=claims.sub,
+        resource=claims.aud,
+        client_id=claims.client_id,
+        login=claims.sid,
+        token_id=claims.jti,
+        scopes=tuple(claims.scope.split()),
+        issued_at=claims.iat,
+        expires_at=claims.exp,
+    )
+
+
+def _is_signed(compact: Compact, keys: KeySet) -> bool:
+    candidates = keys.candidates(_ALGORITHM, compact.kid)
+    return any(is_signed_by(key.key, compact) for key in candidates)
+
+
+def _type_of(text: str) -> str:
+    """Return the `typ` of a token that could be taken apart."""
+    header = text.partition(".")[0]
+    try:
+        return _read_type(urlsafe_b64decode(header + "==")).typ.lower()
+    except NOT_JSON:
+        return ""

@@ -1,0 +1,227 @@
+"""Requests to the authorization server, as OAuth 2.1 has them: authorize, token, revoke. No I/O.
+
+An authorization request is read in two steps, since only the second may answer to the client:
+
+- [who] `client_id` is one that can be a client's, and `redirect_uri` is there. Until the client was asked, and named
+  that redirect URI (`clients`, `uris`), every refusal is shown to the person and sent to nobody.
+- [code] `response_type` is `code`, and the answer is a query. A request that is elsewhere (RFC 9101) is refused.
+- [pkce] `code_challenge` is that of a SHA-256, and `code_challenge_method` says S256 (RFC 7636). Without it the method
+  would be `plain`.
+- [resource] `resource` (RFC 8707) is one of the gateway's endpoints, as a string but for one slash at its end.
+- [scope] `scope` is in the grammar of RFC 6749 section 3.3, within its bounds. What is granted of it, `choose_scopes`
+  says.
+- [state] `state` has at most `MAX_STATE_CHARS`.
+
+A token request:
+
+- [grant] `grant_type` is one of the two; it comes with what that grant needs, each value within its bounds. Clients
+  are public ones: a secret, or a signed assertion, is refused and not ignored.
+- [verifier] The SHA-256 of `code_verifier` is the challenge of the code (`fits`).
+
+Codes and refresh tokens are random, and known by their SHA-256 alone (`digest_of`). Whether one is good, the store
+says.
+"""
+
+import hashlib
+import hmac
+import re
+from base64 import urlsafe_b64encode
+from collections.abc import Collection
+
+from msgspec import Struct
+
+from accredit.base.addresses import without_slash
+from accredit.errors import OAuthError
+from accredit.oauth.forms import Parameters
+from accredit.oauth.uris import MAX_URI_CHARS, is_client_id
+from accredit.tokens.access import Hidden
+
+MAX_STATE_CHARS = 4_096
+"""The most characters of `state`. It comes back in a URL; known hosts put some 200 there, and sealed ones 2,000."""
+MAX_SCOPES = 100
+"""The most scopes of one request. Whoever is asked should be able to read them."""
+MAX_SCOPE_CHARS = 200
+"""The most characters of one scope."""
+MAX_SECRET_CHARS = 128
+"""The most characters of a code or a refresh token. Ours have 43."""
+
+_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
+_VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}")
+"""RFC 7636 section 4.1."""
+_SCOPE = re.compile(rf"[!#-\[\]-~]{{1,{MAX_SCOPE_CHARS}}}")
+_SECRET = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_SECRET_CHARS}}}")
+
+
+class Asked(Hidden, Struct, frozen=True, kw_only=True):
+    """Who asks for authorization, and where the answer is to go. Nothing of it is checked with the client yet."""
+
+    client_id: str
+    redirect_uri: str
+    state: str
+
+
+class Authorization(Hidden, Struct, frozen=True, kw_only=True):
+    """A whole authorization request. `resource` is the endpoint as the gateway spells it; `scopes` are as asked."""
+
+    client_id: str
+    redirect_uri: str
+    state: str
+    challenge: str
+    resource: str
+    scopes: tuple[str, ...]
+
+
+class CodeGrant(Hidden, Struct, frozen=True, kw_only=True):
+    """A request for tokens with a code. `redirect_uri` may be "" (OAuth 2.1 section 4.1.3 leaves it out)."""
+
+    client_id: str
+    resource: str
+    code: str
+    verifier: str
+    redirect_uri: str
+
+
+class RefreshGrant(Hidden, Struct, frozen=True, kw_only=True):
+    """A request for new tokens with a refresh token. No `scopes` are all that were granted."""
+
+    client_id: str
+    resource: str
+    refresh_token: str
+    scopes: tuple[str, ...]
+
+
+class Revocation(Hidden, Struct, frozen=True, kw_only=True):
+    """A request to end whatever a token belongs to (RFC 7009 section 2.1)."""
+
+    client_id: str
+    token: str
+
+
+def read_asked(query: Parameters, *, private: bool = False) -> Asked:
+    """Return who asks ([who]). `private` is as in `is_client_id`. Raises `OAuthError`, which is shown to the person."""
+    client_id = _client_id(query, "invalid_request", private=private)
+    redirect_uri = query.require("redirect_uri")
+    if len(redirect_uri) > MAX_URI_CHARS:
+        raise OAuthError("invalid_request", f"redirect_uri has more than {MAX_URI_CHARS} characters")
+    state = query.get("state")
+    if len(state) > MAX_STATE_CHARS:  # sent to nobody: it could not be sent back
+        raise OAuthError("invalid_request", f"state has more than {MAX_STATE_CHARS} characters")
+    return Asked(client_id=client_id, redirect_uri=redirect_uri, state=state)
+
+
+def read_authorization(query: Parameters, asked: Asked, endpoints: Collection[str]) -> Authorization:
+    """Return the request of a client that named this redirect URI ([code] to [scope]). Raises `OAuthError`, which goes
+    to the client."""
+    for elsewhere in ("request", "request_uri"):
+        if query.get(elsewhere):
+            raise OAuthError(f"{elsewhere}_not_supported", "a request is taken only as parameters")
+    if query.require("response_type") != "code":
+        raise OAuthError("unsupported_response_type", "response_type is not code")
+    if query.get("response_mode") not in ("", "query"):
+        raise OAuthError("invalid_request", "response_mode is not query")
+    challenge = query.require("code_challenge")
+    if query.get("code_challenge_method") != "S256":
+        raise OAuthError("invalid_request", "code_challenge_method is not S256")
+    if not _CHALLENGE.fullmatch(challenge):
+        raise OAuthError("invalid_request", "code_challenge is not that of a SHA-256")
+    return Authorization(
+        client_id=asked.client_id,
+        redirect_uri=asked.redirect_uri,
+        state=asked.state,
+        challenge=challenge,
+        resource=find_endpoint(query, endpoints),
+        scopes=_scopes(query),
+    )
+
+
+def read_grant(form: Parameters, endpoints: Collection[str], *, private: bool = False) -> CodeGrant | RefreshGrant:
+    """Return what a token request brings ([grant] and [resource]). Raises `OAuthError`."""
+    kind = form.require("grant_type")
+    if kind not in ("authorization_code", "refresh_token"):
+        raise OAuthError("unsupported_grant_type", "grant_type is neither authorization_code nor refresh_token")
+    client_id = _public_client(form, private=private)
+    resource = find_endpoint(form, endpoints)
+    if kind == "refresh_token":
+        secret, scopes = _secret(form, "refresh_token"), _scopes(form)
+        return RefreshGrant(client_id=client_id, resource=resource, refresh_token=secret, scopes=scopes)
+    verifier = form.require("code_verifier")
+    if not _VERIFIER.fullmatch(verifier):
+        raise OAuthError("invalid_grant", "code_verifier is not one of RFC 7636")
+    return CodeGrant(
+        client_id=client_id,
+        resource=resource,
+        code=_secret(form, "code"),
+        verifier=verifier,
+        redirect_uri=form.get("redirect_uri"),
+    )
+
+
+def read_revocation(form: Parameters, *, private: bool = False) -> Revocation:
+    """Return which token is to end. Raises `OAuthError`. `token_type_hint` changes nothing (RFC 7009 section 2.1)."""
+    return Revocation(client_id=_public_client(form, private=private), token=form.require("token"))
+
+
+def fits(verifier: str, challenge: str) -> bool:
+    """Return whether a verifier is the one of a code's challenge ([verifier])."""
+    digest = urlsafe_b64encode(hashlib.sha256(verifier.encode("ascii")).digest()).rstrip(b"=")
+    return hmac.compare_digest(digest, challenge.encode("ascii"))
+
+
+def digest_of(secret: str) -> str:
+    """Return what is kept of a code or a token: its SHA-256, in hex."""
+    return hashlib.sha256(secret.encode("ascii", "replace")).hexdigest()
+
+
+def find_endpoint(parameters: Parameters, endpoints: Collection[str]) -> str:
+    """Return the endpoint that `resource` names ([resource]), as the gateway spells it. Raises `OAuthError`."""
+    resource = parameters.require("resource", "invalid_target")
+    found = next((each for each in endpoints if without_slash(each) == without_slash(resource)), None)
+    if found is None:
+        raise OAuthError("invalid_target", "resource is no endpoint of this gateway")
+    return found
+
+
+def choose_scopes(asked: Collection[str], known: Collection[str], read_only: Collection[str]) -> tuple[str, ...]:
+    """Return the scopes to ask a person for: those asked for that are `known`; of none, those of read-only tools.
+    Raises `OAuthError` if there are none."""
+    wanted = asked or read_only
+    chosen = tuple(dict.fromkeys(scope for scope in wanted if scope in known))
+    if not chosen:
+        raise OAuthError("invalid_scope", "none of the scopes is one that can be granted here")
+    return chosen
+
+
+def reduce_scopes(asked: Collection[str], granted: Collection[str]) -> tuple[str, ...]:
+    """Return the scopes of a new access token: those asked for, which must have been granted (RFC 6749 section 6); of
+    none, all. Raises `OAuthError`."""
+    if not set(asked) <= set(granted):
+        raise OAuthError("invalid_scope", "more than was granted")
+    return tuple(dict.fromkeys(asked or granted))
+
+
+def _public_client(form: Parameters, *, private: bool) -> str:
+    for secret in ("client_secret", "client_assertion", "client_assertion_type"):
+        if form.get(secret):
+            raise OAuthError("invalid_client", "clients are public ones here: none has a secret or a key")
+    return _client_id(form, "invalid_client", private=private)
+
+
+def _client_id(parameters: Parameters, error: str, *, private: bool) -> str:
+    client_id = parameters.require("client_id")
+    if not is_client_id(client_id, private=private):
+        raise OAuthError(error, "client_id is neither the URL of a metadata document nor an id that was given out")
+    return client_id
+
+
+def _scopes(parameters: Parameters) -> tuple[str, ...]:
+    scopes = parameters.get("scope").split(" ") if parameters.get("scope") else []
+    if len(scopes) > MAX_SCOPES or not all(map(_SCOPE.fullmatch, scopes)):
+        raise OAuthError("invalid_scope", f"scope is not a list of at most {MAX_SCOPES} scopes")
+    return tuple(dict.fromkeys(scopes))
+
+
+def _secret(form: Parameters, name: str) -> str:
+    secret = form.require(name)
+    if not _SECRET.fullmatch(secret):
+        raise OAuthError("invalid_grant", f"{name} is none that was given out here")
+    return secret
