@@ -35,7 +35,7 @@ from accredit.gateway.settings import ApiUpstream, GatewaySettings, HttpUpstream
 from accredit.gateway.trace import set_current
 from accredit.gateway.turns import set_current_server
 from accredit.gateway.upstream.http.sending import AccessTokensFor
-from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
+from accredit.ports import DoorStore, KeySets, ProofStore, Records, Revocations, TaskStore
 from accredit.stores import MemoryTasks
 from accredit.telemetry import Telemetry
 
@@ -55,13 +55,14 @@ def create_app(
     on_tools: Callable[[Raw], Steps[None]] | None = None,
     access_tokens: AccessTokensFor | None = None,
     telemetry: Telemetry | None = None,
+    door: DoorStore | None = None,
 ) -> "Gateway":
     """Return an ASGI application in front of one upstream, or of several.
 
     `upstream` is a URL, a command (a list of strings), complete settings, or a list of settings. The settings in a list
     have each a `server` and a `path` of their own and are otherwise equal. What the settings turn on needs a port: if
     proofs are required, `store` and `revocations` are asked about them; if tokens are taken, `key_sets` has the
-    issuers' keys; if calls are recorded, `records` is the log.
+    issuers' keys; if calls are recorded, `records` is the log; if OAuth clients are let in, `door` remembers them.
 
     `tasks` stores the owners of tasks, by default in this process. `access_tokens` makes what fetches the gateway's own
     tokens for a server, where the settings require such tokens. `on_tools` gets the result of each `tools/list` as the
@@ -76,7 +77,7 @@ def create_app(
     counters = Counters()
     if telemetry is not None:
         counters = Counters(invalid=telemetry.invalid, unasked=telemetry.unasked)
-    return Gateway(servers, Shared(counters, *ports, AnonymousRecordBudget(), telemetry))
+    return Gateway(servers, Shared(counters, *ports, AnonymousRecordBudget(), telemetry, door))
 
 
 def _servers(upstream: GatewaySettings | str | Sequence[str] | Sequence[GatewaySettings]) -> list[GatewaySettings]:
@@ -163,7 +164,7 @@ class Gateway:
         routes = self.routes
         await asyncio.gather(*self._closing, *(each.aclose() for each in (*routes.servers, *routes.apis.values())))
         shared = self.routes.shared
-        for port in (shared.records, shared.store, shared.tasks, shared.key_sets):
+        for port in (shared.records, shared.store, shared.tasks, shared.key_sets, shared.door):
             if port is not None:
                 await port.aclose()
 
@@ -262,7 +263,7 @@ class Routes:
             path = self._without_slash(exchange)
         server: Server | ApiServer | None = self._endpoints.get(path)
         try:
-            if self.settings.tokens is not None:
+            if self.settings.tokens is not None or self.settings.oauth is not None:
                 exchange.take_credentials()
             api = self._api_at(exchange.head.raw_path) if server is None and self.proof_prefixes else None
             if api is not None and not is_preflight(exchange.head.method, exchange.head.headers):
