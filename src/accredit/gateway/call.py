@@ -59,6 +59,8 @@ class Call(Struct):
     """The name of the call over all its rounds (`admission.request_state`); "" if there can be only one round."""
     round: int = 0
     """The number of the round, counted from 0."""
+    id: str = ""
+    """The call's id in its records, if a proof was bound to it; else one is drawn when it is recorded."""
 
     onward: Frame | Batch | None = None
     """What is forwarded of the message (`admission.gate`). None: nothing."""

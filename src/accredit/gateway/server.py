@@ -17,11 +17,13 @@ from accredit.base.steps import Steps
 from accredit.errors import ConfigurationError
 from accredit.gateway.admission.bearer import bearer_for
 from accredit.gateway.admission.gate import Gate
+from accredit.gateway.admission.guests import Guests
 from accredit.gateway.admission.identity import KEYS_PATH
 from accredit.gateway.admission.pinned_tools import PinnedTools
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.front.authenticator import HttpAuthenticator
+from accredit.gateway.front.door.requests import ClientSource
 from accredit.gateway.front.endpoint import Endpoint
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.legacy_sse import MESSAGES_PATH, SSE_PATH, LegacySse
@@ -39,7 +41,7 @@ from accredit.gateway.upstream.measured import MeasuredBackend
 from accredit.gateway.upstream.merged.backend import MergedBackend, MergedPins
 from accredit.gateway.upstream.merged.members import MergedMember
 from accredit.gateway.upstream.stdio.backend import StdioBackend
-from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
+from accredit.ports import AskStore, DoorStore, KeySets, ProofStore, Records, Revocations, TaskStore
 from accredit.telemetry import Meter, Names, Telemetry, Transports
 
 
@@ -56,6 +58,9 @@ class Shared(NamedTuple):
     access_tokens: AccessTokensFor | None
     strangers: AnonymousRecordBudget
     telemetry: Telemetry | None = None
+    door: DoorStore | None = None
+    asks: AskStore | None = None
+    client_documents: ClientSource | None = None
 
 
 class Server:
@@ -90,7 +95,8 @@ class Server:
         )
         self.recorder = recorder_of(settings, counters, shared.records, recorder)
         self._directory = directory = before._directory if before is not None else ToolDirectory(shared.on_tools)
-        bearer = bearer_for(settings, shared.key_sets, directory)
+        self.guests = guests = _guests_of(settings, shared)
+        bearer = bearer_for(settings, shared.key_sets, directory, guests=guests)
         self._meter = _meter_of(settings, shared.telemetry) if shared.telemetry is not None else None
         tokens = settings.tokens
         self.resource = Resource(tokens, settings.path, only=not settings.server) if tokens is not None else None
@@ -112,6 +118,7 @@ class Server:
             pinned=self._merged_pins(settings, counters),
             strangers=shared.strangers,
             meter=self._meter,
+            guests=guests,
         )
         self._gate = gate
         self._http: HttpRelay | None = None
@@ -272,6 +279,15 @@ def _members(settings: GatewaySettings, servers: Mapping[str, Server]) -> dict[s
 def _meter_of(settings: GatewaySettings, telemetry: Telemetry) -> Meter:
     transports = Transports(to_server="pipe" if isinstance(settings.upstream, StdioUpstream) else "tcp")
     return telemetry.meter(settings.server, Names(settings.named_tools, settings.methods), transports)
+
+
+def _guests_of(settings: GatewaySettings, shared: Shared) -> Guests | None:
+    """Return what proves the calls of OAuth clients, or None without a front door. Raises `ConfigurationError`."""
+    if settings.oauth is None:
+        return None
+    if settings.proofs is None or shared.door is None:
+        raise ConfigurationError("OAuth clients are let in, and there is no store of theirs", "give create_app a door")
+    return Guests(settings.oauth, settings.path, shared.door, settings.proofs.policy, shared.tasks)
 
 
 def _is_same_upstream(before: GatewaySettings, settings: GatewaySettings) -> bool:

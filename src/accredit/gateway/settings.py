@@ -379,7 +379,7 @@ class GatewaySettings:
         yield "guards", proven or (tokens is not None and tokens.required)
         yield "proving", proven or tokens is not None
         several = bool(upstream.others) if isinstance(upstream, HttpUpstream) else bool(members)
-        yield "seals_sessions", tokens is not None or self.rounds.shared or several
+        yield "seals_sessions", tokens is not None or self.oauth is not None or self.rounds.shared or several
 
     def _patience(self, members: "Collection[GatewaySettings]") -> float:
         if self.upstream_timeout_seconds is not None:

@@ -171,7 +171,9 @@ def sentence(record: CallRecord, evidence: Evidence, names: Mapping[str, str]) -
         first = f"nobody is shown to have allowed {agent} to {act} ({one_line(allowed.why)})"
     else:
         first = f"{who_allowed(allowed)} allowed {agent} to {act} {until}"
-    if signed.verified:
+    if signed.verified and record.call.client is not None:
+        second = f"{gateway} signed this call for {agent} at {signed.when}, on a login of {_printable_name(record.call.client)}"
+    elif signed.verified:
         second = f"{agent} signed this call at {signed.when}"
     elif signed.verified is None:
         second = f"that {agent} signed this call is {gateway}'s word ({signed.why})"
@@ -469,16 +471,19 @@ class _Case:
                 ("target", context.resource_id[:MAX_RECORDED_TARGET] == ("" if call.protocol else call.target or "")),
                 ("call: its params have another digest", context.payload_digest.hex() == digest),
                 ("call: the record has another digest of its params", (authority.call_sha256 or "") == digest),
-                ("protocol", _protocol_is(context, call.protocol)),
+                ("protocol", _protocol_is(context, call)),
                 ("request", request is None or authority.request_sha256 == request.hex()),
             )
             if not same
         )
 
 
-def _protocol_is(context: SignedContext, protocol: str | None) -> bool:
+def _protocol_is(context: SignedContext, call: Call) -> bool:
+    """Return whether a context is of the call's protocol. Of an OAuth client's call it names client and call."""
+    protocol = call.protocol
+    workspace, invocation = (call.client, call.id) if call.client is not None else (WORKSPACES[protocol], "")
     has_path = context.requested_path.startswith(PATH_DIGEST) if protocol is not None else not context.requested_path
-    return has_path and context.workspace_id == WORKSPACES[protocol] and not context.invocation_id
+    return has_path and (context.workspace_id, context.invocation_id) == (workspace, invocation)
 
 
 def _recorded_names(session: str) -> tuple[str, ...]:

@@ -59,7 +59,8 @@ class GuardedCall(Struct, frozen=True, dict=True):
     `digest` has 32 bytes, or is empty for a list. `session_id` is the MCP session's, or "". A proof may be sent under
     either of two names; `two_proofs` says that both were used, with different proofs. `subscribed` are the ids of the
     tasks that a subscription names; a subscription that names none needs no decision. `covered` are the params without
-    `_meta`.
+    `_meta`. `workspace_id` and `invocation_id` are bound in a proof that a platform makes for its agents (Ratify's
+    profile for middleware that holds keys), here for OAuth clients; "" in other calls.
     """
 
     method: str
@@ -71,6 +72,8 @@ class GuardedCall(Struct, frozen=True, dict=True):
     two_proofs: bool = False
     subscribed: tuple[str, ...] = ()
     covered: Mapping[str, object] = {}
+    workspace_id: str = ""
+    invocation_id: str = ""
 
     @property
     def guarded(self) -> bool:
@@ -126,7 +129,16 @@ class GuardedCall(Struct, frozen=True, dict=True):
     def signed_context(self, verifier_id: str, agent_id: str, scope: str) -> SignedContext:
         """Return the parts of this call that a proof covers if it is bound."""
         return SignedContext(
-            agent_id, "", self.method, self.digest, "", scope, self.target, self.session_id, verifier_id, ""
+            agent_id,
+            self.invocation_id,
+            self.method,
+            self.digest,
+            "",
+            scope,
+            self.target,
+            self.session_id,
+            verifier_id,
+            self.workspace_id,
         )
 
     def session_context(self, verifier_id: str, agent_id: str, scope: str) -> bytes:
@@ -150,7 +162,9 @@ class GuardedCall(Struct, frozen=True, dict=True):
         return narrower if signed == narrower else plain
 
     def _context(self, verifier_id: str, agent_id: str, request_hash: bytes) -> bytes:
-        return build_session_context(verifier_id, "", agent_id, self.session_id, "", request_hash=request_hash)
+        return build_session_context(
+            verifier_id, self.workspace_id, agent_id, self.session_id, self.invocation_id, request_hash=request_hash
+        )
 
 
 class ApiCall(GuardedCall, frozen=True, dict=True):

@@ -6,6 +6,8 @@
 - [verification] The token is verified (`policy.authorizer`), for the session in which the message has come (`session`,
   which the caller of this module passes).
 - [rights] A called tool must be one that the token allows, and the token must have the scope that the tool requires.
+- [guests] A token of the gateway's own front door is verified apart, whatever `[tokens]` says (`guests`): only in the
+  header, and not against [rights], since delegations say what its agent may do.
 - [removal] Every token is removed from the message, including those that did not decide (`without`).
 
 At the merged endpoint of several servers, a token that denies a tool also denies it under its merged name.
@@ -18,6 +20,7 @@ from msgspec import structs
 
 from accredit.base.caching import RecentlyUsed
 from accredit.errors import ConfigurationError, KeysUnavailable, RequestError, TokenError
+from accredit.gateway.admission.guests import Guest, Guests
 from accredit.gateway.admission.tool_directory import Ask, ToolDirectory
 from accredit.gateway.call import Call
 from accredit.gateway.headers import RawHeaders
@@ -43,6 +46,8 @@ from accredit.tokens import (
 from accredit.tokens.carried import META
 
 _CALL = "tools/call"
+_NO_TOKENS = TokenSettings((), "", required=False, sources=("header",))
+"""Where only the front door's tokens are taken."""
 
 
 class Bearer:
@@ -52,13 +57,15 @@ class Bearer:
     def __init__(
         self,
         settings: TokenSettings,
-        keys: KeySets,
+        keys: KeySets | None,
         tools: ToolDirectory,
         environment: str | None = None,
         *,
         exchanges: bool = False,
+        guests: Guests | None = None,
     ) -> None:
         self._settings = settings
+        self._guests = guests
         self._environment = environment
         self._authorizer = TokenAuthorizer(
             settings.issuers,
@@ -76,7 +83,10 @@ class Bearer:
 
     async def of_header(self, credentials: RawHeaders, session: str = "") -> VerifiedToken | None:
         """Return the token in the Authorization header. Raises `TokenError` and `KeysUnavailable`."""
-        text = find_tokens(credentials, {}).deciding(self._settings.sources)
+        found = find_tokens(credentials, {})
+        if found.header is not None and self._guests is not None and self._guests.is_own(found.header):
+            return await self._guests.enter(found.header)
+        text = found.deciding(self._settings.sources)
         if text is None and set(self._settings.sources) == {"header"}:
             self.require(None)  # no message could bring one either
         return await self._verified(text, session) if text is not None else None
@@ -115,7 +125,7 @@ class Bearer:
         if not isinstance(frame, Request) or frame.method not in GUARDED:
             id = frame.id if isinstance(frame, Request) else None
             raise RequestError(METHOD_NOT_FOUND, "Method not found", id=id, status=404)
-        if frame.method != _CALL:
+        if frame.method != _CALL or isinstance(token, Guest):
             return
         tool = frame.target
         if tool is None:
@@ -169,14 +179,19 @@ class Bearer:
 
 
 def bearer_for(
-    settings: GatewaySettings, keys: KeySets | None, tools: ToolDirectory, environment: str | None = None
+    settings: GatewaySettings,
+    keys: KeySets | None,
+    tools: ToolDirectory,
+    environment: str | None = None,
+    guests: Guests | None = None,
 ) -> Bearer | None:
-    """Return the gateway's `Bearer`, or None where tokens are off. Raises `ConfigurationError`."""
+    """Return the gateway's `Bearer`, or None where tokens are off and there is no front door. Raises
+    `ConfigurationError`."""
     if settings.tokens is None:
-        return None
+        return Bearer(_NO_TOKENS, None, tools, guests=guests) if guests is not None else None
     if keys is None:
         raise ConfigurationError("tokens are on, and there are no key sets", "give create_app the key sets")
-    return Bearer(settings.tokens, keys, tools, environment, exchanges=settings.exchanges)
+    return Bearer(settings.tokens, keys, tools, environment, exchanges=settings.exchanges, guests=guests)
 
 
 def _find_tokens(frame: Frame) -> FoundTokens:

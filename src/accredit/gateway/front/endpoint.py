@@ -180,9 +180,14 @@ def is_of_listed(exchange: Exchange, settings: GatewaySettings) -> bool:
 
 def check_source(exchange: Exchange, settings: GatewaySettings) -> None:
     """Check `Host` and `Origin` ([source]). Raises `RequestError` (403)."""
-    headers = exchange.head.headers
-    host, origin = headers.get(b"host"), headers.get(b"origin")
-    if not host_allowed(host, settings.allowed_hosts):
-        raise host_refused(host)
+    check_host(exchange, settings)
+    host, origin = exchange.head.headers.get(b"host"), exchange.head.headers.get(b"origin")
     if origin is not None and not origin_allowed(origin, host, settings.allowed_origins):
         raise origin_refused(origin)
+
+
+def check_host(exchange: Exchange, settings: GatewaySettings) -> None:
+    """Check `Host` alone. Raises `RequestError` (403)."""
+    host = exchange.head.headers.get(b"host")
+    if not host_allowed(host, settings.allowed_hosts):
+        raise host_refused(host)
