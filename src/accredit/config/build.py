@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from accredit.base.text import one_line
 from accredit.config.apis import build_api
@@ -89,7 +90,7 @@ def _settings(
         upstream=upstream,
         path=gateway.path,
         allowed_origins=tuple(gateway.allowed_origins),
-        allowed_hosts=tuple(gateway.allowed_hosts),
+        allowed_hosts=_hosts(loaded),
         passthrough=tuple(gateway.passthrough),
         methods=tuple(gateway.methods),
         forward_headers=tuple(gateway.forward_headers),
@@ -110,6 +111,14 @@ def _settings(
         ratify_http=build_ratify_http(loaded),
         workers=workers,
     )
+
+
+def _hosts(loaded: Loaded) -> tuple[str, ...]:
+    """Return the hosts that the gateway is called by: those that are named, and that of its public URL."""
+    named, oauth = tuple(loaded.config.gateway.allowed_hosts), loaded.config.oauth
+    host = urlsplit(oauth.public_url).hostname if oauth.enabled and oauth.public_url is not None else None
+    host = f"[{host}]" if host is not None and ":" in host else host
+    return named if host is None or host in named else (*named, host)
 
 
 def _patience(loaded: Loaded) -> float | None:

@@ -172,7 +172,15 @@ class Gateway:
         routes = self.routes
         await asyncio.gather(*self._closing, *(each.aclose() for each in (*routes.servers, *routes.apis.values())))
         shared = self.routes.shared
-        for port in (shared.records, shared.store, shared.tasks, shared.key_sets, shared.door, shared.asks, shared.client_documents):
+        for port in (
+            shared.records,
+            shared.store,
+            shared.tasks,
+            shared.key_sets,
+            shared.door,
+            shared.asks,
+            shared.client_documents,
+        ):
             if port is not None:
                 await port.aclose()
 

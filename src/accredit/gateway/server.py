@@ -14,7 +14,7 @@ from typing import NamedTuple
 from msgspec import Raw
 
 from accredit.base.steps import Steps
-from accredit.errors import ConfigurationError
+from accredit.errors import ConfigurationError, MissingToken
 from accredit.gateway.admission.bearer import bearer_for
 from accredit.gateway.admission.gate import Gate
 from accredit.gateway.admission.guests import Guests
@@ -43,6 +43,7 @@ from accredit.gateway.upstream.merged.members import MergedMember
 from accredit.gateway.upstream.stdio.backend import StdioBackend
 from accredit.ports import AskStore, DoorStore, KeySets, ProofStore, Records, Revocations, TaskStore
 from accredit.telemetry import Meter, Names, Telemetry, Transports
+from accredit.tokens import challenge
 
 
 class Shared(NamedTuple):
@@ -98,13 +99,16 @@ class Server:
         self.guests = guests = _guests_of(settings, shared)
         bearer = bearer_for(settings, shared.key_sets, directory, guests=guests)
         self._meter = _meter_of(settings, shared.telemetry) if shared.telemetry is not None else None
-        tokens = settings.tokens
-        self.resource = Resource(tokens, settings.path, only=not settings.server) if tokens is not None else None
+        self.resource = None
+        if settings.tokens is not None or settings.oauth is not None:
+            self.resource = Resource(settings.tokens, settings.path, only=not settings.server, oauth=settings.oauth)
         live_here = settings.lives_here
         self._sessions = sessions = sessions_of(
             settings, live_here=live_here, before=before._sessions if before is not None else None
         )
-        self.authenticator = HttpAuthenticator(bearer, sessions) if bearer is not None else None
+        told = challenge(MissingToken(), self.resource.metadata_url) if self.resource is not None else ""
+        told = told.encode("ascii") if settings.oauth is not None else b""
+        self.authenticator = HttpAuthenticator(bearer, sessions, told) if bearer is not None else None
         gate = Gate(
             settings,
             counters,

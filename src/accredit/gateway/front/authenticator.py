@@ -4,11 +4,16 @@
 - [one-subject] All messages of a batch have the same subject.
 - [session-owner] If a request names a session, the session must belong to the subject (`session_binding`). This
   also holds in the era without sessions, although the session's name is not forwarded there.
+- [introduced] Where OAuth clients are let in, a request to begin or to list that comes without a token, a proof and a
+  session is 401, and told where tokens are given out: so such a client begins. A guarded call that comes so is refused
+  as any other (`policy.decide`), with the same status and header. Whether the proof is valid is not checked here.
 - [session-token] A token may name a session, by the client's id for it. It is then valid only in that session. So it is
   not valid for a request without a session: in the modern era, on HTTP+SSE, or for an `initialize`.
 """
 
-from accredit.errors import RequestError
+from typing import TypeGuard
+
+from accredit.errors import MissingToken, RequestError
 from accredit.gateway.admission.bearer import Bearer
 from accredit.gateway.admission.tool_directory import Ask
 from accredit.gateway.call import Call
@@ -19,15 +24,22 @@ from accredit.gateway.turns import turn
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.requests import Batch
+from accredit.policy import LISTS
+from accredit.policy.guarded_call import PROOF
 from accredit.tokens import ExchangeableToken, VerifiedToken
+
+_BEGINNING = frozenset({"initialize", "server/discover"})
+"""The requests by which a client learns what there is."""
 
 
 class HttpAuthenticator:
-    """One per gateway where tokens are on."""
+    """One per gateway where tokens are on. `challenge` is what [introduced] says in `WWW-Authenticate`; b"" where no
+    OAuth clients are let in."""
 
-    def __init__(self, bearer: Bearer, sessions: Sessions) -> None:
+    def __init__(self, bearer: Bearer, sessions: Sessions, challenge: bytes = b"") -> None:
         self._bearer = bearer
         self._sessions = sessions
+        self.challenge = challenge
 
     async def of_header(self, exchange: Exchange, *, sessions: bool = False) -> VerifiedToken | None:
         """Return the token in the header. Raises `TokenError` and `KeysUnavailable`.
@@ -62,6 +74,9 @@ class HttpAuthenticator:
             begins = isinstance(frame, Request) and frame.method == "initialize"
             await self._bearer.of_call(one, frame, ask, "" if begins else call.session)
             self._bearer.check(frame, one.token)
+            one.unknown = bool(self.challenge) and not call.session and _comes_alone(frame, one)
+            if one.unknown and (frame.method in _BEGINNING or frame.method in LISTS):
+                raise MissingToken
         if len({principal_of(one.token) for one in each}) > 1:
             raise RequestError(INVALID_REQUEST, "Invalid Request: the tokens of a batch are of several subjects")
         self._enter(exchange, each[0].token, named)
@@ -73,6 +88,11 @@ class HttpAuthenticator:
         _carry(exchange, token)
         if token is not None:
             exchange.vouch()
+
+
+def _comes_alone(frame: Frame, call: Call) -> TypeGuard[Request]:
+    """Return whether a request has neither a token nor a proof."""
+    return isinstance(frame, Request) and call.token is None and frame.in_meta(PROOF) is None
 
 
 def _carry(exchange: Exchange, token: VerifiedToken | None) -> None:

@@ -143,7 +143,11 @@ class Endpoint(Intake[Exchange]):
             client.vouch()
         message = call.onward
         if message is None:
-            await (client.reply(200, call.answer, [JSON]) if call.replies else client.reply(202))
+            if call.unknown and self._authenticator is not None and call.guarded is not None:
+                header = (b"www-authenticate", self._authenticator.challenge)
+                await client.reply(401, call.answer, [JSON, header])
+            else:
+                await (client.reply(200, call.answer, [JSON]) if call.replies else client.reply(202))
             return
         if call.replies:
             client.answer_also(call.replies)
