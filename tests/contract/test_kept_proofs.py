@@ -12,7 +12,7 @@ from tests.world.proved_calls import INBOX, SETTINGS, calls_come_now, recorded, 
 from tests.world.records import gateway
 
 from accredit.attest import CallRecord, RecordedAuthority, sha256_hex
-from accredit.attest.proofs import KeptProof, decode_proof, is_held, kept_proof
+from accredit.attest.proofs import KeptProof, decode_proof, hold_left, kept_proof
 from accredit.gateway.settings import RecordSettings
 from accredit.limits import CLOCK_BACK_SECONDS, SESSION_ID_SECONDS
 from accredit.policy import GuardedCall
@@ -133,7 +133,7 @@ def test_a_proof_goes_with_its_record__from_a_database(path: Path, each_executor
 def test_what_can_be_no_proof_is_told_as_such(data: bytes) -> None:
     certificates = b'[{"subject_pub_key":{"ed25519":"","ml_dsa_65":""}}]'
     assert kept_proof(AUTHORITY, data, certificates) == b""
-    assert not is_held(data, NOW)
+    assert not hold_left(data, NOW)
 
 
 def test_a_proof_without_its_certificates_is_none__they_have_the_agents_key() -> None:
