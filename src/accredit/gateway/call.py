@@ -43,7 +43,7 @@ class Call(Struct):
     brought: FoundTokens | None = None
     """The credentials found in the message. None until the message is searched for them."""
     unknown: bool = False
-    """Whether it is a request without a token, a proof and a session, where OAuth clients are let in."""
+    """Whether it is a guarded call without a token, a proof and a session, where OAuth clients are let in."""
     error: TokenError | KeysUnavailable | None = None
     """Why the message's token is refused, on stdio only: there the gate answers with this error."""
     way: UpstreamAccess | None = None

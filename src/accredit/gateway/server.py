@@ -106,7 +106,7 @@ class Server:
         self._sessions = sessions = sessions_of(
             settings, live_here=live_here, before=before._sessions if before is not None else None
         )
-        told = challenge(MissingToken(), self.resource.metadata_url) if self.resource is not None else ""
+        told = challenge(MissingToken(""), self.resource.metadata_url) if self.resource is not None else ""
         told = told.encode("ascii") if settings.oauth is not None else b""
         self.authenticator = HttpAuthenticator(bearer, sessions, told) if bearer is not None else None
         gate = Gate(

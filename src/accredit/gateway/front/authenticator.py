@@ -11,8 +11,6 @@
   not valid for a request without a session: in the modern era, on HTTP+SSE, or for an `initialize`.
 """
 
-from typing import TypeGuard
-
 from accredit.errors import MissingToken, RequestError
 from accredit.gateway.admission.bearer import Bearer
 from accredit.gateway.admission.tool_directory import Ask
@@ -24,7 +22,7 @@ from accredit.gateway.turns import turn
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.requests import Batch
-from accredit.policy import LISTS
+from accredit.policy import LISTS, is_guarded
 from accredit.policy.guarded_call import PROOF
 from accredit.tokens import ExchangeableToken, VerifiedToken
 
@@ -74,12 +72,19 @@ class HttpAuthenticator:
             begins = isinstance(frame, Request) and frame.method == "initialize"
             await self._bearer.of_call(one, frame, ask, "" if begins else call.session)
             self._bearer.check(frame, one.token)
-            one.unknown = bool(self.challenge) and not call.session and _comes_alone(frame, one)
-            if one.unknown and (frame.method in _BEGINNING or frame.method in LISTS):
-                raise MissingToken
+            if self.challenge and not call.session and isinstance(frame, Request):
+                self._introduce(frame, one)
         if len({principal_of(one.token) for one in each}) > 1:
             raise RequestError(INVALID_REQUEST, "Invalid Request: the tokens of a batch are of several subjects")
         self._enter(exchange, each[0].token, named)
+
+    def _introduce(self, request: Request, call: Call) -> None:
+        """Check who comes with neither token nor session ([introduced]). Raises `MissingToken`."""
+        if call.token is not None or request.in_meta(PROOF) is not None:
+            return
+        call.unknown = is_guarded(request)
+        if request.method in _BEGINNING or request.method in LISTS:
+            raise MissingToken("none where OAuth clients are let in", "a token is required")
 
     def _enter(self, exchange: Exchange, token: VerifiedToken | None, named: RequestHead) -> None:
         """Check the owner of the named session ([session-owner])."""
@@ -88,11 +93,6 @@ class HttpAuthenticator:
         _carry(exchange, token)
         if token is not None:
             exchange.vouch()
-
-
-def _comes_alone(frame: Frame, call: Call) -> TypeGuard[Request]:
-    """Return whether a request has neither a token nor a proof."""
-    return isinstance(frame, Request) and call.token is None and frame.in_meta(PROOF) is None
 
 
 def _carry(exchange: Exchange, token: VerifiedToken | None) -> None:

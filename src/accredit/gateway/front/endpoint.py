@@ -143,7 +143,7 @@ class Endpoint(Intake[Exchange]):
             client.vouch()
         message = call.onward
         if message is None:
-            if call.unknown and self._authenticator is not None and call.guarded is not None:
+            if call.unknown and self._authenticator is not None:
                 header = (b"www-authenticate", self._authenticator.challenge)
                 await client.reply(401, call.answer, [JSON, header])
             else:
