@@ -31,7 +31,7 @@ class TokenAuthorizer:
     def __init__(
         self,
         issuers: Sequence[Issuer],
-        keys: KeySets | None,
+        keys: KeySets,
         tool_scopes: Mapping[str, str],
         *,
         required: bool,
@@ -49,8 +49,6 @@ class TokenAuthorizer:
     async def verify(self, text: str, session: str = "") -> VerifiedToken:
         """Verify a token that came in a session ([verified]). Raises `TokenError` and `KeysUnavailable`."""
         presented = self._verifier.read(text)
-        if self._keys is None:
-            raise TypeError("there are issuers, and no key sets")
         if presented.introspection is not None:
             claims = await self._keys.introspect(presented.issuer, text)
             token = self._verifier.verify_introspected(presented, claims, self._clock())

@@ -33,6 +33,7 @@ from msgspec import UNSET, Meta, Raw
 
 from accredit.attest import CallRecord, RecordedAuthority, Statement, canonical, sha256_hex, timestamp
 from accredit.attest.proofs import PATH_DIGEST, WORKSPACES, KeptProof, SignedContext, decode_proof
+from accredit.attest.statements import Call as RecordedCall
 from accredit.attest.statements import milliseconds
 from accredit.base.caching import RecentlyUsed
 from accredit.base.text import excerpt, one_line
@@ -173,7 +174,8 @@ def sentence(record: CallRecord, evidence: Evidence, names: Mapping[str, str]) -
     else:
         first = f"{who_allowed(allowed)} allowed {agent} to {act} {until}"
     if signed.verified and record.call.client is not None:
-        second = f"{gateway} signed this call for {agent} at {signed.when}, on a login of {_printable_name(record.call.client)}"
+        login = f"on a login of {_printable_name(record.call.client)}"
+        second = f"{gateway} signed this call for {agent} at {signed.when}, {login}"
     elif signed.verified:
         second = f"{agent} signed this call at {signed.when}"
     elif signed.verified is None:
@@ -479,7 +481,7 @@ class _Case:
         )
 
 
-def _protocol_is(context: SignedContext, call: Call) -> bool:
+def _protocol_is(context: SignedContext, call: RecordedCall) -> bool:
     """Return whether a context is of the call's protocol. Of an OAuth client's call it names client and call."""
     protocol = call.protocol
     workspace, invocation = (call.client, call.id) if call.client is not None else (WORKSPACES[protocol], "")

@@ -167,6 +167,23 @@ class GuardedCall(Struct, frozen=True, dict=True):
         )
 
 
+def call_of_platform(call: GuardedCall, workspace_id: str, invocation_id: str) -> GuardedCall:
+    """Return a call whose proof the gateway makes for an agent of its own, bound to these two as well. Raises
+    `FrameError` if it has no digest."""
+    return GuardedCall(
+        call.method,
+        call.target,
+        call.session_id,
+        call.digest,
+        call.arguments,
+        None,
+        subscribed=call.subscribed,
+        covered=call.covered,
+        workspace_id=workspace_id,
+        invocation_id=invocation_id,
+    )
+
+
 class ApiCall(GuardedCall, frozen=True, dict=True):
     """A request to an HTTP API, by its method. Its `target` is its route's text, "" if it has none."""
 

@@ -60,8 +60,8 @@ class VerifiedToken(Struct, frozen=True):
     If `allowed_tools` is None, every tool is allowed that is not in `denied_tools`. `session` is the id, as the client
     knows it, of the only MCP session in which the token is valid; None stands for any session. `sha256` is that of the
     token's text, in hex, for records. `introspected` says that its issuer was asked about it, since it is no JWT of a
-    configured issuer. `client` is the OAuth client's id in a token that the gateway itself gave out: then `subject` is an
-    agent, and a proof beside the token must be that agent's.
+    configured issuer. `client` is the OAuth client's id in a token that the gateway itself gave out: then `subject` is
+    an agent, and a proof beside the token must be that agent's.
     """
 
     issuer: str

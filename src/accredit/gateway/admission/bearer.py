@@ -19,7 +19,14 @@ checked here: the proof, and whether proof and token name the same agent (`polic
 from msgspec import structs
 
 from accredit.base.caching import RecentlyUsed
-from accredit.errors import ConfigurationError, KeysUnavailable, RequestError, TokenError
+from accredit.errors import (
+    ConfigurationError,
+    InvalidToken,
+    KeysUnavailable,
+    RequestError,
+    StoreUnavailable,
+    TokenError,
+)
 from accredit.gateway.admission.guests import Guest, Guests
 from accredit.gateway.admission.tool_directory import Ask, ToolDirectory
 from accredit.gateway.call import Call
@@ -28,7 +35,7 @@ from accredit.gateway.settings import GatewaySettings, TokenSettings
 from accredit.jsonrpc.encode import INVALID_PARAMS, METHOD_NOT_FOUND
 from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.tasks import may_subscribe
-from accredit.limits import MAX_CACHED_TOKENS
+from accredit.limits import BUSY_RETRY_SECONDS, MAX_CACHED_TOKENS
 from accredit.policy import GUARDED, LISTS, looks_guarded
 from accredit.policy.authorizer import TokenAuthorizer
 from accredit.policy.drill import DRILLS
@@ -67,25 +74,38 @@ class Bearer:
         self._settings = settings
         self._guests = guests
         self._environment = environment
-        self._authorizer = TokenAuthorizer(
-            settings.issuers,
-            keys,
-            settings.tool_scopes,
-            required=settings.required,
-            policy_digest=settings.policy_digest,
-        )
-        self.require = self._authorizer.require
-        self.check_tool = self._authorizer.check_tool
-        """Also checks the tool whose task is to be changed."""
+        self._authorizer = None
+        if keys is not None:
+            self._authorizer = TokenAuthorizer(
+                settings.issuers,
+                keys,
+                settings.tool_scopes,
+                required=settings.required,
+                policy_digest=settings.policy_digest,
+            )
         self._tools = tools
         self._subjects = RecentlyUsed[str, bytes](MAX_CACHED_TOKENS) if exchanges else None
         """The `subject_key`s of verified tokens, by the SHA-256 of the tokens' texts."""
+
+    def require(self, token: VerifiedToken | None) -> None:
+        """Raise `MissingToken` if a token is required and there is none."""
+        if self._authorizer is not None:
+            self._authorizer.require(token)
+
+    def check_tool(self, tool: str, token: VerifiedToken | None) -> None:
+        """Check whether the token allows a tool ([rights]), also one whose task is to be changed. Raises what
+        `TokenAuthorizer.check_tool` raises."""
+        if self._authorizer is not None and not isinstance(token, Guest):
+            self._authorizer.check_tool(tool, token)
 
     async def of_header(self, credentials: RawHeaders, session: str = "") -> VerifiedToken | None:
         """Return the token in the Authorization header. Raises `TokenError` and `KeysUnavailable`."""
         found = find_tokens(credentials, {})
         if found.header is not None and self._guests is not None and self._guests.is_own(found.header):
-            return await self._guests.enter(found.header)
+            try:
+                return await self._guests.enter(found.header)
+            except StoreUnavailable as error:
+                raise KeysUnavailable(str(error), BUSY_RETRY_SECONDS) from None
         text = found.deciding(self._settings.sources)
         if text is None and set(self._settings.sources) == {"header"}:
             self.require(None)  # no message could bring one either
@@ -125,7 +145,7 @@ class Bearer:
         if not isinstance(frame, Request) or frame.method not in GUARDED:
             id = frame.id if isinstance(frame, Request) else None
             raise RequestError(METHOD_NOT_FOUND, "Method not found", id=id, status=404)
-        if frame.method != _CALL or isinstance(token, Guest):
+        if frame.method != _CALL:
             return
         tool = frame.target
         if tool is None:
@@ -165,6 +185,8 @@ class Bearer:
         return frame.with_meta({}, without=(META,)) if in_meta else frame
 
     async def _verified(self, text: str, session: str) -> VerifiedToken:
+        if self._authorizer is None:
+            raise InvalidToken("of no issuer that is known")
         token = await self._authorizer.verify(text, session)
         if self._settings.servers and token.denied_tools:
             also = {merged_name(server, tool) for server in self._settings.servers for tool in token.denied_tools}

@@ -1,13 +1,13 @@
-"""Clients that speak only OAuth, at one endpoint: who stands behind their access tokens, and the proofs that the gateway
-makes for them. Asks the store of the front door.
+"""Clients that speak only OAuth, at one endpoint: who stands behind their access tokens, and the proofs that the
+gateway makes for them. Asks the store of the front door.
 
 A token of the front door gives no power of its own. It names a login, and so an agent: a key that the gateway keeps, to
 which people signed delegations. Each request that is decided is proved with that key, and then decided as any other.
 
 - [login] The token is valid (`oauth.access_tokens`), for this endpoint, and its login stands: each request asks the
   store. The grant is of the client and person that the token names.
-- [agent] A chain of certificates that the store holds is used only if it is for the grant's key. Whether it is good, and
-  ends in a root, is verified with each proof, as any other is (`policy.decide`).
+- [agent] A chain of certificates that the store holds is used only if it is for the grant's key. Whether it is good,
+  and ends in a root, is verified with each proof, as any other is (`policy.decide`).
 - [call] The proof is bound to this very request, by Ratify's profile for keys that a platform holds: `workspace_id` is
   the client's id, and `invocation_id` that of the request in its record. For a sensitive tool it signs a challenge that
   was issued for this call.
@@ -36,6 +36,7 @@ from accredit.jsonrpc.methods import TASK_CHANGES
 from accredit.limits import MAX_PROOF_BUNDLE_BYTES
 from accredit.oauth.access_tokens import is_front_token, verify_access_token
 from accredit.policy import Decision, Entry, GuardedCall, Policy
+from accredit.policy.guarded_call import call_of_platform
 from accredit.policy.tasks import TaskScope, task_key
 from accredit.ports import DoorStore, Grant, Login, TaskStore
 from accredit.ratify import (
@@ -154,7 +155,7 @@ class Guests:
         if call.proof is not None:
             return await decide(call)
         agent = self._agent(guest.login.grant)
-        call = structs.replace(call, workspace_id=guest.client or "", invocation_id=id, digest=call.digest)
+        call = call_of_platform(call, guest.client or "", id)
         entry = None if call.about_tasks else self._policy.catalog.find(call.method, call.target)
         scope = await self._task_scope(call, place) if call.about_tasks else entry.scope if entry is not None else ""
         chain = await self._chain(call, guest, agent, entry)
@@ -197,14 +198,14 @@ class Guests:
             arguments=call.arguments,
             params_digest=call.call_digest,
         )
-        if standing is not None and not entry.sensitive and entry.allows(standing.granted & guest.scopes):
-            if _is_for(standing, facts):
-                return standing
+        may_stand = standing if not entry.sensitive else None
+        if may_stand and entry.allows(may_stand.granted & guest.scopes) and _is_for(may_stand, facts):
+            return may_stand
         for text in await self._door.chains(guest.login.grant, now=self._clock()):
             added = read_chain(text, agent.signer.public_key)
             if added is not None and entry.allows(added.granted) and _is_for(added, facts):
                 return added
-        return standing if standing is not None and not entry.sensitive else None
+        return may_stand
 
     async def _task_scope(self, call: GuardedCall, place: TaskScope) -> str:
         """Return the scope of the tool whose task is to be changed; "" for other requests about tasks."""
