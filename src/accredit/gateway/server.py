@@ -107,8 +107,9 @@ class Server:
             settings, live_here=live_here, before=before._sessions if before is not None else None
         )
         told = challenge(MissingToken(""), self.resource.metadata_url) if self.resource is not None else ""
-        told = told.encode("ascii") if settings.oauth is not None else b""
-        self.authenticator = HttpAuthenticator(bearer, sessions, told) if bearer is not None else None
+        policy = settings.proofs.policy if settings.proofs is not None and settings.oauth is not None else None
+        told = told if policy is not None else ""
+        self.authenticator = HttpAuthenticator(bearer, sessions, told, policy) if bearer is not None else None
         gate = Gate(
             settings,
             counters,

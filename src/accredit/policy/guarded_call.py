@@ -46,6 +46,9 @@ tasks."""
 LISTS = frozenset({"tools/list", "resources/list", "resources/templates/list", "prompts/list"})
 """Methods that need no proof. If one comes with a proof, that is judged, and its challenge spent, as for a call."""
 
+BEGINNINGS = frozenset({"initialize", "server/discover"})
+"""Methods by which a client learns what there is. Where OAuth clients are let in, others show a proof with them."""
+
 _LEG_MEMBERS = frozenset({"inputResponses", "requestState"})
 # Types whose every value is JSON: the common case, decided without a call.
 _PLAIN = frozenset({str, bool, type(None)})
@@ -345,7 +348,7 @@ def payload_digest(params: Mapping[str, object]) -> bytes:
 def _guarded_call(
     method: str, covered: Mapping[str, object], session_id: str, proof: Raw | None, two_proofs: bool
 ) -> GuardedCall:
-    if method in LISTS or method == TASK_LIST:
+    if method in LISTS or method in BEGINNINGS or method == TASK_LIST:
         return GuardedCall(method, "", session_id, b"", None, proof, two_proofs, covered=covered)
     if method == LISTEN:
         named = _subscribed_tasks(covered)

@@ -11,7 +11,7 @@
   not valid for a request without a session: in the modern era, on HTTP+SSE, or for an `initialize`.
 """
 
-from accredit.errors import MissingToken, RequestError
+from accredit.errors import RequestError
 from accredit.gateway.admission.bearer import Bearer
 from accredit.gateway.admission.tool_directory import Ask
 from accredit.gateway.call import Call
@@ -22,22 +22,20 @@ from accredit.gateway.turns import turn
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.requests import Batch
-from accredit.policy import LISTS, is_guarded
-from accredit.policy.guarded_call import PROOF
+from accredit.policy import LISTS, PROOF, Policy, is_guarded, refusals
+from accredit.policy.guarded_call import BEGINNINGS
 from accredit.tokens import ExchangeableToken, VerifiedToken
-
-_BEGINNING = frozenset({"initialize", "server/discover"})
-"""The requests by which a client learns what there is."""
 
 
 class HttpAuthenticator:
-    """One per gateway where tokens are on. `challenge` is what [introduced] says in `WWW-Authenticate`; b"" where no
-    OAuth clients are let in."""
+    """One per gateway where tokens are on. Where OAuth clients are let in, `challenge` is what [introduced] says in
+    `WWW-Authenticate`, and `policy` says who verifies proofs."""
 
-    def __init__(self, bearer: Bearer, sessions: Sessions, challenge: bytes = b"") -> None:
+    def __init__(self, bearer: Bearer, sessions: Sessions, challenge: str = "", policy: Policy | None = None) -> None:
         self._bearer = bearer
         self._sessions = sessions
         self.challenge = challenge
+        self._policy = policy
 
     async def of_header(self, exchange: Exchange, *, sessions: bool = False) -> VerifiedToken | None:
         """Return the token in the header. Raises `TokenError` and `KeysUnavailable`.
@@ -79,12 +77,13 @@ class HttpAuthenticator:
         self._enter(exchange, each[0].token, named)
 
     def _introduce(self, request: Request, call: Call) -> None:
-        """Check who comes with neither token nor session ([introduced]). Raises `MissingToken`."""
+        """Check who comes with neither token nor session ([introduced]). Raises `ProofRefused`."""
         if call.token is not None or request.in_meta(PROOF) is not None:
             return
         call.unknown = is_guarded(request)
-        if request.method in _BEGINNING or request.method in LISTS:
-            raise MissingToken("none where OAuth clients are let in", "a token is required")
+        if self._policy is not None and (request.method in BEGINNINGS or request.method in LISTS):
+            policy = self._policy
+            raise refusals.unintroduced(request.method, policy.verifier_id, policy.binding, self.challenge)
 
     def _enter(self, exchange: Exchange, token: VerifiedToken | None, named: RequestHead) -> None:
         """Check the owner of the named session ([session-owner])."""

@@ -144,7 +144,7 @@ class Endpoint(Intake[Exchange]):
         message = call.onward
         if message is None:
             if call.unknown and self._authenticator is not None:
-                header = (b"www-authenticate", self._authenticator.challenge)
+                header = (b"www-authenticate", self._authenticator.challenge.encode("ascii"))
                 await client.reply(401, call.answer, [JSON, header])
             else:
                 await (client.reply(200, call.answer, [JSON]) if call.replies else client.reply(202))
