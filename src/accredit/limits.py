@@ -448,12 +448,6 @@ MAX_ASKS_PER_ASKER = 3
 MAX_SEALED_ASK_BYTES = 135_168
 """Bytes of a sealed ask: 96 KiB, in base64."""
 
-MAX_CLIENT_TOOLS = 200
-"""The most tools that a person lets a client call with one answer. Nobody reads more, and servers have some 20."""
-
-MAX_DIGIT_TRIES = 3
-"""How often the six digits that a desk shows may be typed: a guess is right once in 300,000 such asks."""
-
 LIKE_CALLS = 5
 """How many calls like the one that is asked for a person is offered to allow with it, by default."""
 

@@ -83,6 +83,7 @@ async def test_an_answer_is_given_once__and_the_same_one_may_be_told_again(openi
         assert await store.find(key(1), now=NOW) == replace(ask(), answer=b"yes", keep_until=NOW + 900)
 
 
+@pytest.mark.holds("stores/postgres/asks", "count")
 async def test_one_asker_can_t_take_the_room_of_others__nor_strangers_that_of_calls(
     opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,6 +118,7 @@ async def test_a_code_names_one_ask(opening: Opening) -> None:
         assert await store.find_code("CODE-1", now=NOW + 601) == later
 
 
+@pytest.mark.holds("stores/postgres/asks", "written")
 async def test_of_many_at_once_one_answers__one_takes__and_each_try_is_counted(opening: Opening) -> None:
     async with opening as store:
         await store.hold(ask(), now=NOW)

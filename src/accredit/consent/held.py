@@ -28,7 +28,6 @@ from accredit.consent.asks import MAX_ASK_BYTES, Ask, AskedGateway, Asker, code_
 from accredit.consent.call import CALL, CallTerms
 from accredit.errors import AskError, UnusableAnswer, WireError
 from accredit.limits import (
-    MAX_CLIENT_TOOLS,
     MAX_IDENTIFIER_LENGTH_BYTES,
     MAX_SCOPE_LENGTH_BYTES,
     MAX_SCOPES_PER_CERT,
@@ -36,6 +35,9 @@ from accredit.limits import (
 )
 from accredit.ratify import DelegationCert, Extension, verify_chain
 from accredit.ratify.wire import Integer, WireObject, tree
+
+MAX_CLIENT_TOOLS = 200
+"""The most tools that a person lets a client call with one answer. Nobody reads more, and servers have some 20."""
 
 _Url = Annotated[str, Meta(min_length=1, max_length=MAX_URI_LENGTH)]
 _Text = Annotated[str, Meta(max_length=MAX_IDENTIFIER_LENGTH_BYTES)]

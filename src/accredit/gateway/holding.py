@@ -44,7 +44,7 @@ from accredit.consent.answers import Answer, read_answer
 from accredit.consent.asks import MAX_ASK_BYTES, Ask
 from accredit.consent.held import AnyAsk, chain_of, read_held
 from accredit.errors import AskError, AskGone, SealError, UnusableAnswer
-from accredit.limits import ASK_SECONDS, MAX_DIGIT_TRIES, MAX_SEALED_ASK_BYTES
+from accredit.limits import ASK_SECONDS, MAX_SEALED_ASK_BYTES
 from accredit.ports import AskStore, HeldAsk
 from accredit.ratify import DelegationCert
 from accredit.rounds.sealing import NONCE_BYTES, KeyRing
@@ -52,6 +52,8 @@ from accredit.rounds.sealing import NONCE_BYTES, KeyRing
 ASK_POLL_SECONDS = 0.5
 """The interval at which the store is asked whether a person has answered: each waiting call asks for one row."""
 
+MAX_DIGIT_TRIES = 3
+"""How often the six digits that a desk shows may be typed: a guess is right once in 300,000 such asks."""
 DIGITS = 6
 """How many digits a desk shows after a person's yes, for the page that began the ask."""
 

@@ -70,22 +70,23 @@ def follow_log(store: LogStore, name: str, target: Target) -> int:
     with (
         as_configuration_errors(),
         suppress(KeyboardInterrupt),
-        _interrupt_on_sigterm(),
+        _Stop() as stop,
         store.open_sink(name) as sink,
         target,
     ):
         while True:
-            batch = _retry(sink.take, "the log can't be read")
+            batch = _retry(sink.take, "the log can't be read", stop)
             if batch.note:
                 tell(f"note: {batch.note}")
             if batch.pruned:
                 tell(f"note: {several(batch.pruned, 'record')} had been pruned before {name} got them")
-            if batch.envelopes:
-                rejected += _retry(lambda now=batch: target.take(now.envelopes), f"{name} takes nothing")
+            with stop.deferred():
+                if batch.envelopes:
+                    rejected += _retry(lambda now=batch: target.take(now.envelopes), f"{name} takes nothing", stop)
+                # Retried until the position is written; otherwise these entries would be read and sent again.
+                _retry(lambda now=batch: sink.taken(now), "the store does not take how far it came", stop)
             if rejected >= max(1, 2 * told):
                 told = _tell_rejected(rejected)
-            # Retried until the position is written; otherwise these entries would be read and sent again.
-            _retry(lambda now=batch: sink.taken(now), "the store does not take how far it came")
             if not batch.more:
                 time.sleep(FOLLOW_SECONDS)
     if rejected > told:
@@ -98,7 +99,7 @@ def _tell_rejected(number: int) -> int:
     return number
 
 
-def _retry(what: Callable[[], T], problem: str) -> T:
+def _retry(what: Callable[[], T], problem: str, stop: "_Stop") -> T:
     """Run `what` until it succeeds, and return its result. Print a note on the first failure, and on the recovery. A
     `SchemaUnknown` is raised again at once."""
     pause = SINK_RETRY_SECONDS
@@ -110,7 +111,7 @@ def _retry(what: Callable[[], T], problem: str) -> T:
         except _FAILURES as error:
             if pause == SINK_RETRY_SECONDS:
                 tell(f"note: {problem}, and is tried again: {_reason(error)}")
-            time.sleep(max(pause, error.wait if isinstance(error, CollectorError) else 0.0))
+            stop.sleep(max(pause, error.wait if isinstance(error, CollectorError) else 0.0))
             pause = min(2 * pause, MAX_SINK_RETRY_SECONDS)
             continue
         if pause != SINK_RETRY_SECONDS:
@@ -122,13 +123,42 @@ def _reason(error: Exception) -> str:
     return error.strerror or "it failed" if isinstance(error, OSError) else str(error)
 
 
-@contextmanager
-def _interrupt_on_sigterm() -> Generator[None]:
-    def end(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
+class _Stop:
+    """SIGINT and SIGTERM, as `KeyboardInterrupt`: at once, but deferred between the delivery of entries and the note of
+    how far it came. Otherwise the next start would send them a second time."""
 
-    before = signal.signal(signal.SIGTERM, end)
-    try:
+    def __init__(self) -> None:
+        self._is_deferred = self._is_asked = False
+
+    def __enter__(self) -> "_Stop":
+        self._before = {number: signal.signal(number, self._take) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    @contextmanager
+    def deferred(self) -> Generator[None]:
+        """Defer an interruption to the end of the block. Raises `KeyboardInterrupt` there."""
+        self._is_deferred = True
         yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+        self._is_deferred = False
+        self._raise_if_asked()
+
+    def sleep(self, seconds: float) -> None:
+        """Pause before another try. An interruption is never deferred meanwhile: who knows when a sink comes back?
+        Raises `KeyboardInterrupt`."""
+        before, self._is_deferred = self._is_deferred, False
+        self._raise_if_asked()
+        time.sleep(seconds)
+        self._is_deferred = before
+
+    def _take(self, _number: int, _frame: FrameType | None) -> None:
+        self._is_asked = True
+        if not self._is_deferred:
+            raise KeyboardInterrupt
+
+    def _raise_if_asked(self) -> None:
+        if self._is_asked:
+            raise KeyboardInterrupt

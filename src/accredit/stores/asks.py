@@ -178,7 +178,7 @@ def _hold(connection: sqlite3.Connection, *, ask: HeldAsk, now: int) -> HeldAsk 
 
 def _read(connection: sqlite3.Connection, *, statement: str, value: bytes, now: int) -> HeldAsk | None:
     row = connection.execute(statement, (value, now)).fetchone()
-    return held_of(row) if row is not None else None
+    return read_row(row) if row is not None else None
 
 
 def _read_waiting(connection: sqlite3.Connection, *, person: str, now: int) -> Sequence[str]:
@@ -208,7 +208,7 @@ def _take(connection: sqlite3.Connection, *, key: bytes, now: int) -> HeldAsk | 
     return ask
 
 
-def held_of(row: Sequence[Any]) -> HeldAsk:
+def read_row(row: Sequence[Any]) -> HeldAsk:
     """Return the ask of a row of `ASK_COLUMNS`, whose types and sizes were checked."""
     key, asker, person, code, text, keep_until, answer, tries = row
     return HeldAsk(

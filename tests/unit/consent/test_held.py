@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from tests.world.asked import SCOPE, WORLD, a_client_ask, allowed, an_ask, let_in, standing
 from tests.world.delegations import NOW, tampered
 
-from accredit.consent.held import AskingClient, chain_of, read_held
+from accredit.consent.held import MAX_CLIENT_TOOLS, AskingClient, chain_of, read_held
 from accredit.errors import AskError, UnusableAnswer
-from accredit.limits import MAX_CLIENT_TOOLS
 from accredit.ratify import DelegationCert
 from accredit.ratify.constraints import MaxRate
 
@@ -19,7 +18,8 @@ ASK = a_client_ask()
 
 
 def cert(**changes: Any) -> DelegationCert:
-    return WORLD.grant(SCOPE, **{"constraints": standing(ASK), "ends": ASK.until} | changes)
+    members: dict[str, Any] = {"constraints": standing(ASK), "ends": ASK.until}
+    return WORLD.grant(SCOPE, **members | changes)
 
 
 def test_both_kinds_of_ask_are_read_as_they_were_written() -> None:
@@ -87,16 +87,16 @@ def test_an_answer_lets_the_client_do_what_was_asked() -> None:
     fewer = cert(constraints=(MaxRate(5, 60), *standing(ASK, target=("send_email",))), ends=NOW + 60)
     assert chain_of(let_in(ASK, fewer), ASK, NOW) == (fewer,)
     call = an_ask()
-    assert chain_of(allowed(call), call, NOW) == allowed(call).certificates or True
+    yes = allowed(call)
+    assert chain_of(yes, call, NOW) == yes.certificates
 
 
 @pytest.mark.holds("consent/held", "answer")
-@pytest.mark.parametrize("changes", [{"decision": "deny", "certificates": ()}, {"ask": "0" * 64}])
-def test_a_no__and_an_answer_to_another_ask__let_nobody_in(changes: dict[str, Any]) -> None:
-    with pytest.raises(UnusableAnswer):
-        chain_of(let_in(ASK, **changes), ASK, NOW)
-    with pytest.raises(UnusableAnswer):
-        chain_of(let_in(ASK, **changes), a_client_ask(), NOW)
+def test_a_no__and_an_answer_to_another_ask__let_nobody_in() -> None:
+    with pytest.raises(UnusableAnswer, match="does not allow"):
+        chain_of(let_in(ASK, decision="deny", certificates=()), ASK, NOW)
+    with pytest.raises(UnusableAnswer, match="another ask"):
+        chain_of(let_in(ASK), a_client_ask(), NOW)
 
 
 @pytest.mark.holds("consent/held", "call")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from accredit.errors import AccreditError, AsksFull
 from accredit.limits import MAX_ASKS, MAX_ASKS_PER_ASKER, STORE_SWEEP_ROWS
 from accredit.ports import HeldAsk
-from accredit.stores.asks import ASK_COLUMNS, FULL, MAX_HELD_BYTES, held_of
+from accredit.stores.asks import ASK_COLUMNS, FULL, MAX_HELD_BYTES, read_row
 from accredit.stores.postgres.address import DatabaseAddress
 from accredit.stores.postgres.driver import Connection, Row
 from accredit.stores.postgres.forgetting import CLOCK, sweeping
@@ -108,7 +108,7 @@ async def _hold_one(connection: Connection, ask: HeldAsk, now: int) -> HeldAsk |
         await connection.fetch(_EXPIRED, ask.key, code, now)
         known = await connection.fetch(_FIND, ask.key, now)
         if known:
-            return held_of(known[0])
+            return read_row(known[0])
         ((alike, of_asker),) = await connection.fetch(_COUNT, ask.asker, now, not ask.person)
         if alike >= MAX_ASKS or of_asker >= MAX_ASKS_PER_ASKER:
             return AsksFull(FULL)
@@ -143,4 +143,4 @@ async def _take_each(connection: Connection, asked: Sequence[_Asked]) -> Sequenc
 
 
 def _first(rows: Sequence[Row]) -> HeldAsk | None:
-    return held_of(rows[0]) if rows else None
+    return read_row(rows[0]) if rows else None

@@ -206,15 +206,15 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
         _clear_day("CREATE OR REPLACE", _CALLS_OF_DAY, sized="payload, proof"),
     ),
     # The front door's clients, grants, codes and logins, sealed.
-    tuple(each.format(small="smallint", bytes="bytea", big="bigint") for each in DOOR),
     (
+        *(each.format(small="smallint", bytes="bytea", big="bigint") for each in DOOR),
         # Asks that wait for a person (`ports.HeldAsk`); `text` is sealed.
         "CREATE TABLE asks (key bytea PRIMARY KEY, asker bytea NOT NULL, person bytea NOT NULL,"
         " code bytea NOT NULL UNIQUE, text bytea NOT NULL, answer bytea NOT NULL, tries bigint NOT NULL,"
         " keep_until bigint NOT NULL)",
         "CREATE INDEX ask_ends ON asks (keep_until)",
         "CREATE INDEX ask_askers ON asks (asker)",
-        "CREATE INDEX ask_people ON asks (person, keep_until)",
+        "CREATE INDEX ask_people ON asks (person)",
     ),
 )
 VERSION = len(SCHEMA)
