@@ -1,6 +1,7 @@
 """Hosts that speak only OAuth: the official SDK's client logs in, a person at their desk says yes, and calls go through
 with proofs that the gateway makes. What strangers and thieves try beside it comes to nothing."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -135,13 +136,17 @@ async def host(door: FrontDoor) -> AsyncGenerator[Host]:
             yield one
 
 
+@pytest.mark.holds("gateway/front/door/server", "code", "no-store")
 def test_a_code_is_good_once__and_its_second_use_ends_what_came_of_the_first(door: FrontDoor) -> None:
     async def main() -> None:
         async with host(door) as one:
             code = await one.code()
-            tokens = json_of(await one.redeem(code))
+            given = await one.redeem(code)
+            assert given.headers["cache-control"] == "no-store"
+            tokens = json_of(given)
             assert (await one.call(tokens["access_token"])).status_code == 200
             again = await one.redeem(code)
+            assert again.headers["cache-control"] == "no-store"
             assert (again.status_code, json_of(again)["error"]) == (400, "invalid_grant")
             assert (await one.call(tokens["access_token"])).status_code == 401
             assert json_of(await one.refresh(tokens["refresh_token"]))["error"] == "invalid_grant"
@@ -149,6 +154,7 @@ def test_a_code_is_good_once__and_its_second_use_ends_what_came_of_the_first(doo
     run(main())
 
 
+@pytest.mark.holds("gateway/front/door/server", "code")
 @pytest.mark.parametrize(
     "change",
     [
@@ -168,6 +174,7 @@ def test_a_stolen_code_gives_nothing__and_is_used_up(door: FrontDoor, change: di
     run(main())
 
 
+@pytest.mark.holds("gateway/front/door/server", "rotation")
 def test_a_stolen_refresh_token_ends_the_login_once_both_have_used_it(door: FrontDoor) -> None:
     async def main() -> None:
         async with host(door) as one:
@@ -182,6 +189,7 @@ def test_a_stolen_refresh_token_ends_the_login_once_both_have_used_it(door: Fron
     run(main())
 
 
+@pytest.mark.holds("gateway/front/door/server", "revoke")
 @pytest.mark.parametrize("kind", ["access_token", "refresh_token"])
 def test_a_revoked_login_is_over_at_once__and_who_has_no_token_learns_nothing(door: FrontDoor, kind: str) -> None:
     async def main() -> None:
@@ -198,7 +206,7 @@ def test_a_revoked_login_is_over_at_once__and_who_has_no_token_learns_nothing(do
     run(main())
 
 
-@pytest.mark.holds("gateway/front/door/desk", "own-browser", "digits", "asked-after-yes")
+@pytest.mark.holds("gateway/front/door/desk", "own-browser", "digits", "asked-after-yes", "once")
 def test_a_page_that_is_forwarded_to_another_browser_gets_nothing(door: FrontDoor) -> None:
     async def main() -> None:
         async with host(door) as one:
@@ -370,6 +378,7 @@ def test_no_token_is_on_record_or_in_the_log(door: FrontDoor) -> None:
     run(main())
 
 
+@pytest.mark.holds("client/proving", "beginning", "begin-again")
 def test_our_own_client_shows_a_proof_as_it_begins(door: FrontDoor) -> None:
     chain = door.folder / "delegation.json"
     options = ("--key", str(door.folder / "agent.key"), "--delegation", str(chain), "--ask", "off")
@@ -377,3 +386,47 @@ def test_our_own_client_shows_a_proof_as_it_begins(door: FrontDoor) -> None:
         told.initialize()
         answer = told.ask("tools/call", {"name": "list_inbox", "arguments": {}})
         assert "result" in answer, answer
+
+
+@pytest.mark.holds("gateway/front/door/desk", "new-key")
+def test_who_consents_again_ends_what_was_granted_before(door: FrontDoor) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            first = json_of(await one.redeem(await one.code()))
+            second = json_of(await one.redeem(await one.code()))
+            assert (await one.call(first["access_token"])).status_code == 401
+            assert (await one.call(second["access_token"])).status_code == 200
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/front/door/server", "routes", "public-clients")
+def test_each_endpoint_takes_its_methods__and_no_client_s_secret(door: FrontDoor) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            for method, path in (("GET", "token"), ("PUT", "authorize"), ("GET", "register"), ("GET", "revoke")):
+                assert (await one.http.request(method, f"{door.url}/oauth/{path}")).status_code == 405
+            posted = await one.http.post(f"{door.url}/.well-known/oauth-authorization-server")
+            assert posted.status_code == 405
+            code = await one.code()
+            assert json_of(await one.redeem(code, client_secret="s"))["error"] == "invalid_client"
+            fields = form(client_id=one.id, grant_type="authorization_code", code=code, code_verifier=VERIFIER)
+            fields["headers"]["authorization"] = "Basic YTpi"
+            assert (await one.http.post(f"{door.url}/oauth/token", **fields)).status_code == 401
+            assert (await one.http.post(f"{door.url}/oauth/token", json={})).status_code == 400
+            assert (await one.redeem(code)).status_code == 200
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/front/door/server", "rate")
+def test_a_flood_of_invented_codes_is_stopped_before_the_store(door: FrontDoor) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            statuses: list[int] = []
+            while 429 not in statuses and len(statuses) < 2_000:
+                found = await asyncio.gather(*(one.redeem("c" * 43) for _ in range(50)))
+                statuses += [each.status_code for each in found]
+            assert {*statuses} == {400, 429}
+
+    run(main())

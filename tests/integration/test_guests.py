@@ -1,4 +1,4 @@
-"""Clients that speak only OAuth: their calls are proved by the gateway with the agent's key, and decided as any other."""
+"""Clients that speak only OAuth: their calls are proved by the gateway with the agent's key, and decided as others are."""
 
 import json
 import logging

@@ -26,6 +26,9 @@ from accredit.tokens import (
 )
 
 
+pytestmark = pytest.mark.holds("tokens/challenges")
+
+
 class Resource:
     """A protected resource, made of nothing but what `accredit.tokens` and `accredit.net` give."""
 

@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from accredit.base.steps import Steps
 from accredit.errors import ConfigurationError, MissingToken
-from accredit.gateway.admission.bearer import bearer_for
+from accredit.gateway.admission.bearer import Bearer, bearer_for
 from accredit.gateway.admission.gate import Gate
 from accredit.gateway.admission.guests import Guests
 from accredit.gateway.admission.identity import KEYS_PATH
@@ -99,17 +99,12 @@ class Server:
         self.guests = guests = _guests_of(settings, shared)
         bearer = bearer_for(settings, shared.key_sets, directory, guests=guests)
         self._meter = _meter_of(settings, shared.telemetry) if shared.telemetry is not None else None
-        self.resource = None
-        if settings.tokens is not None or settings.oauth is not None:
-            self.resource = Resource(settings.tokens, settings.path, only=not settings.server, oauth=settings.oauth)
+        self.resource = _resource_of(settings)
         live_here = settings.lives_here
         self._sessions = sessions = sessions_of(
             settings, live_here=live_here, before=before._sessions if before is not None else None
         )
-        told = challenge(MissingToken(""), self.resource.metadata_url) if self.resource is not None else ""
-        policy = settings.proofs.policy if settings.proofs is not None and settings.oauth is not None else None
-        told = told if policy is not None else ""
-        self.authenticator = HttpAuthenticator(bearer, sessions, told, policy) if bearer is not None else None
+        self.authenticator = self._authenticates(bearer)
         gate = Gate(
             settings,
             counters,
@@ -132,6 +127,15 @@ class Server:
         self._merged_backend: MergedBackend | None = None
         self.backend = self._measured(self._reach(settings, before, shared.access_tokens))
         self.endpoint = Endpoint(settings, gate, self.backend, sessions, self.authenticator, self._meter)
+
+    def _authenticates(self, bearer: Bearer | None) -> HttpAuthenticator | None:
+        settings, resource = self.settings, self.resource
+        if bearer is None:
+            return None
+        if settings.oauth is None or settings.proofs is None or resource is None:
+            return HttpAuthenticator(bearer, self._sessions)
+        told = challenge(MissingToken(""), resource.metadata_url)
+        return HttpAuthenticator(bearer, self._sessions, told, settings.proofs.policy)
 
     def _measured(self, backend: Backend) -> Backend:
         if self._meter is None or backend is self._merged_backend:
@@ -293,6 +297,13 @@ def _guests_of(settings: GatewaySettings, shared: Shared) -> Guests | None:
     if settings.proofs is None or shared.door is None:
         raise ConfigurationError("OAuth clients are let in, and there is no store of theirs", "give create_app a door")
     return Guests(settings.oauth, settings.path, shared.door, settings.proofs.policy, shared.tasks)
+
+
+def _resource_of(settings: GatewaySettings) -> Resource | None:
+    """Return what serves the endpoint's metadata, or None where nobody gets a token for it."""
+    if settings.tokens is None and settings.oauth is None:
+        return None
+    return Resource(settings.tokens, settings.path, only=not settings.server, oauth=settings.oauth)
 
 
 def _is_same_upstream(before: GatewaySettings, settings: GatewaySettings) -> bool:

@@ -67,7 +67,7 @@ def missing_proof(call: GuardedCall, entry: Entry | None, verifier_id: str, bind
     return _refusal(MISSING, "missing_ratify_proof", text, call, entry, _meta=how)
 
 
-def unintroduced(method: str, verifier_id: str, binding: str, challenge: str) -> ProofRefused:
+def ask_for_introduction(method: str, verifier_id: str, binding: str, challenge: str) -> ProofRefused:
     """-31001 with status 401: a request to begin, or for a list, that comes without a token and a proof where OAuth
     clients are let in. `challenge` tells them where to go, the data tells others how to make a proof."""
     call = GuardedCall(method, "", "", b"", None, None)

@@ -83,7 +83,7 @@ class HttpAuthenticator:
         call.unknown = is_guarded(request)
         if self._policy is not None and (request.method in BEGINNINGS or request.method in LISTS):
             policy = self._policy
-            raise refusals.unintroduced(request.method, policy.verifier_id, policy.binding, self.challenge)
+            raise refusals.ask_for_introduction(request.method, policy.verifier_id, policy.binding, self.challenge)
 
     def _enter(self, exchange: Exchange, token: VerifiedToken | None, named: RequestHead) -> None:
         """Check the owner of the named session ([session-owner])."""

@@ -24,13 +24,13 @@ from msgspec.structs import replace
 
 from accredit.base.clock import unix_seconds
 from accredit.consent.asks import AskedGateway, Asker
-from accredit.consent.held import AskedTool, AskingClient, ClientAsk
+from accredit.consent.held import MAX_CLIENT_TOOLS, AskedTool, AskingClient, ClientAsk
 from accredit.errors import AskError, AskGone, AsksFull, OAuthError, SealError, UnusableAnswer
 from accredit.gateway.front.door.pages import Page, begin_page, code_page, ended_page
 from accredit.gateway.front.door.requests import Endpoint, Wanted
 from accredit.gateway.holding import Holding
 from accredit.gateway.oauth_settings import OAuthSettings
-from accredit.limits import ASK_SECONDS, MAX_AGENT_NAME_LENGTH_BYTES, MAX_CLIENT_TOOLS
+from accredit.limits import ASK_SECONDS, MAX_AGENT_NAME_LENGTH_BYTES
 from accredit.oauth.answers import AUTHORIZE_PATH, code_redirect, error_redirect
 from accredit.oauth.forms import MAX_FORM_BYTES, Parameters
 from accredit.oauth.requests import Authorization
@@ -155,7 +155,7 @@ class DeskConsent:
             held = await self._holding.hold(ask, asker=hashlib.sha256(address.encode()).digest())
         except AsksFull:
             return ended_page("Too many at once", _BUSY, 429)
-        except AskError:
+        except (AskError, AskGone):
             return ended_page("This can't be asked", "The app asks for more than a person can be shown.")
         begun = replace(flow, ask=held.row.key, seeds=seeds, ends=ask.expires_at)
         return code_page(wanted, self._seal(begun, browser), AUTHORIZE_PATH, held.ask.code)

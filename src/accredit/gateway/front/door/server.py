@@ -61,9 +61,9 @@ TOKENS = 200
 """How many requests for tokens, and revocations, are taken in a burst: each is a transaction of the store."""
 TOKENS_PER_SECOND = 50.0
 """How many more of them with each second."""
-REGISTRATIONS = 20
+REGISTRATIONS = 100
 """How many clients register in a burst. Known hosts do it once for each person."""
-REGISTRATIONS_PER_SECOND = 0.2
+REGISTRATIONS_PER_SECOND = 1.0
 """How many more of them with each second. The number of those that are kept is bounded, too."""
 RETRY_SECONDS = 2
 """What `Retry-After` says where a rate was exceeded, or a store does not answer."""
