@@ -1,4 +1,4 @@
-"""Clients that speak only OAuth: their calls are proved by the gateway with the agent's key, and decided as others are."""
+"""Clients that speak only OAuth: their calls are proved by the gateway with the agent's key, and decided as ever."""
 
 import json
 import logging

@@ -25,7 +25,6 @@ from accredit.tokens import (
     metadata_url,
 )
 
-
 pytestmark = pytest.mark.holds("tokens/challenges")
 
 
