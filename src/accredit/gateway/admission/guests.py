@@ -12,7 +12,7 @@ which people signed delegations. Each request that is decided is proved with tha
   the client's id, and `invocation_id` that of the request in its record. For a sensitive tool it signs a challenge that
   was issued for this call.
 - [standing] The delegation that stands covers no sensitive tool, and nothing beyond the token's own scopes. For other
-  calls only a chain counts that a person added when they were asked.
+  calls only a chain counts that a person added when they were asked. A call that neither covers is refused here.
 - [other-proof] If a request brings a proof of its own, no other is made: the decision refuses a proof of another agent
   than the token's.
 """
@@ -30,12 +30,12 @@ from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_seconds
 from accredit.base.random_ids import RandomIds
 from accredit.consent import CALL, is_for_call
-from accredit.errors import InvalidToken, WireError
+from accredit.errors import AccreditError, InsufficientScope, InvalidToken, WireError
 from accredit.gateway.oauth_settings import OAuthSettings
 from accredit.jsonrpc.methods import TASK_CHANGES
 from accredit.limits import MAX_PROOF_BUNDLE_BYTES
 from accredit.oauth.access_tokens import is_front_token, verify_access_token
-from accredit.policy import Decision, Entry, GuardedCall, Policy
+from accredit.policy import Decision, Entry, GuardedCall, Policy, refusals
 from accredit.policy.guarded_call import call_of_platform
 from accredit.policy.tasks import TaskScope, task_key
 from accredit.ports import DoorStore, Grant, Login, TaskStore
@@ -44,6 +44,8 @@ from accredit.ratify import (
     DelegationCert,
     Extension,
     HybridPrivateKey,
+    IdentityStatus,
+    VerifyResult,
     challenge_sign_bytes,
     encode_delegation_cert,
 )
@@ -151,16 +153,18 @@ class Guests:
 
     async def decide(self, call: GuardedCall, guest: Guest, id: str, place: TaskScope, decide: Decide) -> Decision:
         """Decide a call of a guest: prove it ([agent] to [other-proof]), and have it decided. `id` is the call's in its
-        record. Raises `FrameError` for a call without a digest, and `StoreUnavailable`."""
+        record. Raises `FrameError` for a call without a digest, `StoreUnavailable`, and the refusal by [standing]."""
         if call.proof is not None:
             return await decide(call)
         agent = self._agent(guest.login.grant)
         call = call_of_platform(call, guest.client or "", id)
         entry = None if call.about_tasks else self._policy.catalog.find(call.method, call.target)
         scope = await self._task_scope(call, place) if call.about_tasks else entry.scope if entry is not None else ""
-        chain = await self._chain(call, guest, agent, entry)
+        if entry is None and call.guarded and not call.about_tasks:
+            return await decide(call)  # an unknown tool
+        chain = agent.standing if entry is None else await self._chain(call, guest, agent, entry)
         if chain is None:
-            return await decide(call)
+            raise self._uncovered(call, entry, guest, agent)
         gateway = self._policy.verifier_id
         if entry is None or not entry.sensitive:
             proof = agent.prove(call, scope, gateway, chain, self._draw(CHALLENGE_BYTES), self._clock())
@@ -185,12 +189,9 @@ class Guests:
             self._agents.put(name, agent)
         return agent
 
-    async def _chain(self, call: GuardedCall, guest: Guest, agent: Agent, entry: Entry | None) -> Chain | None:
+    async def _chain(self, call: GuardedCall, guest: Guest, agent: Agent, entry: Entry) -> Chain | None:
         """Return the chain to present: the standing one if it covers the call ([standing]), else one that was added for
-        such calls. If none covers it, return the standing one, whose refusal says what it covers."""
-        standing = agent.standing
-        if entry is None:
-            return standing
+        such calls; None if there is none. Limits (amounts, rates) are left to the decision."""
         facts = CallFacts(
             verifier_id=self._policy.verifier_id,
             method=call.method,
@@ -198,14 +199,30 @@ class Guests:
             arguments=call.arguments,
             params_digest=call.call_digest,
         )
-        may_stand = standing if not entry.sensitive else None
-        if may_stand and entry.allows(may_stand.granted & guest.scopes) and _is_for(may_stand, facts):
-            return may_stand
+        standing = agent.standing if not entry.sensitive else None
+        if standing is not None and entry.allows(standing.granted & guest.scopes) and _is_for(standing, facts):
+            return standing
         for text in await self._door.chains(guest.login.grant, now=self._clock()):
             added = read_chain(text, agent.signer.public_key)
             if added is not None and entry.allows(added.granted) and _is_for(added, facts):
                 return added
-        return may_stand
+        return None
+
+    def _uncovered(self, call: GuardedCall, entry: Entry | None, guest: Guest, agent: Agent) -> AccreditError:
+        """Return the refusal of a call that nothing that was signed covers ([standing]). Where people log in at an
+        identity provider, their client can ask for the scope: it is a 403."""
+        if entry is None:
+            return InvalidToken("nobody has signed anything for its agent", "the login has ended")
+        if self.settings.consent == "idp":
+            detail = "what was signed for this client does not cover this call"
+            return InsufficientScope("uncovered", detail, (entry.scope,))
+        granted = (agent.standing.granted if agent.standing is not None else frozenset[str]()) & guest.scopes
+        status = IdentityStatus.CONSTRAINT_DENIED if entry.allows(granted) else IdentityStatus.SCOPE_DENIED
+        reason = f"{status}: what was signed for this client does not cover this call"
+        result = VerifyResult(valid=False, identity_status=status, agent_id=agent.signer.id, error_reason=reason)
+        return refusals.denial(
+            call, entry, result, "this app may not do that by what was signed for it", sorted(granted)
+        )
 
     async def _task_scope(self, call: GuardedCall, place: TaskScope) -> str:
         """Return the scope of the tool whose task is to be changed; "" for other requests about tasks."""

@@ -138,6 +138,8 @@ class Judge:
             return await self._guests.decide(
                 guarded, guest, call.id, place, partial(self._decided, request=request, call=call)
             )
+        except ProofRefused as refused:
+            return Decision(guarded, None, None, refused)
         except (FrameError, StoreUnavailable) as error:
             return Decision(guarded, None, None, refusals.no_decision(guarded, None), error)
 
