@@ -199,6 +199,10 @@ class StoreUnavailable(AccreditError):
     """A store can't be reached, or did not answer in time. The text is for the log: it may name a file."""
 
 
+class AsksFull(StoreUnavailable):
+    """There is no room to hold one more ask: for this asker, or at all. It may be held later."""
+
+
 class ClockSetBack(StoreUnavailable):
     """The clock is behind the time of entries that the store has forgotten, so nobody knows whether something was used
     before. `until` (unix seconds) is up to when forgotten entries would count."""
@@ -440,6 +444,10 @@ class ConsentError(AccreditError):
 
 class AskError(ConsentError):
     """A question to a person (an ask) can't be read or made, has expired, or was not signed by its agent."""
+
+
+class AskGone(ConsentError):
+    """There is no such ask any more: it has ended, was taken, or its digits were typed wrong too often."""
 
 
 class UnusableAnswer(ConsentError):

@@ -438,6 +438,16 @@ ASK_SECONDS = 600
 """How long an ask is valid: a person who is at hand answers within ten minutes. A delegation for one call is valid for
 the same time."""
 
+MAX_ASKS = 1_000
+"""The most asks that gateways hold at once, of each kind: those that a person is shown, and those that wait for their
+code to be typed, which strangers can begin. Each has up to 260 KiB with its answer, and most have some 20."""
+
+MAX_ASKS_PER_ASKER = 3
+"""The most asks without an answer that gateways hold for one asker: nobody reads more with care."""
+
+MAX_SEALED_ASK_BYTES = 135_168
+"""Bytes of a sealed ask: 96 KiB, in base64."""
+
 LIKE_CALLS = 5
 """How many calls like the one that is asked for a person is offered to allow with it, by default."""
 

@@ -282,6 +282,68 @@ class DoorStore(Protocol):
         ...
 
 
+class HeldAsk(Struct, frozen=True):
+    """An ask that gateways hold until a person answers it.
+
+    `key` (32 bytes) is of what is asked. Asks of one `asker` (32 bytes) are counted together. `person` is the id of the
+    root key that is asked; it is "" if whoever types the `code` is asked. `text` is the sealed ask. `answer` is b""
+    until there is one. `tries` counts the digits that were typed. Nothing here is verified but by who unseals `text`
+    (`gateway.holding`) and checks the certificates in `answer`: a thief with write access to the store can write rows.
+    """
+
+    key: bytes
+    asker: bytes
+    person: str
+    code: str
+    text: bytes
+    keep_until: int
+    answer: bytes = b""
+    tries: int = 0
+
+
+class AskStore(Protocol):
+    """Memory of asks, shared by all gateways that serve the same clients. Of several at once, in whatever processes,
+    exactly one answers an ask, and exactly one takes it."""
+
+    async def hold(self, ask: HeldAsk, *, now: int) -> HeldAsk:
+        """Hold an ask until its `keep_until`, and return it. If its key is known, change nothing, and return the ask
+        that has this key, perhaps with its answer.
+
+        Raises `AsksFull` if there is no room, in all (`MAX_ASKS` of each kind) or for this asker
+        (`MAX_ASKS_PER_ASKER` without an answer), or if another ask has this code.
+        """
+        ...
+
+    async def find(self, key: bytes, *, now: int) -> HeldAsk | None:
+        """Return the ask of this key, or None."""
+        ...
+
+    async def find_code(self, code: str, *, now: int) -> HeldAsk | None:
+        """Return the ask of this code, or None."""
+        ...
+
+    async def waiting(self, person: str, *, now: int) -> Sequence[str]:
+        """Return the codes of a person's asks that have no answer, in the order of their ends."""
+        ...
+
+    async def answer(self, key: bytes, answer: bytes, *, keep_until: int, now: int) -> bool:
+        """Answer an ask, and keep both until `keep_until`. Return whether the ask has this answer now: not if it had
+        another one before, or there is no such ask."""
+        ...
+
+    async def attempt(self, key: bytes, *, now: int) -> int:
+        """Count one try to type an ask's digits, and return how many there were with it; 0 if there is no such ask."""
+        ...
+
+    async def take(self, key: bytes, *, now: int) -> HeldAsk | None:
+        """Forget an ask and return it as it was; None if there is none, or somebody else took it."""
+        ...
+
+    async def aclose(self) -> None:
+        """Release all resources."""
+        ...
+
+
 class Revocations(Protocol):
     """Knowledge of which certificates are revoked."""
 

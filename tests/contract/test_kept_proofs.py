@@ -7,23 +7,18 @@ from pathlib import Path
 import pytest
 from tests.unit.ratify.world import AGENT, HUMAN, NOW, chain
 from tests.world.decisions import VERIFIER, Deployment, call, proven
-from tests.world.logs import Log, by_database_thread, by_thread, each_executor, place_in, read, verified
-from tests.world.postgres import cluster
-from tests.world.proved_calls import INBOX, SETTINGS, calls_come_now, record, recorded, statement_of
+from tests.world.logs import by_database_thread, by_thread, each_executor, read, verified
+from tests.world.proved_calls import INBOX, SETTINGS, calls_come_now, recorded, statement_of
 from tests.world.records import gateway
-from tests.world.running import run
 
 from accredit.attest import CallRecord, RecordedAuthority, sha256_hex
-from accredit.attest.proofs import KeptProof, decode_proof, is_held, kept_proof
+from accredit.attest.proofs import KeptProof, decode_proof, hold_left, kept_proof
 from accredit.gateway.settings import RecordSettings
 from accredit.limits import CLOCK_BACK_SECONDS, SESSION_ID_SECONDS
 from accredit.policy import GuardedCall
 from accredit.policy.evidence import Auditor, Evidence
 from accredit.stores.audit_log.pruning import prune
-from accredit.stores.audit_log.thread import LogThread
-from accredit.stores.opening import PostgresDatabase
 from accredit.stores.postgres.log_pruning import prune as prune_database
-from accredit.stores.postgres.migration import migrate
 
 __all__ = ["calls_come_now", "each_executor"]
 
@@ -134,39 +129,11 @@ def test_a_proof_goes_with_its_record__from_a_database(path: Path, each_executor
     assert verified(path).valid
 
 
-@pytest.mark.slow
-def test_tables_of_the_version_before_have_records_of_that__until_they_are_migrated(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Gateways are replaced before the tables are changed: calls go on, and nothing says what is not kept."""
-    database: PostgresDatabase = cluster().before()
-    monkeypatch.setattr(Log, "executors", staticmethod(lambda *_: LogThread(place_in(database), gateway()[0])))
-
-    def written() -> list[tuple[int, bool]]:
-        async def main() -> None:
-            async with Log(path) as log:
-                await record(log.port, SETTINGS, proven(call(), bound=True), hides=False)
-
-        run(main())
-        with database.open_log() as log:
-            assert log.verify([gateway()[1]]).valid
-            found = [(each.statement(), each.proof) for each in log.entries(proofs=True)]
-        return [
-            (said.version, proof is not None)
-            for said, proof in found
-            if said is not None and isinstance(said.predicate, CallRecord) and said.predicate.decision is not None
-        ]
-
-    assert written() == [(2, False)]
-    assert migrate(database).left_over == ()
-    assert sorted(written()) == [(2, False), (3, True)]
-
-
 @pytest.mark.parametrize("data", [b"", b"\xff", b"\x90", b"\xc0" * 6])
 def test_what_can_be_no_proof_is_told_as_such(data: bytes) -> None:
     certificates = b'[{"subject_pub_key":{"ed25519":"","ml_dsa_65":""}}]'
     assert kept_proof(AUTHORITY, data, certificates) == b""
-    assert not is_held(data, NOW)
+    assert not hold_left(data, NOW)
 
 
 def test_a_proof_without_its_certificates_is_none__they_have_the_agents_key() -> None:

@@ -20,7 +20,8 @@ from accredit.gateway.settings import TokenSettings
 from accredit.jsonrpc.methods import Era
 from accredit.net import IssuerKeys
 from accredit.ops.drill_agents import Agent, TokenMaker
-from accredit.ops.drill_calls import Drill, Endpoint, Parties, Tried
+from accredit.ops.drill_calls import Drill, Parties, Tried
+from accredit.ops.drill_roads import Endpoint, McpRoad
 from accredit.policy.drill import DRILL, SENSITIVE_DRILL
 from accredit.stores import MemoryStore, RevocationLists
 from accredit.telemetry import Telemetry
@@ -90,7 +91,7 @@ def drilled(
         )
         parties = Parties(issuer=trust.owner.signer(), agent=agent, other=other, maker=maker)
         async with httpx2.AsyncClient(transport=Faulty(app, fault)) as client:
-            drill = Drill(client, endpoint, era, parties)
+            drill = Drill(McpRoad(client, endpoint, era), parties)
             await drill.run()
         app.end_streams()
         await app.aclose()
@@ -240,6 +241,7 @@ def test_an_answer_that_can_t_be_understood_counts_as_none(answer: Any, trust: T
     assert {each.verdict for each in tried} == {"no_answer"}
 
 
+@pytest.mark.holds("ops/drill_roads", "mcp", "bound")
 async def test_an_answer_that_never_ends_counts_as_none__and_the_drill_goes_on(trust: Trust) -> None:
     agent = Agent()
     parties = Parties(issuer=trust.owner.signer(), agent=agent, other=agent, maker=None)
@@ -248,7 +250,7 @@ async def test_an_answer_that_never_ends_counts_as_none__and_the_drill_goes_on(t
         token_required=False, bind_agent=False,
     )  # fmt: skip
     async with httpx2.AsyncClient(transport=Dripping(), timeout=0.01) as client:
-        drill = Drill(client, endpoint, LEGACY, parties)
+        drill = Drill(McpRoad(client, endpoint, LEGACY), parties)
         await drill.run()
     tried = drill.tried
     assert len(tried) > 10

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,81 @@ def test_a_gateway_of_several_servers_with_tokens_and_workers_passes__and_the_lo
     assert "accredit.drill" not in json.dumps(replayed)
     prover = prover_found(load(folder / "accredit.toml", {}, {}))
     assert isinstance(drill_found(SqliteFile(folder / "store.db"), prover), int), "the checklist for production sees it"
+
+
+APIS = f"""
+[gateway]
+id = "gw"
+[admin]
+port = ADMIN
+[store]
+url = "sqlite:///store.db"
+[attest]
+mode = "record"
+key_file = "gateway.key"
+[tokens]
+mode = "required"
+[[tokens.issuers]]
+issuer = "accredit"
+audience = "http://127.0.0.1/mcp"
+public_key_file = "tokens.key.pub"
+algorithms = ["ES256"]
+[[quotas]]
+by = "principal"
+window = "1h"
+calls = 1
+[servers.mail]
+protocol = "http"
+url = "{NOWHERE}"
+path = "/api/mail"
+[servers.mail.routes."POST /{{anything}}"]
+scope = "email:send"
+""" + "".join(
+    f"""
+[servers.{proxy}]
+protocol = "authorize"
+proxy = "{proxy}"
+[servers.{proxy}.routes."GET /messages"]
+scope = "email:read"
+"""
+    for proxy in ("nginx", "envoy", "traefik", "caddy")
+)
+
+
+@pytest.mark.holds("ops/drill_roads", "http", "authorize", "one-connection")
+@pytest.mark.holds("policy/drill", "routes")
+@pytest.mark.holds("gateway/front/api_relay", "drill")
+@pytest.mark.holds("gateway/front/authorize", "drill")
+def test_http_apis_and_proxies_are_drilled__no_api_is_asked_and_no_proxy_is_told_to_send_it_on(
+    folder: Path, free_port: Callable[[], int]
+) -> None:
+    """No API is there at all: that none is called is seen by that."""
+    configure(folder, APIS.replace("ADMIN", str(free_port())))
+    with Serving("--config", "accredit.toml", folder=folder) as serving:
+        url = ("--url", f"http://127.0.0.1:{serving.port}/mcp")
+        code, found, _ = drill(folder, *url, "--token-key", "tokens.key")
+        wrong = [each for each in found["calls"] if each["verdict"] != "ok"]
+        assert (code, found["ok"], wrong) == (0, True, [])
+        calls = found["calls"]
+        proxies = ("nginx", "envoy", "traefik", "caddy")
+        made = {(each["server"], each["era"]) for each in calls}
+        assert made == {("mail", "http"), *((name, "authorize") for name in proxies)}
+        assert {each["happened"]["status"] for each in calls if each["happened"]["passed"]} == {204, 403}
+        assert {each["server"] for each in calls if each["happened"]["status"] == 204} == {"mail"}
+        assert len(calls) > 100
+        alone = drill(folder, *url, "--token-key", "tokens.key", "--server", "caddy")[1]
+        assert {each["server"] for each in alone["calls"]} == {"caddy"}
+    lines = accredit("log", "list", "-n", "1000", folder=folder).stdout.splitlines()[1:]
+    assert len(lines) > 100
+    assert all("POST /accredit.drill" in line and "(a drill)" in line for line in lines if "missing_token" not in line)
+    assert "accredit.drill" not in accredit("suggest", folder=folder).stdout
+
+
+def test_no_api_has_a_route_of_the_gateway_s_own(folder: Path) -> None:
+    configure(folder, APIS.replace("ADMIN", "0").replace("POST /{anything}", "POST /accredit.drill"))
+    done = accredit("config", "check", "--config", "accredit.toml", folder=folder)
+    assert done.returncode == 2
+    assert "is a route of the gateway's own" in done.stderr
 
 
 ONE = f'[gateway]\nid = "gw"\n[upstream]\nurl = "{NOWHERE}"\n'

@@ -23,6 +23,7 @@ from accredit.errors import ConfigurationError, StoreUnavailable, WireError
 from accredit.gateway import HttpUpstream, create_app
 from accredit.gateway.front import ratify_http
 from accredit.keys import write_key
+from accredit.limits import CHALLENGE_WINDOW_SECONDS
 from accredit.policy.http_binding import MAX_VERIFY_BYTES, read_verify
 from accredit.ratify import HybridPublicKey, derive_id, issue_revocation_list
 from accredit.stores import MemoryStore, RevocationLists
@@ -192,14 +193,21 @@ async def test_what_can_not_be_read_is_a_400_and_paths_have_one_method() -> None
 
 @pytest.mark.holds("gateway/front/ratify_http", "rate", "pending")
 async def test_challenges_have_a_rate_and_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ratify_http, "CHALLENGES", 3)
+    monkeypatch.setattr(ratify_http, "CHALLENGES_PER_SECOND", 0.0)
     async with world() as at:
-        statuses = [(await at.ask("POST", "challenge")).status for _ in range(ratify_http.CHALLENGES * 2)]
-        assert statuses[: ratify_http.CHALLENGES] == [200] * ratify_http.CHALLENGES
-        assert 429 in statuses
+        statuses = [(await at.ask("POST", "challenge")).status for _ in range(5)]
+        assert statuses == [200, 200, 200, 429, 429]
+    monkeypatch.undo()
     monkeypatch.setattr(ratify_http.RatifyHttp.__init__, "__kwdefaults__", {"max_pending": 2})
     async with world() as at:
         statuses = [(await at.ask("POST", "challenge")).status for _ in range(4)]
         assert statuses == [200, 200, 503, 503]
+
+
+def test_at_the_full_rate_a_stranger_never_uses_up_the_challenges_of_others() -> None:
+    at_once = ratify_http.CHALLENGES + ratify_http.CHALLENGES_PER_SECOND * CHALLENGE_WINDOW_SECONDS
+    assert at_once < ratify_http.MAX_PENDING_HTTP_CHALLENGES
 
 
 class Silent(MemoryStore):

@@ -118,6 +118,9 @@ def test_the_tutorial_that_protects_a_server_does_what_it_says(free_port: Callab
             data["definition"] = "what is pinned of the tool"
             assert refused == promised[0]
             assert run(act).strip() == printed[0]
+            for page, program in (("how-to/agent-author.md", "first_calls.py"), ("start/agent.md", "first_calls.py")):
+                told, promise = first_program(page, program, guarded, gateway.split()[-1], run)
+                assert told.startswith(promise or "may call: list_inbox\n")
             grant, _, again = more.partition("\n")
             told = run(grant)
             assert run(again).strip() == printed[1]
@@ -133,6 +136,18 @@ def test_the_tutorial_that_protects_a_server_does_what_it_says(free_port: Callab
             assert "deny ratify_revoked" in found
             assert re.search(r" calendar +book +allow +ok ", found)
             assert re.search(r"^ok: \d+ records of 1 writer verify$", found, re.MULTILINE)
+
+
+def first_program(page: str, name: str, folder: Path, port: str, run: Callable[[str], str]) -> tuple[str, str]:
+    """What the first program of a page prints after the tutorial's commands, and what the page says of it."""
+    text = (ROOT / "docs" / page).read_text("utf-8").replace("8484", port)
+    found = re.search(
+        rf"`{name}`[^`]*```python\n(.*?)```.*?```console\n(python {name} [^\n]*)\n```\n(?:\n```text\n(.*?)```)?",
+        text, re.DOTALL,
+    )  # fmt: skip
+    assert found is not None
+    (folder / name).write_text(found[1], "utf-8")
+    return run(found[2]), found[3] or ""
 
 
 def test_the_readme_does_what_it_says__its_delegation_is_good_for_a_call(

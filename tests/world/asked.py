@@ -7,6 +7,7 @@ from tests.world.delegations import NOW, World
 
 from accredit.consent import Answer, Ask, CallTerms
 from accredit.consent.asks import AskedGateway, AskedRefusal, Asker
+from accredit.consent.held import AskedTool, AskingClient, ClientAsk
 from accredit.ratify import DelegationCert
 from accredit.ratify.constraints import Constraint, MaxRate
 
@@ -48,5 +49,40 @@ def once(ask: Ask, **changes: Any) -> tuple[Constraint, ...]:
 def allowed(ask: Ask, *certificates: DelegationCert, **changes: Any) -> Answer:
     """The answer that allows a call by these certificates; by default by one for the very call."""
     chain = certificates or (WORLD.grant(SCOPE, constraints=once(ask), ends=NOW + 599),)
+    members: dict[str, Any] = {"ask": ask.digest.hex(), "decision": "allow", "certificates": chain}
+    return Answer(**members | changes)
+
+
+URL = "https://mcp.example.com"
+TOOLS = ("send_email", "list_inbox")
+
+
+def a_client_ask(**changes: Any) -> ClientAsk:
+    """An ask of a client that speaks only OAuth, for the key of `WORLD`'s agent."""
+    members: dict[str, Any] = {
+        "accredit_client_ask": 1,
+        "id": secrets.token_hex(16),
+        "asked_at": NOW,
+        "expires_at": NOW + 600,
+        "agent": Asker("Claude", WORLD.agent.public_key),
+        "gateway": AskedGateway(GATEWAY, URL),
+        "client": AskingClient("https://claude.ai/oauth/client", "Claude", "https://claude.ai/api/callback"),
+        "endpoint": f"{URL}/mcp",
+        "tools": tuple(AskedTool(each, each.replace("_", " ")) for each in TOOLS),
+        "scopes": (SCOPE,),
+        "until": NOW + 86_400,
+    }
+    return ClientAsk(**members | changes)
+
+
+def standing(ask: ClientAsk, **changes: Any) -> tuple[Constraint, ...]:
+    """The constraints of a delegation to a client: these tools at this gateway."""
+    terms: dict[str, Any] = {"gateway": ask.gateway.id, "method": "tools/call", "target": TOOLS}
+    return (CallTerms(**terms | changes).constraint(),)
+
+
+def let_in(ask: ClientAsk, *certificates: DelegationCert, **changes: Any) -> Answer:
+    """The answer that lets a client in."""
+    chain = certificates or (WORLD.grant(*ask.scopes, constraints=standing(ask), ends=ask.until),)
     members: dict[str, Any] = {"ask": ask.digest.hex(), "decision": "allow", "certificates": chain}
     return Answer(**members | changes)

@@ -173,7 +173,7 @@ class Cluster:
 
     def renew(self, database: PostgresDatabase) -> None:
         """Makes a database that `fresh` made as it was then."""
-        tables = "spent, use_series, uses, tasks, door, forgotten, revocations, store_state"
+        tables = "spent, use_series, uses, tasks, asks, door, forgotten, revocations, store_state"
         log = "log_writers, log_keys, log_entries, log_open, log_delegations, log_pruned, log_sinks"
         self.run(
             f"TRUNCATE {tables}, {log} RESTART IDENTITY", "UPDATE told_clock SET at = 0", database=database.database

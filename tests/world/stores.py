@@ -21,10 +21,11 @@ from tests.world.postgres import TOLD_CLOCK, database_for, tell_clock
 
 from accredit.errors import StoreUnavailable
 from accredit.limits import MAX_SPENT_IN_DATABASE
-from accredit.ports import DoorStore, ProofStore, RateLimit, Spending, Task, TaskStore
+from accredit.ports import AskStore, DoorStore, ProofStore, RateLimit, Spending, Task, TaskStore
 from accredit.rounds.sealing import KeyRing
 from accredit.stores import parse_store_url
 from accredit.stores.door.places import PostgresDoor
+from accredit.stores.postgres.asks import PostgresAsks
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.store import PostgresStore
 from accredit.stores.postgres.tasks import PostgresTasks
@@ -85,6 +86,20 @@ async def opened_door(url: str, folder: Path, ring: KeyRing = RING) -> AsyncGene
             yield door
         finally:
             await door.aclose()
+
+
+@contextlib.asynccontextmanager
+async def opened_asks(url: str, folder: Path) -> AsyncGenerator[AskStore]:
+    """A memory of asks that is closed in the end."""
+    with contextlib.ExitStack() as stack:
+        if url == URLS[2]:
+            store: AskStore = PostgresAsks(stack.enter_context(database_for(folder)))
+        else:
+            store = parse_store_url(url, folder).open_asks()
+        try:
+            yield store
+        finally:
+            await store.aclose()
 
 
 class _Clock:

@@ -162,9 +162,9 @@ def _leaf_key(certificates: bytes) -> Halves:
     return _read_key(leaf).subject_pub_key
 
 
-def is_held(packed: bytes | None, now: int) -> bool:
-    """Return whether a stored proof is still withheld at the time `now` (unix seconds)."""
+def hold_left(packed: bytes | None, now: int) -> int:
+    """Return for how many seconds a stored proof is still withheld at the time `now` (unix seconds); 0 if it is not."""
     try:
-        return packed is not None and _unpack(packed).held_until >= now
+        return 0 if packed is None else max(0, _unpack(packed).held_until + 1 - now)
     except (ValueError, RecursionError):
-        return False  # damaged bytes reveal nothing
+        return 0  # damaged bytes reveal nothing

@@ -1,13 +1,13 @@
-"""From `[servers.NAME]` with another protocol than MCP's to an HTTP API: its routes, and where it is. I/O as
+"""Builds an HTTP API from a `[servers.NAME]` whose protocol is not MCP: its routes, and how to reach it. Same I/O as
 `http_upstream`.
 
 Checked in this order; each failure is a `ConfigurationError` that names the setting at fault:
 
-- an MCP server has nothing that belongs to an HTTP API (`check_mcp`), and an API nothing that belongs to an MCP server;
-- proofs are judged: without them nothing would be asked of a request;
-- with `protocol = "authorize"` a proxy is named, and there is an [admin] listener at which it asks. With "http" there
-  is a URL without a query, and a path on the gateway that requests can have;
-- there are routes, of one meaning (`http_api.routes`), and their facts are of the request.
+- no key of an HTTP API is set for an MCP server (`check_mcp`), and no key of an MCP server for an API;
+- proofs are judged (required or observed): otherwise nothing would be decided about a request;
+- with `protocol = "authorize"`, a proxy is named, and there is an [admin] listener for its questions. With "http",
+  there is a URL without a query, and the path on the gateway is one that requests can have;
+- there are routes, no request could match two of them (`http_api.routes`), and their facts are taken from the request.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,11 +22,12 @@ from accredit.http_api.facts import http_facts, source_fault
 from accredit.http_api.routes import RouteTable, read_route
 from accredit.http_api.targets import read_target
 from accredit.policy import Catalog, Entry, facts_fault
+from accredit.policy.drill import DRILL_PATHS
 
 _OF_MCP = ("command", "cwd", "env", "tools", "resources", "prompts")
 _BEHIND = ("url", "urls", "headers", "auth", "max_in_flight", "timeout_seconds", "path", "forward_headers")
 _OWN_PATHS = ("/v1/ratify/", "/.well-known/", "/token/", "/sse/", "/messages/")
-"""Where the gateway itself answers, or may: no API is there."""
+"""Paths that the gateway itself answers, at least in some configurations. No API can have one."""
 
 
 def build_api(loaded: Loaded, server: Server, environ: Mapping[str, str]) -> ApiUpstream:
@@ -50,7 +51,7 @@ def build_api(loaded: Loaded, server: Server, environ: Mapping[str, str]) -> Api
 
 
 def check_api_path(place: str, server: Server) -> None:
-    """Refuse an HTTP API behind the gateway without a path that requests can have. Raises `ConfigurationError`."""
+    """Check that requests can have the path of an HTTP API behind the gateway. Raises `ConfigurationError`."""
     path = server.path
     if path is None:
         raise ConfigurationError(
@@ -112,6 +113,8 @@ def _table(place: str, server: Server) -> RouteTable:
             f'name some: [{place}.routes."GET /messages"] scope = "email:read"',
         )
     for text, route in routes.items():
+        if text in DRILL_PATHS.values():
+            raise ConfigurationError(f'{place}.routes."{text}" is a route of the gateway\'s own', "remove it")
         fault = source_fault(route.facts, read_route(text).names) or facts_fault(http_facts(route.facts).sources)
         if fault is not None:
             raise ConfigurationError(

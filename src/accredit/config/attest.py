@@ -2,9 +2,9 @@
 
 Checked in this order; each failure is a `ConfigurationError` that names the setting at fault:
 
-- where calls are recorded, the gateway has a private key (see below). Where they are not, `attest.key_file` may
-  still name a key, and others must not be able to read it;
-- where `attest.signer` is set, the signer of records exists, and so does its public key, with an id of its own;
+- where calls are recorded, the gateway has a private key (see below). Where they are not, `attest.key_file` may still
+  name a key; that key must be readable by its owner only;
+- where `attest.signer` is set, the signer of records exists, and so does its public key, whose id no other key has;
 - `attest.public_key_files` are public keys of gateways;
 - the store is a file or a database: a log in memory would have nothing to show later;
 - the gateway has an id: `[gateway] id`, else that of its key. The key is `attest.key_file`, else `gateway.key` beside
@@ -79,7 +79,8 @@ def trusted_log_keys(loaded: Loaded) -> tuple[LogKey, ...]:
 
 
 def try_record_signer(loaded: Loaded) -> None:
-    """Have the signer of records, if there is one, sign a trial, in a forked process. Raises `ConfigurationError`."""
+    """Have the signer of records, if there is one, sign once as a trial, in a forked process. Raises
+    `ConfigurationError`."""
     named = _named_signer(loaded)
     if named is not None:
         from accredit.keys.record_signers import try_signer  # noqa: PLC0415 - securesystemslib is slow to load
@@ -109,8 +110,8 @@ def _named_signer(loaded: Loaded) -> tuple[str, Path, Path] | None:
 
 
 def _log_key_file(loaded: Loaded) -> Path:
-    """Return the path of the key that signs the log. Raises `ConfigurationError` if none is configured, or it is
-    missing."""
+    """Return the path of the key that signs the log. Raises `ConfigurationError` if none is configured, or if the file
+    is missing."""
     name, path = loaded.config.attest.key_file, own_key_file(loaded)
     if path is not None and is_there(path):
         return path

@@ -1,10 +1,11 @@
-"""Builds how the gateway gets tokens for the server, from `[upstream.auth]`. Reads the secret's file; fetches nothing.
+"""Builds the settings for getting the gateway's tokens for the server, from `[upstream.auth]`. Reads the secret's file;
+fetches nothing.
 
 Checked in this order; each failure is a `ConfigurationError`, which quotes nothing of a secret:
 
 - no `Authorization` header is configured beside it: the server would get only one of the two;
-- if tokens are exchanged, it is the callers' tokens that are: so each call must come with one. The audience or resource
-  of the new token is set: otherwise the new token might be as good at this gateway as the old one;
+- if tokens are exchanged, each call must come with a token: it is the caller's token that is exchanged. The audience or
+  resource of the new token is set: otherwise the new token might be accepted by this gateway, too;
 - the secret is where the configuration says it is (`sources`).
 """
 

@@ -1,7 +1,7 @@
-"""From a configuration that is valid by itself to the settings of the data plane. Reads the PATH for programs.
+"""Builds the settings of the data plane from a validated configuration. Searches the PATH for programs.
 
-In this order: check that there is exactly one of `url` and `command`, with nothing that belongs to the other; read the
-headers' values from where they are, or look for the program; then call `identity`, `proofs`, `tokens`, `rounds`,
+In this order: check that exactly one of `url` and `command` is set, and no key that only the other uses; read the
+headers' values from their sources, or look for the program; then call `identity`, `proofs`, `tokens`, `rounds`,
 `attest` and `pins`, which build the other settings. Every failure is a `ConfigurationError`.
 """
 
@@ -37,7 +37,7 @@ def build_settings(
     loaded: Loaded, environ: Mapping[str, str], *, server: str | None = None, workers: int = 1, starting: bool = False
 ) -> GatewaySettings:
     """Return the settings for the only server, or for the one of several that `server` names. Raises
-    `ConfigurationError` for what can't work on this machine.
+    `ConfigurationError` if they can't work on this machine.
 
     If `starting`, the gateway is about to serve: then a missing identity key is made.
     """
@@ -69,8 +69,7 @@ def build_all_settings(
 
 
 def _of_whole(settings: GatewaySettings, digest: str) -> GatewaySettings:
-    """Return one server's settings, with the digest of the whole configuration (`digest`) to be named in its
-    records."""
+    """Return one server's settings. Its records will name `digest`, the digest of the whole configuration."""
     records = settings.records
     return settings if records is None else replace(settings, records=replace(records, policy_digest=digest))
 
@@ -152,8 +151,8 @@ def build_upstream(loaded: Loaded, environ: Mapping[str, str]) -> HttpUpstream |
 
 
 def _folder(loaded: Loaded) -> Path | None:
-    """Return the folder that the command runs in: `upstream.cwd`. Without that, a command that is set in the file runs
-    in the file's folder, as its paths are relative to it. Else return None."""
+    """Return the folder that the command runs in, or None for the current one. It is `upstream.cwd`. If that is not
+    set, a command from the file runs in the file's folder, since its paths are relative to that."""
     if loaded.config.upstream.cwd is not None:
         folder = Path(loaded.config.upstream.cwd)
         if not folder.is_dir():

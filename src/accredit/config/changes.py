@@ -17,7 +17,7 @@ from accredit.keys import ReadFiles, reading
 from accredit.limits import MAX_RELOAD_TEXT
 
 MAX_RELOAD_CHANGES = 40
-"""The most changed keys that are named; the rest is only counted."""
+"""How many changed keys are named. The rest are only counted."""
 
 
 _FIXED = {

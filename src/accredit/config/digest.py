@@ -8,8 +8,8 @@ their origin, as `accredit config show` prints them, without `gateway.host` and 
   secret written into the configuration itself is masked; so is the query of a URL;
 - a file in the configuration's own folder is represented by its relative name, so that a copy elsewhere has the same
   digest;
-- `servers`, `quotas` and `proofs.registries` are left out if they are empty, and of an MCP server what only HTTP APIs
-  have. So the digest of a configuration without them is the same as before these existed;
+- `servers`, `quotas` and `proofs.registries` are left out if they are empty, and so are an MCP server's keys that only
+  HTTP APIs use. So a configuration without them has the same digest as before these keys existed;
 - `oauth` is left out if it is not enabled;
 - `admin` and `telemetry` are left out: they decide nothing.
 
@@ -75,8 +75,8 @@ def _values(loaded: Loaded) -> Iterator[tuple[str, str, object]]:
 
 
 def _with_contents(value: object, members: tuple[str, ...], folder: Path) -> object:
-    """Replace each file name by the digest of the file's content: a value that is one, those in a table's `members`,
-    and those in a list."""
+    """Replace each file name by the digest of the file's content. The value itself may be a file name, or a list of
+    them, or a table with file names in its `members`."""
     if isinstance(value, list):
         return [_with_contents(each, members, folder) for each in cast("list[object]", value)]
     if isinstance(value, dict):

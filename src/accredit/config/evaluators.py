@@ -1,9 +1,9 @@
 """The evaluators of constraints that `[proofs] evaluators` names. Loads other packages' code, when the gateway starts.
 
-- Each name is that of exactly one entry point of the group `accredit.constraints`. It is also the type of the
-  constraints that the entry point evaluates.
+- Each name belongs to exactly one entry point of the group `accredit.constraints`. The name is also the type of
+  constraint that the entry point evaluates.
 - The entry point can be loaded, and called.
-- Its type is not evaluated already: it is neither a kind of the protocol's nor our own.
+- Its type is not evaluated already: it is neither one of Ratify's types nor one of ours.
 
 Installed evaluators that are not named are not loaded.
 """

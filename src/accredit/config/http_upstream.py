@@ -1,4 +1,5 @@
-"""From the keys of a server that is reached by a URL to where it is and what is sent to it. Reads secrets' files."""
+"""Builds the address of a server that is reached by a URL, and the headers sent to it, from its keys. Reads secrets'
+files."""
 
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit

@@ -1,8 +1,9 @@
-"""Builds what tells a server in a signed header who calls: `[upstream] identity = "jwt"`. Reads the key, or makes it.
+"""Builds the signed header that tells a server who calls: `[upstream] identity = "jwt"`. Reads the signing key, or
+makes it.
 
 Checked in this order; each failure is a `ConfigurationError` that names the setting at fault:
 
-- `identity_header` is set only with "jwt", and names no header that something else sets;
+- `identity_header` is set only with "jwt", and its name is not one that something else sets;
 - the server is reached by a URL: a command reads no headers;
 - there is a configuration file: the signing key is in `identity.key` beside it. A key kept only in memory would change
   with every start;
@@ -25,13 +26,14 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 _IDENTITY_KEY_FILE = "identity.key"
-"""The file in the configuration's folder with the key that signs what the server is told."""
+"""The name of the file, in the configuration's folder, that holds the key for signing this header."""
 
 
 def build_identity(
     loaded: Loaded, upstream: HttpUpstream | StdioUpstream | ApiUpstream, *, starting: bool
 ) -> IdentitySettings | None:
-    """Return how the server is told in a header who calls, or None if it is not told. Raises `ConfigurationError`.
+    """Return the settings of the header that tells the server who calls, or None if there is none. Raises
+    `ConfigurationError`.
 
     If the gateway is not `starting`, no key is written: in place of a missing key a temporary one is made.
     """

@@ -113,7 +113,8 @@ def _content(name: str, path: str) -> FileContent:
 
 @contextmanager
 def _memory_file_name(content: FileContent) -> Generator[str]:
-    """Yield a path from which the TLS library can read content that we have read already: a private file in memory."""
+    """Yield the path of a private file in memory with this content. The TLS library reads only from paths, and we have
+    read the content already."""
     with memory_file() as file:
         file.write(content.data)
         file.seek(0)

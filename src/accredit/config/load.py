@@ -2,14 +2,15 @@
 
 There are three sources. Each overrides the ones before it:
 
-- the file: `--config`, else `$ACCREDIT_CONFIG`, else `./accredit.toml` if it exists. `./accredit.toml` is not looked
-  for if the command line names a server: somebody else may have put it into the current folder. The file is validated
-  by itself and strictly: a broken file stops the start, even if something else overrides the broken part;
+- the file: `--config`, else `$ACCREDIT_CONFIG`, else `./accredit.toml` if it exists. `./accredit.toml` is ignored if
+  the command line names a server: somebody else may have put it into the current folder. The file is validated by
+  itself and strictly: a broken file stops the start, even if something else overrides the broken part;
 - the environment, `ACCREDIT_<SECTION>__<KEY>`: text, or JSON where a key holds several values;
 - the command line. A URL or a command given there replaces the whole of `[upstream]`: headers with a secret that are
   meant for one server must not reach another. It replaces `[servers]` as well.
 
-`[servers]` has each server's own keys. So `[upstream]` and the catalog's sections must not be set beside it.
+With `[servers]`, each server has these keys in its own table. So `[upstream]` and the catalog's sections must not be
+set.
 """
 
 import json
@@ -65,7 +66,7 @@ class Loaded:
     api: Server | None = None
 
     def place(self, section: str) -> str:
-        """Return how a section is named in the file. In a view of a server it is `servers.NAME...`."""
+        """Return a section's name in the file. In the view of one server, that is `servers.NAME...`."""
         if not self.server:
             return section
         return f"servers.{self.server}" if section == "upstream" else f"servers.{self.server}.{section}"
@@ -93,8 +94,8 @@ def load(
 
 
 def folder_of(loaded: Loaded, key: _Key) -> Path:
-    """Return the folder that the relative paths of a key start from: the file's folder if the file sets the key, else
-    the current one."""
+    """Return the folder that a key's relative paths start from: the file's folder if the file sets the key, else the
+    current one."""
     origin = loaded.origins.get(key)
     return loaded.file.parent if loaded.file and origin and origin.kind == "file" else Path.cwd()
 
@@ -105,7 +106,8 @@ def _names_a_server(command_line: Values) -> bool:
 
 
 def load_command_line(command_line: Values) -> Loaded:
-    """Return the configuration that the command line alone gives. Raises `ConfigurationError`."""
+    """Return the configuration from the command line alone, without a file or the environment. Raises
+    `ConfigurationError`."""
     return _merge_sources(None, {}, {}, command_line)
 
 

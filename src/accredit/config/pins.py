@@ -1,10 +1,10 @@
-"""Builds what the gateway holds its server to, from `[pins]` and `accredit.lock`. Reads the lock, once for all servers
-(`keys.reading`).
+"""Builds the definitions that the server's tools must have, from `[pins]` and `accredit.lock`. Reads the lock, once for
+all servers (`keys.reading`).
 
 - The lock is beside the configuration file. Without such a file no lock is looked for: somebody else may have put one
   into the current folder.
 - If `pins.mode` is not set, definitions are enforced if there is a lock. If it is set to a mode that uses pins, there
-  must be a lock. In both cases the lock must name the server: otherwise its unpinned definitions would pass unseen.
+  must be a lock. In both cases the lock must name the server: otherwise its definitions would go unchecked.
 - The lock must be valid as a whole (`pins.lock`), or the gateway does not start.
 """
 

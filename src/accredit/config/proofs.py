@@ -2,12 +2,12 @@
 
 Checked in this order; each failure is a `ConfigurationError` that names the setting at fault:
 
-- the catalog. It counts with proofs off, too: then lists still say which scopes there are;
+- the catalog is valid. It is used even with proofs off, since lists always show the scopes;
 - there are no roots if `proofs.mode` is not set: nobody should take the gateway for one that requires proofs;
 - if proofs are judged (required or observed), there is time zone data, which constraints need;
 - the roots: at least one where proofs are required, each a human's public key, none twice;
-- the registries: each with an https URL, and pinned keys of humans, none of them twice and none a root (which would
-  stay one when another key has replaced it);
+- the registries: each has an https URL and pinned keys of humans. No key is pinned twice, and none is also a root: a
+  root would stay valid after the registry has replaced it;
 - if proofs are judged and there is more than one worker, all share a store;
 - the gateway's id: `[gateway] id`, else that of its key (`attest`);
 - the evaluators of constraints, if proofs are judged (`evaluators`).
@@ -43,8 +43,7 @@ if TYPE_CHECKING:
 
 
 def build_proofs(loaded: Loaded, *, workers: int = 1) -> ProofSettings | None:
-    """Return how calls are decided, or None if proofs are off and the catalog says nothing. Raises
-    `ConfigurationError`."""
+    """Return how calls are decided, or None if proofs are off and the catalog is empty. Raises `ConfigurationError`."""
     proofs = loaded.config.proofs
     catalog = catalog_of(loaded)
     required, observes = proofs.mode == "required", proofs.mode == "observe"

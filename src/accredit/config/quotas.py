@@ -1,11 +1,11 @@
-"""From `[[quotas]]` to what decisions count. No I/O.
+"""Builds the quotas that decisions apply, from `[[quotas]]`. No I/O.
 
 - A quota has either `calls`, or `sum` and `limit`.
-- What a quota counts by must be known of each call: with proofs off nobody knows a call's principal or agent, without
-  tokens nobody knows its subject.
+- Each call must have the property that a quota counts by. With proofs off, a call has no principal or agent; without
+  tokens, it has no subject.
 - A quota with `sum` adds up a fact. If it names a tool that is in the catalog, the catalog says where that fact is in
   the tool's arguments.
-- Workers must share what is counted: with more than one, the store is not in memory.
+- Workers must share the counts: with more than one worker, the store is not in memory.
 """
 
 from decimal import Decimal

@@ -4,8 +4,8 @@
   become `[servers.NAME.tools...]` and so on, where they stand. `gateway.upstream_timeout_seconds` would be the timeout
   of all servers, so it becomes `timeout_seconds` of this one. Comments, order and line ends stay.
 - The result is checked with two parsers: the one that keeps comments (tomlkit) and the one that the gateway reads with.
-  Both must agree on what the text means, before and after. The new text must mean what the old one did under the new
-  names, and nothing else.
+  Both must agree on the meaning of the old text, and of the new one. Apart from the names, the two texts must mean the
+  same.
 - Tables in a form that can't be renamed this way (such as keys with dots beside headers) are not touched. The error
   says so.
 """

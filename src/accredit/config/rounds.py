@@ -3,8 +3,8 @@ once, at the start.
 
 - Nobody but the file's owner has any permission on it.
 - It holds valid keys (`accredit.rounds.sealing.parse_keys`).
-- `cluster.keys_file` and `rounds.keys_file`, its old name, are not both set. If many machines share the store, one of
-  the two is set: without shared keys, no gateway could continue what another has begun.
+- `cluster.keys_file` and its old name, `rounds.keys_file`, are not both set. If several machines share the store, one
+  of the two is set: without shared keys, no gateway could open another's states and session ids.
 
 If no file is set, a key is made that lives as long as this process and its forks.
 """

@@ -1,6 +1,6 @@
 """The keys of `accredit.toml`: names, types, defaults and what each means. No I/O.
 
-Here are the rules that concern one value. Rules that need two keys, a file or the environment are in `build`. Each
+The rules here concern one value each. Rules that need two keys, a file or the environment are in `build`. Each
 description finishes the sentence "KEY is ...": errors and `accredit config schema` show it.
 """
 
@@ -51,22 +51,22 @@ from accredit.limits import CHALLENGE_WINDOW_SECONDS, DEFAULT_RESPONSE_BYTES, GR
 from accredit.tokens import GrantType
 
 MAX_RESPONSE_BYTES = 104_857_600
-"""The most that `gateway.max_response_bytes` can be set to: each answer is whole in memory before any of it is
+"""The most that `gateway.max_response_bytes` can be set to: an answer is held in memory as a whole before it is
 forwarded."""
 MAX_REPLICAS = 32
-"""The most URLs of one server. Each has connections of its own, and each request compares all of them. For more, use a
+"""How many URLs one server may have. Each has its own connections, and each request compares all URLs. For more, use a
 load balancer."""
 DRAIN_SECONDS = 0
 """The default of `gateway.drain_seconds`: how long a gateway that is told to stop still accepts requests. Waiting helps
 only if a load balancer learns meanwhile that the gateway is stopping."""
 MAX_ENDING_SECONDS = 3600
-"""The most that `gateway.drain_seconds` and `gateway.grace_seconds` can be set to. The longest call takes an hour, too;
-a greater number is probably meant in another unit."""
+"""The most that `gateway.drain_seconds` and `gateway.grace_seconds` can be set to. No call may take longer than an hour
+either. A greater number was probably meant in another unit."""
 MAX_PINS_FRESH_SECONDS = 3600
-"""The most that `pins.fresh_seconds` can be set to. A comparison with the pins counts for so long; what the server
-changes meanwhile is not seen."""
+"""The most that `pins.fresh_seconds` can be set to. For so long a comparison with the pins stays valid, and later
+changes by the server go unnoticed."""
 QUOTA_MOST = 1_000_000_000
-"""The most calls, or the greatest sum of a fact, that a quota may allow. Sums are counted in millionths, and a
+"""The greatest number of calls, or sum of a fact, that a quota may allow. Sums are stored in millionths, and a
 database's integers have 19 digits."""
 MAX_BOOTSTRAP_TTL_SECONDS = 86_400
 """The longest lifetime of the bootstrap token: a day, as it can't be revoked individually."""
@@ -214,8 +214,8 @@ class Validation(Section, frozen=True):
 
 
 class TokenIssuer(Section, frozen=True):
-    """A table of `[[tokens.issuers]]`: an issuer whose tokens count. The issuer's keys come from one of three
-    places, else from where its metadata says."""
+    """A table of `[[tokens.issuers]]`: an issuer whose tokens are accepted. Its keys come from one of three keys of
+    this table, else from the URL in its metadata."""
 
     issuer: Annotated[Name, "who issues the tokens, exactly as in their iss"]
     audience: Annotated[Name, "whom the tokens must be for (aud): the URL of the MCP endpoint"]
@@ -300,14 +300,14 @@ class OAuth(Section, frozen=True):
 
 
 class Root(Section, frozen=True):
-    """A table of `[[proofs.roots]]`: a human whose delegations count."""
+    """A table of `[[proofs.roots]]`: a human whose delegations are accepted."""
 
     name: Annotated[Name, "what this human is called in answers to clients and to the upstream"]
     public_key_file: Annotated[Name, "a file that `accredit keys new --kind human` made, ending in .pub"]
 
 
 class Registry(Section, frozen=True):
-    """A table of `[[proofs.registries]]`: a registry that says which keys replaced those of these humans."""
+    """A table of `[[proofs.registries]]`: a registry that knows which keys have replaced these humans' keys."""
 
     url: Annotated[Url, "its base URL: https, or http on loopback"]
     pins: Annotated[
@@ -317,7 +317,7 @@ class Registry(Section, frozen=True):
 
 
 class Revocation(Section, frozen=True):
-    """`[proofs.revocation]`: which certificates no longer count."""
+    """`[proofs.revocation]`: which certificates are revoked."""
 
     files: Annotated[list[Name], "a list of signed revocation lists, re-read when they change"] = []
     public_key_files: Annotated[
@@ -326,7 +326,7 @@ class Revocation(Section, frozen=True):
 
 
 class Proofs(Section, frozen=True):
-    """`[proofs]`: whether calls need a proof, and what a proof must be like."""
+    """`[proofs]`: whether calls need a proof, and which proofs are accepted."""
 
     mode: Annotated[
         Literal["off", "observe", "required"],
@@ -368,7 +368,7 @@ class Resource(Section, frozen=True):
 
 
 class Tool(Resource, frozen=True):
-    """`[tools.NAME]`: the scope of a tool, and what else calls of it need."""
+    """`[tools.NAME]`: the scope of a tool, and what else is required to call it."""
 
     facts: Annotated[Facts, "a table from a constraint's facts to JSON Pointers into the call's arguments"] = {}
     token_scope: Annotated[TokenScope, 'the scope that a token needs for it, or "" for none'] = ""
@@ -394,7 +394,7 @@ class Prompts(Section, frozen=True):
 
 
 class ApiRoute(Resource, frozen=True):
-    """`[servers.NAME.routes."METHOD /path"]`: the scope of a route of an HTTP API, and what else requests need."""
+    """`[servers.NAME.routes."METHOD /path"]`: the scope of a route of an HTTP API, and what else its requests need."""
 
     facts: Annotated[
         RouteFacts, 'a table from a constraint\'s facts to "path:NAME", "query:NAME", "body:/POINTER" or a constant'
@@ -440,7 +440,7 @@ class Servers(Section, frozen=True):
 
 
 class Quota(Section, frozen=True):
-    """A table of `[[quotas]]`: how many calls may be made in a window, or what the calls' amounts may add up to."""
+    """A table of `[[quotas]]`: how many calls may be made in a window, or how much a number in them may add up to."""
 
     by: Annotated[
         Literal["principal", "agent", "subject", "server"],
@@ -464,7 +464,7 @@ class QuotaList(Section, frozen=True):
 
 
 class Attest(Section, frozen=True):
-    """`[attest]`: whether guarded calls are recorded, and how."""
+    """`[attest]`: whether guarded calls are recorded in a signed log, and how."""
 
     mode: Annotated[
         Literal["off", "record", "durable"],
@@ -491,7 +491,7 @@ class Attest(Section, frozen=True):
 
 
 class Rounds(Section, frozen=True):
-    """`[rounds]`: what `requestState` is sealed with on its way to the client. If a file of keys is set, sessions' ids
+    """`[rounds]`: the keys with which `requestState` is sealed for the client. If a file of keys is set, session ids
     are sealed with these keys, too."""
 
     keys_file: Annotated[
@@ -511,7 +511,7 @@ class Cluster(Section, frozen=True):
 
 
 class Pins(Section, frozen=True):
-    """`[pins]`: whether tools are held to the definitions in `accredit.lock`."""
+    """`[pins]`: whether tools must have the definitions in `accredit.lock`."""
 
     mode: Annotated[
         Literal["enforce", "warn", "off"] | None,
@@ -617,8 +617,8 @@ NESTED: Mapping[tuple[str, str], type[Section]] = {
 
 
 class Entries(NamedTuple):
-    """How a section holds tables with user-chosen names: the attribute that holds them, the type of the names, and the
-    type of the tables."""
+    """How a section stores tables with user-chosen names: in which attribute, and the types of the names and of the
+    tables."""
 
     attribute: str
     name: Any

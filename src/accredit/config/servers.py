@@ -1,11 +1,11 @@
-"""From `[servers]` to a view of the configuration for each server, in which it is the only one. No I/O.
+"""Makes a view of the configuration for each of `[servers]`, as if that server were the only one. No I/O.
 
 In a view, the server's own keys take the place of `[upstream]`, `[tools]`, `[resources]` and `[prompts]`, and the
-endpoint is at `<gateway.path>/NAME`. So whatever builds from a configuration of one server can build from a view.
+endpoint is at `<gateway.path>/NAME`. So code that expects a configuration of one server also accepts a view.
 
-- `gateway.passthrough`, which forwards paths to the one server behind the gateway, can't be set if there are several.
+- If there are several servers, `gateway.passthrough` can't be set: it would not say to which of them paths go.
 - No endpoint is a path that the gateway itself answers.
-- An HTTP API is no MCP server: it has a view (`every_view`), but not for who asks MCP servers (`views`).
+- `every_view` also gives the views of HTTP APIs. `views` gives only those of MCP servers.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,5 @@
-"""Values that a configuration does not hold itself, but takes from the environment or a file. I/O: reads the files.
+"""Values that are not in the configuration itself: it names an environment variable or a file that holds them. I/O:
+reads the files.
 
 Checked in this order; each failure is a `ConfigurationError`, which quotes nothing of a value:
 
@@ -24,13 +25,13 @@ MAX_CLIENT_SECRET_BYTES = 4_096
 
 
 class Source(NamedTuple):
-    """Where values are taken from: the environment, and files, whose relative paths start from `folder`."""
+    """Reads values from the environment and from files. Relative paths start from `folder`."""
 
     environ: Mapping[str, str]
     folder: Path
 
     def secret(self, source: SecretFrom, key: str) -> str:
-        """Return a secret for a header. `key` is the place in the configuration that names its source."""
+        """Return a secret for a header. `key` is the configuration's key that names its source."""
         text = _check_text(self._text(source, key, MAX_CLIENT_SECRET_BYTES).rstrip("\r\n"), source, key)
         if not text:
             raise _unusable(key, source, "should not be empty")
@@ -71,7 +72,7 @@ class Source(NamedTuple):
 
 
 def secret_file(path: Path, key: str, max_bytes: int) -> bytes:
-    """Return the content of a private file. `key` is the place in the configuration that names it. Raises
+    """Return the content of a private file. `key` is the configuration's key that names the file. Raises
     `ConfigurationError`."""
     try:
         content = read_file(path, max_bytes)

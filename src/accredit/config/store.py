@@ -3,8 +3,8 @@
 Checked in this order; each failure is a `ConfigurationError`, which quotes nothing of a database's URL:
 
 - the URL names a store of a kind that is known and installed. If it is a file, its folder exists;
-- with a PostgreSQL database, `store.replicas` says whether a commit must be on another machine. Nobody should find out
-  in a failover what they did not decide. Without a database, no key is set that only a database has;
+- with a PostgreSQL database, `store.replicas` is set: it says whether a commit waits for another machine, which the
+  operator must decide before a failover. Without a database, no key is set that only a database uses;
 - nobody but its owner may read a file with a password.
 """
 

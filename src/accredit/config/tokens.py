@@ -1,11 +1,11 @@
-"""From `[tokens]` to the issuers whose tokens count. Reads key files and secrets; fetches nothing.
+"""Builds the list of issuers whose tokens are accepted, from `[tokens]`. Reads key files and secrets; fetches nothing.
 
 Checked in this order; each failure is a `ConfigurationError` that names the setting at fault:
 
-- without `tokens.mode` there are no issuers, and nothing that depends on tokens (`bind_agent`, a tool's `token_scope`):
-  nobody should take the gateway for one that requires tokens;
-- the issuers: at least one, none twice, each with its keys from one place; without any, the issuer is a URL whose
-  metadata can be asked for them, or it is asked about each token (introspection), of which there may be one;
+- if `tokens.mode` is not set, nor are issuers, `bind_agent` or a tool's `token_scope`: otherwise people would believe
+  that the gateway requires tokens;
+- there is at least one issuer, and none twice. Each has its keys from one source. If none is configured, the issuer
+  must be a URL, for its metadata, or be asked about each token (introspection). Only one issuer may use introspection;
 - `bind_agent` needs a token and a proof with each call;
 - the bootstrap token needs a single process on a single machine, a configured issuer, and a private key whose public
   half is among that issuer's keys.
@@ -49,7 +49,7 @@ _SECRET_BYTES = 32
 
 
 def build_tokens(loaded: Loaded, environ: Mapping[str, str], *, workers: int = 1) -> TokenSettings | None:
-    """Return whose tokens count, or None if tokens are off. Raises `ConfigurationError`."""
+    """Return the issuers whose tokens are accepted, or None if tokens are off. Raises `ConfigurationError`."""
     tokens, tools = loaded.config.tokens, loaded.config.tools.by_name
     scopes = {name: tool.token_scope for name, tool in tools.items() if tool.token_scope}
     if tokens.mode == "off":
@@ -82,7 +82,7 @@ def build_tokens(loaded: Loaded, environ: Mapping[str, str], *, workers: int = 1
 
 
 def build_key_sources(loaded: Loaded) -> dict[str, KeySet | str | None]:
-    """Return each issuer's keys, or the URL of its key set; None if its metadata is to name it. Raises
+    """Return each issuer's keys, or the URL of its key set, or None if the URL is to come from its metadata. Raises
     `ConfigurationError`."""
     folder = folder_of(loaded, ("tokens", "issuers"))
     return {each.issuer: _keys(index, each, folder) for index, each in enumerate(loaded.config.tokens.issuers)}
@@ -116,7 +116,7 @@ def _issuer(index: int, table: TokenIssuer, loaded: Loaded, environ: Mapping[str
 
 
 def _introspection(index: int, table: TokenIssuer, loaded: Loaded, environ: Mapping[str, str]) -> Introspection | None:
-    """Return where the issuer is asked about tokens, or None. Reads the secret."""
+    """Return how to ask the issuer about tokens (introspection), or None. Reads the secret."""
     place = f"tokens.issuers[{index}].introspection"
     named = {"url": table.introspection_url, "client_id": table.introspection_client_id}
     url, client_id, secret = *named.values(), table.introspection_client_secret
@@ -133,7 +133,8 @@ def _introspection(index: int, table: TokenIssuer, loaded: Loaded, environ: Mapp
 
 
 def _of_api(issuer: Issuer, loaded: Loaded) -> Issuer:
-    """Return an issuer whose tokens must be for an HTTP API, by its endpoint's URL: a token for MCP is none there."""
+    """Return the issuer with the audience of an HTTP API, which is its endpoint's URL. A token for MCP is not valid
+    there."""
     parts = urlsplit(issuer.audience)
     url = f"{parts.scheme}://{parts.netloc}{loaded.config.gateway.path}" if parts.netloc else issuer.server_audience
     return structs.replace(issuer, audience=url, server_audience="")
@@ -201,7 +202,7 @@ def _bootstrap(
 
 
 def signs_for(issuer: Issuer, key: "EllipticCurvePrivateKey", keys: KeySet) -> bool:
-    """Return whether a token signed by this key in an issuer's name would verify with these `keys`."""
+    """Return whether `keys` would verify a token that this key has signed in the issuer's name."""
     now, verifier = unix_seconds(), TokenVerifier([issuer])
     grant = SessionGrant(
         issuer=issuer.issuer,

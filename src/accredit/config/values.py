@@ -23,7 +23,7 @@ from accredit.policy.quotas import ANY_TOOL, window_seconds
 from accredit.stores import store_url_fault
 
 MAX_QUOTAS = 32
-"""The most quotas of a configuration: for each, a call's transaction writes a row."""
+"""How many quotas a configuration may have. Each call's transaction writes a row for each of them."""
 
 
 NO_SUCH_KEY = "no such key"
@@ -106,12 +106,12 @@ _OWN_HEADERS = frozenset(
         "upgrade",
     }
 )
-"""Headers that frame or route a message. The gateway sets them itself: otherwise gateway and server could read
-different messages."""
+"""Headers that frame or route a message. The gateway sets them itself: otherwise the server could read another message
+than the gateway did."""
 
 
 def _url(value: str) -> None:
-    """Check an http(s) URL: it has a host, and nothing in it that must not be sent to that host."""
+    """Check an http(s) URL: it has a host, and holds nothing that must not be sent to that host."""
     if not value.isascii() or not value.isprintable() or " " in value:
         raise ValueError("should be printable ASCII without spaces")
     if "@" in value.partition("//")[2].partition("/")[0]:

@@ -1,4 +1,5 @@
-"""From `[admin]` and `[telemetry]` to how a gateway is watched. Checks whether libraries are installed.
+"""Builds the settings for monitoring a gateway, from `[admin]` and `[telemetry]`. Checks whether libraries are
+installed.
 
 Each failure is a `ConfigurationError` that names the setting at fault.
 """

@@ -166,9 +166,7 @@ class Ask(WireObject, frozen=True, dict=True):
     def code(self) -> str:
         """The ask's code for people, such as `7KQ4-M2`. It only identifies the ask: it is no secret, and grants
         nothing."""
-        number = int.from_bytes(self.digest[:4]) >> 2
-        text = "".join(_CODE_ALPHABET[number >> 5 * place & 31] for place in reversed(range(_CODE_CHARS)))
-        return f"{text[:4]}-{text[4:]}"
+        return code_of(self.digest)
 
     @property
     def agent_id(self) -> str:
@@ -186,6 +184,13 @@ class Ask(WireObject, frozen=True, dict=True):
         signed = replace(self, signature=signer.sign(_sign_bytes(self)))
         read_ask(signed.text())
         return signed
+
+
+def code_of(digest: bytes) -> str:
+    """Return the code for people of an ask with this digest."""
+    number = int.from_bytes(digest[:4]) >> 2
+    text = "".join(_CODE_ALPHABET[number >> 5 * place & 31] for place in reversed(range(_CODE_CHARS)))
+    return f"{text[:4]}-{text[4:]}"
 
 
 def params_digest(params: Mapping[str, object]) -> bytes:

@@ -273,12 +273,14 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        # A shell has the jobs of its background ignore SIGINT: a Ctrl-C there is meant for others.
+        heard = [each for each in (signal.SIGTERM, signal.SIGINT) if signal.getsignal(each) is not signal.SIG_IGN]
+        for number in heard:
             loop.add_signal_handler(number, self._stop)
         try:
             yield
         finally:
-            for number in (signal.SIGTERM, signal.SIGINT):
+            for number in heard:
                 loop.remove_signal_handler(number)
 
     def _stop(self) -> None:

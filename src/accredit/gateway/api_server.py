@@ -1,4 +1,5 @@
-"""All that a gateway has for each HTTP API: the gate, and how requests come to it. `server` is the same for MCP."""
+"""The parts that a gateway has for each HTTP API: the gate, and the ways in which requests reach it. `server` has the
+same for MCP."""
 
 from urllib.parse import urlsplit
 
@@ -29,7 +30,7 @@ class ApiServer:
     def __init__(
         self, settings: GatewaySettings, api: ApiUpstream, shared: Shared, before: "ApiServer | None" = None
     ) -> None:
-        """`before` is the previous object of this name, whose open records are kept."""
+        """`before` is the previous `ApiServer` of this name, whose open calls are kept."""
         self.settings = settings
         counters = before._counters if before is not None else shared.counters.of_server(settings.server)
         self._counters = counters
@@ -93,13 +94,13 @@ class ApiServer:
         await self._relay.serve(exchange)
 
     async def serve_beside(self, exchange: Exchange, path: str) -> None:
-        """Answer a request for one of `paths`. Its host has been checked. Raises `RequestError`."""
+        """Answer a request for one of `paths`. Its `Host` has been checked. Raises `RequestError`."""
         if self._identity is None or path not in self.paths:
             raise refuse(path)
         await self._identity.serve(exchange)
 
     def goes_on_in(self, other: "ApiServer | None") -> bool:
-        """Return whether the object that replaces this one after a reload uses its connections."""
+        """Return whether the next `ApiServer` of this name, made by a reload, uses the same connections."""
         return self._sender is None or (other is not None and other._client is self._client)
 
     @property
@@ -107,7 +108,7 @@ class ApiServer:
         return self._sender.client if self._sender is not None else None
 
     async def aclose(self) -> None:
-        """Wait for what is being recorded, and close connections."""
+        """Wait until pending records are written, then close the connections."""
         if self._sender is not None:
             await self._sender.aclose()
         if self.recorder is not None:

@@ -40,8 +40,8 @@ from accredit.stores import MemoryTasks
 from accredit.telemetry import Telemetry
 
 MAX_LEAVING_SERVERS = 16
-"""How many servers that a reload changed or removed may still be finishing their calls. Each may have child processes,
-which must not pile up if reloads follow each other within one `grace_seconds`."""
+"""How many servers may still be finishing calls after a reload has changed or removed them. Each may have child
+processes, which must not pile up if several reloads come within one `grace_seconds`."""
 
 
 def create_app(
@@ -59,10 +59,10 @@ def create_app(
 ) -> "Gateway":
     """Return an ASGI application in front of one upstream, or of several.
 
-    `upstream` is a URL, a command (a list of strings), complete settings, or a list of settings. The settings in a list
-    have each a `server` and a `path` of their own and are otherwise equal. What the settings turn on needs a port: if
-    proofs are required, `store` and `revocations` are asked about them; if tokens are taken, `key_sets` has the
-    issuers' keys; if calls are recorded, `records` is the log; if OAuth clients are let in, `door` remembers them.
+    `upstream` is a URL, a command (a list of strings), complete settings, or a list of settings. Each settings in a
+    list has its own `server` and `path`; otherwise they are equal. Some features need a port: if proofs are required,
+    `store` and `revocations` are asked about them; if tokens are accepted, `key_sets` has the issuers' keys; if calls
+    are recorded, `records` is the log; if OAuth clients are let in, `door` remembers them.
 
     `tasks` stores the owners of tasks, by default in this process. `access_tokens` makes what fetches the gateway's own
     tokens for a server, where the settings require such tokens. `on_tools` gets the result of each `tools/list` as the
@@ -210,7 +210,7 @@ class Routes:
         self.apis = _apis(servers, shared, before)
         """The HTTP APIs, by name."""
         self.proof_prefixes = tuple(each.prefix for each in self.apis.values() if each.prefix)
-        """How the paths of those APIs begin that are behind the gateway. A header may hold a proof there."""
+        """The path prefixes of the APIs behind the gateway. Below these, a header may hold a proof."""
         several = [each for each in servers if each.members]
         servers = [each for each in servers if not each.members and each.server not in self.apis]
         self.shared = shared
@@ -232,7 +232,7 @@ class Routes:
             self._only.rooms if self._only is not None else Rooms(settings.max_request_bytes, proving=settings.proving)
         )
         self.surroundings = (self.rooms, settings.allowed_origins)
-        """What an exchange needs to know of its gateway."""
+        """The parts of the gateway that an exchange needs: the rooms, and the allowed origins."""
         tokens = settings.tokens
         bootstrap = tokens.bootstrap if tokens is not None else None
         given = before._bootstrap if before is not None else None

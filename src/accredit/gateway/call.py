@@ -54,7 +54,7 @@ class Call(Struct):
     token_task: Task | None = None
     """The task that the request is about, where a token decides about it."""
     stopped: Refused | None = None
-    """A refusal that is enforced although the request is only observed, or that of a state which does not open."""
+    """A refusal that is enforced even though proofs are only observed, or the refusal of a state that does not open."""
     flow: str = ""
     """The name of the call over all its rounds (`admission.request_state`); "" if there can be only one round."""
     round: int = 0
@@ -70,7 +70,7 @@ class Call(Struct):
     """The gateway's own responses to requests that are not forwarded. Without these and `onward`, the message was a
     notification that was dropped."""
     open_calls: OpenCalls = field(default_factory=OpenCalls)
-    """The calls whose decisions are on record. Whoever takes one must settle it."""
+    """The calls whose decisions are on record. Code that takes a call out must settle it."""
     tasks: tuple[str, ...] = ()
     """The ids of the tasks that the message names."""
     proved: bool = False
@@ -85,10 +85,10 @@ class Call(Struct):
     """The trace context of the HTTP request that brought the message."""
 
     def each(self) -> "list[Call]":
-        """Return a call for each message of a batch, always the same objects. For a single message, return the call
+        """Return a call for each message of a batch, the same objects each time. For a single message, return the call
         itself.
 
-        The members have the header's token until their own is known.
+        Each has the HTTP header's token until its message's own is known.
         """
         if not isinstance(self.message, Batch):
             return [self]

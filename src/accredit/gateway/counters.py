@@ -50,8 +50,8 @@ class Counters:
         """How often the server has reported changed tools, on any stream."""
 
     def of_server(self, name: str) -> "Counters":
-        """Return the counters of one of several servers. They add to the same counts, but count the server's tool
-        changes apart, and log its name."""
+        """Return the counters of one of several servers. They add to the same counts, but count this server's tool
+        changes separately, and log its name."""
         return Counters(self.counts, name, self._invalid, self._on_unasked)
 
     def refused(

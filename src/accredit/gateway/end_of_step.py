@@ -1,7 +1,7 @@
-"""Puts work off to the end of the event loop's current step, to do it once. Runs in the event loop.
+"""Postpones work to the end of the event loop's current step. Runs in the event loop.
 
-What several calls write in one step is sent together, and so wakes its reader once. A write is a system call, and most
-of its cost is to wake the reader.
+If several calls write in one step, their bytes are sent in one write. A write is a system call, and most of its cost is
+to wake the reader.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 
 class EndOfStep:
-    """The work that one loop has put off."""
+    """The work that one loop has postponed."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

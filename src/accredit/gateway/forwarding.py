@@ -1,17 +1,17 @@
 """Which header fields are forwarded in each direction, and which the gateway writes itself (docs/reference/headers.md).
 No I/O.
 
-Two programs that read the same bytes differently are a way around the gate. So fields that say how to read a message
-are rewritten in the gateway's own words. Fields that say where a message goes, or who is behind it, are dropped. All
-other fields:
+If two programs read the same bytes differently, a client can get around the gate. So the gateway itself writes the
+fields that say how to read a message. Fields that say where a message goes, or who sent it, are dropped. All other
+fields:
 
 - [guarded] where proofs or tokens are required, only what MCP needs is forwarded, and what `[gateway] forward_headers`
   adds;
 - [open] otherwise all of them are forwarded: people pass their API keys in such fields.
 
-CGI, WSGI and PHP take `Content_Type` and `Content.Type` for `Content-Type`. So each name gets the meaning that the most
-lenient reader gives it. A name that is not a lower-case token is dropped (RFC 9110 section 5.6.2; ASGI gives names in
-lower case).
+CGI, WSGI and PHP take `Content_Type` and `Content.Type` for `Content-Type`. So each name is treated as the name that
+the most lenient reader takes it for. A name that is not a lower-case token is dropped (RFC 9110 section 5.6.2; ASGI
+gives names in lower case).
 
 Source: RFC 9110 sections 7.6, 8 and 12 to 14, RFC 9530, and what common servers and proxies obey.
 """
@@ -149,26 +149,27 @@ class Forwarding:
         return kept
 
     def to_client(self, raw: RawHeaders) -> RawHeaders:
-        """Return the fields of an upstream's answer that are to be forwarded. Fields that say how it is read are left
-        out: the gateway writes these itself."""
+        """Return the fields of an upstream's answer that are to be forwarded. Fields that say how to read the body are
+        left out: the gateway writes these itself."""
         hops, comes = _hops(raw), self._comes_back
         return [pair for pair in raw if comes(pair[0], False) and pair[0] not in hops]
 
     def unread_to_upstream(self, raw: RawHeaders) -> RawHeaders:
-        """Return the fields to forward of a request outside MCP's paths. They include those that say how its body is
-        read."""
+        """Return the fields to forward from a request outside MCP's paths. They include those that say how to read its
+        body."""
         hops, goes = _hops(raw), self._goes_up
         return [pair for pair in raw if goes(pair[0], True) and pair[0] not in hops]
 
     def unread_to_client(self, raw: RawHeaders) -> RawHeaders:
-        """Return the fields to forward of an answer to a request outside MCP's paths: all but its length."""
+        """Return the fields to forward from an answer outside MCP's paths. They include those that say how to read its
+        body, except Content-Length."""
         hops, comes = _hops(raw), self._comes_back
         return [pair for pair in raw if comes(pair[0], True) and pair[0] not in hops]
 
     def api_to_upstream(self, raw: RawHeaders) -> RawHeaders:
-        """Return the fields to forward of a request to an HTTP API: all end-to-end fields, in their order, except
-        those that say where it goes or in whose name, and those that are the gateway's. Fields of `_IF_NAMED` are
-        forwarded only if they were added."""
+        """Return the fields to forward from a request to an HTTP API, in their order: all end-to-end fields, except
+        those that say where the request goes or who sent it, and those that the gateway writes. Fields of `_IF_NAMED`
+        are forwarded only if the configuration adds them."""
         hops = _hops(raw)
         return [pair for pair in raw if pair[0] not in hops and self._goes_to_api(pair[0])]
 
@@ -215,8 +216,8 @@ _IF_NAMED = (b"cookie", b"if-", b"range")
 
 
 def can_be_added_for_api(name: str) -> bool:
-    """Return whether an API's `forward_headers` may contain a name: one that is not forwarded anyway, and says neither
-    where a request goes nor in whose name it comes."""
+    """Return whether an API's `forward_headers` may contain a name. It must be one of `_IF_NAMED`, since others are
+    forwarded anyway or never."""
     raw = name.lower().encode("ascii", "replace")
     is_named = raw.startswith(_IF_NAMED) and raw == raw.translate(_TO_DASHES)
     return is_named and TO_UPSTREAM.fate(raw) in (Fate.OTHER, Fate.READ)
@@ -234,7 +235,7 @@ def can_be_added(name: str) -> bool:
 
 
 def can_name_caller(name: str) -> bool:
-    """Return whether a header of this name may tell the server who calls. It must have no other meaning."""
+    """Return whether a header of this name may tell the server who calls. The name must have no other meaning."""
     raw = name.lower().encode("ascii", "replace")
     own = raw.startswith(b"accredit-") or TO_UPSTREAM.fate(raw) is Fate.OTHER
     return raw == raw.translate(_TO_DASHES) and raw.strip(b"-") == raw != b"" and own and raw not in _END_TO_END
@@ -247,7 +248,7 @@ def same_name(one: str, other: str) -> bool:
 
 
 def fields_by_plain_name(raw: RawHeaders) -> dict[bytes, RawHeaders]:
-    """Return the fields by the names for which the most lenient reader takes theirs."""
+    """Return the fields by name. Each has the name that the most lenient reader takes its own name for."""
     found: dict[bytes, RawHeaders] = {}
     for pair in raw:
         found.setdefault(pair[0].translate(_TO_DASHES), []).append(pair)

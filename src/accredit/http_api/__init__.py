@@ -1,7 +1,7 @@
-"""Requests of HTTP APIs, as far as they are decided: what they are about, and what a proof for one is bound to. No I/O.
+"""Requests to HTTP APIs: what the decision needs to know of one, and what a proof for it is bound to. No I/O.
 
-- `targets`: the one spelling of a path that is taken; `routes`: which route a path is
-- `facts`: facts of a request, for constraints and quotas
-- `call`: a request as the decision sees it; `policy.decide` decides it as it decides a call of MCP
+- `targets`: the only spelling of a path that is accepted; `routes`: the route that a request matches
+- `facts`: facts of a request, which constraints and quotas use
+- `call`: a request in the form in which `policy.decide` decides it, as it does MCP calls
 - `wire`: the header that carries a proof, and what a client is told
 """

@@ -1,14 +1,14 @@
-"""A request of an HTTP API as the decision sees it: its target, its arguments, and what a proof for it is bound to.
+"""A request to an HTTP API in the form in which it is decided: its target, its arguments, and what a proof is bound to.
 No I/O.
 
 - [binding] A proof covers the method, the target as it was sent, the bytes of the body, the scope, the gateway with the
-  server's name, and the protocol. So it is good for this request alone.
-- [protocol] Each protocol has a label of its own (`WORKSPACES`), and MCP none. A proof for one is never good at
-  another.
+  server's name, and the protocol. So it is valid for this request alone.
+- [protocol] Each protocol has a label of its own (`WORKSPACES`); MCP has none. A proof for one protocol is never valid
+  for another.
 - [one-header] The proof is in one header, in one spelling. Two headers, or text that is not base64url without padding,
-  are a proof that is invalid.
-- [path-kept-short] What is kept of a call's proof has the SHA-256 of the path and the query in place of them: they may
-  hold what belongs in no record.
+  count as an invalid proof.
+- [path-kept-short] In what is kept of a proof, the SHA-256 of the path and the query replaces both: they may hold data
+  that belongs in no record.
 """
 
 from collections.abc import Sequence
@@ -27,24 +27,24 @@ from accredit.policy.guarded_call import ApiCall
 from accredit.ratify.signable import build_session_context, operation_context_hash
 
 Protocol = Literal["http", "authorize"]
-"""How a request comes: to the gateway in front of the API, or as a question of another proxy."""
+"""How a request arrives: at the gateway in front of the API, or in a question from another proxy."""
 
 
 class HttpCall(ApiCall, frozen=True, dict=True):
-    """A request. `digest` is that of its body, in which no bytes stand for no body. `requested_path` is the target as
-    it was sent."""
+    """A request. `digest` is the SHA-256 of its body; a missing body counts as an empty one. `requested_path` is the
+    target as it was sent."""
 
     protocol: Protocol = "http"
     requested_path: str = ""
 
     @property
     def proof_place(self) -> str:
-        """Where a proof is sent."""
+        """Where a client sends a proof."""
         return f"the header {PROOF_HEADER}"
 
     @property
     def word_to_hosts(self) -> str:
-        """Nothing: no host calls an HTTP API."""
+        """Always empty: only MCP hosts are told something, and they don't call HTTP APIs."""
         return ""
 
     @property
@@ -66,12 +66,12 @@ class HttpCall(ApiCall, frozen=True, dict=True):
 
 
 def request_hash(method: str, requested_path: str, digest: bytes, scope: str) -> bytes:
-    """Return the hash of a request: what a challenge is issued for."""
+    """Return the hash of a request, for which a challenge is issued."""
     return operation_context_hash(scope, method, "", requested_path, digest)
 
 
 def session_context(protocol: Protocol, verifier_id: str, agent_id: str, request_hash: bytes) -> bytes:
-    """Return what a proof for a request signs ([binding])."""
+    """Return the context that a proof for a request signs ([binding])."""
     return build_session_context(verifier_id, WORKSPACES[protocol], agent_id, request_hash=request_hash)
 
 
@@ -87,9 +87,9 @@ def http_call(
     json_body: bool = False,
     prefix: str = "",
 ) -> HttpCall:
-    """Return the call that a request makes. `proofs` are the values of its proof headers. `match` and `entry` are its
-    route and what that needs; None if nobody has named it. `json_body` says that the body is declared as JSON and as
-    nothing else. `prefix` came before the target in the path that was sent."""
+    """Return a request as a call. `proofs` are the values of its proof headers. `match` is its route, and `entry` what
+    the catalog requires for that; both are None if the configuration has no such route. `json_body` says that the body
+    is declared as JSON and as nothing else. `prefix` preceded the target in the path that was sent."""
     facts = {}
     if match is not None and entry is not None:
         facts = arguments(entry.facts, match, target.query, body if json_body else None)
@@ -106,7 +106,7 @@ def http_call(
 
 
 def _proof(values: Sequence[bytes]) -> Raw | None:
-    """Return the text of the proof; empty text for what is none ([one-header])."""
+    """Return the proof's JSON: None without a header, empty if the headers are not a valid proof ([one-header])."""
     if not values:
         return None
     return Raw((decode_proof_header(values[0]) if len(values) == 1 else None) or b"")

@@ -1,13 +1,13 @@
-"""Facts of an HTTP request, for constraints and quotas: from its path, its query or its body. No I/O.
+"""Facts of an HTTP request, which constraints and quotas use: values from its path, its query or its body. No I/O.
 
 A source is `path:NAME` (a parameter of the route), `query:NAME` (a key of the query), `body:/POINTER` (a JSON Pointer
 into the body), or a constant. They become pointers into one object (`arguments`), from which `policy.facts` takes them.
-What readers could read differently is absent from it, and a constraint on an absent fact refuses:
+A value that two readers could read differently is left out, and a constraint on a missing fact refuses:
 
-- [body] A body has facts only if it is declared as JSON and nothing else, and is strict JSON: no member stands twice,
-  also not but for case, and no integer is beyond 2^53-1.
-- [query] A key has a value only if it is there once under any spelling, and there is no `;` in the query, which some
-  readers take for `&`. A value with `+` has none: it may be a blank.
+- [body] A body has facts only if it is declared as JSON and nothing else, and is strict JSON: no two members of an
+  object have the same name, whatever the case, and no integer is beyond 2^53-1.
+- [query] A key has a value only if no other key could be taken for it. A query with `;`, which some readers take for
+  `&`, has no values. A value with `+` is left out, since that may mean a blank.
 - [numbers] A number in a path or a query is a plain decimal: no exponent, no leading zero, no sign but `-`.
 """
 
@@ -29,7 +29,7 @@ from accredit.policy.facts import TEXTS, Facts
 from accredit.policy.guarded_call import read_freely
 
 MAX_QUERY_KEYS = 256
-"""The most keys of a query of which facts are read. Each is decoded and folded."""
+"""How many keys a query may have for facts to be read from it. Each is decoded and folded."""
 
 _SOURCE = re.compile(r"(path|query|body):(.+)", re.DOTALL)
 _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,9})?")
@@ -42,8 +42,8 @@ def http_facts(sources: Mapping[str, str | float]) -> Facts:
 
 
 def source_fault(sources: Mapping[str, object], parameters: Collection[str]) -> str | None:
-    """Return why sources are none for a route with these parameters, or None. `policy.facts.facts_fault` checks what
-    `http_facts` makes of them."""
+    """Return what is wrong with sources for a route with these parameters, or None. `policy.facts.facts_fault` checks
+    the result of `http_facts`."""
     for name, source in sources.items():
         if not isinstance(source, str):
             continue
@@ -61,7 +61,8 @@ def source_fault(sources: Mapping[str, object], parameters: Collection[str]) -> 
 
 
 def arguments(facts: Facts, match: Match, query: str, body: bytes | None) -> dict[str, object]:
-    """Return what the facts of a request are taken from. `body` is None unless the request declares it as JSON."""
+    """Return the object from which the facts of a request are taken. `body` is None unless the request declares it as
+    JSON."""
     wanted = facts.arguments()
     if not wanted:
         return {}
@@ -74,8 +75,8 @@ def arguments(facts: Facts, match: Match, query: str, body: bytes | None) -> dic
 
 
 def decoded_keys(query: str) -> list[tuple[str, str]] | None:
-    """Return the keys of a query, each as it is meant and as the most lenient reader could compare it; None if they
-    can't be read. PHP reads a key up to a bracket, and a dot in it as an underscore."""
+    """Return the keys of a query, or None if they can't be read. Each is a pair: the decoded key, and the key as the
+    most lenient reader would compare it. PHP, for one, stops at a bracket, and takes a dot for an underscore."""
     pairs = query.split("&")
     if len(pairs) > MAX_QUERY_KEYS:
         return None
@@ -119,7 +120,7 @@ def _unquote(key: str) -> str:
 
 
 def _numbers(values: Mapping[str, str]) -> dict[str, float]:
-    """Return those values that are plain decimals ([numbers])."""
+    """Return the values that are plain decimals, as numbers ([numbers])."""
     return {key: float(value) for key, value in values.items() if _DECIMAL.fullmatch(value)}
 
 

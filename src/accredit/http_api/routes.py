@@ -1,15 +1,15 @@
-"""The routes of an API, each with the scope that it needs, and which route a request is. No I/O.
+"""The routes of an API, and the search for the one that a request matches. No I/O.
 
 A route is written `METHOD /path`, with `{name}` for a segment that may be anything but empty.
 
 - [exact] The method and each literal segment must be the same, byte for byte once decoded. `HEAD` is not `GET`, and a
   trailing slash makes another path.
 - [literal-first] A literal segment wins over `{name}`.
-- [no-twins] A request is refused if a segment equals a literal of a route that could be meant, but for case or what
-  else a lenient reader ignores (`targets.fold`): the API might take it for that route.
-- [one-meaning] A table is refused if two of its routes differ only so, by a trailing slash, or by the names of their
-  parameters, or if each has a literal where the other has a parameter: whoever made the API may have ordered them
-  otherwise.
+- [no-twins] A request is refused if a segment differs from a literal of some route only in case, or in something else
+  that a lenient reader ignores (`targets.fold`): the API might take it for that route.
+- [one-meaning] A table is refused if two of its routes differ only in such details, in a trailing slash, or in the
+  names of parameters. It is also refused if each of two routes has a literal where the other has a parameter: a request
+  could match both, and the API may choose the other one.
 """
 
 import re
@@ -22,13 +22,13 @@ from accredit.errors import RequestError
 from accredit.http_api.targets import Target, fold, read_target, unclear
 
 MAX_ROUTES = 1_000
-"""The most routes of one API. Large APIs have some 900 operations; the table is compared pair by pair when it is
-loaded."""
+"""How many routes one API may have. Large APIs have some 900 operations. When the table is loaded, every pair is
+compared."""
 
 _ROUTE = re.compile(r"([A-Z]{1,32}) (/[^\s?#]*)")
 _NAME = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,63})\}")
 _NO_ROUTE = frozenset({"CONNECT", "TRACE"})
-"""Methods that no route may have: the first opens a tunnel, the second sends credentials back."""
+"""Methods that no route may have: CONNECT opens a tunnel, TRACE sends credentials back."""
 
 
 class Route(NamedTuple):
@@ -42,14 +42,14 @@ class Route(NamedTuple):
 
 
 class Match(NamedTuple):
-    """The route of a request, and its parameters' values, decoded."""
+    """The route that a request matches, and the decoded values of its parameters."""
 
     route: str
     parameters: dict[str, str]
 
 
 class _Node:
-    """A place in the tree of routes: what may follow it, and the routes that end here, by method."""
+    """A node in the tree of routes: what may follow it, and the routes that end here, by method."""
 
     __slots__ = ("ends", "literals", "parameter", "twins")
 
@@ -62,8 +62,8 @@ class _Node:
 
 
 class RouteTable:
-    """The routes of one API. Raises `ValueError`, whose text completes "KEY ...", for a table without one meaning
-    ([one-meaning])."""
+    """The routes of one API. Raises `ValueError` for an ambiguous table ([one-meaning]). Its text completes "KEY
+    ..."."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self.routes = {text: read_route(text) for text in texts}
@@ -75,7 +75,7 @@ class RouteTable:
         _check_pairs(self.routes.values())
 
     def find(self, method: str, target: Target) -> Match | None:
-        """Return the route of a request, or None if nobody has named one. Raises `RequestError` ([no-twins])."""
+        """Return the route that a request matches, or None. Raises `RequestError` ([no-twins])."""
         nodes = [self._root]
         for segment, seen in zip(target.segments, target.folded, strict=True):
             following: list[_Node] = []
@@ -97,8 +97,8 @@ class RouteTable:
         return Match(found.text, dict(zip(found.names, values, strict=True)))
 
     def route_now(self, text: str) -> str | None:
-        """Return the route that requests of a route of another table have in this one: "" if they have none, and None
-        if that depends on their paths."""
+        """Return the route of this table that matches the requests of `text`, a route of another table. It is "" if
+        none matches, and None if that depends on a request's path."""
         try:
             once = read_route(text)
         except ValueError:
@@ -168,12 +168,12 @@ def _check_pairs(routes: Iterable[Route]) -> None:
 
 
 def _is_shared(one: Route, other: Route) -> bool:
-    """Return whether a request could be of both routes."""
+    """Return whether a request could match both routes."""
     same = one.method == other.method and len(one.segments) == len(other.segments)
     return same and _overlap(one, other)
 
 
 def _overlap(one: Route, other: Route) -> bool:
-    """Return whether a path could be of both routes, as far as the shorter one goes."""
+    """Return whether a path could match both routes. Only as many segments are compared as the shorter route has."""
     pairs = zip(one.segments, other.segments, strict=False)
     return all(a is None or b is None or a == b for a, b in pairs)

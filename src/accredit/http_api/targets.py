@@ -1,18 +1,17 @@
-"""A request's target, taken only in one spelling, so that whoever reads it after us reads the same. No I/O.
+"""A request's target. Only one spelling is accepted, so that every later reader reads the same target. No I/O.
 
 A proxy, a framework and a file system normalise paths in different ways. So nothing is normalised here. A target is
-refused unless nobody could change it:
+accepted only if no such reader would change it:
 
 - [origin-form] It begins with a slash, holds only characters that RFC 3986 allows in a path and a query, and is within
   its bound. There is no fragment, no backslash and no control character.
 - [segments] A path has no empty segment (`//`), no dot segment, and no parameters (`;`). Its last segment may be empty.
-- [encoding] No encoded character could be taken for one that separates, ends or names something: no `/`, `\\`, `;`,
-  control character, nor any that needs no encoding (with `.`, `~`, letters and digits). An encoded `%` is not followed
-  by what would be read as another encoding.
-- [unicode] An encoded text is UTF-8, is printable, and is not a compatibility form of a slash, a backslash, a
-  semicolon or a dot segment.
+- [encoding] These are never encoded: `/`, backslash, `;`, control characters, and all that need no encoding (letters,
+  digits, `.`, `~` and others). The text after an encoded `%` must not make it look like another encoded character.
+- [unicode] Decoded text is printable UTF-8. It holds no compatibility form of a slash, a backslash, a semicolon or a
+  dot segment.
 
-Of the query only the characters are checked. It is bound to the proof as it was sent, and `facts` says what is read of
+In the query, only the characters are checked. The proof is bound to the query as it was sent. `facts` reads values from
 it.
 """
 
@@ -51,7 +50,7 @@ class Target(NamedTuple):
 
 
 def read_target(raw: bytes) -> Target:
-    """Read a target. Raises `RequestError` (400) for any other spelling than the one that is taken."""
+    """Read a target. Raises `RequestError` (400) if it breaks one of the rules above."""
     if len(raw) > MAX_TARGET_BYTES:
         raise unclear(f"it has more than {MAX_TARGET_BYTES} bytes", status=414)
     text = raw.decode("latin-1")
@@ -75,8 +74,8 @@ def read_target(raw: bytes) -> Target:
 
 
 def fold(segment: str) -> str:
-    """Return a segment as the most lenient reader compares it: without regard to case, compatibility forms, blanks and
-    dots at its end. It is "" for dots alone."""
+    """Return a segment as the most lenient reader compares it: case, compatibility forms, and blanks and dots at its
+    end make no difference. It is "" for dots alone."""
     return read_freely(segment).rstrip(".")
 
 

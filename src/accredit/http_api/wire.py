@@ -1,10 +1,12 @@
-"""What travels beside a request and its answer: the header with a proof, and refusals over HTTP. No I/O.
+"""The header that carries a proof, and refusals in the form of HTTP. No I/O.
 
-- [header] `Ratify-Proof` is the base64url text, without padding, of a bundle's JSON (131,072 bytes at most). It has one
-  spelling: text that another encoder would not have written is none.
-- [problem] A refusal is a problem document (RFC 9457) with the code, the word and the data of the same refusal in MCP.
+- [header] `Ratify-Proof` is the base64url text, without padding, of a bundle's JSON (131,072 bytes at most). Only one
+  spelling is accepted: exactly the text that an encoder writes.
+- [problem] A refusal is a problem document (RFC 9457). Its code, error word and data are those that the refusal has in
+  MCP.
 - [status] 401 asks for another proof: there was none, or it is used up or expired, or a challenge has to be signed. 403
-  says that no new proof of the kind would help. 429 says when to come again, 503 that nothing could be decided.
+  says that another proof of the same kind would not help. 429 says when to try again. 503 says that no decision was
+  possible.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -32,8 +34,8 @@ PROBLEM_TYPE = b"application/problem+json"
 
 _BASE64URL = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 _LAST = {0: _BASE64URL, 1: b"", 2: b"AQgw", 3: b"AEIMQUYcgkosw048"}
-"""The characters that may be last, by how many stand in the last group of four: those without bits that decoding drops.
-With others, several texts would be the same proof."""
+"""Which characters may be the last, by the length of the text modulo 4. Others have bits that decoding drops: several
+texts would then be the same proof."""
 _STATUSES = {
     MISSING: 401,
     CHALLENGE_REQUIRED: 401,
@@ -44,7 +46,7 @@ _STATUSES = {
     DEFINITION_CHANGED: 403,
 }
 _NO_ANSWER = "store_unavailable"
-"""How the reason begins of a refusal for want of a decision."""
+"""How the reason of a refusal begins if no decision was possible."""
 
 
 def encode_proof_header(bundle: bytes) -> bytes:
@@ -53,7 +55,7 @@ def encode_proof_header(bundle: bytes) -> bytes:
 
 
 def decode_proof_header(value: bytes) -> bytes | None:
-    """Return the bundle's JSON in a value of `Ratify-Proof`, or None if it is none ([header])."""
+    """Decode a value of `Ratify-Proof` to the bundle's JSON. Return None if it is invalid ([header])."""
     if not 0 < len(value) <= MAX_PROOF_HEADER_BYTES or value.translate(None, _BASE64URL):
         return None
     if value[-1] not in _LAST[len(value) % 4]:
@@ -62,7 +64,7 @@ def decode_proof_header(value: bytes) -> bytes | None:
 
 
 def status_of(refused: ProofRefused) -> int:
-    """Return the status of a refusal over HTTP ([status])."""
+    """Return the HTTP status of a refusal ([status])."""
     if str(refused.data.get("reason", "")).startswith(_NO_ANSWER):
         return 503
     if refused.error == "ratify_expired":
@@ -84,8 +86,8 @@ def problem(status: int, code: int, message: str, data: object) -> bytes:
 
 
 def authenticate(data: Mapping[str, object], verifier_id: str, workspace: str) -> bytes:
-    """Return the value of `WWW-Authenticate` for the data of a refusal: what a client needs for a proof that would be
-    taken."""
+    """Return the value of `WWW-Authenticate` for a refusal with this data. It tells a client what an acceptable proof
+    needs."""
     meta = cast("Mapping[str, object]", data.get("_meta", {}))
     challenge = cast("Mapping[str, object]", meta.get("ratify_challenge", {})).get("challenge")
     parameters = {

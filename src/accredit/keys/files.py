@@ -123,9 +123,11 @@ def replace_file(path: Path, data: bytes, *, old: bytes) -> None:
         ) from None
 
 
-def exists_already(path: Path) -> ConfigurationError:
-    """Return the error for a file that exists already, and may not be overwritten."""
-    return ConfigurationError(f"{path} exists already", "name another file, or say --force where that is an option")
+def exists_already(path: Path, *, can_force: bool = False) -> ConfigurationError:
+    """Return the error for a file that exists already, and may not be overwritten. `can_force` says whether the command
+    has `--force`, which replaces it."""
+    remedy = "name another file, or replace it with --force" if can_force else "name another file, or move it away"
+    return ConfigurationError(f"{path} exists already", remedy)
 
 
 def _temporary(path: Path) -> Path:

@@ -87,10 +87,11 @@ def write_pair(path: Path, private: bytes, public: bytes, *, replace: bool) -> N
 
 
 def check_free(path: Path, *, replace: bool) -> None:
-    """Check that a key may be written to `path`, and its public half beside it. Raises `ConfigurationError`."""
+    """Check that a key may be written to `path`, and its public half beside it. Raises `ConfigurationError`, which
+    offers `--force`: every command that makes a key has it."""
     for each in () if replace else (path, public_path(path)):
         if os.path.lexists(each):
-            raise exists_already(each)
+            raise exists_already(each, can_force=True)
 
 
 def lock_key(key: PrivateKeyFile, passphrase: bytearray) -> LockedKeyFile:

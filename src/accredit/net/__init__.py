@@ -2,8 +2,8 @@
 I/O: the network.
 
 - `fetch`: fetches one key set. `key_sets`: has all issuers' keys, fetched when needed.
-- `token_endpoint`: one request to an authorization server. `access_tokens`: caches access tokens. `introspection`: what
-  issuers say about tokens that are no JWTs.
+- `token_endpoint`: one request to an authorization server. `access_tokens`: caches access tokens. `introspection`: asks
+  issuers about tokens that are not JWTs.
 - `registries`: asks whether a root descends from a pinned key.
 - `otlp`: sends telemetry.
 """

@@ -10,7 +10,8 @@ There is one token for the gateway itself or, if callers' tokens are exchanged, 
 - [failure] If there is no token, `UpstreamLeftOut` is raised: no call proceeds without one.
 - [pause] After a failed connection to the authorization server, no request is made for any token for a moment. If the
   server only refused one caller's token, requests for others go on: they must not suffer for it.
-- [rejection] A token that the upstream server rejects is dropped, at limited intervals: the next call gets another one.
+- [rejection] A token that the upstream server rejects is dropped, and the next call gets another one. This happens only
+  so often.
 
 The numbers of cached tokens and of concurrent requests are bounded. Keys are digests; tokens are in memory only, and
 are never logged.
@@ -34,17 +35,17 @@ ACCESS_TOKEN_RETRY_SECONDS = 2.0
 """How long a failed request for an access token is not repeated. So an authorization server that is down is not
 flooded, and calls work again soon after it is back."""
 ACCESS_TOKEN_DROP_SECONDS = 5.0
-"""A token that the upstream refuses is dropped once in this time at most. An upstream that answers 401 to everything,
-or to one tool, must not cause as many requests to the authorization server."""
+"""At most once in this time, a token that the upstream refuses is dropped. An upstream that answers 401 to everything,
+or to one tool, must not cause a request to the authorization server each time."""
 ACCESS_TOKEN_MARGIN_SECONDS = 10.0
-"""How long before it expires an access token is no longer used; or a tenth of its lifetime, if that is less. Clocks
+"""An access token is no longer used in this last part of its lifetime, or in its last tenth, if that is shorter. Clocks
 differ, and a request with the token takes a while to arrive."""
 ACCESS_TOKEN_RENEW_SECONDS = 60.0
-"""How long before it expires a token in use is renewed, while calls still use it; or a quarter of its lifetime, if that
-is less."""
+"""A token in use is renewed in this last part of its lifetime, or in its last quarter, if that is shorter. Meanwhile
+calls still use it."""
 MAX_ACCESS_TOKEN_SECONDS = 86_400
-"""How long an access token is used at the most, whatever lifetime the authorization server gives it. So a token that is
-revoked there is out of use within a day."""
+"""The longest time that an access token is used, whatever lifetime the authorization server gives it. So a token that
+is revoked there is out of use within a day."""
 MAX_ACCESS_TOKENS = 4_096
 """How many access tokens are kept for one upstream: one for each caller whose token is exchanged. Each takes some 2
 KiB, and at most 17 KiB."""

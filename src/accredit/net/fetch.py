@@ -1,18 +1,18 @@
 """Fetching a key set over HTTP, bounded. I/O: the network.
 
-The URL is configured, or an issuer's metadata named it. Nothing on the way there may change what is fetched, or make it
+The URL is configured, or an issuer's metadata named it. Nobody on the way may change what is fetched, or make the fetch
 cost more than intended:
 
 - [https] Only https is used, or http to loopback, where nobody listens in.
 - [environment] No proxy, credential or certificate is taken from the environment.
-- [redirects] Redirects are followed only within the same origin, and only `MAX_KEYS_REDIRECTS` of them. Of a URL that
-  was not configured none is.
-- [public] Where the host was named by somebody else, all its addresses must be public ones, and the one that is
-  connected to is one of those that were checked: a name that is looked up twice may lead to two places.
+- [redirects] At most `MAX_KEYS_REDIRECTS` redirects are followed, only within the same origin. If the URL was not
+  configured, none is.
+- [public] If the host was not configured, all its addresses must be public. The connection goes to one of the addresses
+  that were checked: a second look-up of the name could give another.
 - [response] The status must be 200, without a content coding, and the body at most `max_bytes`, all within one time
   limit.
 
-The content of the body is checked by those who read it.
+The callers check the content of the body.
 """
 
 import asyncio
@@ -48,8 +48,9 @@ async def fetch(
     resolve: Resolve | None = None,
     context: ssl.SSLContext | None = None,
 ) -> bytes:
-    """Return the body at `url`, which `check_url` has passed; `timeout` is in seconds. With `resolve`, connect to the
-    address that it returns. `context` says whom to trust (None: `trust`). Raises `KeySetError`."""
+    """Return the body at `url`, which `check_url` has accepted. `timeout` is in seconds. If `resolve` is given, connect
+    to the address that it returns. `context` has the certificates to trust (None: those of `trust`). Raises
+    `KeySetError`."""
     try:
         client = httpx2.AsyncClient(
             verify=context or trust(), trust_env=False, follow_redirects=False, headers=_HEADERS
@@ -73,8 +74,8 @@ async def public_address(host: str, port: int) -> str:
 
 
 def check_url(key: str, url: str, otherwise: str = "keys that come in the clear can be anybody's") -> None:
-    """Check [https] for the URL that the configuration has under `key`. Raises `ConfigurationError`, with `otherwise`
-    as the reason."""
+    """Check a configured URL: it has a host, no password, and meets [https]. Raises `ConfigurationError`, which names
+    `key`. `otherwise` is its text if the URL breaks [https]."""
     try:
         parsed = httpx2.URL(url)
     except httpx2.InvalidURL:

@@ -1,17 +1,18 @@
-"""What one issuer says about tokens that are no JWTs, asked when needed and remembered for a moment. I/O: the network.
+"""Asks one issuer about tokens that are not JWTs, when needed, and remembers its answers for a moment. I/O: the
+network.
 
 A token is looked up in this order:
 
-- [remembered] What the issuer said counts for `INTROSPECTED_SECONDS`, and never beyond the token's `exp`. So does its
-  refusal. Answers are kept by the SHA-256 of the token, good ones apart from refusals, so that no flood of invented
-  tokens displaces what is good.
-- [pause] If the issuer was not reached a moment ago, it is not asked.
-- [bound] The number of questions at once is bounded. If there are too many, the token is not decided on.
-- [strangers] Tokens that were not good before have a budget, and only a part of the room. So whoever invents tokens can
-  neither flood the issuer nor keep those from it whose tokens are known.
-- [one-question] There is one question at a time about a token, and all who bring it wait for that. It goes on if one of
-  them leaves.
-- [no-answer] Without an answer in time `KeysUnavailable` is raised: nothing is decided on an older one.
+- [remembered] An answer is valid for `INTROSPECTED_SECONDS`, and never beyond the token's `exp`. So is a refusal.
+  Answers are kept by the token's SHA-256. Refusals are kept apart, so that no flood of invented tokens displaces good
+  answers.
+- [pause] If the issuer could not be reached a moment ago, it is not asked again yet.
+- [bound] The number of concurrent questions is bounded. If there are too many, `KeysUnavailable` is raised.
+- [strangers] Questions about tokens that are not yet known as good have a budget, and only a part of the room. So
+  invented tokens can neither flood the issuer nor delay callers with known tokens.
+- [one-question] There is one question at a time about a token. All callers with that token wait for it, and it
+  continues if one leaves.
+- [no-answer] Without an answer in time, `KeysUnavailable` is raised: an expired answer is never used.
 """
 
 import asyncio
@@ -35,16 +36,17 @@ from accredit.tokens.introspection import INTROSPECTED_SECONDS, question, read_i
 INTROSPECTION_SECONDS = 5.0
 """How long an issuer may take to answer about a token. The caller's request waits for it."""
 INTROSPECTION_RETRY_SECONDS = 2
-"""How long an issuer that was not reached is not asked again."""
+"""How long to wait before an issuer that could not be reached is asked again."""
 MAX_INTROSPECTIONS = 32
-"""How many questions about tokens are put to an issuer at once."""
+"""How many questions about tokens an issuer is asked at one time."""
 RESERVED_INTROSPECTIONS = 8
-"""How many of these are for tokens that were good before. So these stay good while strangers wait for a slow issuer."""
+"""How many of these are reserved for tokens that are known as good. So their callers don't wait behind strangers for a
+slow issuer."""
 UNKNOWN_TOKENS = 200
-"""How many tokens that were not good before are asked about in a burst, such as after a restart."""
+"""How many questions about tokens not yet known as good are allowed in a burst, such as after a restart."""
 UNKNOWN_TOKENS_PER_SECOND = 50.0
-"""How many more of them with each second. An issuer answers hundreds; a flood of invented tokens goes no further than
-here."""
+"""How many more of these questions are allowed each second. An issuer answers hundreds; a flood of invented tokens must
+not reach it."""
 
 _log = logging.getLogger("accredit.net")
 
@@ -67,7 +69,7 @@ class Introspections:
     """The answers of one issuer. `clock` returns seconds."""
 
     def __init__(self, issuer: str, introspection: Introspection, clock: Callable[[], float] = time.monotonic) -> None:
-        """Raise `ConfigurationError` for a URL to which the secret must not be sent."""
+        """Raises `ConfigurationError` for a URL to which the secret must not be sent."""
         what = "the client's secret would go there in the clear"
         check_url("tokens.issuers.introspection_url", introspection.url, what)
         self._issuer = issuer
@@ -81,7 +83,7 @@ class Introspections:
         self.fault = ""
 
     async def claims(self, text: str) -> Claims:
-        """Return what the issuer says about a token ([remembered] to [no-answer]). Raises `InvalidToken` and
+        """Return the claims that the issuer gives for a token ([remembered] to [no-answer]). Raises `InvalidToken` and
         `KeysUnavailable`."""
         key = sha256(text.encode("ascii")).digest()
         found = self._known(key)

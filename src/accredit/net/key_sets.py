@@ -1,5 +1,5 @@
-"""The public keys of all issuers, fetched when needed, and what issuers say about tokens (`introspection`). I/O: the
-network.
+"""The public keys of all issuers, fetched when needed, and the issuers' answers about tokens (`introspection`). I/O:
+the network.
 
 For an issuer whose keys are at a URL, in this order:
 
@@ -13,9 +13,9 @@ For an issuer whose keys are at a URL, in this order:
   key exists.
 - [no-set] If no set is known, or only one more than a day old, `KeysUnavailable` is raised.
 
-If a fetch fails, or what it brought can't be read, the last good set stays in force.
+If a fetch fails, or its result can't be read, the last good set stays in force.
 
-- [found] Where nobody has named the URL, each fetch looks it up in the issuer's metadata first (`tokens.discovery`). No
+- [found] If the URL is not configured, each fetch first looks it up in the issuer's metadata (`tokens.discovery`). No
   redirect is followed. A key set at another host than the issuer's is fetched from a public address only.
 """
 
@@ -33,14 +33,14 @@ from accredit.tokens import Claims, Issuer, KeySet, read_key_set
 from accredit.tokens.discovery import MAX_METADATA_BYTES, is_elsewhere, metadata_urls_of, read_key_set_url
 
 KEYS_FRESH_SECONDS = 300.0
-"""The age at which a key set is fetched again. A key that its issuer has withdrawn is accepted for this long."""
+"""The age at which a key set is fetched again. So long a withdrawn key may still be accepted."""
 KEYS_REFETCH_SECONDS = 60.0
 """The least time between fetches of a known key set. Tokens with invented key ids must not cause a fetch each."""
 KEYS_RETRY_SECONDS = 5.0
 """The least time between fetches of a key set that is not known yet. Until it is known, every token is refused."""
 KEYS_STALE_SECONDS = 86_400.0
-"""The age at which a key set that can't be fetched again is no longer used. So if an issuer is down for a night, nobody
-is locked out."""
+"""The age beyond which a key set is not used, even if it can't be fetched again. A day: an issuer that is down for a
+night locks nobody out."""
 KEYS_FETCH_SECONDS = 10.0
 """How long one fetch may take, with redirects and metadata. Issuers answer well within a second."""
 
@@ -59,8 +59,9 @@ class IssuerKeys:
         *,
         before: "IssuerKeys | None" = None,
     ) -> None:
-        """`sources` maps each issuer to its keys, or to their URL; None if the issuer's metadata names it. `clock`
-        returns seconds. Sets that `before` has fetched from the same URL are kept. Raises `ConfigurationError`."""
+        """`sources` maps each issuer to its keys, to their URL, or to None if the URL is in the issuer's metadata.
+        `clock` returns seconds. Sets that `before` has fetched from the same URL are kept. Raises `ConfigurationError`.
+        """
         urls = {issuer: source for issuer, source in sources.items() if not isinstance(source, KeySet)}
         for issuer, url in urls.items():
             check_url(*("tokens.issuers.issuer", issuer) if url is None else ("tokens.issuers.jwks_url", url))
@@ -108,7 +109,7 @@ class IssuerKeys:
 
 
 class _Remote:
-    """The key set at one URL, or (None) at the one that the issuer's metadata names."""
+    """The key set at one URL. If that is None, it is the URL in the issuer's metadata."""
 
     def __init__(self, issuer: str, url: str | None, clock: Callable[[], float]) -> None:
         self._issuer = issuer

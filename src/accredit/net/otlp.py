@@ -24,14 +24,13 @@ from accredit.errors import CollectorError
 from accredit.net.fetch import trust
 
 MAX_COLLECTOR_BYTES = 65_536
-"""How many bytes of a collector's answer are read. It says how many records were rejected, and why, which nobody
-reads."""
+"""How many bytes of a collector's answer are read. It only says how many records were rejected, and why."""
 COLLECTOR_WORK_SECONDS = 1.0
-"""How much processor time the sending thread may take for one message and its answer. A megabyte over TLS takes some 10
-ms; the first message also loads modules. While that thread computes, no call does."""
+"""How much processor time, in seconds, the sending thread may take for one message and its answer. A megabyte over TLS
+takes some 10 ms; the first message also loads modules. While this thread computes, calls must wait."""
 MAX_RETRY_AFTER_SECONDS = 300.0
-"""The longest pause that a collector can ask for (`Retry-After`). If it asks for a year, it is tried again after this
-time."""
+"""The longest pause, in seconds, that a collector can ask for (`Retry-After`). If it asks for a year, we try again
+after this time."""
 
 
 _PROTOBUF = "application/x-protobuf"

@@ -1,19 +1,21 @@
-"""Roots from registries: whether a key descends from a pinned one, asked when needed. I/O: the network.
+"""Asks registries, when needed, whether a key is a root: whether it has replaced a pinned key. I/O: the network.
 
-A root is looked up in this order. Every doubt means that it is none:
+A key is looked up in this order. In any doubt, it is not a root:
 
-- [replaced] A key is no root once a statement that it signed itself was seen to replace it, whatever a registry says.
-- [remembered] What a registry said counts for `REGISTRY_SECONDS`, and is compared with the pins each time. That a key
-  is no root, or that there was no answer, counts for `REGISTRY_RETRY_SECONDS`. Good answers are kept apart, so that no
-  flood of invented keys displaces them.
-- [bound] The number of questions at once is bounded.
-- [strangers] Keys that are neither pinned nor were good before have a budget, and only a part of the room: who asks is
-  not known yet, and anybody can make keys.
-- [one-question] There is one question at a time about a key, and all who bring it wait for that. It goes on if one of
-  them leaves.
-- [question] An id of 32 hex digits is asked about, over https (http on loopback only), without redirects. The answer
-  has at most 1 MiB, comes within `REGISTRY_ANSWER_SECONDS`, and proves the descent (`ratify.extras.registry`).
-- [away] Without an answer no key is a root, not even the pinned one: it may have been replaced.
+- [replaced] Once we have seen a statement, signed by a key itself, that another key replaces it, it is not a root,
+  whatever a registry says.
+- [remembered] A registry's answer is valid for `REGISTRY_SECONDS`, and is compared with the pins each time. An answer
+  that a key is not a root, or no answer, is remembered for `REGISTRY_RETRY_SECONDS`. Good answers are kept apart, so
+  that no flood of invented keys displaces them.
+- [bound] The number of concurrent questions is bounded.
+- [strangers] Questions about keys that are neither pinned nor known as good have a budget, and only a part of the room:
+  the caller is not authenticated yet, and anybody can make keys.
+- [one-question] There is one question at a time about a key. All callers with that key wait for it, and it continues if
+  one leaves.
+- [question] The question holds the key's id, 32 hex digits. It goes over https (http on loopback only), without
+  redirects. The answer has at most 1 MiB, comes within `REGISTRY_ANSWER_SECONDS`, and proves the chain of replacements
+  (`ratify.extras.registry`).
+- [away] Without an answer, no key is a root. Not even the pinned key is: it may have been replaced.
 """
 
 import asyncio
@@ -32,19 +34,20 @@ from accredit.ratify import HybridPublicKey
 from accredit.ratify.extras.registry import MAX_REGISTRY_BYTES, RegistryAnswer, succession
 
 REGISTRY_SECONDS = 300.0
-"""How long a registry's answer counts. A key that was replaced is accepted for this long."""
+"""How long a registry's answer is valid. So long a key that was replaced may still be accepted."""
 REGISTRY_RETRY_SECONDS = 5.0
-"""How long a registry is not asked again about a key that was no root, or about which it did not answer."""
+"""How long to wait before a registry is asked again about a key that was not a root, or about which it did not answer.
+"""
 REGISTRY_ANSWER_SECONDS = 5.0
 """How long a registry may take to answer. The caller's request waits for it."""
 MAX_REGISTRY_QUESTIONS = 16
-"""How many questions are put to a registry at once."""
+"""How many questions a registry is asked at one time."""
 RESERVED_REGISTRY_QUESTIONS = 4
-"""How many of these are for keys that are pinned or were good before."""
+"""How many of these are reserved for keys that are pinned or known as good."""
 UNKNOWN_ROOTS = 20
-"""How many other keys are asked about in a burst, such as after a restart."""
+"""How many questions about other keys are allowed in a burst, such as after a restart."""
 UNKNOWN_ROOTS_PER_SECOND = 2.0
-"""How many more of them with each second. People replace their keys once in months."""
+"""How many more of these questions are allowed each second. People replace their keys once in months."""
 MAX_REMEMBERED_ROOTS = 1_024
 """How many answers of each kind are remembered."""
 
@@ -53,8 +56,8 @@ _Keys = tuple[HybridPublicKey, ...]
 
 
 class Registry(NamedTuple):
-    """A registry: its base URL, the pinned keys with their people's names, and which certificates its own may have
-    (None: those that this machine trusts)."""
+    """A registry: its base URL, the pinned keys with their owners' names, and the authorities that may have issued its
+    certificate (None: those that this machine trusts)."""
 
     url: str
     pins: Mapping[HybridPublicKey, str]
@@ -65,7 +68,7 @@ class Registries:
     """All registries. `clock` returns seconds."""
 
     def __init__(self, registries: Sequence[Registry], clock: Callable[[], float] = time.monotonic) -> None:
-        """Raise `ConfigurationError` for a URL that is not to be asked."""
+        """Raises `ConfigurationError` for a URL that must not be asked."""
         self._replaced = RecentlyUsed[HybridPublicKey, bool](MAX_REMEMBERED_ROOTS)
         self._asked = [_Asked(index, each, self._replaced, clock) for index, each in enumerate(registries)]
 
@@ -121,7 +124,7 @@ class _Asked:
         return next((self._registry.pins[each] for each in keys if each in self._registry.pins), None)
 
     def _begin(self, key: HybridPublicKey) -> asyncio.Task[None] | None:
-        """Begin a question; None if there is to be none ([remembered] to [strangers])."""
+        """Begin a question. Return None if none may be asked now ([remembered] to [strangers])."""
         if self._clock() < (self._bad.get(key.id) or -math.inf):
             return None
         known = key in self._registry.pins or key in self._good

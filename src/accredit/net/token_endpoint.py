@@ -1,6 +1,6 @@
 """One request to an authorization server: for an access token, or about a caller's token. I/O: the network.
 
-It carries the client's secret, and maybe a caller's token. They must reach only the authorization server:
+The request carries the client's secret, and maybe a caller's token. These must reach the authorization server only:
 
 - [https] Only https is used, or http to loopback, where nobody listens in (`fetch.check_url`).
 - [environment] No proxy, credential or certificate is taken from the environment.
@@ -33,7 +33,7 @@ _HEADERS = {
 
 
 class Unreachable(AccessTokenError):
-    """The authorization server was not reached. Other requests would fail, too."""
+    """The authorization server could not be reached. Other requests would fail, too."""
 
 
 async def request_token(grant: AccessGrant, subject: SubjectToken | None) -> AccessToken:

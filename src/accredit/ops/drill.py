@@ -25,7 +25,8 @@ from accredit.config.attest import gateway_id
 from accredit.config.listen import url_here
 from accredit.config.load import Loaded
 from accredit.config.proofs import build_proofs
-from accredit.config.servers import view, views
+from accredit.config.schema import Server
+from accredit.config.servers import every_view, view
 from accredit.config.tokens import build_key_sources, build_tokens, signs_for
 from accredit.errors import ConfigurationError
 from accredit.gateway.headers import host_allowed
@@ -33,7 +34,8 @@ from accredit.gateway.settings import TokenSettings
 from accredit.jsonrpc.methods import Era
 from accredit.keys import AskPassphrase, SigningKey, load_signing_key, load_token_key, read_key
 from accredit.ops.drill_agents import Agent, TokenMaker
-from accredit.ops.drill_calls import Drill, Endpoint, ExpectedOutcome, Parties, Tried
+from accredit.ops.drill_calls import Drill, ExpectedOutcome, Parties, Tried
+from accredit.ops.drill_roads import ApiRoad, Endpoint, McpRoad, Road
 from accredit.terminal.output import BAD, GOOD, Words, print_json, print_table, say, tell
 from accredit.terminal.passphrases import passphrase_source
 from accredit.tokens import KeySet, Source
@@ -62,11 +64,19 @@ class DrillOptions(Struct, frozen=True, kw_only=True):
 
 
 class _At(NamedTuple):
-    """The calls made at one endpoint, in one era."""
+    """The calls made at one endpoint, in one era; `era` is the protocol's name for an HTTP API."""
 
     server: str
-    era: Era
+    era: str
     tried: list[Tried]
+
+
+class _Place(NamedTuple):
+    """An endpoint to call, and who calls it. For an HTTP API, `api` are its settings."""
+
+    endpoint: Endpoint
+    parties: Parties
+    api: Server | None
 
 
 class _Untried(NamedTuple):
@@ -121,15 +131,19 @@ def drill(request: DrillOptions, *, as_json: bool) -> int:
             "--header Authorization would go with each call, also with those that must have no token",
             "name the variable that holds the token: --token-env NAME",
         )
-    tokens = build_tokens(loaded, os.environ)
-    endpoints = list(_endpoints(loaded, request, tokens))
-    maker = _maker(loaded, request, tokens)
+    chosen = [(each, build_tokens(each, os.environ)) for each in _choose(loaded, request)]
+    makers = [_maker(each, request, tokens) for each, tokens in chosen]
     issuer = load_signing_key(request.issuer, request.passphrase)
-    parties = _parties(issuer, maker, request.reach.token if tokens is not None else "")
-    found = asyncio.run(_run_calls(endpoints, parties, request.reach, loaded.file))
-    return _print_report(
-        found, list(_list_untried(endpoints[0], parties)), enforced=mode == "required", as_json=as_json
-    )
+    places = [
+        _Place(
+            _endpoint(each, loaded, request, tokens),
+            _parties(issuer, maker, request.reach.token if tokens is not None else ""),
+            each.api,
+        )
+        for (each, tokens), maker in zip(chosen, makers, strict=True)
+    ]
+    found = asyncio.run(_run_calls(places, request.reach, loaded.file))
+    return _print_report(found, list(_list_untried(places[0])), enforced=mode == "required", as_json=as_json)
 
 
 def _is_url(text: str) -> bool:
@@ -142,7 +156,7 @@ def _is_url(text: str) -> bool:
         return False
 
 
-async def _run_calls(endpoints: Sequence[Endpoint], parties: Parties, reach: Reach, file: Path | None) -> list[_At]:
+async def _run_calls(places: Sequence[_Place], reach: Reach, file: Path | None) -> list[_At]:
     found: list[_At] = []
     async with httpx2.AsyncClient(
         headers={"accept": "application/json, text/event-stream", **reach.headers},
@@ -151,13 +165,19 @@ async def _run_calls(endpoints: Sequence[Endpoint], parties: Parties, reach: Rea
         trust_env=False,
         verify=httpx2.create_ssl_context(),
     ) as client:
-        await _check_running(client, endpoints[0].url, file)
-        for endpoint in endpoints:
-            for era in (Era.MODERN, Era.LEGACY):
-                calls = Drill(client, endpoint, era, parties)
+        await _check_running(client, places[0].endpoint.url, file)
+        for place in places:
+            for road in _roads(client, place):
+                calls = Drill(road, place.parties)
                 await calls.run()
-                found.append(_At(endpoint.server, era, calls.tried))
+                found.append(_At(place.endpoint.server, road.name, calls.tried))
     return found
+
+
+def _roads(client: httpx2.AsyncClient, place: _Place) -> list[Road]:
+    if place.api is not None:
+        return [ApiRoad(client, place.endpoint, place.api.path or "", place.api.proxy)]
+    return [McpRoad(client, place.endpoint, era) for era in (Era.MODERN, Era.LEGACY)]
 
 
 async def _check_running(client: httpx2.AsyncClient, url: str, file: Path | None) -> None:
@@ -176,33 +196,44 @@ async def _check_running(client: httpx2.AsyncClient, url: str, file: Path | None
         ) from None
 
 
-def _endpoints(loaded: Loaded, request: DrillOptions, tokens: TokenSettings | None) -> Iterator[Endpoint]:
-    """Yield the endpoints to call. Raises `ConfigurationError`, also if the issuer is not a root."""
-    chosen = views(loaded) if request.server is None else [view(loaded, request.server)]
+def _choose(loaded: Loaded, request: DrillOptions) -> list[Loaded]:
+    """Return the views to call, and the configuration itself for the merged endpoint. Raises `ConfigurationError`, also
+    if the issuer is not a root."""
+    chosen = [each for each in every_view(loaded) if request.server in (None, each.server)]
+    chosen = chosen or [view(loaded, request.server or "")]
     proofs, issuer = build_proofs(chosen[0]), read_key(request.issuer).public()
     if proofs is None or issuer.public_key not in {*proofs.policy.roots, *proofs.policy.pins}:
         raise ConfigurationError(
             f"{request.issuer} ({issuer.id}) is no root of this gateway: it would refuse all that it signs",
             "name the key of one of proofs.roots with --issuer",
         )
-    bases = [(each.server, gateway_id(each)) for each in chosen]
-    if loaded.config.gateway.merge and request.server is None:
-        bases.append(("", gateway_id(loaded)))
-    gateway = loaded.config.gateway
+    return [*chosen, loaded] if loaded.config.gateway.merge and request.server is None else chosen
+
+
+def _endpoint(each: Loaded, loaded: Loaded, request: DrillOptions, tokens: TokenSettings | None) -> Endpoint:
+    """Return the endpoint of a view. Raises `ConfigurationError`."""
+    proofs, api = build_proofs(each), each.api
+    gateway, admin = loaded.config.gateway, loaded.config.admin
     base = request.url or url_here(gateway)
-    here = urlsplit(base).netloc
-    known = request.url is not None or host_allowed(here.encode(), tuple(gateway.allowed_hosts))
-    for server, id in bases:
-        yield Endpoint(
-            server=server,
-            url=endpoint_of(base, server or None),
-            host="" if known else next(iter(gateway.allowed_hosts), ""),
-            gateway_id=f"{id}/{server}" if server else id,
-            binding_required=proofs.policy.binding_required,
-            tokens=next((each for each in _SOURCES if each in tokens.sources), None) if tokens is not None else None,
-            token_required=tokens is not None and tokens.required,
-            bind_agent=proofs.policy.bind_agent,
-        )
+    here = urlsplit(base)
+    known = request.url is not None or host_allowed(here.netloc.encode(), tuple(gateway.allowed_hosts))
+    if api is None:
+        url = endpoint_of(base, each.server or None)
+    elif api.protocol == "http":
+        url = f"{here.scheme}://{here.netloc}{api.path}"
+    else:
+        url = f"http://{admin.host}:{admin.port}{each.config.gateway.path}"
+    id = gateway_id(each)
+    return Endpoint(
+        server=each.server,
+        url=url,
+        host="" if known else next(iter(gateway.allowed_hosts), ""),
+        gateway_id=f"{id}/{each.server}" if each.server else id,
+        binding_required=api is not None or (proofs is not None and proofs.policy.binding_required),
+        tokens=next((source for source in _SOURCES if source in tokens.sources), None) if tokens is not None else None,
+        token_required=tokens is not None and tokens.required,
+        bind_agent=proofs is not None and proofs.policy.bind_agent,
+    )
 
 
 def _maker(loaded: Loaded, request: DrillOptions, tokens: TokenSettings | None) -> TokenMaker | None:
@@ -240,8 +271,9 @@ def _parties(issuer: SigningKey, maker: TokenMaker | None, token: str) -> Partie
     return Parties(issuer=issuer.signer, agent=agent, other=other, maker=maker)
 
 
-def _list_untried(endpoint: Endpoint, parties: Parties) -> Iterator[_Untried]:
+def _list_untried(place: _Place) -> Iterator[_Untried]:
     """Yield what is not tested."""
+    endpoint, parties = place.endpoint, place.parties
     yield _Untried("revoked", "a delegation that was taken back: it would have to go on your revocation list")
     yield _Untried("challenge_ended", "a challenge of the gateway's after its end: that takes proofs.challenge_seconds")
     if not endpoint.binding_required:
@@ -300,7 +332,7 @@ def _members(at: _At, tried: Tried) -> dict[str, object]:
     answer = tried.answer
     return {
         "server": at.server or None,
-        "era": at.era.value,
+        "era": at.era,
         "call": tried.name,
         "what": tried.what,
         "expected": {"passes": tried.expected.code is None, **tried.expected._asdict()},
@@ -322,7 +354,7 @@ def _cells(at: _At, tried: Tried, *, several: bool) -> tuple[Words | str, ...]:
     server = [at.server or "(all)"] if several else []
     if not ok:
         was += ": BAD"
-    return (*server, at.era.value, tried.what, _in_words(tried.expected), Words(was, _style(ok)))
+    return (*server, at.era, tried.what, _in_words(tried.expected), Words(was, _style(ok)))
 
 
 def _in_words(expected: ExpectedOutcome) -> str:

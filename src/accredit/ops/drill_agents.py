@@ -5,7 +5,7 @@ gateway's own tools (`policy.drill`), so a stolen key could call nothing else.
 """
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -13,8 +13,8 @@ from msgspec import Struct
 from accredit.base.clock import unix_seconds
 from accredit.keys import make_key
 from accredit.limits import CLOCK_LEAD_SECONDS
-from accredit.policy import guarded_call_from_values
-from accredit.policy.drill import DRILL_SCOPE, DRILLS
+from accredit.policy import GuardedCall, guarded_call_from_values
+from accredit.policy.drill import DRILL_ROUTE, DRILL_SCOPE, DRILLS, SENSITIVE_DRILL_ROUTE
 from accredit.ratify import (
     Constraint,
     DelegationCert,
@@ -38,6 +38,7 @@ DRILL_BEGINS_SECONDS = 60
 
 
 _METHOD = "tools/call"
+_OWN = (*sorted(DRILLS), DRILL_ROUTE, SENSITIVE_DRILL_ROUTE)
 _ID_BYTES = 16
 
 
@@ -76,18 +77,25 @@ class Agent:
         return issue_delegation(issuer, grant)
 
 
+def mcp_call(params: Mapping[str, object], session: str) -> GuardedCall:
+    """Return the call of a tool that an agent signs."""
+    return guarded_call_from_values(_METHOD, params, session, None)
+
+
 class Proof(Struct, frozen=True, kw_only=True):
-    """A kind of proof: how it differs from a valid one, if it does. `age` is the age of its challenge, in seconds."""
+    """A kind of proof: how it differs from a valid one, if it does. `age` is the age of its challenge, in seconds.
+    `call_of` makes the call to sign from params and a session's id."""
 
     gateway_id: str
     bound: bool = True
     session: str = ""
     challenge: bytes = b""
     age: int = CLOCK_LEAD_SECONDS
+    call_of: Callable[[Mapping[str, object], str], GuardedCall] = mcp_call
 
     def of(self, agent: Agent, delegation: DelegationCert, params: Mapping[str, object]) -> ProofBundle:
         """Return the agent's proof for one call, with the faults of this kind."""
-        call = guarded_call_from_values(_METHOD, params, self.session, None)
+        call = self.call_of(params, self.session)
         context = call.session_context(self.gateway_id, agent.id, DRILL_SCOPE) if self.bound else b""
         challenge = self.challenge or secrets.token_bytes(CHALLENGE_BYTES)
         at = unix_seconds() - (0 if self.challenge else self.age)
@@ -101,9 +109,7 @@ class TokenMaker(Struct, frozen=True):
     issuer: str
     audience: str
 
-    def token(
-        self, agent: Agent, *, audience: str = "", ended: bool = False, tools: tuple[str, ...] = tuple(sorted(DRILLS))
-    ) -> str:
+    def token(self, agent: Agent, *, audience: str = "", ended: bool = False, tools: tuple[str, ...] = _OWN) -> str:
         """Make an agent's token for the gateway's own tools."""
         now = unix_seconds()
         grant = SessionGrant(

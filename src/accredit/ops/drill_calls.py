@@ -1,8 +1,7 @@
-"""The calls of a drill at one endpoint, in one era: those that must be refused, and how, and those that must pass. I/O:
-HTTP.
+"""The calls of a drill by one road: those that must be refused, and how, and those that must pass. No I/O of its own.
 
-All call the gateway's own tools (`policy.drill`), so a call that gets through does no harm. Each call has its own
-connection, so that it may reach any worker. In the legacy era none is in a session, as only a server could begin one.
+All call the gateway's own tools or routes (`policy.drill`), so a call that gets through does no harm. What a road can't
+show is left out: sessions and states of an HTTP API, and the body of a request that a proxy asks about.
 
 - Proofs: none; a good one, and copies of it; one for other arguments, another gateway or another session; unbound
   (where proofs must be bound), old, forged; over delegations that are expired, another agent's, from an unknown root,
@@ -15,53 +14,35 @@ connection, so that it may reach any worker. In the legacy era none is in a sess
 - Tokens, where they are on: none, and those for another gateway, tool or agent, or from another issuer.
 """
 
-import asyncio
 import base64
-import json
 import secrets
 from collections.abc import Mapping
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
-import httpx2
 from msgspec import Struct
 from msgspec.structs import replace
 
 from accredit.base.clock import unix_seconds
-from accredit.base.version import version_text
 from accredit.jsonrpc.encode import INVALID_PARAMS
-from accredit.jsonrpc.methods import META_CAPABILITIES, META_CLIENT_INFO, META_VERSION, Era
 from accredit.keys import make_key, make_token_key
-from accredit.limits import CHALLENGE_WINDOW_SECONDS, MAX_REFUSAL_BYTES
+from accredit.limits import CHALLENGE_WINDOW_SECONDS
 from accredit.ops.drill_agents import Agent, Proof, TokenMaker
-from accredit.policy import PROOF
+from accredit.ops.drill_roads import DrillAnswer, Params, Road, object_in
 from accredit.policy.drill import DRILL, SENSITIVE_DRILL
 from accredit.ratify import HybridSigner, ProofBundle
 from accredit.ratify.constraints import MaxRate
 from accredit.refusals import BY_WORD
-from accredit.tokens import Source
 
 DRILL_COPIES = 4
 """How often `accredit drill` sends a proof again, each time on a connection of its own. If there are several workers,
 one of those that have not seen the proof is then likely to get it."""
 
 
-_REVISIONS = {Era.LEGACY: "2025-11-25", Era.MODERN: "2026-07-28"}
 _ANOTHER = "another-gateway"
 _NO_TOOL = "accredit.no-drill"
 _SHORTEST_STATE = 16
 
-Params = dict[str, object]
 Verdict = Literal["ok", "got_through", "refused", "other_refusal", "no_answer"]
-
-
-class DrillAnswer(NamedTuple):
-    """An answer: a JSON-RPC `result`, or an error's `code` and word. `status` is 0 if there was no readable answer."""
-
-    status: int
-    code: int | None = None
-    error: str = ""
-    result: Mapping[str, object] | None = None
-    data: Mapping[str, object] = {}
 
 
 class ExpectedOutcome(NamedTuple):
@@ -100,20 +81,6 @@ class Tried(NamedTuple):
         return "ok" if (answer.code, answer.error) == expected else "other_refusal"
 
 
-class Endpoint(Struct, frozen=True, kw_only=True):
-    """An endpoint under test. `host` is its `Host` header if that differs from the one in `url`. `tokens` says where
-    the endpoint looks for tokens: in the header or in `_meta`, or None."""
-
-    server: str
-    url: str
-    host: str
-    gateway_id: str
-    binding_required: bool
-    tokens: Source | None
-    token_required: bool
-    bind_agent: bool
-
-
 class Parties(Struct, frozen=True, kw_only=True):
     """The issuer whose key signs, the agent, and another agent. `maker` makes their tokens, if there is one."""
 
@@ -124,15 +91,14 @@ class Parties(Struct, frozen=True, kw_only=True):
 
 
 class Drill:
-    """The calls at one endpoint in one era. `tried` lists them in order."""
+    """The calls by one road. `tried` lists them in order."""
 
-    def __init__(self, client: httpx2.AsyncClient, endpoint: Endpoint, era: Era, parties: Parties) -> None:
+    def __init__(self, road: Road, parties: Parties) -> None:
         self.tried: list[Tried] = []
-        self._client = client
-        self._endpoint = endpoint
-        self._era = era
+        self._road = road
+        self._endpoint = endpoint = road.endpoint
         self._parties = parties
-        self._proof = Proof(gateway_id=endpoint.gateway_id)
+        self._proof = Proof(gateway_id=endpoint.gateway_id, call_of=road.call_of)
         self._delegation = parties.agent.granted(parties.issuer)
         self._numbers = iter(range(1_000_000))
 
@@ -141,7 +107,7 @@ class Drill:
         await self._proofs()
         await self._delegations()
         await self._challenges()
-        if self._era is Era.MODERN:
+        if self._road.asks_back:
             await self._states()
         if self._endpoint.tokens is not None:
             await self._tokens()
@@ -155,12 +121,14 @@ class Drill:
         await self._try("good", "with a good proof", PASSES, params, good)
         await self._again("copy", "with the same proof again", params, good)
         invalid = _expect_refusal("ratify_invalid")
-        signed = proof.of(agent, delegation, self._params())
-        await self._try("other_arguments", "with a proof for other arguments", invalid, params, signed)
+        if self._road.signs_arguments:
+            signed = proof.of(agent, delegation, self._params())
+            await self._try("other_arguments", "with a proof for other arguments", invalid, params, signed)
         signed = replace(proof, gateway_id=_ANOTHER).of(agent, delegation, params)
         await self._try("other_gateway", "with a proof for another gateway", invalid, params, signed)
-        signed = replace(proof, session=secrets.token_hex(16)).of(agent, delegation, params)
-        await self._try("other_session", "with a proof for another session", invalid, params, signed)
+        if self._road.has_sessions:
+            signed = replace(proof, session=secrets.token_hex(16)).of(agent, delegation, params)
+            await self._try("other_session", "with a proof for another session", invalid, params, signed)
         if self._endpoint.binding_required:
             signed = replace(proof, bound=False).of(agent, delegation, params)
             await self._try("unbound", "with a proof that is bound to no call", invalid, params, signed)
@@ -215,8 +183,9 @@ class Drill:
         if challenge is None:
             return
         signed = replace(self._proof, challenge=challenge)
-        swapped = signed.of(agent, delegation, others)
-        await self._try("other_challenge", "with the challenge of another call", asked, others, swapped)
+        if self._road.signs_arguments:
+            swapped = signed.of(agent, delegation, others)
+            await self._try("other_challenge", "with the challenge of another call", asked, others, swapped)
         good = signed.of(agent, delegation, params)
         await self._try("good_challenge", "with the call's own challenge", PASSES, params, good)
         await self._again("challenge_copy", "with the same challenge again", params, good)
@@ -304,63 +273,14 @@ class Drill:
         token: str | None = None,
     ) -> DrillAnswer:
         """Make a call and keep the result. If `token` is None, the agent's own token is used."""
-        meta: Params = {} if proof is None else {PROOF: proof.to_dict()}
-        answer = await self._send(params, meta, self._parties.agent.token if token is None else token)
+        answer = await self._road.send(params, proof, self._parties.agent.token if token is None else token)
         self.tried.append(Tried(name, what, expected, answer))
         return answer
 
-    async def _send(self, params: Params, meta: Params, token: str) -> DrillAnswer:
-        headers = {"mcp-protocol-version": _REVISIONS[self._era]}
-        if self._endpoint.host:
-            headers["host"] = self._endpoint.host
-        if self._era is Era.MODERN:
-            headers |= {"mcp-method": "tools/call", "mcp-name": cast("str", params["name"])}
-            meta = {**meta, META_VERSION: _REVISIONS[self._era], META_CAPABILITIES: {}}
-            meta[META_CLIENT_INFO] = {"name": "accredit drill", "version": version_text()}
-        if token and self._endpoint.tokens == "header":
-            headers["authorization"] = f"Bearer {token}"
-        elif token and self._endpoint.tokens == "meta":
-            meta = {**meta, "token": token}
-        elif token:
-            params = {**params, "arguments": {**cast("Params", params["arguments"]), "_token": token}}
-        sent = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {**params, "_meta": meta}}
-        try:
-            async with (
-                asyncio.timeout(self._client.timeout.read),  # of the whole: byte by byte, one could last for ever
-                self._client.stream("POST", self._endpoint.url, json=sent, headers=headers) as answer,
-            ):
-                body = bytearray()
-                async for chunk in answer.aiter_bytes():
-                    body += chunk
-                    if len(body) > MAX_REFUSAL_BYTES:
-                        return DrillAnswer(0)
-                return _read(answer.status_code, bytes(body))
-        except (httpx2.HTTPError, httpx2.StreamError, OSError):
-            return DrillAnswer(0)
-
-
-def _read(status: int, body: bytes) -> DrillAnswer:
-    try:
-        message = json.loads(body)
-    except (ValueError, RecursionError):
-        return DrillAnswer(status)
-    found = _object(message)
-    if "result" in found:
-        return DrillAnswer(status, result=_object(found["result"]))
-    error = _object(found.get("error"))
-    code, data = error.get("code"), _object(error.get("data"))
-    word = data.get("error")
-    known = code if isinstance(code, int) and not isinstance(code, bool) else None
-    return DrillAnswer(status, known, word if isinstance(word, str) else "", data=data)
-
 
 def _challenge_in(data: Mapping[str, object]) -> bytes | None:
-    given = _object(_object(data.get("_meta")).get("ratify_challenge")).get("challenge")
+    given = object_in(object_in(data.get("_meta")).get("ratify_challenge")).get("challenge")
     try:
         return base64.b64decode(given, validate=True) if isinstance(given, str) else None
     except ValueError:
         return None
-
-
-def _object(value: object) -> Mapping[str, object]:
-    return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}

@@ -22,14 +22,11 @@ from accredit.ops.log_place import as_configuration_errors, log_store
 from accredit.ops.log_show import records_of
 from accredit.stores import LogStore
 from accredit.stores.audit_log.reading import LogReader
-from accredit.terminal.output import say
+from accredit.terminal.output import say, tell
 from accredit.terminal.progress import Progress
 
 _NEGATIVE = 1
-_HELD = (
-    "note: what the agent signed is left out, as it may still be worth something: export the call again in a minute, or"
-    " after 30 days if the id of its session is sealed; without it the bundle does not verify for long"
-)
+_SECONDS_A_DAY = 86_400
 _OTHER_LOG = "see that [attest] mode is not off, that calls were made, and that --store or --config names the gateway's"
 
 
@@ -100,11 +97,21 @@ def _bundle(log: LogReader, call_id: str) -> list[bytes]:
         return []
     decision = records[0][0]
     certificates = log.certificates(decision.authority.chain_sha256) if decision.authority else None
-    covering, proof = _covering(log, decision.log.writer, decision.log.sequence), log.shown_of(decision, unix_seconds())
-    if proof is None and log.kept_of(decision)[1]:
-        click.echo(_HELD, err=True)
+    now = unix_seconds()
+    covering, proof = _covering(log, decision.log.writer, decision.log.sequence), log.shown_of(decision, now)
+    held = log.hold_left(decision, now)
+    if held:
+        tell(_held_note(held))
     bundle = CallBundle(tuple(envelope for _, envelope in records), certificates, covering, proof)
     return [encode_call_bundle(bundle)]
+
+
+def _held_note(seconds: int) -> str:
+    wait = several(seconds, "second") if seconds < _SECONDS_A_DAY else several(-(-seconds // _SECONDS_A_DAY), "day")
+    return (
+        "note: the agent's signature is left out, since somebody could still use it. Export this call again in"
+        f" {wait}: without the signature the file is BAD five minutes after the call"
+    )
 
 
 def _covering(log: LogReader, writer: str, sequence: int) -> Envelope | None:

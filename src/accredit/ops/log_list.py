@@ -49,6 +49,10 @@ _SERVER = 2
 """The position of the column that the server's is inserted before."""
 _TO_THE_SECOND = len("2026-08-01T12:00:00")
 _NEGATIVE = 1
+_NO_CALL = (
+    "note: no call is on record yet. If you have made one, it went past this gateway, or [attest] mode is off:"
+    " `accredit doctor` looks"
+)
 _Kept = Callable[[CallRecord], tuple[bytes | None, bytes | None]]
 """A function that returns the chain and the proof that are stored for a call; None for what is not stored."""
 
@@ -173,6 +177,8 @@ def show_calls(store: LogStore, wanted: Filter, listing: Listing) -> int:
         if not listing.follow:
             log.release()  # whoever takes what is printed may take long
             _print(rows, listing)
+            if not rows and not listing.as_json:
+                tell(_NO_CALL if wanted == Filter() else "note: no call on record passes these filters")
             return 0
         open_calls = {each.record.call.id: each for each in read_call_records(log.open_calls())}
         _print([call for call in reversed(rows) if call.row.status != "open"], listing)

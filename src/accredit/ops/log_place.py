@@ -52,6 +52,12 @@ def log_store(store: str | None, config: Path | None) -> "LogStore":
             "a store in memory has no log",
             "name the gateway's store with --store sqlite:///FILE, or its configuration with --config",
         )
+    file = url.lasting.file
+    if file is not None and not os.path.lexists(file):
+        raise ConfigurationError(
+            f"no call is on record yet: {file} is not there",
+            "a gateway makes it when it starts (`accredit serve --config FILE`); --store names another gateway's store",
+        )
     return url.lasting
 
 
@@ -147,6 +153,12 @@ def keys_by_kind(
 def names_in(paths: Iterable[Path]) -> Mapping[str, str]:
     """Return the names in public keys, by the keys' ids. Raises `ConfigurationError`."""
     return {key.id: key.name for key in map(load_public_key, paths)}
+
+
+def gateway_names_in(paths: Iterable[Path]) -> Mapping[str, str]:
+    """Return the names in gateways' public keys, by the keys' ids. Another signer's key has no name. Raises
+    `ConfigurationError`."""
+    return {key.id: key.name for key in map(_read_key, paths) if isinstance(key, KeyFile)}
 
 
 def people_in(paths: Iterable[Path]) -> Mapping[HybridPublicKey, str]:

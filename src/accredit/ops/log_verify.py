@@ -27,6 +27,7 @@ from accredit.ops.log_place import (
     as_configuration_errors,
     checkpoints,
     explain_damage,
+    gateway_names_in,
     lines,
     log_store,
     names_in,
@@ -34,10 +35,10 @@ from accredit.ops.log_place import (
     people_to_show_with,
     public_keys,
 )
-from accredit.ops.log_record import Names, print_evidence, print_record
+from accredit.ops.log_record import Names, print_evidence
 from accredit.policy.evidence import NO_EVIDENCE, Auditor
 from accredit.ratify import HybridPublicKey
-from accredit.terminal.output import BAD, GOOD, Words, print_facts, print_json, say
+from accredit.terminal.output import BAD, GOOD, print_facts, print_json, say
 from accredit.terminal.progress import Progress
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ def run_verify(
         raise ConfigurationError("--no-proofs leaves out what --root and --require-proofs ask for", "say one of them")
     wanted = ProofRequirements(root, require_proofs, no_proofs, target)
     if file is not None:
-        return verify_file(file, key, since, wanted, names=names_in(known), config=config, as_json=as_json)
+        names = {**gateway_names_in(key), **names_in(known)}
+        return verify_file(file, key, since, wanted, names=names, config=config, as_json=as_json)
     return verify_store(store, key, since, wanted, config=config, as_json=as_json)
 
 
@@ -216,11 +218,11 @@ def _verify_bundle(
         facts |= {"reason": bad[0]} if bad else {}
         print_json(facts)
         return _NEGATIVE if bad else 0
-    for record in records:
-        print_record(record, Words("good", GOOD), names)
     if evidence is not None:
         print_evidence(records[0], evidence, names)
     say(f"BAD: {bad[0]}" if bad else "ok: the records of this call verify", BAD if bad else GOOD)
+    if evidence is None:
+        say("note: `accredit inspect` prints what the records say")
     if bundle.checkpoint is None:
         say("note: there is no checkpoint that counts it")
     return _NEGATIVE if bad else 0

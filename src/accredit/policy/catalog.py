@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from msgspec import Struct, field
 
 from accredit.limits import MAX_SCOPE_LENGTH_BYTES
-from accredit.policy.drill import DRILL, DRILL_SCOPE, SENSITIVE_DRILL
+from accredit.policy.drill import DRILL, DRILL_ROUTE, DRILL_SCOPE, SENSITIVE_DRILL, SENSITIVE_DRILL_ROUTE
 from accredit.policy.facts import NO_FACTS, Facts
 from accredit.policy.uris import readings
 from accredit.ratify.scopes import WILDCARDS, is_sensitive, unknown_scope
@@ -59,6 +59,11 @@ OWN_TOOLS: Mapping[str, Entry] = {
     SENSITIVE_DRILL: Entry(scope=DRILL_SCOPE, marked_sensitive=True),
 }
 """The entries of the gateway's own tools."""
+OWN_ROUTES: Mapping[str, Entry] = {
+    DRILL_ROUTE: OWN_TOOLS[DRILL],
+    SENSITIVE_DRILL_ROUTE: OWN_TOOLS[SENSITIVE_DRILL],
+}
+"""The entries of the gateway's own routes, at each HTTP API."""
 
 _UNSAID = (Entry(scope="mcp:resource"), Entry(scope="mcp:prompt"))
 """The default entries of resources and prompts."""
@@ -81,7 +86,7 @@ class Catalog(Struct, frozen=True, kw_only=True):
     def find(self, method: str, target: str) -> Entry | None:
         """Return the entry for a guarded call, or None if no scope would allow it."""
         if self.routes:
-            return self.routes.get(target)
+            return OWN_ROUTES.get(target) or self.routes.get(target)
         if method == "tools/call":
             return self.tool(target)
         if method == "resources/read":

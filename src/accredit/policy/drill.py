@@ -8,6 +8,9 @@
   and their calls are refused as well. So a server's own tool of such a name is never listed, and can't be called, not
   even under its merged name at the endpoint of several servers.
 - [no-list] No list has these tools, no quota counts their calls, and no server is asked for their definitions.
+- [routes] An HTTP API has two routes of the same kind, `POST /accredit.drill` and `POST /accredit.drill.sensitive`. No
+  API is asked for them: the gateway answers a request that passes with 204, or 403 where a proxy asks, so that the
+  proxy does not send it on.
 - [answer] The answer (`drill_answers`) holds nothing of the call, the caller or the gateway. If the call has an
   argument `asks` that is true, its first leg (in the modern era) is answered with a state to bring back. So forged
   states can be tried.
@@ -17,8 +20,15 @@ DRILL = "accredit.drill"
 SENSITIVE_DRILL = "accredit.drill.sensitive"
 DRILLS = frozenset({DRILL, SENSITIVE_DRILL})
 DRILL_SCOPE = "custom:accredit.drill"
+DRILL_PATHS = {b"/" + name.encode(): f"POST /{name}" for name in (DRILL, SENSITIVE_DRILL)}
+"""The routes by the one spelling of their paths."""
+DRILL_ROUTE, SENSITIVE_DRILL_ROUTE = DRILL_PATHS.values()
+DRILL_PASSED = "drill_passed"
+"""What a proxy is told of a request for one of these routes that passes."""
 
 
 def is_drill(method: str, target: str | None) -> bool:
-    """Return whether a request calls one of these tools."""
+    """Return whether a request calls one of these tools, or has one of these routes."""
+    if method == "POST":
+        return target in (DRILL_ROUTE, SENSITIVE_DRILL_ROUTE)
     return target in DRILLS and method == "tools/call"

@@ -77,6 +77,7 @@ _Proof = KeptProof | bytes | None
 _read_links = msgspec.json.Decoder(Annotated[list[Raw], Meta(min_length=1)]).decode
 _SESSION_DIGITS = 32
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/-]{1,200}")
+_LOST = "its proof was kept, but is not there (if the file was written right after the call, export the call again)"
 _VERBS = {"tools/call": "call", "resources/read": "read", "prompts/get": "get the prompt"}
 
 
@@ -413,9 +414,9 @@ class _Case:
         if authority.proof == "digest":
             raise _Untold("its proof was not kept")
         if kept is None and self._may_be_held(now):
-            raise _Untold("its proof is not there: nobody is shown it right after the call")
+            raise _Untold("its proof is not in this file yet: `accredit log export` says when it will be")
         if not kept:
-            raise _Contradiction("its proof is said to be kept, and is not there")
+            raise _Contradiction(_LOST)
         try:
             proof = kept if isinstance(kept, KeptProof) else decode_proof(kept)
         except AttestationError as error:

@@ -25,6 +25,7 @@ from accredit.jsonrpc.methods import LISTEN, TARGET_MEMBER, TASK_LIST, TASK_METH
 from accredit.jsonrpc.same_names import check_same_names, check_same_names_in_steps
 from accredit.jsonrpc.tasks import may_subscribe
 from accredit.limits import MAX_SAFE_INTEGER, MAX_TOLD_TASKS, MAX_VALUES
+from accredit.policy.drill import is_drill
 from accredit.ratify.signable import build_session_context, operation_context_hash
 from accredit.refusals import OAUTH_ONLY
 
@@ -194,7 +195,7 @@ class ApiCall(GuardedCall, frozen=True, dict=True):
     @property
     def is_counted(self) -> bool:
         """Whether quotas count the call."""
-        return True
+        return not is_drill(self.method, self.target)
 
 
 class _Undigested(GuardedCall, frozen=True, dict=True):

@@ -46,7 +46,7 @@ from accredit.refusals import OAUTH_ONLY
 from accredit.setup.init import InitPlan, Prepared, summarize_offer
 from accredit.setup.own_grant import DELEGATION, fault_of_grant, grant_command, grant_message, sign_first
 from accredit.setup.own_keys import AGENT_KEY, OwnKey, Passphrases, agent_key, own_config_folder, person_key
-from accredit.setup.up_hosts import offer_hosts
+from accredit.setup.up_hosts import adopting_host, offer_hosts
 from accredit.setup.up_place import UpPlace, check_meant, found_place, is_known, named_place, remember, server_of
 from accredit.setup.up_plan import print_plan
 from accredit.setup.up_run import UP_LOOK_SECONDS, Subprocess, run_together
@@ -161,11 +161,13 @@ def _prepare(wish: UpOptions, environ: Mapping[str, str]) -> _Ready:
     if gateway is None:
         _check_port(loaded.config.gateway, f"change gateway.port in {file}")
     person = person_key(environ, wish.passphrases)
-    agent = agent_key(own_config_folder(environ) / AGENT_KEY, "Agent")
-    for key in (person, agent):
+    own_agent, host = own_config_folder(environ) / AGENT_KEY, adopting_host(loaded)
+    has_agent = host is not None and not os.path.lexists(own_agent)
+    agent = None if has_agent else agent_key(own_agent, "Agent")
+    for key in (person,) if agent is None else (person, agent):
         say(f"{'wrote' if key.made else 'kept'} {key.path}: the key of {key.about.name}, {key.about.id}")
     roots = _roots(loaded, person)
-    is_signed = _grant(wish, loaded, person, agent, roots)
+    is_signed = agent is not None and _grant(wish, loaded, person, agent, roots)
     read_configuration(Start(file, dict(environ), {}), ReadFiles())
     return _Ready(loaded, gateway, not is_known_before, is_signed or not was_there)
 

@@ -28,10 +28,25 @@ def found_hosts() -> list[str]:
     return [each.host for each in states if each.file == HOSTS[each.host].file(places)]
 
 
+def adopting_host(loaded: Loaded) -> str | None:
+    """Return the host whose own servers were put behind this gateway (`accredit install --adopt`). It has an agent key
+    of its own. Only reads."""
+    url, places = url_here(loaded.config.gateway), Places(os.environ)
+    for state in host_states(os.environ):
+        host = HOSTS[state.host]
+        if state.found and state.problem is None and state.file == host.file(places):
+            own = _own_entries(host, state.file)
+            if any(agent_of(words) is not None and _leads_to(url, words) for words in own):
+                return host.name
+    return None
+
+
 def hosts_without(loaded: Loaded) -> list[tuple[str, str | None]]:
     """Return the hosts on this machine that lack an entry for this gateway, each with the name of a server that has
     none. The name is None if the gateway has a single endpoint. There are none if a host's own servers were put behind
     this gateway (`accredit install --adopt`): they are that host's. Only reads."""
+    if adopting_host(loaded) is not None:
+        return []
     url = url_here(loaded.config.gateway)
     names = list(loaded.config.servers.by_name)
     several: list[str | None] = [*names] if names and not loaded.config.gateway.merge else [None]
@@ -40,10 +55,7 @@ def hosts_without(loaded: Loaded) -> list[tuple[str, str | None]]:
     for state in host_states(os.environ):
         host = HOSTS[state.host]
         if state.found and state.problem is None and state.file == host.file(places):
-            own = list(_own_entries(host, state.file))
-            if any(agent_of(words) is not None and _leads_to(url, words) for words in own):
-                return []
-            led = {word for words in own for word in words}
+            led = {word for words in _own_entries(host, state.file) for word in words}
             wanted = [each for each in several if (url if each is None else f"{url.rstrip('/')}/{each}") not in led]
             found += [(host.name, each) for each in wanted]
     return found

@@ -17,7 +17,7 @@ from accredit.keys import public_path
 from accredit.keys.places import config_folder, desk_sockets
 from accredit.setup.own_grant import DELEGATION, grant_command
 from accredit.setup.own_keys import AGENT_KEY, OWNER_KEY, has_person_key
-from accredit.setup.up_hosts import found_hosts, hosts_without, install_words
+from accredit.setup.up_hosts import adopting_host, found_hosts, hosts_without, install_words
 from accredit.setup.up_place import UpPlace, is_known, server_of
 from accredit.terminal.output import QUIET, print_json, say
 
@@ -56,7 +56,10 @@ def _files(place: UpPlace) -> Iterator[_Step]:
         yield _Step(what, _line("init", "--dir", str(plan.folder), *server))
     owner = find_key(read_settings(os.environ)) if has_person_key(os.environ) else folder / OWNER_KEY
     agent, out = folder / AGENT_KEY, folder / DELEGATION
-    for path, kind, name in ((owner, "human", "Owner"), (agent, "agent", "Agent")):
+    loaded = load(place.file, os.environ, {}) if place.is_there else None
+    needs_agent = os.path.lexists(agent) or loaded is None or adopting_host(loaded) is None
+    keys = ((owner, "human", "Owner"), (agent, "agent", "Agent"))
+    for path, kind, name in keys if needs_agent else keys[:1]:
         new = _line("keys", "new", str(path), "--kind", kind, "--name", name)
         asked = ", under a passphrase that is asked for" if kind == "human" else ""
         yield _Step(str(path), done=True) if path.is_file() else _Step(f"make {path}{asked}", new)
@@ -65,10 +68,12 @@ def _files(place: UpPlace) -> Iterator[_Step]:
         yield _Step(
             f"make you a root of the gateway: {roots[0]}", f"cp {shlex.quote(str(public_path(owner)))} {roots[0]}"
         )
+    if not needs_agent:
+        return
     if os.path.lexists(out):
         yield _Step(str(out), done=True)
     else:
-        observes = place.is_there and load(place.file, os.environ, {}).config.proofs.mode != "required"
+        observes = loaded is not None and loaded.config.proofs.mode != "required"
         command = grant_command(file, owner, agent, out, observes=observes).removesuffix(" --force")
         yield _Step("sign a delegation for 30 days: what only reads", one_line(command))
 

@@ -6,6 +6,7 @@
 - SIGINT, SIGTERM or SIGHUP (unless ignored, as by `nohup`) ends both, and waits for them. A second signal kills them,
   unless it comes with the first (a parent may forward what the terminal sends to all). They are also killed if they
   have not ended by the gateway's own deadline.
+- A process that has ended after such a signal has not ended by itself, whoever saw the signal first.
 - If one ends by itself, the other is ended, and the message names the one that ended first. If a desk ends because it
   finds another one running, the gateway goes on.
 - Neither outlives this process, however that ends (on Linux).
@@ -193,7 +194,10 @@ class _Together:
         return self._code
 
     def _look(self) -> None:
-        for part in [each for each in self._parts if each.ended() is not None]:
+        gone = [each for each in self._parts if each.ended() is not None]
+        if gone and self._signals.wait(0.0) & _STOP:  # a Ctrl-C reaches the desk, too, which may end before this looks
+            self._stop()
+        for part in gone:
             self._parts.remove(part)
             if self._kill_at is None:
                 self._lost(part)

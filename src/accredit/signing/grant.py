@@ -193,7 +193,7 @@ class _AskingSigner:
 
 def _read(request: GrantOptions) -> _Parties:
     if request.out != STDOUT and not request.force and os.path.lexists(request.out):
-        raise exists_already(request.out)
+        raise exists_already(request.out, can_force=True)
     issuer, agent = load_signing_key(request.issuer, request.passphrase), load_public_key(request.agent)
     if agent.kind != "agent":
         raise ConfigurationError(

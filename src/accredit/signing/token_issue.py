@@ -1,5 +1,6 @@
 """Implements `accredit token keygen` and `accredit token issue`. Private keys are never printed."""
 
+import os
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from accredit.base.clock import unix_seconds
 from accredit.base.standard import STDOUT
 from accredit.errors import ConfigurationError
 from accredit.keys import load_token_key, make_token_key, public_path, read_file, write_token_key
+from accredit.keys.files import exists_already
 from accredit.limits import MAX_POLICY_BYTES
 from accredit.signing.arguments import seconds
 from accredit.terminal import wording as words
@@ -83,6 +85,8 @@ def run_issue(
 def issue_token(request: TokenOptions, *, as_json: bool) -> None:
     """Sign a token, and print it or write it to a file. Raises `ConfigurationError`."""
     check_out(request.out, as_json=as_json)
+    if request.out not in (None, STDOUT) and not request.force and os.path.lexists(request.out):
+        raise exists_already(request.out, can_force=True)
     grant = _grant(request, unix_seconds())
     token = issue_session_token(load_token_key(request.key), grant)
     if request.out is not None:

@@ -1,9 +1,10 @@
 """What is kept between calls: challenges, uses, tasks, revocations, and the records of calls.
 
 `rules` holds the rules that all kinds of store share. `memory`, `sqlite` and `postgres` are the kinds
-(`ports.ProofStore`). `tasks` keeps tasks in the first two (`ports.TaskStore`), and `door` keeps the front door's memory
-in all of them (`ports.DoorStore`). `opening` parses a store's URL and opens the store. `minted` makes challenges;
-`revocation` reads signed lists (`ports.Revocations`); `audit_log` is the log of records (`ports.Records`).
+(`ports.ProofStore`). `tasks` keeps tasks in the first two (`ports.TaskStore`). In all of them, `door` keeps the front
+door's memory (`ports.DoorStore`), and `asks` the asks that wait for a person (`ports.AskStore`). `opening` parses a
+store's URL and opens the store. `minted` makes challenges; `revocation` reads signed lists (`ports.Revocations`);
+`audit_log` is the log of records (`ports.Records`).
 """
 
 from accredit.stores.memory import MemoryStore

@@ -22,9 +22,10 @@ from accredit.attest import LogKey, LogSigner
 from accredit.base.addresses import is_loopback_host
 from accredit.base.clock import unix_ms
 from accredit.errors import ConfigurationError, StoreUnavailable
-from accredit.ports import DoorStore, ProofStore, TaskStore
+from accredit.ports import AskStore, DoorStore, ProofStore, TaskStore
 from accredit.ratify import HybridPublicKey
 from accredit.rounds.sealing import KeyRing
+from accredit.stores.asks import MemoryAsks, SqliteAsks
 from accredit.stores.audit_log.author import Keys
 from accredit.stores.audit_log.file_sink import FileSink
 from accredit.stores.audit_log.pruning import PruneReport, prune
@@ -35,6 +36,7 @@ from accredit.stores.audit_log.shipping import Sink
 from accredit.stores.door.places import MemoryDoor, PostgresDoor, SqliteDoor
 from accredit.stores.memory import MemoryStore
 from accredit.stores.postgres.address import SCHEME, DatabaseAddress, parse_address
+from accredit.stores.postgres.asks import PostgresAsks
 from accredit.stores.postgres.condition import DatabaseCondition, read_condition
 from accredit.stores.postgres.driver import require_driver
 from accredit.stores.postgres.forgetting import CLOCK
@@ -132,6 +134,10 @@ class InMemory(_Store, frozen=True):
         """Open the memory of the front door, which is sealed with these keys."""
         return MemoryDoor(ring)
 
+    def open_asks(self) -> AskStore:
+        """Open the memory of asks that wait for a person."""
+        return MemoryAsks()
+
 
 class SqliteFile(_Store, frozen=True):
     """`sqlite:///FILE`, a store for all processes of this machine. The file may not exist yet; its folder does."""
@@ -164,6 +170,10 @@ class SqliteFile(_Store, frozen=True):
     def open_door(self, ring: KeyRing) -> DoorStore:
         """Open the memory of the front door, which is sealed with these keys."""
         return SqliteDoor(self.path, ring)
+
+    def open_asks(self) -> AskStore:
+        """Open the memory of asks that wait for a person."""
+        return SqliteAsks(self.path)
 
     def open_log(self, patience: float | None = None, *, untouched: bool = False) -> LogReader:
         """Return a reader of the log. With `untouched`, nothing is created beside the file."""
@@ -264,6 +274,10 @@ class PostgresDatabase(DatabaseAddress, _Store, frozen=True):
     def open_door(self, ring: KeyRing) -> DoorStore:
         """Open the memory of the front door, which is sealed with these keys."""
         return PostgresDoor(self, ring)
+
+    def open_asks(self) -> AskStore:
+        """Open the memory of asks that wait for a person."""
+        return PostgresAsks(self)
 
     def open_log(self, patience: float | None = None, *, untouched: bool = False) -> LogReader:
         """Return a reader of the log. `patience` is how many seconds a statement may take at most; None sets no

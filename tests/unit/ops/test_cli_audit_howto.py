@@ -23,6 +23,8 @@ from accredit.stores.audit_log.queue import QueuedRecords
 
 pytestmark = pytest.mark.slow
 
+GATEWAY = "a09e9f6e2e34354dddb8157d379489a9"
+"""The id of the gateway's key on the page."""
 PAGE = (Path(__file__).parents[3] / "docs/how-to/show-an-auditor.md").read_text("utf-8")
 
 
@@ -34,15 +36,15 @@ def steps() -> Iterator[tuple[list[str], list[str]]]:
         yield shlex.split(last), [line for line in printed.splitlines() if line]
 
 
-def the_call(number: int) -> CallDecision:
+def the_call(number: int, gateway: str) -> CallDecision:
     """A call as the page has it: what its gateway records."""
-    made = signed_call(chain(1), AGENT, verifier_id="mail", resource_id="send_email")
-    record = said(made, gateway="mail", verifier_id="mail", target="send_email").decision.predicate
+    made = signed_call(chain(1), AGENT, verifier_id=gateway, resource_id="send_email")
+    record = said(made, gateway=gateway, verifier_id=gateway, target="send_email").decision.predicate
     assert isinstance(record, CallRecord)
     assert record.decision is not None
     assert record.policy is not None
     return CallDecision(
-        gateway="mail",
+        gateway=gateway,
         call=replace(record.call, id=f"{number:032x}"),
         params=RecordedParams(made.decision.sha256, None),
         decision=record.decision,
@@ -63,8 +65,9 @@ def call_id(folder: Folder, gateway_key: PrivateKeyFile) -> str:
             KEY_FILE_VERSION, kinds[name], {"owner": "Ada", "agent": "Assistant"}[name], key.id, 1, key.public_key
         )
         (folder.path / f"{name}.key.pub").write_bytes(about.text())
+    (folder.path / "gateway.key.pub").write_bytes(replace(gateway_key.public(), name="mail").text())
     (folder.path / "accredit.db").unlink()
-    calls = [the_call(number) for number in range(3)]
+    calls = [the_call(number, gateway_key.id) for number in range(3)]
 
     async def make() -> None:
         records = QueuedRecords(
@@ -81,7 +84,7 @@ def call_id(folder: Folder, gateway_key: PrivateKeyFile) -> str:
 
 
 def test_the_page_does_what_it_says__from_two_keys_to_the_sentence_that_an_auditor_reads(
-    run: Run, call_id: str
+    run: Run, call_id: str, gateway_key: PrivateKeyFile
 ) -> None:
     done = []
     for (program, *words), printed in steps():
@@ -90,8 +93,8 @@ def test_the_page_does_what_it_says__from_two_keys_to_the_sentence_that_an_audit
         arguments = [word for at, word in enumerate(arguments) if "7d" not in (word, *arguments[at + 1 : at + 2])]
         told = run(*arguments)
         assert told.code == 0, (words, told)
-        lines = [line for line in told.out.splitlines() if line in printed]
-        assert lines == printed, told.out
+        if printed:  # the page shows all of it
+            assert told.out.replace(gateway_key.id, GATEWAY).split() == " ".join(printed).split()
         done.append((" ".join(words[:2]), told.out))
     assert [name for name, _ in done] == [
         "keys show", "keys show", "log checkpoint", "log list", "log show", "log export", "log verify", "log export",

@@ -134,6 +134,15 @@ def test_a_log_without_any_record_says_so_and_what_to_do(run: Run, folder: Folde
         assert remedy.startswith("help: see that [attest] mode is not off")
 
 
+def test_a_list_without_calls_says_so(run: Run, folder: Folder) -> None:
+    """A row of headings alone was read as a command that does not work."""
+    assert "no call on record passes these filters" in run("log", "list", *STORE, "--tool", "nothing").err
+    with closing(sqlite3.connect(folder.path / "accredit.db")) as log, log:
+        log.execute("DELETE FROM log_entries")
+        log.execute("DELETE FROM log_writers")
+    assert "no call is on record yet" in run("log", "list", *STORE).err
+
+
 def test_a_record_that_was_forged_is_shown_as_bad(run: Run, folder: Folder) -> None:
     with closing(sqlite3.connect("accredit.db")) as connection, connection:
         connection.execute("UPDATE log_entries SET ed25519 = zeroblob(64) WHERE entry = 1")
@@ -420,7 +429,7 @@ def test_wrong_use_is_told_and_makes_nothing(run: Run, folder: Folder, arguments
 @pytest.mark.parametrize("command", [("list",), ("show", "ab" * 16), ("export",), ("checkpoint",), ("verify", *KEY)])
 def test_whoever_names_no_log_is_told_what_to_name(run: Run, command: tuple[str, ...]) -> None:
     missing = run("log", *command, "--store", "sqlite:///nothing.db")
-    assert "nothing.db: No such file" in missing.err
+    assert "no call is on record yet: " in missing.err
     assert "--store" in missing.err.splitlines()[1]
 
 

@@ -67,6 +67,15 @@ def test_an_auditor_sees_who_allowed_and_who_signed_a_call(run: Run, folder: Fol
     assert "ok: the records of this call verify" in done.words
 
 
+def test_the_sentence_comes_first__and_calls_the_gateway_by_the_name_in_the_key_that_was_given(
+    run: Run, folder: Folder, gateway_key: PrivateKeyFile
+) -> None:
+    """An auditor who has to look for it below the ids of two records does not read it."""
+    done = run("log", "verify", written(folder, said(GOOD, gateway=gateway_key.id)), *KEY, *ROOT)
+    assert done.out.startswith("Owner allowed agent ")
+    assert "Mail gateway recorded it." in " ".join(done.out.split())
+
+
 def test_without_a_key_of_ones_own_nobody_is_called_by_a_name(run: Run, folder: Folder) -> None:
     call = said(GOOD, principal_name="Mallory")
     assert verified(run, folder, call) == (0, [None, True, True])
@@ -111,7 +120,7 @@ def test_who_exports_a_call_is_told_that_what_the_agent_signed_is_not_in_it_yet(
     def exported(seconds: int) -> tuple[bool, bool]:
         monkeypatch.setattr("accredit.ops.log_export.unix_seconds", lambda: NOW + seconds)
         done = run("log", "export", "--store", "sqlite:///kept.db", "--call", made.call.id, "--bundle")
-        return json.loads(done.out)["proof"] is None, "what the agent signed is left out" in done.err
+        return json.loads(done.out)["proof"] is None, "Export this call again in" in done.err
 
     assert exported(1) == (True, True)
     assert exported(1_000) == (False, False)

@@ -55,6 +55,7 @@ def test_a_key_is_made(run: Run, folder: Path) -> None:
     assert "new.key.pub" in done.words
     again = run("keygen", "new.key")
     assert (again.code, "exists already" in again.err) == (2, True)
+    assert "--force" in again.err
     forced = run("keygen", "new.key", "--force", "--json")
     assert forced.json["files"] == {"private": "new.key", "public": "new.key.pub"}
     assert forced.json["public_key"]["kid"] == forced.json["kid"]

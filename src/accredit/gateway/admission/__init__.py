@@ -1,1 +1,1 @@
-"""Decides what of a client's message is forwarded, on whose authority, and in which form."""
+"""Decides whether a client's message is forwarded, on whose authority, and in which form."""

@@ -1,14 +1,15 @@
 """The gate of an HTTP API: decides whether a request may go on. Asks the ports; logs.
 
-Each request passes `admit`. It is refused at the first step whose condition it does not meet:
+Each request goes through `admit`. It is refused at the first step whose condition it does not meet:
 
-- [target] Its target has the one spelling that is taken, and could be taken for no other route (400).
-- [override] It names no other method: not in a header, in its query, or in a form (400).
+- [target] Its target has the only spelling that is accepted (`http_api.targets`), and can't be mistaken for another
+  route (400). The gateway's own routes come first (`policy.drill`).
+- [override] No header, query or form field tells the API to use another method (400).
 - [token] Where tokens are on, a token in its header is valid, and there is one if one is required.
-- [decision] It is decided as a call of MCP is, by `policy.decide`. Its proof has to be bound to it.
-- [record] The decision is on record. If it can't be, the request is refused.
+- [decision] `policy.decide` decides it, as it does MCP calls. Its proof has to be bound to it.
+- [record] The decision is on record. If it can't be recorded, the request is refused.
 
-Where proofs are only observed, [decision] refuses nothing but for quotas that count without proofs.
+Where proofs are only observed, [decision] refuses a request only for a quota that applies without proofs.
 """
 
 import logging
@@ -47,6 +48,7 @@ from accredit.http_api.targets import Target, read_target, unclear
 from accredit.http_api.wire import PROOF_HEADER
 from accredit.policy import drive, refusals
 from accredit.policy.decide import decide
+from accredit.policy.drill import DRILL_PATHS
 from accredit.policy.passing import CallerIdentity
 from accredit.policy.quotas import QuotaCaller, QuotaReached
 from accredit.policy.uses import take
@@ -68,10 +70,10 @@ _IN_PARTS = re.compile(rb"name\*?[ \t]*=[ \t]*(?:[\w-]*'')?[\"']?[ \t]*_method\b
 
 
 class ApiRequest(Struct, frozen=True):
-    """A request to an API: what the gateway, or the proxy that asks, has received of it. `target` is its raw path and
-    query. `fields` are its header fields by the names that lenient readers take theirs for (`forwarding`), without
-    those of `credentials`: its Authorization. `body` is None if it was not seen. `prefix` came before the target in the
-    path that was sent, and is bound with it."""
+    """A request to an API, as the gateway or the asking proxy received it. `target` is its raw path and query. `fields`
+    are its header fields, by the names under which the most lenient reader finds them (`forwarding`). `credentials` are
+    its Authorization fields, which `fields` lacks. `body` is None if it was not seen. `prefix` preceded the target in
+    the path that was sent; the proof covers both."""
 
     method: str
     target: bytes
@@ -81,7 +83,7 @@ class ApiRequest(Struct, frozen=True):
     prefix: str = ""
 
     def values(self, name: bytes) -> list[bytes]:
-        """Return the values of a header, under whatever name."""
+        """Return the values of a header, whichever spelling of its name was sent."""
         return [value for _, value in self.fields.get(name, ())]
 
 
@@ -118,13 +120,12 @@ class ApiGate:
         self._ids = RandomIds()
 
     async def admit(self, asked: ApiRequest, call: Call) -> HttpCall:
-        """Take a request through all steps. What is found out about it is stored in its call. Raises what refuses
-        it."""
+        """Take a request through all steps, and store what they find in its call. Raises the error that refuses it."""
         began, match = perf_counter(), None
         error: BaseException | None = None
         try:
             target = read_target(asked.target)
-            match = self._api.routes.find(asked.method, target)
+            match = _match_drill(asked) or self._api.routes.find(asked.method, target)
             _check_override(asked, target)
             return await self._admit(asked, call, target, match)
         except BaseException as found:
@@ -184,7 +185,7 @@ class ApiGate:
         call.guarded, call.decision = guarded, decision
         if decision.fault is not None:
             _report(guarded, decision.fault)
-        if not decision.enforced and self._quotas.entries:
+        if not decision.enforced and guarded.is_counted and self._quotas.entries:
             await self._take_quotas(guarded, call, now)
 
     async def _take_quotas(self, guarded: HttpCall, call: Call, now: int) -> None:
@@ -214,7 +215,7 @@ class ApiGate:
             self._counters.unrecorded(logged=True)
 
     async def _record_stranger(self, guarded: HttpCall, call: Call, error: AccreditError) -> None:
-        """Record a request that is refused for its token, as far as strangers may fill the log."""
+        """Record a request that is refused for its token, within the log's budget for anonymous callers."""
         strangers = self._strangers
         if self._recorder is None:
             return
@@ -237,6 +238,11 @@ class ApiGate:
             self._meter.served.observe((labels, "" if error is None else error_of(error)), perf_counter() - began)
 
 
+def _match_drill(asked: ApiRequest) -> Match | None:
+    route = DRILL_PATHS.get(asked.target) if asked.method == "POST" else None
+    return Match(route, {}) if route is not None else None
+
+
 def _about(guarded: HttpCall, call: str) -> About:
     params = RecordedParams(guarded.digest.hex())
     return About(guarded.method, guarded.target, params, 0, None, guarded.protocol, call)
@@ -247,13 +253,14 @@ def _report(guarded: HttpCall, fault: Exception) -> None:
 
 
 def _is_json(asked: ApiRequest) -> bool:
-    """Return whether a request declares its body as JSON in UTF-8, once, and without a coding."""
+    """Return whether a request declares its body as JSON in UTF-8, without a content coding. The header must not be
+    repeated."""
     types = asked.values(b"content-type")
     return len(types) == 1 and is_json_request(types[0]) and not asked.values(b"content-encoding")
 
 
 def _check_override(asked: ApiRequest, target: Target) -> None:
-    """Refuse a request that names another method ([override]). Raises `RequestError`."""
+    """Refuse a request that asks for another method ([override]). Raises `RequestError`."""
     keys: Sequence[tuple[str, str]] | None = decoded_keys(target.query)
     named = keys is None or any(folded.lstrip("_[ ") == "method" and folded != "method" for _, folded in keys)
     if named or _IN_FORM.search(target.query.encode("latin-1")):

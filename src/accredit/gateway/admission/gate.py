@@ -1,4 +1,4 @@
-"""The gate: decides what of a client's message is forwarded to the upstream, and in which form. Asks the ports; logs.
+"""The gate: decides whether a client's message is forwarded to the upstream, and in which form. Asks the ports; logs.
 
 Every message of a client passes `admit`, on whatever transport:
 
@@ -170,8 +170,8 @@ class Gate:
         self._in_force.gate = self
 
     def _looks_as(self, settings: GatewaySettings) -> PinnedTools | None:
-        """Return the check of the server's definitions, with what it knows, if it stays valid under these settings.
-        Else return None. It stays valid if the pins are the same, and the way of telling the server who calls."""
+        """Return the check of the server's definitions, with what it has learned, or None if it is not valid under
+        these settings. It is valid if the pins are the same, and the header that tells the server who calls."""
         same = self._pinned is not None and self._pinned.pins == settings.pins and self._identity == settings.identity
         return self._pinned if same else None
 
@@ -181,8 +181,8 @@ class Gate:
         return self._tasks.hears(session_id, ids) if self._guards else None
 
     def always_hears(self, session_id: str, ids: Collection[str] = ()) -> Hears:
-        """Return such a filter for a standing stream. For each notification it asks the gate that is then in force. If
-        nothing is guarded now, `ids` count for nothing, even when a later gate guards tasks."""
+        """Return a filter like that of `hears` for a standing stream. For each notification it asks the gate in force
+        at that time. If nothing is guarded now, `ids` are ignored, even when a later gate guards tasks."""
         in_force, ids = self._in_force, ids if self._guards else ()
 
         def hears(notification: Notification) -> Notification | None:
@@ -192,7 +192,7 @@ class Gate:
         return hears
 
     def otherwise(self, token: VerifiedToken | None, calls: OpenCalls) -> Edit:
-        """Return the edit for responses in a resumed stream. The gate that is in force when a response comes edits it.
+        """Return the edit for responses in a resumed stream. Each response is edited by the gate in force at that time.
         `token` is the token of the request that resumed the stream."""
         in_force = self._in_force
         return lambda response: in_force.gate._resumed(response, token, calls)
@@ -348,7 +348,7 @@ class Gate:
             raise refusals.unknown_target(GuardedCall(request.method, request.target or "", "", b"", None, None))
 
     def _is_own_tool(self, call: Request | Notification) -> bool:
-        """Return whether a call is of a tool that only the gateway can have (`policy.drill`)."""
+        """Return whether a call is for one of the gateway's own tools (`policy.drill`)."""
         if call.method != "tools/call" or call.target is None:
             return False
         member = member_of_name(call.target) if self._is_merged else None

@@ -1,13 +1,13 @@
-"""`[upstream] identity = "jwt"`: tells the server on whose authority a request comes, by a token in a header.
+"""`[upstream] identity = "jwt"`: a token in a header tells the server on whose authority a request is made.
 
-With this the server need not trust the network: whoever reaches it around the gateway has no such token. Reads the
-clock and randomness.
+So the server need not trust the network: a request that bypasses the gateway has no such token. Reads the clock and
+randomness.
 
-- [whose] A request has a token if, and only if, it comes on somebody's authority (`policy.passing.CallerIdentity`).
-  These have none: the gateway's own requests, the opening or resuming of a stream, notifications.
+- [whose] A request gets a token if, and only if, it is made on somebody's authority (`policy.passing.CallerIdentity`).
+  These get none: the gateway's own requests, requests that open or resume a stream, and notifications.
 - [fresh] The token is made when the request is sent, and is valid for `IDENTITY_SECONDS`. It is for this one server:
   `aud` is the server's URL without its query, which may hold a key.
-- [call-id] `call_id` is the id that the call has in the records. Without records it is random.
+- [call-id] `call_id` is the call's id in the records. Without records it is random.
 - [one-caller] A header names one caller, so a batch with requests in it is refused.
 
 A client's own header of that name is never forwarded (`forwarding`).
@@ -45,8 +45,8 @@ class Identity:
         self._keys = to_json({"keys": [public_jwk(settings.key.public_key())]})
 
     def fields(self, speaker: CallerIdentity | None) -> RawHeaders:
-        """Return the header fields that tell the server on whose authority a request comes. Raises `RequestError` if no
-        token can be made."""
+        """Return the header fields that tell the server on whose authority a request is made. Raises `RequestError` if
+        no token can be made."""
         if speaker is None:
             return []
         authority, token, now = speaker.authority, speaker.token, unix_seconds()

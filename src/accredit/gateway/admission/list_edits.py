@@ -1,4 +1,4 @@
-"""Edits the lists in answers to a client as `policy.lists` says. What lists of tools declare is remembered. No I/O."""
+"""Edits the lists in answers to a client by the rules of `policy.lists`. Remembers what tools declare. No I/O."""
 
 from collections.abc import Callable, Sequence
 

@@ -53,19 +53,19 @@ MAX_PINNED_CALLERS = 4_096
 """For how many callers the gateway remembers its last look at the tools. For others it looks again."""
 MAX_DIFFERENCES_BYTES = 8_388_608
 """How many bytes may be used, for one server, to remember definitions that differ from the pinned ones. A look in which
-all match takes none. A server that shows each caller other tools may use up to 1 MiB a caller. For a caller that was
-forgotten, the gateway looks anew."""
+all match takes none. A server that shows different tools to each caller may use up to 1 MiB for each. For a caller that
+was forgotten, the gateway looks anew."""
 MAX_DIFFERENCE_BYTES = 256
 """How many of these bytes one tool takes that differs from its pin: the text of a digest (113 bytes) and its place in a
 table. The name of a tool that is not in the lock file is counted in addition."""
 MAX_STRAY_DEFINITIONS = 16
-"""How many unpinned tools of one look have their digests remembered, to be named in refusals: up to 20 KB for each
+"""For how many unpinned tools of one look the digests are remembered, to be named in refusals: up to 20 KB for each
 caller. Ordinary servers get one or two new tools at a time; a hostile one lists thousands."""
 MAX_LOOKS = 32
 """How many tool lists the gateway requests for itself at one time. Further calls wait, within `LOOK_SECONDS`."""
 LOOK_SECONDS = 10.0
-"""The time that the gateway gives such a list, with all its pages. No call is forwarded without one, so a slow server
-delays a call by as much. Measured servers list a hundred tools in less than a second."""
+"""How long such a list may take, with all its pages. No call is forwarded without one, so a slow server can delay a
+call by that time. Measured servers list a hundred tools in less than a second."""
 
 
 _log = logging.getLogger("accredit.gateway.pins")
@@ -75,10 +75,11 @@ _OF_ONE_REQUEST = frozenset(
 
 
 class UpstreamAccess(NamedTuple):
-    """How the gateway asks the server on behalf of the current caller. Also the headers and the URL's query of the
-    caller's request that are sent with it.
+    """How the gateway asks the server on behalf of the current caller. With its own request, it sends these headers of
+    the caller's request, and its URL's query.
 
-    Where a header tells the server on whose authority a request comes, `speak` sets that for what is asked next.
+    If a header tells the server on whose authority a request is made, `speak` sets that authority for the gateway's
+    next requests.
     """
 
     ask: Ask
@@ -247,7 +248,7 @@ def _speaker(authority: Authority | None, token: VerifiedToken | None) -> Caller
 
 
 def _key(call: Request, way: UpstreamAccess, speaker: CallerIdentity | None) -> bytes:
-    """Return a digest that two calls have in common if one look serves both ([fresh])."""
+    """Return a digest that is the same for two calls if one look serves both ([fresh])."""
     parts = [way.query, *(bytes(call.in_meta(name) or b"") for name in CARRIED)]
     if way.speak is not None and speaker is not None:
         principal = speaker.authority.principal_id if speaker.authority is not None else ""

@@ -1,11 +1,11 @@
 """Seals the upstream's `requestState` for the client, and opens it when the client returns it.
 
-This protects a server that trusts the state it gets back (2026-07-28, basic/patterns/mrtr, "Server Requirements").
-Reads the clock and randomness; logs.
+This protects a server that trusts the state that a client returns to it (2026-07-28, basic/patterns/mrtr, "Server
+Requirements"). Reads the clock and randomness; logs.
 
 - [round] When a request of a guarded method returns a state, it is forwarded with the upstream's own state in its
-  place, byte for byte. If the upstream gave none, it is forwarded without a state. A state that does not open is
-  refused, with one text for all causes.
+  place, byte for byte. If the upstream gave none, the request is forwarded without a state. A state that does not open
+  is refused, with the same text whatever the cause.
 - [always-sealed] An `input_required` answer to a modern request gets a sealed state even if the upstream gave none. The
   sealed state holds the flow's name and the round's number, and binds the answers to whoever was asked.
 
@@ -13,11 +13,11 @@ Reads the clock and randomness; logs.
   about the task, for as long as a task without a `ttl` is remembered.
 
 A state is bound to the server (one of several), the principal, the method, the target and the other params. In the
-legacy era nothing is sealed, and so no state opens. Otherwise a server that reads a state there all the same would get
-a forged one.
+legacy era nothing is sealed, and every returned state is refused: some server might read a state there too, and it
+could be forged.
 
-Not checked here: whether a state was returned before. Each round is authorized anew. If a certificate is for one call
-only, the decision asks for the round's place in its flow.
+Not checked here: whether a state was returned before. Each round is authorized anew. If a certificate is valid for one
+call only, the decision also needs the flow's name and the number of the round.
 """
 
 import hashlib
@@ -144,17 +144,17 @@ class RequestStateSealer:
 
 
 def _may_be_sealed(response: Success) -> Steps[bool]:
-    """Return whether a result may be of a type that carries a state. False means that it is certainly not."""
+    """Return whether a result may be of a type that carries a state. False is certain; True is not."""
     if response.listed is not None:
         return "resultType" in response.listed
     return (yield from may_hold_any(response.result, _INPUT_REQUIRED, _TASK))
 
 
 def sealed_for(call: Call) -> tuple[str, ...]:
-    """Return for whom a state in the answer is sealed.
+    """Return the principal for whom a state in the answer is sealed.
 
-    Where proofs are only observed, the state is not sealed for whoever the proof names. Otherwise a follow-up with
-    another proof, or with none, would be refused because its state does not open.
+    Where proofs are only observed, that is not the proof's principal. Otherwise a follow-up with another proof, or with
+    none, would be refused because its state does not open.
     """
     is_enforced = call.decision is not None and call.decision.enforced
     return principal_of(call.authority if is_enforced else None, subject_of(call.token))
@@ -166,7 +166,7 @@ def subject_of(token: VerifiedToken | None) -> tuple[str, str] | None:
 
 
 def principal_of(authority: Authority | None, token: tuple[str, str] | None = None) -> tuple[str, ...]:
-    """Return whom a state is sealed for: the `token`'s issuer and subject, else the proof's principal and agent, else
+    """Return the principal of a state: the `token`'s issuer and subject, else the proof's principal and agent, else
     nobody."""
     if authority is None:
         return ("token", *token) if token is not None else ()
@@ -179,8 +179,8 @@ def principal_by_id(principal_id: str, agent_id: str, token: tuple[str, str] | N
 
 
 def brings_state(call: Request | Notification) -> bool:
-    """Return whether a call returns a state, of whatever JSON type, and its method is one that a server may take for
-    guarded."""
+    """Return whether a request returns a state, of any JSON type, and a lenient server could take its method for a
+    guarded one."""
     return _STATE in call.names and looks_guarded(call.method)
 
 

@@ -6,9 +6,9 @@ Asks the store.
 - [known-id] A task id that is already known is accepted only in an answer to the same call of the same owner (same
   tool, same params). Otherwise a task could be given the rights of another. Any other answer that announces a known id
   is invalid.
-- [scope] Task ids are kept apart by a scope, which includes the server's name if there are several. Behind a URL the
-  scope is that server. Behind a command it is one session, whose child nobody else talks to, or the one process that
-  serves the command.
+- [scope] A task id is unique only within its scope, which includes the server's name if there are several. If the
+  server is at a URL, the scope is that server. If it is a command, the scope is one session, which has a child of its
+  own, or the one process that serves the command.
 - [notifications] A notification about a task goes only to the session that made or named the task, and to the
   subscription or request that names it. Any other is dropped. There are bounds to the known tasks of a session, and of
   all sessions. When they are used up, a session that has more than its share starts anew; otherwise the least recently
@@ -57,8 +57,8 @@ moment."""
 MAX_TASK_TTL_SECONDS = 31_536_000
 """The longest `ttl` that counts, in seconds: a year. So no server can make a row stay for ever."""
 MAX_TOLD_TASKS_OF_ALL = 100_000
-"""How many tasks are known in all sessions with a server: as many as a store remembers. They take 10 MB, since only
-digests are kept."""
+"""How many tasks are known in all sessions with a server together: as many as a store remembers. They take 10 MB, since
+only digests are kept."""
 MAX_TASK_SESSIONS = 10_000
 """For how many sessions the known tasks are kept. They are needed to filter streams that were opened without a
 proof."""
@@ -105,8 +105,8 @@ class Tasks:
         return TaskScope(name, self._server, self._merged, self._by_token)
 
     def watch_answer(self, request: Request, call: Call) -> None:
-        """Put an edit before the call's own: if the answer announces a task, that is stored. If the answer may, the
-        call is open until it is settled, though it may have no record."""
+        """Put an edit before the call's own. If the answer announces a task, that is stored. If the answer could
+        announce one, the call stays open until it is settled, even if calls are not recorded."""
         # The edit outlives the request and its call if their stream is cut off, so it keeps neither.
         id, era, session, inner = request.id, request.era, call.session, call.edit
         opened = call.open_calls.get(id)
@@ -140,8 +140,8 @@ class Tasks:
         return Task(owner, request.method, target, remembered, call.flow)
 
     async def of(self, call: GuardedCall, owner: Owner, session_id: str) -> Task | None:
-        """Return the task that a request is about, if any. Raises `ProofRefused` unless `owner` owns all tasks that it
-        names."""
+        """Return the task that a request is about, if any. Raises `ProofRefused` unless `owner` owns all tasks that the
+        request names."""
         task: Task | None = None
         place, now = self.place(session_id), unix_seconds()
         for id in call.tasks:

@@ -43,11 +43,11 @@ from accredit.limits import MAX_KNOWN_TOOLS, MAX_LIST_PAGES, MAX_TOOL_LIST_BYTES
 from accredit.tokens import declares_token
 
 MAX_KNOWN_TOOL_NAME_CHARS = 1_024
-"""How long the name of a tool may be that is remembered for a `_token` of its own, in characters. The specification
-asks for names of at most 128. Without a bound the names of a hostile server could fill gigabytes."""
+"""The longest name, in characters, of a tool that is remembered because `_token` is its own argument. The specification
+asks for names of at most 128. Without a bound, the names of a hostile server could fill gigabytes."""
 TOOL_LIST_FRESH_SECONDS = 10.0
-"""The least time between two requests for the tool list. Otherwise each call to an unknown tool could cause a
-request."""
+"""The shortest time, in seconds, between two requests for the tool list. Otherwise each call to an unknown tool could
+cause one."""
 
 
 Ask = Callable[[Request], Awaitable[bytes | None]]

@@ -1,4 +1,4 @@
-"""What the client of an HTTP API is told when its request is refused. No I/O."""
+"""Refusals, as answers to the client of an HTTP API. No I/O."""
 
 from collections.abc import Callable
 
@@ -24,8 +24,7 @@ def api_refusal(
     *,
     known: Callable[[int], int] = as_it_is,
 ) -> tuple[int, RawHeaders, bytes]:
-    """Return the status, the headers and the body that tell a client of a refusal. `known` maps a status to one that
-    whoever asked knows."""
+    """Return the status, headers and body of a refusal. `known` maps the status to one that the receiver knows."""
     told, data = refusal(error, metadata_url), None
     status, headers = told.status, [*told.headers]
     if isinstance(error, ProofRefused):

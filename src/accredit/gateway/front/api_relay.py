@@ -1,13 +1,16 @@
 """Requests to an HTTP API behind the gateway (contract-3 section 5.2): decided, then forwarded with their answers.
 
 - [whole-body] The body is read whole, within its bound, before the request is decided. It is forwarded byte for byte.
-- [prefix] The path below the API's own on the gateway is what routes and the API see. The whole is bound to the proof.
-- [headers] The proof, tokens that count here, and hop-by-hop fields are taken off. So is what says where a request goes
-  or in whose name (`forwarding`); `Cookie`, `If-*` and `Range` are forwarded only if the configuration names them.
-- [outcome] The outcome is on record before the client sees anything of the answer: that is its status. What an answer
-  holds is not judged. It is bounded, and streamed.
-- [private] An answer is marked as private: a cache that is shared does not know of proofs.
-- [problem] A refusal is a problem document, and not stored.
+- [prefix] The API's prefix on the gateway is removed from the path before routes are matched and the request is
+  forwarded. The proof is bound to the whole path.
+- [headers] The proof, tokens for the gateway, and hop-by-hop fields are removed. So are fields that say where a request
+  goes or who sent it (`forwarding`). `Cookie`, `If-*` and `Range` are forwarded only if the configuration names them.
+- [outcome] The outcome, which is the answer's status, is on record before the client sees any of the answer. The
+  answer's body is not judged, but it is bounded. It is streamed.
+- [private] An answer is marked as private, because a shared cache does not check proofs.
+- [problem] A refusal is a problem document, which must not be cached.
+- [drill] A request for one of the gateway's own routes (`policy.drill`) that passes is answered with 204, and not
+  forwarded.
 """
 
 from accredit.attest import Outcome
@@ -16,7 +19,7 @@ from accredit.gateway.admission.api_gate import ApiGate, ApiRequest
 from accredit.gateway.call import Call
 from accredit.gateway.counters import Counters
 from accredit.gateway.forwarding import Forwarding, fields_by_plain_name
-from accredit.gateway.front.api_answers import api_refusal
+from accredit.gateway.front.api_answers import NO_STORE, api_refusal
 from accredit.gateway.front.endpoint import check_source
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.passthrough import METHODS
@@ -27,6 +30,7 @@ from accredit.gateway.upstream.http.answer import Answer
 from accredit.gateway.upstream.http.sending import Sender
 from accredit.gateway.upstream.reply import WhileConnected
 from accredit.jsonrpc.encode import INVALID_REQUEST
+from accredit.policy.drill import is_drill
 from accredit.policy.refusals import record_unavailable
 
 _SHARED = (b"public", b"s-maxage", b"private")
@@ -65,9 +69,13 @@ class ApiRelay:
             body = await exchange.body(self._settings.max_request_bytes)
             asked = self._asked(exchange, body)
             try:
-                await self._gate.admit(asked, call)
+                admitted = await self._gate.admit(asked, call)
                 exchange.vouched, exchange.speaker = True, call.speaker
-                await self._forward(exchange, asked, call)
+                if is_drill(admitted.method, admitted.target):
+                    await self._settle(call, 204)
+                    await exchange.reply(204, headers=[NO_STORE])
+                else:
+                    await self._forward(exchange, asked, call)
             except BaseException as error:
                 await call.open_calls.close(error)
                 raise
@@ -80,7 +88,7 @@ class ApiRelay:
             await exchange.reply(status, told, headers)
 
     def _asked(self, exchange: Exchange, body: bytes) -> ApiRequest:
-        """Return the request as the gate sees it ([prefix])."""
+        """Return the request in the form that the gate takes ([prefix])."""
         head = exchange.head
         target = head.raw_path[len(self._prefix) :]
         target = target + b"?" + head.query if head.query else target
@@ -94,18 +102,18 @@ class ApiRelay:
         with exchange.rooms.calls.held(exchange), WhileConnected(exchange):
             answer = await self._sender.exchange(exchange, prepared, asked.body or b"")
             try:
-                await self._settle(call, answer)
+                await self._settle(call, answer.status)
                 await self._pass_on(exchange, answer)
             finally:
                 answer.close()
 
-    async def _settle(self, call: Call, answer: Answer) -> None:
+    async def _settle(self, call: Call, http_status: int) -> None:
         """Record the outcome ([outcome]). Raises `ProofRefused` if that is impossible."""
         opened: OpenCall | None = call.open_calls.take(0)
         if opened is None:
             return
-        status = "ok" if answer.status < 400 else "error"
-        if await opened.settle(Outcome(status=status, detail=f"HTTP {answer.status}")) is not None:
+        status = "ok" if http_status < 400 else "error"
+        if await opened.settle(Outcome(status=status, detail=f"HTTP {http_status}")) is not None:
             raise _withheld(opened)
 
     async def _pass_on(self, exchange: Exchange, answer: Answer) -> None:
@@ -128,7 +136,8 @@ def _withheld(opened: OpenCall) -> ProofRefused:
 
 
 def _private(headers: RawHeaders) -> RawHeaders:
-    """Return an answer's headers with `Cache-Control: private`, and what else it says of caches ([private])."""
+    """Return an answer's headers with `Cache-Control: private` ([private]). The directives for shared caches are
+    removed; all others stay."""
     said = [each.strip() for name, value in headers if name == _CACHE_CONTROL for each in value.split(b",")]
     kept = [each for each in said if each and not each.lower().startswith(_SHARED)]
     others = [pair for pair in headers if pair[0] != _CACHE_CONTROL]

@@ -4,9 +4,8 @@
 - [one-subject] All messages of a batch have the same subject.
 - [session-owner] If a request names a session, the session must belong to the subject (`session_binding`). This
   also holds in the era without sessions, although the session's name is not forwarded there.
-- [session-token] A token may name a session, by the id that the client has for it. It is then valid only in that
-  session. So it is never valid where [session-owner] finds no session: in a modern request, on HTTP+SSE, for an
-  `initialize`.
+- [session-token] A token may name a session, by the client's id for it. It is then valid only in that session. So it is
+  not valid for a request without a session: in the modern era, on HTTP+SSE, or for an `initialize`.
 """
 
 from accredit.errors import RequestError
@@ -51,8 +50,8 @@ class HttpAuthenticator:
     async def of_message(self, exchange: Exchange, call: Call, message: Frame | Batch, ask: Ask | None) -> None:
         """Store the tokens of a message in its call. Raises what `of_request` raises.
 
-        `ask` sends the server a request in the named session before the session's owner is known. So its answer is
-        shown to nobody.
+        `ask` sends the server a request in the named session before the session's owner is checked. So its answer must
+        not be shown to anybody.
         """
         named = exchange.head
         self._sessions.look(exchange)
@@ -77,6 +76,6 @@ class HttpAuthenticator:
 
 
 def _carry(exchange: Exchange, token: VerifiedToken | None) -> None:
-    """Keep the token for the exchange if it is to be exchanged. The token itself is sent to the authorization server
-    only."""
+    """Keep a token that is to be exchanged with this HTTP exchange. The token itself is sent to the authorization
+    server only."""
     exchange.carried = token.carried if isinstance(token, ExchangeableToken) else None

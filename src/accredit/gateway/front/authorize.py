@@ -1,15 +1,18 @@
 """Answers another proxy that asks whether a request may go on to an API (contract-3 section 5.3).
 
-- [family] Each proxy says in its own place which request it asks about, and it is read only there: nginx in
-  `X-Original-Method` and `X-Original-URI`, Traefik and Caddy in `X-Forwarded-Method` and `X-Forwarded-Uri`, Envoy by
-  the method and the path of its question. What is absent, stands twice, has another spelling, or is contradicted by the
-  headers of another proxy, is refused: a client could have sent it.
-- [answer] 204 lets the request go on. 401 and 403 say with `WWW-Authenticate` what would. 503 says that nothing could
-  be decided. No other status is used, since proxies take others for faults, and nothing is stored.
-- [no-body] The body is not seen. So the proof is bound to no bytes, and its label is that of this protocol alone.
-- [identity] With `identity = "jwt"`, a 204 tells in a header on whose authority the request comes.
+- [family] The request in question is read only from where the configured proxy puts it: nginx in `X-Original-Method`
+  and `X-Original-URI`, Traefik and Caddy in `X-Forwarded-Method` and `X-Forwarded-Uri`, Envoy in the method and path of
+  its question. A client could have sent such headers, too. So a question is refused if one is missing, repeated,
+  spelled differently, or contradicted by another proxy's headers.
+- [answer] 204 lets the request go on. 401 and 403 say in `WWW-Authenticate` what is required. 503 says that no decision
+  was possible. No other status is used, since proxies take others for faults. Answers must not be cached.
+- [no-body] The body is not seen. So the proof covers an empty body, and the label of this protocol, which no other
+  protocol accepts.
+- [drill] A request for one of the gateway's own routes (`policy.drill`) that passes is answered with 403 and the word
+  `drill_passed`, so that the proxy does not send it on.
+- [identity] With `identity = "jwt"`, a header of the 204 tells on whose authority the request is made.
 
-Anybody may ask, from any page and by any host name: the answer depends on a proof, and nothing secret is in it.
+Anybody may ask, from a page of any origin and under any host name: the answer depends on a proof, and holds no secret.
 """
 
 import logging
@@ -24,9 +27,11 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.forwarding import fields_by_plain_name
 from accredit.gateway.front.api_answers import NO_STORE, api_refusal
 from accredit.gateway.front.exchange import Exchange
-from accredit.gateway.headers import RawHeaders
+from accredit.gateway.headers import JSON, RawHeaders
 from accredit.gateway.settings import AUTHORIZE_PATH, Proxy
 from accredit.http_api.targets import unclear
+from accredit.jsonrpc.encode import to_json
+from accredit.policy.drill import DRILL_PASSED, is_drill
 
 _log = logging.getLogger("accredit.gateway.gate")
 _ORIGINAL = (b"x-original-method", b"x-original-uri")
@@ -54,12 +59,12 @@ class Authorize:
         self._identity = identity
 
     async def serve(self, exchange: Exchange, metadata_url: str = "") -> None:
-        """Answer a question. Raises `ClientGone`."""
+        """Answer a proxy's question. Raises `ClientGone`."""
         call = Call()
         exchange.take_credentials()
         try:
             asked = self._asked(exchange)
-            await self._gate.admit(asked, call)
+            admitted = await self._gate.admit(asked, call)
             headers = self._told(call)
         except AccreditError as error:
             await self._refuse(exchange, error, metadata_url)
@@ -68,7 +73,10 @@ class Authorize:
             log_event(_log, logging.ERROR, "decision_failed", detail=type(error).__name__)
             await exchange.reply(503, headers=[NO_STORE])
             return
-        await exchange.reply(204, headers=[NO_STORE, *headers])
+        if is_drill(admitted.method, admitted.target):
+            await exchange.reply(403, to_json({"error": DRILL_PASSED}), [JSON, NO_STORE])
+        else:
+            await exchange.reply(204, headers=[NO_STORE, *headers])
 
     async def _refuse(self, exchange: Exchange, error: AccreditError, metadata_url: str) -> None:
         self._counters.refused(error)
@@ -97,21 +105,22 @@ class Authorize:
         return ApiRequest(method.decode("latin-1"), target, fields, exchange.credentials)
 
     def _told(self, call: Call) -> RawHeaders:
-        """Return the header that tells on whose authority the request comes ([identity]). Raises `RequestError`."""
+        """Return the header that tells on whose authority the request is made ([identity]). Raises `RequestError`."""
         if self._identity is None:
             return []
         return self._identity.fields(call.speaker) or [(self._identity.header, b"")]  # a client's own must not stay
 
 
 def _only(name: bytes, found: Sequence[tuple[bytes, bytes]]) -> bytes | None:
-    """Return the value of a header that is there at most once, in its own spelling. Raises `RequestError`."""
+    """Return a header's value, or None. Raises `RequestError` if the header is repeated, or there under another
+    spelling."""
     if len(found) > 1 or any(each != name for each, _ in found):
         raise unclear(f"{name.decode()} is there twice", status=403)
     return found[0][1] if found else None
 
 
 def _status_for_proxies(status: int) -> int:
-    """Return the status that proxies know for a refusal ([answer])."""
+    """Return the status for a refusal, as one of those that proxies know ([answer])."""
     if status >= 500:
         return 503
     return 401 if status == 401 else 403

@@ -172,7 +172,7 @@ class Endpoint(Intake[Exchange]):
 
 
 def is_of_listed(exchange: Exchange, settings: GatewaySettings) -> bool:
-    """Return whether the request comes from a page of an origin that the configuration allows. Raises
+    """Check `Host` and `Origin` ([source]), and return whether the configuration lists the page's origin. Raises
     `RequestError` (403)."""
     check_source(exchange, settings)
     return origin_listed(exchange.head.headers.get(b"origin", b""), settings.allowed_origins)

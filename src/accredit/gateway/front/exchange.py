@@ -23,8 +23,8 @@ from accredit.policy.passing import CallerIdentity
 from accredit.tokens import SubjectToken
 
 BODY_GRACE_SECONDS = 10.0
-"""How late a request's body may be. This covers the time to its first bytes, and delays on a slow or interrupted
-line."""
+"""How many seconds a request's body may be late. This covers the time to its first bytes, and delays on a slow or
+interrupted line."""
 MIN_BODY_BYTES_PER_SECOND = 65_536
 """The minimum rate of a body once `BODY_GRACE_SECONDS` are over: it occupies memory that others need. 0.5 Mbit/s."""
 SMALL_BODY_BYTES = 65_536
@@ -120,8 +120,8 @@ class Exchange(ABC):
     async def body(self, limit: int) -> bytes:
         """Return the whole body.
 
-        Raises `RequestError`: 413 as soon as it is certain to exceed `limit` bytes, 408 if it comes too slowly, 503 if
-        other large and slow bodies have taken all room.
+        Raises `RequestError`: 413 as soon as the body is certain to exceed `limit` bytes, 408 if it comes too slowly,
+        503 if other large or slow bodies occupy all the room.
         """
         declared = self.head.headers.get(b"content-length", b"")
         length = int(declared) if declared.isdigit() else limit
@@ -180,7 +180,7 @@ class Exchange(ABC):
             await self.write(b"".join(encode_event(response) for response in self._refused))
 
     def _shown(self, headers: RawHeaders) -> RawHeaders:
-        """Return an answer's headers as the client is to see them."""
+        """Return an answer's headers in the form for the client."""
         shown = _no_session if self.stateless else self.session_shown
         if shown is not None:
             headers = [

@@ -1,4 +1,4 @@
-"""`/healthz` and `/readyz`: whether the process is alive, and which of its parts answer.
+"""Serves `/healthz` (whether the process is alive) and `/readyz` (which of its parts answer).
 
 A request is refused by the first of these rules that it breaks:
 
@@ -13,16 +13,16 @@ What a caller gets from `/readyz` depends on its token:
 - [details] A caller with a valid token in the header, where tokens are on, also gets the reasons, the counts of
   refusals, and whether proofs are not required (`proofs`).
 
-The status is 503 while the gateway drains, and if `upstream`, `store` or `records` don't answer. Of several servers,
-each is named in `servers`, and one that does not answer is enough. With `?scope=gateway` servers are left out: one that
-is down must not take the gateway from the clients of the others.
+The status is 503 while the gateway drains, and if `upstream`, `store` or `records` don't answer. If there are several
+servers, each is named in `servers`, and the status is 503 if any of them does not answer. With `?scope=gateway` servers
+are left out: one that is down must not take the gateway from the clients of the others.
 
 These are reported, but do not change the status:
 
 - `revocations` and `key_sets`: what was last known stays in force;
 - `reload`, present after a reload: false if the old configuration stays in force;
 - `schema`, present only if false: the store's tables are those of the previous version;
-- `log`, present only if false: other writers' records don't verify, and so were left open and unsigned;
+- `log`, present only if false: other writers' records failed verification, and so were left open or unsigned;
 - `instructions`: false if the server's, as last seen by this process, differ from the pinned ones.
 
 Each answer has the time (`Date`), so that clocks can be compared.

@@ -3,12 +3,12 @@
 - [route] There are four paths, each with one method: 404, 405. No credential is asked for.
 - [rate] Challenges are issued at a bounded rate, and so are proofs verified: 429.
 - [pending] Only so many challenges may be unexpired at once: 503. Those that were used count until they expire.
-- [verdict] A proof that does not verify is 200 with the result, and a request that can't be read is 400. If nobody can
-  decide, that is 503.
-- [lists] A revocation list is given as its issuer signed it. An issuer that is not known here, or without a list, is
+- [verdict] A proof that does not verify is 200 with the result, and a request that can't be read is 400. If no decision
+  is possible, that is 503.
+- [lists] A revocation list is returned exactly as its issuer signed it. An unknown issuer, or one without a list, is
   404.
 
-The numbers are those of one process.
+All bounds are for each process.
 """
 
 import re
@@ -38,18 +38,21 @@ from accredit.policy.http_binding import (
 )
 from accredit.ports import ProofStore, Revocations
 
-CHALLENGES = 100
+CHALLENGES = 500
 """How many challenges of the HTTP binding are issued in a burst."""
-CHALLENGES_PER_SECOND = 20.0
-"""How many more of them with each second. Each costs a few microseconds, and a place among the pending ones."""
-MAX_PENDING_HTTP_CHALLENGES = 5_000
-"""How many challenges of the HTTP binding may be unexpired at once: four minutes of the full rate."""
+CHALLENGES_PER_SECOND = 200.0
+"""How many more of them with each second. All callers share this rate, so it is far above what honest ones need: a
+challenge costs some microseconds, and nothing is stored of it."""
+MAX_PENDING_HTTP_CHALLENGES = 100_000
+"""How many challenges of the HTTP binding may be unexpired at once: more than the full rate gives in their 300 seconds,
+so that a stranger can't use them up for others. Only their ends are kept, some 3 MB."""
 VERIFICATIONS = 200
-"""How many proofs the HTTP binding verifies in a burst, each in a millisecond or two, at the calls' expense."""
+"""How many proofs the HTTP binding verifies in a burst. Each takes a millisecond or two, during which no call is
+served."""
 VERIFICATIONS_PER_SECOND = 100.0
-"""How many more of them with each second."""
+"""How many more proofs it verifies each second."""
 RETRY_SECONDS = 1
-"""What `Retry-After` says where a rate was exceeded."""
+"""The seconds in `Retry-After` if a rate was exceeded."""
 
 PREFIX = "/v1/ratify/"
 _LIST = re.compile(r"/v1/ratify/revocations/([0-9a-f]{32})")
@@ -57,7 +60,7 @@ _METHODS = {f"{PREFIX}challenge": "POST", f"{PREFIX}verify": "POST", f"{PREFIX}s
 
 
 class Ports(Protocol):
-    """What the binding asks."""
+    """The ports that the binding asks."""
 
     @property
     def store(self) -> ProofStore | None:
@@ -66,7 +69,7 @@ class Ports(Protocol):
 
     @property
     def revocations(self) -> Revocations | None:
-        """Who knows what is revoked."""
+        """Where revocations are looked up."""
         ...
 
 
@@ -81,8 +84,8 @@ class RatifyHttp:
         *,
         max_pending: int = MAX_PENDING_HTTP_CHALLENGES,
     ) -> None:
-        """`policies` are those of all servers; they differ in their scopes. Raise `ConfigurationError` where proofs are
-        not judged."""
+        """`policies` are those of all servers; they differ only in their scopes. Raises `ConfigurationError` if proofs
+        are not judged."""
         if not policies or ports.store is None or ports.revocations is None:
             raise ConfigurationError(
                 "ratify_http is enabled, and proofs are not required: there is nothing to verify them by",

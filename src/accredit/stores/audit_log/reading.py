@@ -30,7 +30,7 @@ from accredit.attest import (
     verify_log,
 )
 from accredit.attest.calls import MarksInMemory
-from accredit.attest.proofs import is_held, kept_proof
+from accredit.attest.proofs import hold_left, kept_proof
 from accredit.attest.signing import ML_DSA_65_SUFFIX
 from accredit.base.caching import RecentlyUsed
 from accredit.errors import AttestationError, StoreUnavailable
@@ -212,7 +212,11 @@ class LogReader(ABC):
     def shown_of(self, decision: CallRecord, now: int) -> bytes | None:
         """Return the text of a call's proof; None while the proof could still be used, at `now` (unix seconds)."""
         packed = self._packed(decision)
-        return None if is_held(packed, now) else self._texts(decision, packed)[1] or None
+        return None if hold_left(packed, now) else self._texts(decision, packed)[1] or None
+
+    def hold_left(self, decision: CallRecord, now: int) -> int:
+        """Return for how many seconds from `now` (unix seconds) `shown_of` still withholds a call's proof."""
+        return hold_left(self._packed(decision), now)
 
     def _texts(self, decision: CallRecord, packed: bytes | None) -> tuple[bytes | None, bytes | None]:
         if decision.authority is None:

@@ -113,8 +113,7 @@ class LogTables(Protocol):
 
     @property
     def version(self) -> int:
-        """The version of the records that are written. It is lower for tables of the previous version, which keep no
-        proofs."""
+        """The version of the records that are written."""
         ...
 
     async def add_writer(self, name: str) -> None:

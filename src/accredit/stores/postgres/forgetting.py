@@ -21,7 +21,7 @@ DATABASE_LATE_SECONDS = 30
 are kept, so that no row is added while another process is deleting it."""
 
 
-Table = Literal["spent", "use_series", "uses", "tasks"]
+Table = Literal["spent", "use_series", "uses", "tasks", "asks"]
 
 CLOCK = "extract(epoch FROM clock_timestamp())::bigint"
 """SQL for the database's time."""

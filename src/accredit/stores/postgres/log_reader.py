@@ -37,7 +37,7 @@ from accredit.stores.audit_log.reading import (
 from accredit.stores.audit_log.tables import OpenCall
 from accredit.stores.postgres.address import DatabaseAddress
 from accredit.stores.postgres.driver import Row
-from accredit.stores.postgres.schema import CALL_KEY, KEEPS_PROOFS, SHORT_CERTIFICATES, SHORT_PROOF, short
+from accredit.stores.postgres.schema import CALL_KEY, SHORT_CERTIFICATES, SHORT_PROOF, short
 from accredit.stores.postgres.snapshot import LOG_ROWS, Snapshot
 
 LOG_ROW_BYTES = 16_384
@@ -54,8 +54,7 @@ _IN_ORDER = {RECORD: 0, NOTE: 1, CHECKPOINT: 2}
 _SELECT = f"SELECT e.entry, e.day, e.writer, e.kind, e.number, e.key, {short('e.', LOG_ROW_BYTES)}"
 _READ = f"{_SELECT} FROM log_entries e"
 _READ_ALL = f"{_SELECT}, {SHORT_PROOF} FROM log_entries e"
-"""SQL that also reads proofs, for tables that keep them."""
-_KEEPS_PROOFS = f"SELECT FROM accredit_schema WHERE version >= {KEEPS_PROOFS}"
+"""SQL that also reads proofs."""
 _READ_ONE = f"SELECT {short()} FROM log_entries WHERE writer = $1 AND kind = $2 AND number = $3 AND day = $4"
 _OF_KIND = "{} WHERE e.kind = {} ORDER BY e.writer, e.number"
 _OF_NO_KIND = f"{_READ} WHERE e.kind IS NULL OR e.kind NOT IN ({RECORD}, {CHECKPOINT}, {NOTE}) LIMIT 1"
@@ -164,7 +163,6 @@ class LogDatabase(LogReader):
         """`patience` is how many seconds a statement may take at most; None sets no limit."""
         self.name = database.name
         self._snapshot = Snapshot(database, patience)
-        self._read_all = _READ
         self._names: Mapping[int, object] = {}
         self._keys: Mapping[int, object] = {}
 
@@ -174,8 +172,6 @@ class LogDatabase(LogReader):
             self._snapshot.renew()
             self._names = {writer: name for writer, name, *_ in self._snapshot.rows(_WRITERS)}
             self._keys = {row[0]: row[1] for row in self._snapshot.rows("SELECT key, id FROM log_keys")}
-            if self._read_all == _READ and self._snapshot.fetch(_KEEPS_PROOFS):
-                self._read_all = _READ_ALL
         except AttestationError as error:  # a table is gone
             raise StoreUnavailable(str(error)) from None
 
@@ -200,7 +196,7 @@ class LogDatabase(LogReader):
         """Yield all entries, chain by chain."""
         for row in self._snapshot.fetch(_OF_NO_KIND):
             yield self._numbered(row)
-        read = self._read_all if proofs else _READ
+        read = _READ_ALL if proofs else _READ
         yield from _in_order(self._digests(), *(self._of_kind(kind, read) for kind in _KINDS))
 
     def summaries(self) -> Iterator[Numbered]:
@@ -297,7 +293,7 @@ class LogDatabase(LogReader):
 
     def of_calls(self, prefix: str) -> Iterator[Numbered]:
         """Yield the records of calls whose ids begin with this prefix, with one lookup in each day's index."""
-        return map(self._numbered, self._snapshot.rows(_OF_CALLS.format(self._read_all), *key_range(prefix)))
+        return map(self._numbered, self._snapshot.rows(_OF_CALLS.format(_READ_ALL), *key_range(prefix)))
 
     def chains(self) -> Iterator[bytes]:
         """Yield the certificate chains of calls."""

@@ -88,7 +88,7 @@ SELECT CASE WHEN sum(octet_length(payload)) OVER (ROWS UNBOUNDED PRECEDING) <= $
 _CLAIM = """
 WITH mine AS (SELECT writer FROM log_writers WHERE name = $1 AND NOT over FOR UPDATE)
 UPDATE log_open o SET writer = mine.writer FROM mine WHERE o.call = $2 AND o.resume = $3 RETURNING o.call"""
-_WRITE_AS = """
+_WRITE = """
 WITH moved AS (
   UPDATE log_writers SET records = $2, head = $3, checkpointed = $4, turn = $5
   WHERE writer = $1 AND NOT over AND (records, head, checkpointed, turn) = ($6, $7, $8, $9) RETURNING writer),
@@ -97,9 +97,10 @@ closed AS (
   DELETE FROM log_open o USING moved
   WHERE o.call = ANY($10::text[]) AND o.writer = (SELECT w.writer FROM log_writers w WHERE w.name = $11) RETURNING 1),
 entries AS (
-  INSERT INTO log_entries (day, writer, kind, number, key, payload, ed25519, ml_dsa_65, members{column})
+  INSERT INTO log_entries (day, writer, kind, number, key, payload, ed25519, ml_dsa_65, members, proof)
   SELECT at.day, at.writer, new.* FROM at, unnest(
-    $12::smallint[], $13::bigint[], $14::int[], $15::bytea[], $16::bytea[], $17::bytea[], $18::bytea[]{values}) AS new),
+    $12::smallint[], $13::bigint[], $14::int[], $15::bytea[], $16::bytea[], $17::bytea[], $18::bytea[], $24::bytea[]
+  ) AS new),
 opened AS (
   INSERT INTO log_open (call, writer, decided_by, number, day, resume)
   SELECT new.call, at.writer, at.writer, new.number, at.day, new.resume
@@ -109,9 +110,6 @@ chains AS (
   ORDER BY new.sha256 ON CONFLICT DO NOTHING),
 found AS (SELECT (SELECT count(*) FROM moved) AS moved, (SELECT count(*) FROM closed) AS closed)
 SELECT moved, 1 / (CASE WHEN moved = 1 AND closed <> cardinality($10::text[]) THEN 0 ELSE 1 END) FROM found"""
-_WRITE = _WRITE_AS.format(column=", proof", values=", $24::bytea[]")
-_WRITE_BEFORE = _WRITE_AS.format(column="", values="")
-"""The statement for tables of the previous version, which keep no proof."""
 _TOUCH = "UPDATE log_writers SET turn = turn WHERE name = $1 AND NOT over RETURNING writer"
 _LOCK_ROW = "SELECT over FROM log_writers WHERE name = $1 FOR UPDATE"
 _END_IT = """
@@ -122,10 +120,10 @@ RETURNING writer"""
 class DatabaseTables:
     """`LogTables` in a database, seen over one connection of the writer `own`."""
 
+    version = WRITTEN
+
     def __init__(self, connection: Connection, place: DatabaseLog) -> None:
         self.connection = connection
-        self.keeps_proofs = False
-        """Whether the tables keep proofs. Those of the previous version don't."""
         self._place = place
         self._since = monotonic()
         self._ends: dict[str, ChainEnd] = {}
@@ -134,11 +132,6 @@ class DatabaseTables:
         self._keys: dict[str, int] = {}
         self._chains = RecentlyUsed[str, bool](MAX_RECORDED_CHAINS)
         self._locked: set[str] = set()
-
-    @property
-    def version(self) -> int:
-        """The version of the records that are written."""
-        return WRITTEN if self.keeps_proofs else WRITTEN - 1
 
     def forget(self) -> None:
         """Drop the caches."""
@@ -226,11 +219,10 @@ class DatabaseTables:
     async def write(self, change: ChainChange) -> None:
         """Write all of a change, or nothing ([atomicity] and [chain-end])."""
         chains = {sha256: text for sha256, text in change.certificates.items() if self._chains.get(sha256) is None}
-        values = [*await self._values(change), [*chains], [*chains.values()]]
-        if self.keeps_proofs:
-            values.append([each.proof for each in change.entries])
+        proofs = [each.proof for each in change.entries]
+        values = (*await self._values(change), [*chains], [*chains.values()], proofs)
         try:
-            ((moved, _),) = await self.connection.fetch(_WRITE if self.keeps_proofs else _WRITE_BEFORE, *values)
+            ((moved, _),) = await self.connection.fetch(_WRITE, *values)
         except DatabaseFailed as error:
             if error.sqlstate == NO_PARTITION:
                 await self.make_days()

@@ -19,7 +19,6 @@ from accredit.stores.audit_log.requests import DatabaseLog, WriterRequest, check
 from accredit.stores.audit_log.tables import ChainMoved
 from accredit.stores.postgres.driver import Connection, DatabaseFailed
 from accredit.stores.postgres.log_tables import DatabaseTables
-from accredit.stores.postgres.schema import KEEPS_PROOFS
 from accredit.stores.postgres.worker import Batch, Worker
 
 LOG_MAKE_DAYS_SECONDS = 3_600.0
@@ -56,7 +55,6 @@ class DatabaseWriter:
             self._tables = DatabaseTables(connection, self._place)
             if self._writer is not None:
                 await self._tables.lock(self._writer)
-        self._tables.keeps_proofs = (self._worker.schema or 0) >= KEEPS_PROOFS
         if is_checked and monotonic() - self._days_made >= LOG_MAKE_DAYS_SECONDS:
             with contextlib.suppress(DatabaseFailed):  # there is time until it matters
                 await self._tables.make_days()

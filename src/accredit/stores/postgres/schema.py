@@ -206,18 +206,25 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
         _clear_day("CREATE OR REPLACE", _CALLS_OF_DAY, sized="payload, proof"),
     ),
     # The front door's clients, grants, codes and logins, sealed.
-    tuple(each.format(small="smallint", bytes="bytea", big="bigint") for each in DOOR),
+    (
+        *(each.format(small="smallint", bytes="bytea", big="bigint") for each in DOOR),
+        # Asks that wait for a person (`ports.HeldAsk`); `text` is sealed.
+        "CREATE TABLE asks (key bytea PRIMARY KEY, asker bytea NOT NULL, person bytea NOT NULL,"
+        " code bytea NOT NULL UNIQUE, text bytea NOT NULL, answer bytea NOT NULL, tries bigint NOT NULL,"
+        " keep_until bigint NOT NULL)",
+        "CREATE INDEX ask_ends ON asks (keep_until)",
+        "CREATE INDEX ask_askers ON asks (asker)",
+        "CREATE INDEX ask_people ON asks (person)",
+    ),
 )
 VERSION = len(SCHEMA)
-KEEPS_PROOFS = 6
-"""The first version whose tables keep proofs."""
 OLDEST = VERSION - 1
 """The oldest version of tables that gateways work with, so that gateways can be replaced before the tables are changed.
 A step of the schema only adds, and removes nothing that the previous version uses."""
 
 GATEWAY, ADMIN = "accredit_gateway", "accredit_admin"
 
-_FORGETFUL = "spent, use_series, uses, tasks"
+_FORGETFUL = "spent, use_series, uses, tasks, asks"
 """Tables from which a gateway deletes expired rows."""
 READ_ONLY = ("accredit_schema", "store_state", "challenge_key", "revocations", "log_pruned")
 """Tables that a gateway only reads."""
@@ -234,6 +241,7 @@ _CHANGED = {
     "use_series": "total, latest, keep_until",
     "uses": "before",
     "tasks": "owner, method, target, facts, flow, keep_until",
+    "asks": "answer, tries, keep_until",
     "forgotten": "until",
     "log_sinks": "record, checkpoint",
     "log_writers": "records, head, checkpointed, turn, over, beat",

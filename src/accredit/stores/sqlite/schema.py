@@ -43,5 +43,13 @@ SCHEMA: tuple[tuple[str, ...], ...] = (
     ("CREATE TABLE known_lists (issuer_id TEXT PRIMARY KEY, list BLOB NOT NULL) WITHOUT ROWID",),
     LOG_PROOFS,
     # The front door's clients, grants, codes and logins, sealed.
-    tuple(each.format(small="INTEGER", bytes="BLOB", big="INTEGER") for each in DOOR),
+    (
+        *(each.format(small="INTEGER", bytes="BLOB", big="INTEGER") for each in DOOR),
+        # Asks that wait for a person (`ports.HeldAsk`); `text` is sealed.
+        "CREATE TABLE asks (key BLOB PRIMARY KEY, asker BLOB NOT NULL, person BLOB NOT NULL, code BLOB NOT NULL UNIQUE,"
+        " text BLOB NOT NULL, answer BLOB NOT NULL, tries INTEGER NOT NULL, keep_until INTEGER NOT NULL)",
+        "CREATE INDEX ask_ends ON asks (keep_until)",
+        "CREATE INDEX ask_askers ON asks (asker)",
+        "CREATE INDEX ask_people ON asks (person)",
+    ),
 )
