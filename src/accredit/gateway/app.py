@@ -35,7 +35,7 @@ from accredit.gateway.settings import ApiUpstream, GatewaySettings, HttpUpstream
 from accredit.gateway.trace import set_current
 from accredit.gateway.turns import set_current_server
 from accredit.gateway.upstream.http.sending import AccessTokensFor
-from accredit.ports import DoorStore, KeySets, ProofStore, Records, Revocations, TaskStore
+from accredit.ports import AskStore, DoorStore, KeySets, ProofStore, Records, Revocations, TaskStore
 from accredit.stores import MemoryTasks
 from accredit.telemetry import Telemetry
 
@@ -56,13 +56,15 @@ def create_app(
     access_tokens: AccessTokensFor | None = None,
     telemetry: Telemetry | None = None,
     door: DoorStore | None = None,
+    asks: AskStore | None = None,
 ) -> "Gateway":
     """Return an ASGI application in front of one upstream, or of several.
 
     `upstream` is a URL, a command (a list of strings), complete settings, or a list of settings. Each settings in a
     list has its own `server` and `path`; otherwise they are equal. Some features need a port: if proofs are required,
     `store` and `revocations` are asked about them; if tokens are accepted, `key_sets` has the issuers' keys; if calls
-    are recorded, `records` is the log; if OAuth clients are let in, `door` remembers them.
+    are recorded, `records` is the log; if OAuth clients are let in, `door` remembers them, and `asks` what
+    their people are asked.
 
     `tasks` stores the owners of tasks, by default in this process. `access_tokens` makes what fetches the gateway's own
     tokens for a server, where the settings require such tokens. `on_tools` gets the result of each `tools/list` as the
@@ -77,7 +79,7 @@ def create_app(
     counters = Counters()
     if telemetry is not None:
         counters = Counters(invalid=telemetry.invalid, unasked=telemetry.unasked)
-    return Gateway(servers, Shared(counters, *ports, AnonymousRecordBudget(), telemetry, door))
+    return Gateway(servers, Shared(counters, *ports, AnonymousRecordBudget(), telemetry, door, asks))
 
 
 def _servers(upstream: GatewaySettings | str | Sequence[str] | Sequence[GatewaySettings]) -> list[GatewaySettings]:
@@ -164,7 +166,7 @@ class Gateway:
         routes = self.routes
         await asyncio.gather(*self._closing, *(each.aclose() for each in (*routes.servers, *routes.apis.values())))
         shared = self.routes.shared
-        for port in (shared.records, shared.store, shared.tasks, shared.key_sets, shared.door):
+        for port in (shared.records, shared.store, shared.tasks, shared.key_sets, shared.door, shared.asks):
             if port is not None:
                 await port.aclose()
 
