@@ -1,4 +1,4 @@
-"""Clients that speak only OAuth: their calls are proved by the gateway with the agent's key, and decided as ever."""
+"""Clients that speak only OAuth: their calls are proved by the gateway with the agent's key, and decided as all are."""
 
 import json
 import logging
@@ -16,8 +16,10 @@ from tests.world.routes import Route, messages_of
 
 from accredit.base.clock import unix_seconds
 from accredit.errors import ConfigurationError
+from accredit.gateway import create_app
+from accredit.gateway.settings import HttpUpstream
 from accredit.ratify.constraints import MaxAmount, MaxRate
-from accredit.stores import RevocationLists
+from accredit.stores import MemoryStore, RevocationLists
 
 pytestmark = pytest.mark.holds("gateway/admission/guests")
 
@@ -82,8 +84,8 @@ async def test_what_the_client_came_in_with_goes_on_to_no_server__and_is_in_no_l
         assert (told["principal_id"], told["agent_id"]) == (front.trust.owner.id, visit.agent.id)
         mark = visit.token.rsplit(".", 1)[1]
         assert mark.encode() not in way.bytes_received()
-        for header in (b"authorization", b"dpop"):
-            assert header not in way.bytes_received().lower()
+        for header in ("authorization", "dpop"):
+            assert way.headers_received(header) == []
     assert mark not in caplog.text + str([record.__dict__ for record in caplog.records])
 
 
@@ -98,14 +100,15 @@ async def test_a_token_covers_no_more_than_was_signed__and_no_more_than_its_own_
     async with route(name, front, tmp_path, narrow) as way:
         for visit, params, error in (
             (narrow, PAY, "ratify_scope_denied"),
+            (narrow, {**INBOX, "name": "drop_tables"}, "unknown_tool"),
             (less, PAY, "ratify_scope_denied"),
             (own, PAY, "ratify_constraint_denied"),
-            (own, SEND, "ratify_challenge_required"),
+            (own, SEND, "ratify_scope_denied"),
         ):
             session = await way.another_session(visit.token)
             way.session = session
             code, said = word(await ask(way, visit.token, params))
-            assert (code, said) in ((-31003, error), (-31002, error)), params
+            assert (code, said) == (-32602 if error == "unknown_tool" else -31003, error), params
         assert way.received("tools/call") == []
         assert (await ask(way, own.token, {**PAY, "arguments": {"amount": 5, "currency": "EUR"}}))["result"]
 
@@ -194,11 +197,11 @@ async def test_a_chain_that_nobody_trusts__or_for_another_key__gives_a_client_no
     stranger = await front.visit(issuer=trust.stranger)
     async with route("http-modern", front, tmp_path, stranger) as way:
         assert word(await ask(way, stranger.token, INBOX)) == (-31004, "ratify_untrusted_root")
-        for number, chain in enumerate((text_of(trust.chain()), b"", b"[]", b"{", b"[1]", b"x" * 200_000)):
+        for number, chain in enumerate((text_of(trust.chain()), b"", b"[]", b"{", b"[1]", b"x" * 140_000)):
             visit = await front.visit(f"https://other.example/{number}")
 
             await front.door.change(visit.grant, partial(replace, chain=chain), now=unix_seconds())
-            assert word(await ask(way, visit.token, INBOX)) == (-31001, "missing_ratify_proof"), chain[:20]
+            assert word(await ask(way, visit.token, INBOX)) == (-31003, "ratify_scope_denied"), chain[:20]
         assert way.received("tools/call") == []
 
 
@@ -207,7 +210,7 @@ async def test_a_sensitive_tool_needs_an_answer_of_its_own__and_a_challenge_that
 ) -> None:
     visit = await front.visit(CLAUDE, "email:send", tools=["send_email"])
     async with route("http-modern", front, tmp_path, visit) as way:
-        assert word(await ask(way, visit.token, SEND)) == (-31002, "ratify_challenge_required")
+        assert word(await ask(way, visit.token, SEND)) == (-31003, "ratify_constraint_denied")
         once = front.sign(visit.agent, "email:send")
         assert await front.door.add_chain(visit.grant, text_of(once), ends=unix_seconds() + 60, now=unix_seconds())
         assert (await ask(way, visit.token, SEND))["result"]
@@ -220,7 +223,7 @@ async def test_a_client_sees_the_tools_and_lists_that_its_delegation_covers(fron
         assert "list_inbox" in [tool["name"] for tool in tools]
 
 
-async def test_without_a_door_there_are_no_guests__and_the_start_says_so(front: FrontDoor, tmp_path: Path) -> None:
+def test_without_a_door_there_are_no_guests__and_the_start_says_so(front: FrontDoor) -> None:
+    settings = front.trust.settings(HttpUpstream("http://127.0.0.1:9/mcp"), oauth=front.settings)
     with pytest.raises(ConfigurationError, match="no store of theirs"):
-        async with Route("http-modern", front.trust, tmp_path, oauth=front.settings):
-            pass
+        create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}))

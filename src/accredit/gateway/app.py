@@ -258,7 +258,7 @@ class Routes:
         self.ratify_http = RatifyHttp(policies, shared, asked) if settings.ratify_http else None
         """Ratify's HTTP binding, if it is enabled, on whichever listener."""
         self.front_door = self._front_door(before.front_door if before is not None else None)
-        """What lets OAuth clients in, if that is enabled."""
+        """Where OAuth clients log in, if that is enabled."""
         self.health = Health(
             self._servers,
             shared.counters,
@@ -370,14 +370,12 @@ class Routes:
         return HttpAuthenticator(bearer, sessions_of(settings, live_here=False)) if bearer is not None else None
 
     def _front_door(self, before: FrontDoor | None) -> FrontDoor | None:
-        """Return what lets OAuth clients in, or None. Raises `ConfigurationError` if a port is missing."""
+        """Return where OAuth clients log in, or None if that is not here."""
         oauth, shared = self.settings.oauth, self.shared
         if oauth is None or oauth.consent != "desk":
             return None
         if shared.door is None or shared.asks is None or shared.client_documents is None:
-            raise ConfigurationError(
-                "OAuth clients are let in, and there is no store of theirs", "give create_app door, asks and documents"
-            )
+            return None  # clients are let in, and log in at another gateway
         endpoints = {
             (url := oauth.endpoint(each.settings.path)): DoorEndpoint(url, each.settings.proofs.policy)
             for each in self.servers

@@ -68,6 +68,8 @@ class Call(Struct):
     """What is forwarded of the message (`admission.gate`). None: nothing."""
     edit: Edit | None = None
     """The edit for the response to the request."""
+    instead: bytes | None = None
+    """The gateway's own response in place of a refusal: it says that a person has to be asked."""
     replies: tuple[bytes, ...] = ()
     """The gateway's own responses to requests that are not forwarded. Without these and `onward`, the message was a
     notification that was dropped."""

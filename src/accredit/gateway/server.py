@@ -17,6 +17,7 @@ from accredit.base.steps import Steps
 from accredit.errors import ConfigurationError, MissingToken
 from accredit.gateway.admission.bearer import Bearer, bearer_for
 from accredit.gateway.admission.gate import Gate
+from accredit.gateway.admission.guest_asks import GuestAsks
 from accredit.gateway.admission.guests import Guests
 from accredit.gateway.admission.identity import KEYS_PATH
 from accredit.gateway.admission.pinned_tools import PinnedTools
@@ -30,6 +31,7 @@ from accredit.gateway.front.legacy_sse import MESSAGES_PATH, SSE_PATH, LegacySse
 from accredit.gateway.front.passthrough import forward, matches_pattern, refuse
 from accredit.gateway.front.resource_metadata import Resource
 from accredit.gateway.front.session_binding import sessions_of
+from accredit.gateway.holding import Holding
 from accredit.gateway.recording.early_refusals import AnonymousRecordBudget
 from accredit.gateway.recording.recorder import recorder_of
 from accredit.gateway.room import Parts, Rooms
@@ -296,7 +298,11 @@ def _guests_of(settings: GatewaySettings, shared: Shared) -> Guests | None:
         return None
     if settings.proofs is None or shared.door is None:
         raise ConfigurationError("OAuth clients are let in, and there is no store of theirs", "give create_app a door")
-    return Guests(settings.oauth, settings.path, shared.door, settings.proofs.policy, shared.tasks)
+    policy, asks = settings.proofs.policy, None
+    if settings.oauth.consent == "desk" and shared.asks is not None:
+        url, holding = settings.oauth.endpoint(settings.path), Holding(shared.asks, settings.rounds.ring)
+        asks = GuestAsks(settings.oauth, policy.verifier_id, url, holding, shared.door)
+    return Guests(settings.oauth, settings.path, shared.door, policy, shared.tasks, asks)
 
 
 def _resource_of(settings: GatewaySettings) -> Resource | None:

@@ -32,6 +32,7 @@ from accredit.base.steps import Steps, at_one_go
 from accredit.base.text import excerpt
 from accredit.errors import (
     AccreditError,
+    InsufficientScope,
     KeysUnavailable,
     ProofRefused,
     RequestError,
@@ -152,7 +153,8 @@ class Gate:
             else:
                 await self._decide(message, call)
         except _REFUSALS as error:
-            if not isinstance(message, Request) or (isinstance(error, RequestError) and error.status != 200):
+            in_head = isinstance(error, InsufficientScope) or (isinstance(error, RequestError) and error.status != 200)
+            if not isinstance(message, Request) or in_head:
                 raise
             self._counters.refused(error, method=message.method)
             call.replies = (_refusal_of(message, error),)
@@ -316,6 +318,9 @@ class Gate:
             self._count(request, error)
             raise
         self._count(request, refused)
+        if call.instead is not None:
+            call.replies = (call.instead,)
+            return
         if refused is not None:
             raise refused
         if call.observed is not None:

@@ -12,7 +12,7 @@ which people signed delegations. Each request that is decided is proved with tha
   the client's id, and `invocation_id` that of the request in its record. For a sensitive tool it signs a challenge that
   was issued for this call.
 - [standing] The delegation that stands covers no sensitive tool, and nothing beyond the token's own scopes. For other
-  calls only a chain counts that a person added when they were asked.
+  calls only a chain counts that a person added when they were asked. A call that neither covers is refused here.
 - [other-proof] If a request brings a proof of its own, no other is made: the decision refuses a proof of another agent
   than the token's.
 """
@@ -30,12 +30,13 @@ from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_seconds
 from accredit.base.random_ids import RandomIds
 from accredit.consent import CALL, is_for_call
-from accredit.errors import InvalidToken, WireError
+from accredit.errors import InsufficientScope, InvalidToken, ProofRefused, WireError
+from accredit.gateway.admission.guest_asks import GuestAsks, Waits, is_askable, unanswered
 from accredit.gateway.oauth_settings import OAuthSettings
 from accredit.jsonrpc.methods import TASK_CHANGES
 from accredit.limits import MAX_PROOF_BUNDLE_BYTES
 from accredit.oauth.access_tokens import is_front_token, verify_access_token
-from accredit.policy import Decision, Entry, GuardedCall, Policy
+from accredit.policy import LISTS, Decision, Entry, GuardedCall, Policy, refusals
 from accredit.policy.guarded_call import call_of_platform
 from accredit.policy.tasks import TaskScope, task_key
 from accredit.ports import DoorStore, Grant, Login, TaskStore
@@ -44,6 +45,8 @@ from accredit.ratify import (
     DelegationCert,
     Extension,
     HybridPrivateKey,
+    IdentityStatus,
+    VerifyResult,
     challenge_sign_bytes,
     encode_delegation_cert,
 )
@@ -100,6 +103,16 @@ class Agent:
         )
 
 
+class _Case(NamedTuple):
+    """One call of a guest while it is decided."""
+
+    call: GuardedCall
+    guest: Guest
+    agent: Agent
+    entry: Entry | None
+    decide: Decide
+
+
 class Guests:
     """One per endpoint. `clock` returns unix seconds, `draw(n)` n unpredictable bytes."""
 
@@ -110,6 +123,7 @@ class Guests:
         door: DoorStore,
         policy: Policy,
         tasks: TaskStore | None = None,
+        asks: GuestAsks | None = None,
         *,
         clock: Callable[[], int] = unix_seconds,
         draw: Callable[[int], bytes] = secrets.token_bytes,
@@ -119,6 +133,7 @@ class Guests:
         self._door = door
         self._policy = policy
         self._tasks = tasks
+        self._asks = asks
         self._clock = clock
         self._draw = draw
         self._ids = RandomIds()
@@ -149,29 +164,73 @@ class Guests:
             login=login,
         )
 
-    async def decide(self, call: GuardedCall, guest: Guest, id: str, place: TaskScope, decide: Decide) -> Decision:
+    async def decide(
+        self, call: GuardedCall, guest: Guest, id: str, place: TaskScope, decide: Decide, *, wait: bool = True
+    ) -> tuple[Decision, Waits | None]:
         """Decide a call of a guest: prove it ([agent] to [other-proof]), and have it decided. `id` is the call's in its
-        record. Raises `FrameError` for a call without a digest, and `StoreUnavailable`."""
+        record. If a person has to be asked, `wait` for the answer; while there is none, also return that.
+
+        Raises `FrameError` for a call without a digest, `InsufficientScope` by [standing], and `StoreUnavailable`.
+        """
         if call.proof is not None:
-            return await decide(call)
-        agent = self._agent(guest.login.grant)
-        call = call_of_platform(call, guest.client or "", id)
+            return await decide(call), None
         entry = None if call.about_tasks else self._policy.catalog.find(call.method, call.target)
-        scope = await self._task_scope(call, place) if call.about_tasks else entry.scope if entry is not None else ""
-        chain = await self._chain(call, guest, agent, entry)
-        if chain is None:
-            return await decide(call)
-        gateway = self._policy.verifier_id
-        if entry is None or not entry.sensitive:
+        case = _Case(
+            call_of_platform(call, guest.client or "", id), guest, self._agent(guest.login.grant), entry, decide
+        )
+        decision = await self._decided(case, place)
+        if entry is None or self._asks is None or not is_askable(decision.refusal) or decision.refusal is None:
+            return decision, None
+        try:
+            signer = case.agent.signer
+            waits = await self._asks.ask(case.call, decision.refusal, entry, guest.login, signer, wait=wait)
+        except ProofRefused as refused:
+            return structs.replace(decision, refusal=refused), None
+        if waits is None:
+            return await self._decided(case, place), None
+        return structs.replace(decision, refusal=unanswered(decision.refusal, waits)), waits
+
+    async def _decided(self, case: "_Case", place: TaskScope) -> Decision:
+        """Have a call decided by the chain that stands and, where another one would help, by those that were added."""
+        call, entry, agent = case.call, case.entry, case.agent
+        if entry is None:
+            scope = await self._task_scope(call, place)
+            if agent.standing is None or not (call.about_tasks or call.method in LISTS):
+                return await case.decide(call)
+            return await self._proved(case, agent.standing, scope)
+        facts = CallFacts(
+            verifier_id=self._policy.verifier_id,
+            method=call.method,
+            target=call.target,
+            arguments=call.arguments,
+            params_digest=call.call_digest,
+        )
+        decision: Decision | None = None
+        standing = agent.standing if not entry.sensitive else None
+        if standing is not None and entry.allows(standing.granted & case.guest.scopes) and _is_for(standing, facts):
+            decision = await self._proved(case, standing, entry.scope)
+            if not is_askable(decision.refusal):
+                return decision
+        for text in await self._door.chains(case.guest.login.grant, now=self._clock()):
+            added = read_chain(text, agent.signer.public_key)
+            if added is not None and entry.allows(added.granted) and _is_for(added, facts):
+                decision = await self._proved(case, added, entry.scope)
+                if not is_askable(decision.refusal):
+                    return decision
+        return decision or self._uncovered(case, entry)
+
+    async def _proved(self, case: "_Case", chain: Chain, scope: str) -> Decision:
+        """Have a call decided by a proof with a chain ([call])."""
+        agent, gateway, call = case.agent, self._policy.verifier_id, case.call
+        if case.entry is None or not case.entry.sensitive:
             proof = agent.prove(call, scope, gateway, chain, self._draw(CHALLENGE_BYTES), self._clock())
-            decision = await decide(structs.replace(call, proof=proof))
-        else:
-            decision = await decide(call)
+            call = structs.replace(call, proof=proof)
+        decision = await case.decide(call)
         challenge = _challenge_in(decision)
         if challenge is None:
             return decision
-        proof = agent.prove(call, scope, gateway, chain, challenge, self._clock())
-        return await decide(structs.replace(call, proof=proof))
+        proof = agent.prove(case.call, scope, gateway, chain, challenge, self._clock())
+        return await case.decide(structs.replace(case.call, proof=proof))
 
     def draw_id(self) -> str:
         """Return an id for a call."""
@@ -185,27 +244,20 @@ class Guests:
             self._agents.put(name, agent)
         return agent
 
-    async def _chain(self, call: GuardedCall, guest: Guest, agent: Agent, entry: Entry | None) -> Chain | None:
-        """Return the chain to present: the standing one if it covers the call ([standing]), else one that was added for
-        such calls. If none covers it, return the standing one, whose refusal says what it covers."""
-        standing = agent.standing
-        if entry is None:
-            return standing
-        facts = CallFacts(
-            verifier_id=self._policy.verifier_id,
-            method=call.method,
-            target=call.target,
-            arguments=call.arguments,
-            params_digest=call.call_digest,
-        )
-        may_stand = standing if not entry.sensitive else None
-        if may_stand and entry.allows(may_stand.granted & guest.scopes) and _is_for(may_stand, facts):
-            return may_stand
-        for text in await self._door.chains(guest.login.grant, now=self._clock()):
-            added = read_chain(text, agent.signer.public_key)
-            if added is not None and entry.allows(added.granted) and _is_for(added, facts):
-                return added
-        return may_stand
+    def _uncovered(self, case: "_Case", entry: Entry) -> Decision:
+        """Return the refusal of a call that nothing that was signed covers ([standing]). Where people log in at an
+        identity provider, their client can ask for the scope: that raises `InsufficientScope`, a 403."""
+        if self.settings.consent == "idp":
+            detail = "what was signed for this client does not cover this call"
+            raise InsufficientScope("uncovered", detail, (entry.scope,))
+        standing = case.agent.standing
+        granted = (standing.granted if standing is not None else frozenset[str]()) & case.guest.scopes
+        status = IdentityStatus.CONSTRAINT_DENIED if entry.allows(granted) else IdentityStatus.SCOPE_DENIED
+        reason = f"{status}: what was signed for this client does not cover this call"
+        result = VerifyResult(valid=False, identity_status=status, agent_id=case.agent.signer.id, error_reason=reason)
+        words = "this app may not do that by what was signed for it"
+        refusal = refusals.denial(case.call, entry, result, words, sorted(granted))
+        return Decision(case.call, entry, None, refusal)
 
     async def _task_scope(self, call: GuardedCall, place: TaskScope) -> str:
         """Return the scope of the tool whose task is to be changed; "" for other requests about tasks."""

@@ -24,6 +24,7 @@ from accredit.errors import (
     TokenError,
 )
 from accredit.gateway.admission.bearer import Bearer
+from accredit.gateway.admission.guest_asks import Waits
 from accredit.gateway.admission.guests import Guest, Guests
 from accredit.gateway.admission.pinned_tools import PinnedTools
 from accredit.gateway.admission.request_state import (
@@ -41,7 +42,8 @@ from accredit.gateway.trace import trace_field
 from accredit.gateway.turns import in_turns, turn
 from accredit.jsonrpc.encode import INVALID_PARAMS
 from accredit.jsonrpc.frames import Request
-from accredit.jsonrpc.methods import LISTEN, TASK_CHANGES, TASKS
+from accredit.jsonrpc.input_required import shows_pages
+from accredit.jsonrpc.methods import LISTEN, TASK_CHANGES, TASKS, Era
 from accredit.limits import SHORT_MESSAGE_BYTES
 from accredit.policy import (
     Decision,
@@ -111,11 +113,13 @@ class Judge:
         if guarded is None:
             return
         await turn(request.size)
-        decision = await self._decision(guarded, request, call)
+        decision, waits = await self._decision(guarded, request, call)
         if isinstance(decision.fault, FrameError):  # the call can't be digested
             detail = f"Invalid params: {decision.fault.detail}"
             raise RequestError(INVALID_PARAMS, detail, id=request.id, status=200)
         call.guarded, call.decision = decision.call, decision
+        if waits is not None and request.era is Era.MODERN and (brings_state(request) or shows_pages(request)):
+            call.instead = self._sealer.ask(request, call, waits)
         if isinstance(decision.fault, SealError):
             call.stopped = state_refused(request, decision.fault)
             return
@@ -127,19 +131,20 @@ class Judge:
             except (ProofRefused, TokenError, RequestError) as error:
                 call.stopped = error
 
-    async def _decision(self, guarded: GuardedCall, request: Request, call: Call) -> Decision:
-        """Decide a call. If a guest makes it, it is proved first."""
+    async def _decision(self, guarded: GuardedCall, request: Request, call: Call) -> tuple[Decision, Waits | None]:
+        """Decide a call. If a guest makes it, it is proved first, and a person may be asked."""
         guest = call.token
         if self._guests is None or not isinstance(guest, Guest):
-            return await self._decided(guarded, request, call)
+            return await self._decided(guarded, request, call), None
         call.id = self._guests.draw_id()
         place = self._tasks.place(call.session)
+        decided = partial(self._decided, request=request, call=call)
+        # A host that shows pages to people is told at once where to go, and waits when it comes back.
+        wait = brings_state(request) or not shows_pages(request)
         try:
-            return await self._guests.decide(
-                guarded, guest, call.id, place, partial(self._decided, request=request, call=call)
-            )
+            return await self._guests.decide(guarded, guest, call.id, place, decided, wait=wait)
         except (FrameError, StoreUnavailable) as error:
-            return Decision(guarded, None, None, refusals.no_decision(guarded, None), error)
+            return Decision(guarded, None, None, refusals.no_decision(guarded, None), error), None
 
     async def _decided(self, guarded: GuardedCall, request: Request, call: Call) -> Decision:
         if self._policy is None or self._ports is None:
