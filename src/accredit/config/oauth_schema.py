@@ -8,14 +8,14 @@ from accredit.config.section import Section
 from accredit.config.values import ClientPattern, Name, PublicUrl, Scope, Secret, TokenUrl
 
 MAX_ACCESS_SECONDS = 3600
-"""The most that `oauth.access_seconds` can be set to. Clients renew their tokens unasked, so a longer life wins
+"""The most that `access_seconds` can be set to. Clients renew their tokens unasked, so a longer life wins
 nothing."""
 MAX_REFRESH_DAYS = 365
-"""The most that `oauth.refresh_days` can be set to: nobody remembers for longer what they consented to."""
-MAX_HOLD_SECONDS = 300
-"""The most that `oauth.hold_seconds` can be set to: hosts wait for a call for five minutes at most."""
+"""The most that `refresh_days` can be set to: nobody remembers for longer what they consented to."""
+MAX_GUEST_HOLD_SECONDS = 300
+"""The most that `hold_seconds` can be set to: hosts wait for a call for five minutes at most."""
 MAX_RECHECK_HOURS = 168
-"""The most that `oauth.idp.recheck_hours` can be set to: a week, in which somebody who has left keeps access."""
+"""The most that `recheck_hours` of `[oauth.idp]` can be set to: a week, in which somebody who has left keeps access."""
 
 
 class OAuthIdp(Section, frozen=True):
@@ -51,7 +51,7 @@ class OAuth(Section, frozen=True):
         int, Meta(ge=1, le=MAX_REFRESH_DAYS), "the number of days after which a person has to consent again"
     ] = 30
     hold_seconds: Annotated[
-        int, Meta(ge=0, le=MAX_HOLD_SECONDS), "the number of seconds that a call waits for a person's answer"
+        int, Meta(ge=0, le=MAX_GUEST_HOLD_SECONDS), "the number of seconds that a call waits for a person's answer"
     ] = 45
     private_documents: Annotated[
         bool, "whether clients' documents may be on private addresses, and over http on loopback: for tests"

@@ -68,15 +68,6 @@ QUOTA_MOST = 1_000_000_000
 database's integers have 19 digits."""
 MAX_BOOTSTRAP_TTL_SECONDS = 86_400
 """The longest lifetime of the bootstrap token: a day, as it can't be revoked individually."""
-MAX_ACCESS_SECONDS = 3600
-"""The most that `oauth.access_seconds` can be set to. Clients renew their tokens unasked, so a longer life wins
-nothing."""
-MAX_REFRESH_DAYS = 365
-"""The most that `oauth.refresh_days` can be set to: nobody remembers for longer what they consented to."""
-MAX_HOLD_SECONDS = 300
-"""The most that `oauth.hold_seconds` can be set to: hosts wait for a call for five minutes at most."""
-MAX_RECHECK_HOURS = 168
-"""The most that `oauth.idp.recheck_hours` can be set to: a week, in which somebody who has left keeps access."""
 
 
 class Gateway(Section, frozen=True):

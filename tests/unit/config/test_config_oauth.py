@@ -13,6 +13,8 @@ from accredit.errors import ConfigurationError
 from accredit.gateway.oauth_settings import OAuthSettings
 from accredit.keys import make_key, write_key
 
+pytestmark = pytest.mark.holds("config/oauth")
+
 URL = "https://mcp.example.com"
 BASE = """
 [gateway]

@@ -65,7 +65,7 @@ REGISTRATIONS = 100
 """How many clients register in a burst. Known hosts do it once for each person."""
 REGISTRATIONS_PER_SECOND = 1.0
 """How many more of them with each second. The number of those that are kept is bounded, too."""
-RETRY_SECONDS = 2
+DOOR_RETRY_SECONDS = 2
 """What `Retry-After` says where a rate was exceeded, or a store does not answer."""
 
 _METHODS = {
@@ -226,11 +226,11 @@ class FrontDoor:
             await self._answer(exchange, 200, tokens, [(b"pragma", b"no-cache")])
         except OAuthError as error:
             status = 429 if error.error == "temporarily_unavailable" else status_of(error)
-            headers = [(b"retry-after", b"%d" % RETRY_SECONDS)] if status == 429 else []
+            headers = [(b"retry-after", b"%d" % DOOR_RETRY_SECONDS)] if status == 429 else []
             await self._answer(exchange, status, error_answer(error), headers)
         except StoreUnavailable:
             error = OAuthError("temporarily_unavailable", "the gateway can't look that up for now")
-            await self._answer(exchange, 503, error_answer(error), [(b"retry-after", b"%d" % RETRY_SECONDS)])
+            await self._answer(exchange, 503, error_answer(error), [(b"retry-after", b"%d" % DOOR_RETRY_SECONDS)])
 
     async def _redeem(self, grant: CodeGrant) -> dict[str, object]:
         """Give tokens for a code ([code])."""
