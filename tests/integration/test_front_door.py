@@ -430,3 +430,17 @@ def test_a_flood_of_invented_codes_is_stopped_before_the_store(door: FrontDoor) 
             assert {*statuses} == {400, 429}
 
     run(main())
+
+
+@pytest.mark.holds("gateway/front/door/desk", "trusted")
+def test_the_yes_of_somebody_whom_the_gateway_does_not_trust_gives_no_code(door: FrontDoor) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            browser = await one.browser()
+            await browser.get(one.ask())
+            await browser.press("begin", door.url)
+            digits = await door.say_yes(browser.code, by=door.trust.stranger)
+            await browser.press("confirm", door.url, digits=digits)
+            assert browser.told["error"] == "access_denied"
+
+    run(main())

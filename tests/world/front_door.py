@@ -30,7 +30,7 @@ from accredit.consent.answers import Answer
 from accredit.consent.call import CallTerms
 from accredit.consent.held import ClientAsk
 from accredit.gateway.holding import Holding, OpenAsk
-from accredit.keys import make_key, write_key
+from accredit.keys import PrivateKeyFile, make_key, write_key
 from accredit.ratify import Grant, issue_delegation
 from accredit.ratify.wire import tree
 from accredit.rounds.sealing import parse_keys
@@ -85,12 +85,12 @@ class FrontDoor:
         async with self._holding() as holding:
             return await holding.find_code(code)
 
-    async def say_yes(self, code: str, *scopes: str) -> str:
-        """The owner types a code at their desk, and says yes, to these scopes or to all; the digits that they see."""
+    async def say_yes(self, code: str, by: PrivateKeyFile | None = None) -> str:
+        """The owner, or somebody else, types a code at their desk, and says yes; the digits that they see."""
         async with self._holding() as holding:
             held = await holding.find_code(code)
             assert held is not None
-            assert await holding.answer(held, answer_text(self._yes(held, scopes)))
+            assert await holding.answer(held, answer_text(self._yes(held, by or self.trust.owner)))
             return held.digits
 
     async def say_no(self, code: str) -> None:
@@ -100,7 +100,7 @@ class FrontDoor:
             assert held is not None
             assert await holding.answer(held, answer_text(Answer(ask=held.ask.digest.hex(), decision="deny")))
 
-    def _yes(self, held: OpenAsk, scopes: tuple[str, ...]) -> Answer:
+    def _yes(self, held: OpenAsk, by: PrivateKeyFile) -> Answer:
         ask = held.ask
         assert isinstance(ask, ClientAsk)
         target = tuple(each.name for each in ask.tools)
@@ -108,12 +108,12 @@ class FrontDoor:
         grant = Grant(
             subject=ask.agent.public_key,
             cert_id=secrets.token_hex(16),
-            scope=scopes or ask.scopes,
+            scope=ask.scopes,
             issued_at=unix_seconds() - 1,
             expires_at=ask.until,
             constraints=(terms.constraint(),),
         )
-        certificate = issue_delegation(self.trust.owner.signer(), grant, vocabulary=VOCABULARY)
+        certificate = issue_delegation(by.signer(), grant, vocabulary=VOCABULARY)
         return Answer(ask=ask.digest.hex(), decision="allow", certificates=(certificate,))
 
 

@@ -382,7 +382,7 @@ class Routes:
             if each.settings.proofs is not None
         }
         ring = self.settings.rounds.ring
-        desk = DeskConsent(oauth, endpoints, Holding(shared.asks, ring), shared.door, ring)
+        desk = DeskConsent(oauth, Holding(shared.asks, ring), shared.door, ring)
         return FrontDoor(oauth, endpoints, desk, shared.client_documents, shared.door, before)
 
     def _check_paths(self) -> None:

@@ -7,7 +7,7 @@ Anybody can make the gateway look at a URL, by asking for authorization in its n
 - [no-redirects] No redirect is followed: whoever can redirect at a host is not its owner.
 - [bounded] It has at most `MAX_CLIENT_BYTES` and comes within `DOCUMENT_SECONDS`.
 - [remembered] It counts for `DOCUMENT_KEPT_SECONDS`, and its absence for `DOCUMENT_PAUSE_SECONDS`. The number of both
-  is bounded.
+  is bounded. They are kept apart, so that no flood of invented URLs displaces what is good.
 - [one-fetch] A document is fetched once at a time, for all who wait for it.
 - [rate] Fetches have a budget, and few run at once. So nobody can make the gateway flood a host.
 """
@@ -31,7 +31,7 @@ DOCUMENT_KEPT_SECONDS = 3_600.0
 DOCUMENT_PAUSE_SECONDS = 30.0
 """How long a document that was not to be had is not asked for again."""
 MAX_DOCUMENTS = 1_000
-"""How many documents, and faults, are remembered. Each takes a few hundred bytes; known hosts are a few dozen."""
+"""How many documents, and as many faults, are remembered. Each has a few hundred bytes; known hosts are some dozens."""
 MAX_FETCHES = 16
 """How many documents are fetched at once."""
 FETCHES = 60
@@ -53,7 +53,8 @@ class ClientDocuments:
     def __init__(self, *, private: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self._private = private
         self._clock = clock
-        self._known = RecentlyUsed[str, _Found](MAX_DOCUMENTS)
+        self._good = RecentlyUsed[str, _Found](MAX_DOCUMENTS)
+        self._bad = RecentlyUsed[str, _Found](MAX_DOCUMENTS)
         self._asking: dict[str, asyncio.Task[_Found]] = {}
         self._budget = Budget(FETCHES, FETCHES_PER_SECOND, clock)
 
@@ -61,7 +62,7 @@ class ClientDocuments:
         """Return the client whose document is at `url`. Raises `OAuthError`."""
         if not is_document_url(url, private=self._private):
             raise OAuthError("invalid_client", "client_id is no URL of a metadata document")
-        found = self._known.get(url)
+        found = self._good.get(url) or self._bad.get(url)
         if found is None or self._clock() >= found.until:
             task = self._asking.get(url) or self._begin(url)
             await asyncio.wait([task])  # unlike `await`, no cancelled caller cancels the fetch
@@ -95,5 +96,7 @@ class ClientDocuments:
             found = _Found(None, error.detail, self._clock() + DOCUMENT_PAUSE_SECONDS)
         finally:
             self._asking.pop(url, None)
-        self._known.put(url, found)
+        for kept in (self._good, self._bad):
+            kept.forget(url)
+        (self._bad if found.client is None else self._good).put(url, found)
         return found

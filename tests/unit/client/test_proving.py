@@ -288,9 +288,22 @@ def test_what_is_learned_is_bounded(trust: Trust) -> None:
 
 
 @pytest.mark.holds("client/proving", "unguarded")
-@pytest.mark.parametrize("method", ["ping", "initialize", "completion/complete", "logging/setLevel"])
+@pytest.mark.parametrize("method", ["ping", "completion/complete", "logging/setLevel"])
 def test_other_requests_carry_nothing(method: str, trust: Trust) -> None:
     assert prover(trust, gateway_id=GATEWAY).attempt(method, {}) is None
+
+
+@pytest.mark.holds("client/proving", "beginning", "begin-again")
+@pytest.mark.parametrize("method", ["initialize", "server/discover"])
+def test_a_beginning_shows_a_proof_to_a_gateway_that_is_known__once(method: str, trust: Trust) -> None:
+    known, stranger = prover(trust, gateway_id=GATEWAY), prover(trust)
+    begun, begins = known.attempt(method, {}), stranger.attempt(method, {})
+    assert begun is not None
+    assert begins is not None
+    assert "_meta" in known.proved(begun)
+    assert known.again(begun, MISSING, {"error": "missing_ratify_proof"}) is None
+    assert "_meta" not in stranger.proved(begins)
+    assert stranger.again(begins, DENIED, {}) is None
 
 
 @pytest.mark.holds("client/proving", "unguarded")

@@ -9,13 +9,14 @@ types the page's code at their desk is asked, and may sign a delegation to that 
   browser's address.
 - [digits] The client gets its code only if whoever began types the digits that the desk shows after the yes. So neither
   has somebody who made a person type a code got anything, nor has a person who types a stranger's code lost it.
+- [trusted] Whoever answered is one of the endpoint's roots, or may be one by a registry; each call asks that again.
 - [once] An answered ask is taken once. What was signed is used only for the key of this very form.
 - [new-key] Who consents to a client again gives it a new key, and what was granted to the old one ends.
 """
 
 import hashlib
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -27,7 +28,7 @@ from accredit.consent.asks import AskedGateway, Asker
 from accredit.consent.held import MAX_CLIENT_TOOLS, AskedTool, AskingClient, ClientAsk
 from accredit.errors import AskError, AskGone, AsksFull, OAuthError, SealError, UnusableAnswer
 from accredit.gateway.front.door.pages import Page, begin_page, code_page, ended_page
-from accredit.gateway.front.door.requests import Endpoint, Wanted
+from accredit.gateway.front.door.requests import Wanted
 from accredit.gateway.holding import Holding
 from accredit.gateway.oauth_settings import OAuthSettings
 from accredit.limits import ASK_SECONDS, MAX_AGENT_NAME_LENGTH_BYTES
@@ -95,7 +96,6 @@ class DeskConsent:
     def __init__(
         self,
         settings: OAuthSettings,
-        endpoints: Mapping[str, Endpoint],
         holding: Holding,
         door: DoorStore,
         ring: KeyRing,
@@ -104,7 +104,6 @@ class DeskConsent:
         draw: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self._settings = settings
-        self._endpoints = endpoints
         self._holding = holding
         self._door = door
         self._ring = ring.derived(_LABEL)
@@ -163,14 +162,13 @@ class DeskConsent:
     def _client_ask(self, wanted: Wanted, seeds: bytes) -> ClientAsk:
         request, client, now = wanted.request, wanted.client, self._clock()
         name = client.name.encode()[:MAX_AGENT_NAME_LENGTH_BYTES].decode("utf-8", "ignore")
-        policy = self._endpoints[request.resource].policy
         return ClientAsk(
             accredit_client_ask=1,
             id=self._draw(16).hex(),
             asked_at=now,
             expires_at=now + ASK_SECONDS,
             agent=Asker(name, _key_of(seeds).public_key),
-            gateway=AskedGateway(policy.verifier_id, self._settings.public_url),
+            gateway=AskedGateway(wanted.policy.verifier_id, self._settings.public_url),
             client=AskingClient(client.id, name, request.redirect_uri),
             endpoint=request.resource,
             tools=tuple(map(AskedTool, wanted.tools[:MAX_CLIENT_TOOLS])),
@@ -200,6 +198,9 @@ class DeskConsent:
             return ended_page("This has ended", "The digits were wrong too often. Begin again in your app.")
         except UnusableAnswer:
             return await self._refuse(flow, "the desk's answer can't be used")
+        policy = wanted.policy
+        if policy.find_root is None and chain[-1].issuer_pub_key not in policy.roots:
+            return await self._refuse(flow, "the gateway does not trust who has answered")
         return await self._give_code(flow, chain)
 
     async def _give_code(self, flow: _Flow, chain: Sequence[DelegationCert]) -> str:

@@ -45,12 +45,13 @@ class Redirected(OAuthError):
 
 
 class Wanted(NamedTuple):
-    """A whole request that may be shown to a person: the client, what it asks for, and the names of the tools that it
-    could call with the `scopes` of `request`."""
+    """A whole request that may be shown to a person: the client, what it asks for, the names of the tools that it
+    could call with the `scopes` of `request`, and who decides those calls."""
 
     request: Authorization
     client: Client
     tools: tuple[str, ...]
+    policy: Policy
 
 
 class Endpoint(NamedTuple):
@@ -107,7 +108,7 @@ async def read_wanted(
         resource=request.resource,
         scopes=scopes,
     )
-    return Wanted(granted, client, endpoint.tools(scopes))
+    return Wanted(granted, client, endpoint.tools(scopes), endpoint.policy)
 
 
 async def find_client(

@@ -177,7 +177,7 @@ class FrontDoor:
         endpoint = self._endpoints.get(request.resource)
         if endpoint is None:
             raise OAuthError("invalid_target", "the endpoint is gone")
-        wanted = Wanted(request, client, endpoint.tools(request.scopes))
+        wanted = Wanted(request, client, endpoint.tools(request.scopes), endpoint.policy)
         found = await self._consent.go_on(going, wanted, browser, exchange.peer)
         if isinstance(found, str):
             await _redirect(exchange, found)
