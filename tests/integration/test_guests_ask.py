@@ -45,7 +45,7 @@ class Desk:
         """Whether one waits."""
         return bool(await self.holding.waiting(self.front.trust.owner.id))
 
-    async def answer(self, held: OpenAsk, decision: str = "allow", **changes: Any) -> None:
+    async def answer(self, held: OpenAsk, decision: Any = "allow", **changes: Any) -> None:
         """Answers it: a yes is for this very call."""
         ask = held.ask
         assert isinstance(ask, Ask)
@@ -54,12 +54,8 @@ class Desk:
             given: dict[str, Any] = {"v": 1, "gateway": GATEWAY, "method": ask.method, "target": (ask.target,)}
             terms = CallTerms(**given, params_sha256=ask.params_sha256).constraint()
             once = (terms, MaxRate(count=1, window_s=600))
-            certificates = self.front.sign(
-                changes.get("agent", _Key(ask)),
-                ask.refusal.required_scope,
-                constraints=once,
-                issuer=changes.get("issuer"),
-            )
+            agent, issuer = changes.get("agent", _Key(ask)), changes.get("issuer")
+            certificates = self.front.sign(agent, ask.refusal.required_scope, constraints=once, issuer=issuer)
         answer = Answer(ask.digest.hex(), decision, certificates)
         assert await self.holding.answer(held, answer.text())
 
@@ -155,19 +151,22 @@ async def test_nobody_answers__and_the_model_is_told_a_code_and_what_to_do(
         await desk.answer(held)
         assert (await ask(way, visit.token, PAY))["result"], "the same call passes once it is allowed"
         tools = (await ask(way, visit.token, {}, "tools/list"))["result"]["tools"]
-        assert "pay" in [tool["name"] for tool in tools], "who can ask sees what is not covered"
+        assert "send_email" in [tool["name"] for tool in tools], "who can ask sees what is not covered"
 
 
-async def test_a_yes_of_a_stranger__or_for_another_key__lets_nothing_pass(front: FrontDoor, tmp_path: Path) -> None:
-    stranger = HybridPrivateKey(b"1" * 32, b"2" * 32)
-    for changes in ({"issuer": front.trust.stranger}, {"agent": stranger}):
-        visit, asks = await front.visit(f"https://c.example/{len(changes)}{[*changes]}", "email:read"), MemoryAsks()
-        async with route("http-modern", front, tmp_path, visit, asks) as way:
-            desk = Desk(front, asks, way)
-            assert "error" in await ask(way, visit.token, PAY)
-            await desk.answer(await desk.waiting(), **changes)
-            assert "error" in await ask(way, visit.token, PAY)
-            assert way.received("tools/call") == []
+@pytest.mark.holds("gateway/admission/guest_asks", "yes")
+@pytest.mark.parametrize("whose", ["issuer", "agent"])
+async def test_a_yes_of_a_stranger__or_for_another_key__lets_nothing_pass(
+    whose: str, front: FrontDoor, tmp_path: Path
+) -> None:
+    stranger: Any = front.trust.stranger if whose == "issuer" else HybridPrivateKey(b"1" * 32, b"2" * 32)
+    visit, asks = await front.visit(CLAUDE, "email:read"), MemoryAsks()
+    async with route("http-modern", front, tmp_path, visit, asks) as way:
+        desk = Desk(front, asks, way)
+        assert "error" in await ask(way, visit.token, PAY)
+        await desk.answer(await desk.waiting(), **{whose: stranger})
+        assert "error" in await ask(way, visit.token, PAY)
+        assert way.received("tools/call") == []
 
 
 async def test_a_limit_that_is_reached_is_asked_about__and_a_yes_helps_though_the_standing_word_does_not(
@@ -194,7 +193,7 @@ async def test_people_who_log_in_elsewhere_are_not_asked__and_their_client_may_a
         assert json.loads(answer.body)["error"]["data"]["error"] == "insufficient_scope"
         assert not await Desk(front, asks, way).has_one()
         tools = (await ask(way, visit.token, {}, "tools/list"))["result"]["tools"]
-        assert "pay" not in [tool["name"] for tool in tools]
+        assert [tool["name"] for tool in tools] == ["list_inbox"]
 
 
 def replace_settings(front: FrontDoor, **changes: Any) -> Any:
