@@ -119,7 +119,10 @@ class Judge:
             raise RequestError(INVALID_PARAMS, detail, id=request.id, status=200)
         call.guarded, call.decision = decision.call, decision
         if waits is not None and request.era is Era.MODERN and (brings_state(request) or shows_pages(request)):
-            call.instead = self._sealer.ask(request, call, waits)
+            try:
+                call.instead = self._sealer.ask(request, call, waits)
+            except SealError as error:
+                call.stopped = state_refused(request, error)
         if isinstance(decision.fault, SealError):
             call.stopped = state_refused(request, decision.fault)
             return

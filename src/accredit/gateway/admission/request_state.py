@@ -100,15 +100,16 @@ class RequestStateSealer:
     def ask(self, request: Request, call: Call, waits: Waits) -> bytes:
         """Return the gateway's own `input_required` for a call that waits for a person: the address of the ask's page
         and, when the client comes back, the state that it brought and no request. When the state comes back, the call
-        is forwarded without it."""
+        is forwarded without it. Raises `SealError` for a state that was not sealed for this call."""
         own: dict[str, object] = {"resultType": INPUT_REQUIRED}
+        principal = (*self._server, *principal_of(None, subject_of(call.token)))
         if brings_state(request):
+            self._open(request, principal)
             own[_STATE] = request.members[_STATE]
         else:
             message = f"A person has to allow this call at their desk (code {waits.code})."
             params = {"mode": "url", "message": message, "url": waits.url, "elicitationId": waits.code}
             own["inputRequests"] = {_OUR_REQUEST: {"method": "elicitation/create", "params": params}}
-            principal = (*self._server, *principal_of(None, subject_of(call.token)))
             flow = FlowState(None, self._flows.draw(), 1, unix_seconds() + self._seconds)
             own[_STATE] = self._ring.seal(flow, _binding(request, principal), secrets.token_bytes(NONCE_BYTES))
         return to_json({"jsonrpc": "2.0", "id": request.id, "result": own})
