@@ -24,6 +24,7 @@ from accredit.policy.decide import decide
 from accredit.policy.lists import KINDS, ListView, rewrite_list
 from accredit.policy.tasks import Owner, task_key
 from accredit.ports import Task
+from accredit.refusals import DENIED, MISSING
 from accredit.stores import MemoryStore, MemoryTasks, RevocationLists
 
 Params = dict[str, Any]
