@@ -106,14 +106,14 @@ class Host:
         fields = {"refresh_token": token, "resource": self.door.endpoint}
         return await self.post("token", **{"grant_type": "refresh_token", **fields, **changes})
 
-    async def call(self, token: str | None, tool: str = "list_inbox", **more: Any) -> httpx2.Response:
+    async def call(self, token: str | None, tool: str = "list_inbox", **arguments: Any) -> httpx2.Response:
         """Calls a tool in the era without sessions."""
         meta = {
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientInfo": {"name": "host", "version": "1"},
             "io.modelcontextprotocol/clientCapabilities": {},
         }
-        params = {"name": tool, "arguments": {}, "_meta": meta}
+        params = {"name": tool, "arguments": arguments, "_meta": meta}
         headers = {
             "accept": "application/json, text/event-stream",
             "mcp-protocol-version": "2026-07-28",
@@ -415,6 +415,27 @@ def test_each_endpoint_takes_its_methods__and_no_client_s_secret(door: FrontDoor
             assert (await one.http.post(f"{door.url}/oauth/token", **fields)).status_code == 401
             assert (await one.http.post(f"{door.url}/oauth/token", json={})).status_code == 400
             assert (await one.redeem(code)).status_code == 200
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/front/door/server", "asked")
+def test_a_call_that_waits_has_a_page_without_its_arguments(door: FrontDoor) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            tokens = json_of(await one.redeem(await one.code()))
+            waiting = asyncio.create_task(one.call(tokens["access_token"], "search", query="a secret"))
+            browser, code = await one.browser(), ""
+            while not code:
+                codes = await door.waiting()
+                code = codes[0] if codes else ""
+                await asyncio.sleep(0.05)
+            await browser.get(f"{door.url}/oauth/asked/{code}")
+            assert (browser.status, "search" in browser.page, "a secret" in browser.page) == (200, True, False)
+            for other in ("0000-00", "x", "..%2f", "nothing/else"):
+                await browser.get(f"{door.url}/oauth/asked/{other}")
+                assert browser.status == 404
+            waiting.cancel()
 
     run(main())
 

@@ -8,7 +8,7 @@ import base64
 import contextlib
 import re
 import secrets
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Sequence
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -84,6 +84,11 @@ class FrontDoor:
         """What somebody is asked who types a code at their desk."""
         async with self._holding() as holding:
             return await holding.find_code(code)
+
+    async def waiting(self) -> Sequence[str]:
+        """The codes of calls that wait for the owner."""
+        async with self._holding() as holding:
+            return await holding.waiting(self.trust.owner.id)
 
     async def say_yes(self, code: str, by: PrivateKeyFile | None = None) -> str:
         """The owner, or somebody else, types a code at their desk, and says yes; the digits that they see."""

@@ -23,7 +23,7 @@ from accredit.gateway.front.cors import is_preflight, preflight
 from accredit.gateway.front.door.desk import DeskConsent
 from accredit.gateway.front.door.requests import ClientSource
 from accredit.gateway.front.door.requests import Endpoint as DoorEndpoint
-from accredit.gateway.front.door.server import PATHS, FrontDoor
+from accredit.gateway.front.door.server import ASKED_PATH, PATHS, FrontDoor
 from accredit.gateway.front.endpoint import check_host, check_source, is_of_listed
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.health import ALIVE, READY, Condition, Health
@@ -343,9 +343,10 @@ class Routes:
             if path in self._endpoints:
                 await server.endpoint.serve(exchange)
                 return
-        if self.front_door is not None and path in PATHS:
+        if self.front_door is not None and (path in PATHS or path.startswith(ASKED_PATH)):
             check_host(exchange, self.settings)
-            await self.front_door.serve(exchange, path)
+            answer = self.front_door.serve if path in PATHS else self.front_door.show_asked
+            await answer(exchange, path)
             return
         check_source(exchange, self.settings)
         if path in (ALIVE, READY):
@@ -382,8 +383,9 @@ class Routes:
             if each.settings.proofs is not None
         }
         ring = self.settings.rounds.ring
-        desk = DeskConsent(oauth, Holding(shared.asks, ring), shared.door, ring)
-        return FrontDoor(oauth, endpoints, desk, shared.client_documents, shared.door, before)
+        holding = Holding(shared.asks, ring)
+        desk = DeskConsent(oauth, holding, shared.door, ring)
+        return FrontDoor(oauth, endpoints, desk, shared.client_documents, shared.door, holding, before)
 
     def _check_paths(self) -> None:
         """Raise `ConfigurationError` unless all servers have names and paths of their own."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from html import escape
 from typing import NamedTuple
 
+from accredit.consent.asks import Ask
 from accredit.consent.shown import in_quotes
 from accredit.gateway.front.door.requests import Wanted
 from accredit.gateway.headers import RawHeaders
@@ -105,6 +106,19 @@ def code_page(wanted: Wanted, flow: str, action: str, code: str, note: str = "")
         f"{_form(action, flow, digits, (('confirm', 'Connect', True), ('cancel', 'Cancel', False)))}"
     )
     return Page(_title(wanted), body, answers_to=form_action(wanted.request.redirect_uri))
+
+
+def asked_page(ask: Ask) -> Page:
+    """Return the page about a call that waits for a person's answer. It grants nothing, and shows no arguments: others
+    could guess its address."""
+    rows = [("Asks", ask.agent.name), ("Wants to call", ask.target), ("At", ask.gateway.url)]
+    listed = "".join(f"<dt>{name}</dt><dd><bdi>{escape(in_quotes(value))}</bdi></dd>" for name, value in rows)
+    body = (
+        f'<dl>{listed}</dl><p class="code">{escape(ask.code)}</p>'
+        "<p>Nothing can be allowed here. Your desk shows the whole call under this code, and takes your answer:"
+        f" open it, or run <code>accredit approve {escape(ask.code)}</code>.</p>"
+    )
+    return Page("A call waits for your answer", body)
 
 
 def ended_page(title: str, why: str, status: int = 400) -> Page:

@@ -2,6 +2,8 @@
 
 - [routes] `METADATA_PATH` is read with GET. `/oauth/authorize` is a page (GET), and takes its own form (POST).
   `/oauth/token`, `/oauth/revoke` and `/oauth/register` take POST. `/oauth/register` is there if it is enabled.
+- [asked] Below `ASKED_PATH` is a page about each call that waits for a person. Its code can be guessed, so it shows no
+  arguments, and is looked up at a bounded rate.
 - [own-form] The form of a page comes from the gateway's own origin, in the browser's words, and belongs to the
   browser's cookie (`desk`). Other endpoints look at no cookie.
 - [public-clients] A client is known by its code or refresh token alone. An Authorization header is refused there.
@@ -24,9 +26,11 @@ import msgspec
 
 from accredit.base.budget import Budget
 from accredit.base.clock import unix_seconds
-from accredit.errors import InvalidToken, OAuthError, StoreUnavailable
+from accredit.consent.asks import Ask, read_code
+from accredit.errors import AskError, InvalidToken, OAuthError, StoreUnavailable
+from accredit.gateway.admission.guest_asks import PAGE as ASKED_PATH
 from accredit.gateway.front.door.desk import SECRET_BYTES, Going
-from accredit.gateway.front.door.pages import Page, ended_page
+from accredit.gateway.front.door.pages import Page, asked_page, ended_page
 from accredit.gateway.front.door.requests import (
     ClientSource,
     Endpoint,
@@ -37,6 +41,7 @@ from accredit.gateway.front.door.requests import (
 )
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.headers import JSON, RawHeaders
+from accredit.gateway.holding import Holding
 from accredit.gateway.oauth_settings import REGISTERED_SECONDS, OAuthSettings
 from accredit.jsonrpc.encode import to_json
 from accredit.oauth.access_tokens import FrontToken, mint_access_token, verify_access_token
@@ -65,6 +70,10 @@ REGISTRATIONS = 100
 """How many clients register in a burst. Known hosts do it once for each person."""
 REGISTRATIONS_PER_SECOND = 1.0
 """How many more of them with each second. The number of those that are kept is bounded, too."""
+LOOKS = 50
+"""How many pages about waiting calls are looked up in a burst. Who guesses codes needs a million such bursts."""
+LOOKS_PER_SECOND = 2.0
+"""How many more of them with each second."""
 DOOR_RETRY_SECONDS = 2
 """What `Retry-After` says where a rate was exceeded, or a store does not answer."""
 
@@ -110,6 +119,7 @@ class FrontDoor:
         consent: Consent,
         documents: ClientSource,
         door: DoorStore,
+        holding: Holding,
         before: "FrontDoor | None" = None,
         *,
         clock: Callable[[], int] = unix_seconds,
@@ -119,6 +129,8 @@ class FrontDoor:
         self._consent = consent
         self._documents = documents
         self._door = door
+        self._holding = holding
+        self._looks = before._looks if before is not None else Budget(LOOKS, LOOKS_PER_SECOND)
         self._clock = clock
         scopes = frozenset[str]().union(*(each.scopes for each in endpoints.values()))
         self._metadata = to_json(server_metadata(settings.public_url, scopes, registration=settings.registration))
@@ -141,6 +153,18 @@ class FrontDoor:
             await self._authorize(exchange)
         else:
             await self._answer_client(exchange, path)
+
+    async def show_asked(self, exchange: Exchange, path: str) -> None:
+        """Answer a request for a page below `ASKED_PATH` ([asked])."""
+        page = ended_page("Nobody waits for an answer here", "The call was answered, or has ended.", 404)
+        try:
+            if exchange.head.method == "GET" and self._looks.take():
+                held = await self._holding.find_code(read_code(path.removeprefix(ASKED_PATH)))
+                if held is not None and held.answer is None and isinstance(held.ask, Ask):
+                    page = asked_page(held.ask)
+        except (AskError, StoreUnavailable):
+            pass
+        await _show(exchange, page)
 
     async def aclose(self) -> None:
         """Release all resources."""
