@@ -425,17 +425,28 @@ def test_a_call_that_waits_has_a_page_without_its_arguments(door: FrontDoor) -> 
         async with host(door) as one:
             tokens = json_of(await one.redeem(await one.code()))
             waiting = asyncio.create_task(one.call(tokens["access_token"], "search", query="a secret"))
-            browser, code = await one.browser(), ""
-            while not code:
-                codes = await door.waiting()
-                code = codes[0] if codes else ""
-                await asyncio.sleep(0.05)
+            browser, code = await one.browser(), await door.waiting_for("a secret")
             await browser.get(f"{door.url}/oauth/asked/{code}")
             assert (browser.status, "search" in browser.page, "a secret" in browser.page) == (200, True, False)
             for other in ("0000-00", "x", "..%2f", "nothing/else"):
                 await browser.get(f"{door.url}/oauth/asked/{other}")
                 assert browser.status == 404
             waiting.cancel()
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/admission/guest_asks", "no")
+def test_a_no_to_a_waiting_call_stays_one(door: FrontDoor) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            tokens = json_of(await one.redeem(await one.code()))
+            waiting = asyncio.create_task(one.call(tokens["access_token"], "search", query="another"))
+            held = await door.waiting_for("another")
+            await door.say_no(held)
+            again = await one.call(tokens["access_token"], "search", query="another")
+            for answer in (await waiting, again):
+                assert "the answer was no" in json_of(answer)["error"]["message"]
 
     run(main())
 

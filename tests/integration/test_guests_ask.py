@@ -111,6 +111,7 @@ async def test_a_call_is_held_until_a_person_allows_it__and_what_they_allow_is_g
         assert len(way.received("tools/call")) == 1
 
 
+@pytest.mark.holds("gateway/admission/guest_asks", "held")
 async def test_a_host_that_shows_pages_is_told_where_to_go__and_waits_when_it_comes_back(
     front: FrontDoor, tmp_path: Path
 ) -> None:
@@ -136,6 +137,7 @@ async def test_a_host_that_shows_pages_is_told_where_to_go__and_waits_when_it_co
         assert other["error"]["code"] == -32602, "the state of another call"
 
 
+@pytest.mark.holds("gateway/admission/guest_asks", "held")
 @pytest.mark.parametrize("name", ["http-legacy"])
 async def test_nobody_answers__and_the_model_is_told_a_code_and_what_to_do(
     name: str, front: FrontDoor, tmp_path: Path
@@ -169,6 +171,7 @@ async def test_a_yes_of_a_stranger__or_for_another_key__lets_nothing_pass(
         assert way.received("tools/call") == []
 
 
+@pytest.mark.holds("gateway/admission/guest_asks", "askable")
 async def test_a_limit_that_is_reached_is_asked_about__and_a_yes_helps_though_the_standing_word_does_not(
     front: FrontDoor, tmp_path: Path
 ) -> None:
@@ -180,6 +183,7 @@ async def test_a_limit_that_is_reached_is_asked_about__and_a_yes_helps_though_th
         assert (await ask(way, visit.token, PAY))["result"]
 
 
+@pytest.mark.holds("gateway/admission/guest_asks", "askable")
 async def test_people_who_log_in_elsewhere_are_not_asked__and_their_client_may_ask_for_the_scope(
     trust: Trust, tmp_path: Path
 ) -> None:

@@ -4,11 +4,12 @@ loopback, files in the test's folder.
 The person's answers go into the gateway's store as its endpoint for desks puts them there.
 """
 
+import asyncio
 import base64
 import contextlib
 import re
 import secrets
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Generator
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,12 @@ from tests.world.agents import agent_files
 from tests.world.authorization import Trust
 from tests.world.command import Serving
 from tests.world.oauth_client import CALLBACK, MemoryTokens
+from tests.world.raw_server import PATIENCE
 
 from accredit.base.clock import unix_seconds
 from accredit.canonical import canonical
 from accredit.consent.answers import Answer
+from accredit.consent.asks import Ask
 from accredit.consent.call import CallTerms
 from accredit.consent.held import ClientAsk
 from accredit.gateway.holding import Holding, OpenAsk
@@ -85,10 +88,17 @@ class FrontDoor:
         async with self._holding() as holding:
             return await holding.find_code(code)
 
-    async def waiting(self) -> Sequence[str]:
-        """The codes of calls that wait for the owner."""
+    async def waiting_for(self, query: str) -> str:
+        """The code of a call that waits for the owner, by its argument `query`; waits until there is one."""
+        until = asyncio.get_running_loop().time() + PATIENCE
         async with self._holding() as holding:
-            return await holding.waiting(self.trust.owner.id)
+            while asyncio.get_running_loop().time() < until:
+                for code in await holding.waiting(self.trust.owner.id):
+                    held = await holding.find_code(code)
+                    if held is not None and isinstance(held.ask, Ask) and held.ask.arguments.get("query") == query:
+                        return code
+                await asyncio.sleep(0.05)
+        raise AssertionError("nobody asks")
 
     async def say_yes(self, code: str, by: PrivateKeyFile | None = None) -> str:
         """The owner, or somebody else, types a code at their desk, and says yes; the digits that they see."""

@@ -70,7 +70,7 @@ class GuestAsks:
         try:
             held = await self._holding.hold(self._signed(call, refusal, entry, login, signer))
         except (AskError, AsksFull, WireError) as error:
-            raise _told(refusal, f"nobody can be asked for this now: {error}") from None
+            raise _reword(refusal, f"nobody can be asked for this now: {error}") from None
         waits = Waits(held.ask.code, f"{self._settings.public_url}{PAGE}{held.ask.code}")
         if held.answer is None and wait and self._held[signer.id] < MAX_HELD_CALLS:
             self._held[signer.id] += 1
@@ -86,7 +86,7 @@ class GuestAsks:
         if held.answer is None or held.answer.decision == "later":
             return waits
         if held.answer.decision == "deny":
-            raise _told(refusal, f"the answer was no (code {waits.code}): do not try it again or another way round")
+            raise _reword(refusal, f"the answer was no (code {waits.code}): do not try it again or another way round")
         await self._take(held, login)
         return None
 
@@ -135,14 +135,14 @@ def is_askable(refusal: ProofRefused | None) -> bool:
     return row is not None and row.code == DENIED and row.grant_helps
 
 
-def unanswered(refusal: ProofRefused, waits: Waits) -> ProofRefused:
+def say_who_waits(refusal: ProofRefused, waits: Waits) -> ProofRefused:
     """Return the refusal of a call that nobody has answered yet, in words for the model and for people."""
     words = (
         f"nobody has answered yet (code {waits.code}). Tell the user: open {waits.url}, or run: accredit approve"
         f" {waits.code}. When they say that it is allowed, call again with exactly the same arguments"
     )
-    return _told(refusal, words, {"ask": waits.code})
+    return _reword(refusal, words, {"ask": waits.code})
 
 
-def _told(refusal: ProofRefused, words: str, more: dict[str, object] | None = None) -> ProofRefused:
+def _reword(refusal: ProofRefused, words: str, more: dict[str, object] | None = None) -> ProofRefused:
     return ProofRefused({**refusal.data, **(more or {})}, f"{refusal.error}: {words}", refusal.code)

@@ -31,7 +31,7 @@ from accredit.base.clock import unix_seconds
 from accredit.base.random_ids import RandomIds
 from accredit.consent import CALL, is_for_call
 from accredit.errors import InsufficientScope, InvalidToken, ProofRefused, WireError
-from accredit.gateway.admission.guest_asks import GuestAsks, Waits, is_askable, unanswered
+from accredit.gateway.admission.guest_asks import GuestAsks, Waits, is_askable, say_who_waits
 from accredit.gateway.oauth_settings import OAuthSettings
 from accredit.jsonrpc.methods import TASK_CHANGES
 from accredit.limits import MAX_PROOF_BUNDLE_BYTES
@@ -188,7 +188,7 @@ class Guests:
             return structs.replace(decision, refusal=refused), None
         if waits is None:
             return await self._decided(case, place), None
-        return structs.replace(decision, refusal=unanswered(decision.refusal, waits)), waits
+        return structs.replace(decision, refusal=say_who_waits(decision.refusal, waits)), waits
 
     async def _decided(self, case: "_Case", place: TaskScope) -> Decision:
         """Have a call decided by the chain that stands and, where another one would help, by those that were added."""
