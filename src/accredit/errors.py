@@ -228,8 +228,10 @@ class ProofRefused(AccreditError):
     """A call was refused by the decision, at the gateway or in a server. The client gets the same error.
 
     `code`, `message` and `data` are the JSON-RPC error's; `data["error"]` is the word for programs, such as
-    "ratify_scope_denied".
+    "ratify_scope_denied". With a `challenge`, the HTTP status is 401, and that is the value of `WWW-Authenticate`.
     """
+
+    challenge = ""
 
     def __init__(self, data: Mapping[str, object], message: str = "", code: int = DENIED) -> None:
         super().__init__(message or str(data.get("error", "refused")))

@@ -25,6 +25,8 @@ from accredit.tokens import (
     metadata_url,
 )
 
+pytestmark = pytest.mark.holds("tokens/challenges")
+
 
 class Resource:
     """A protected resource, made of nothing but what `accredit.tokens` and `accredit.net` give."""

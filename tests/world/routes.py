@@ -20,7 +20,7 @@ from accredit.gateway import create_app
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RecordSettings, StdioUpstream
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.sse import SseParser
-from accredit.ports import KeySets, ProofStore, Records, TaskStore
+from accredit.ports import AskStore, DoorStore, KeySets, ProofStore, Records, TaskStore
 from accredit.stores import MemoryStore, RevocationLists
 
 ROUTES = [f"{kind}-{era.value}" for kind in ("http", "sse", "stdio") for era in ERAS]
@@ -51,6 +51,8 @@ class Route:
         tasks: TaskStore | None = None,
         serves_tasks: bool = False,
         listed: Path | None = None,
+        door: DoorStore | None = None,
+        asks: AskStore | None = None,
         **settings: Any,
     ) -> None:
         kind, _, era = name.partition("-")
@@ -67,7 +69,7 @@ class Route:
             self._settings["records"] = RecordSettings(GATEWAY, full, keeps_proofs=keeps_proofs)
         self.log, self.notes = folder / "log.db", folder / "notes.jsonl"
         self._log = folder / "received.jsonl"
-        self._tasks = tasks
+        self._tasks, self._door, self._asks = tasks, door, asks
         self._module = "tasks_server" if serves_tasks else "honest_server"
         self._server: TasksServer | HonestServer | ChangingServer
         self._server = (TasksServer if serves_tasks else HonestServer)(sse=kind == "sse")
@@ -100,6 +102,8 @@ class Route:
             key_sets=self._key_sets,
             records=self._records,
             tasks=self._tasks,
+            door=self._door,
+            asks=self._asks,
         )
         self._gateway = RunningGateway(self.app)
         await self._gateway.__aenter__()

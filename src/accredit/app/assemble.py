@@ -25,9 +25,11 @@ from accredit.config import (
     try_record_signer,
 )
 from accredit.errors import ConfigurationError
+from accredit.gateway.front.door.requests import ClientSource
 from accredit.gateway.settings import ProofSettings
 from accredit.gateway.upstream.http.sending import AccessTokensFor
-from accredit.ports import AccessTokens, KeySets, ProofStore, TaskStore
+from accredit.ports import AccessTokens, AskStore, DoorStore, KeySets, ProofStore, TaskStore
+from accredit.rounds import KeyRing
 from accredit.stores import OpenStore, RevocationLists, StoreUrl, open_revocations
 from accredit.stores.audit_log.process import LogProcess
 from accredit.stores.audit_log.queue import QueuedRecords
@@ -53,20 +55,24 @@ class Ports(NamedTuple):
     records: QueuedRecords | None = None
     tasks: TaskStore | None = None
     access_tokens: AccessTokensFor = _access_tokens
+    door: DoorStore | None = None
+    asks: AskStore | None = None
+    client_documents: ClientSource | None = None
 
 
-def assemble(loaded: Loaded, proofs: ProofSettings | None) -> Ports:
-    """Return the store, the revocation lists, the key sets and the log that a configuration names.
+def assemble(loaded: Loaded, proofs: ProofSettings | None, ring: KeyRing | None = None) -> Ports:
+    """Return the store, the revocation lists, the key sets and the log that a configuration names. What OAuth clients
+    were granted is sealed with `ring`; without one, none are let in.
 
     Raises `ConfigurationError`.
     """
-    return _deciding(Ports(records=_records(loaded)), loaded, proofs)
+    return _deciding(Ports(records=_records(loaded)), loaded, proofs, ring)
 
 
-def renew_ports(ports: Ports, loaded: Loaded, proofs: ProofSettings | None) -> Ports:
+def renew_ports(ports: Ports, loaded: Loaded, proofs: ProofSettings | None, ring: KeyRing | None = None) -> Ports:
     """Return adapters for a reloaded configuration. The store and the log stay open; revocation lists and key sets keep
     what they know. Raises `ConfigurationError`."""
-    return _deciding(ports, loaded, proofs)
+    return _deciding(ports, loaded, proofs, ring)
 
 
 async def refresh(ports: Ports) -> None:
@@ -79,7 +85,7 @@ async def refresh(ports: Ports) -> None:
         await ports.key_sets.refresh()
 
 
-def _deciding(ports: Ports, loaded: Loaded, proofs: ProofSettings | None) -> Ports:
+def _deciding(ports: Ports, loaded: Loaded, proofs: ProofSettings | None, ring: KeyRing | None) -> Ports:
     """Return `ports` with the adapters for decisions. Existing adapters are kept, with what they remember, even if they
     are no longer needed."""
     _load_libraries(loaded, proofs)
@@ -96,7 +102,20 @@ def _deciding(ports: Ports, loaded: Loaded, proofs: ProofSettings | None) -> Por
         if proofs is not None and judged:
             opened = opened or store.open(unix_seconds())
             revocations = revocation_lists(loaded, proofs, store, opened, ports.revocations)
-    return ports._replace(store=opened, revocations=revocations, key_sets=key_sets, tasks=tasks)
+    ports = ports._replace(store=opened, revocations=revocations, key_sets=key_sets, tasks=tasks)
+    return _with_door(ports, loaded, ring) if loaded.config.oauth.enabled and ring is not None else ports
+
+
+def _with_door(ports: Ports, loaded: Loaded, ring: KeyRing) -> Ports:
+    """Return `ports` with those of the front door."""
+    from accredit.net.client_documents import ClientDocuments  # noqa: PLC0415 - httpx2 costs 2 MiB
+
+    store = store_of(loaded)
+    return ports._replace(
+        door=ports.door or store.open_door(ring),
+        asks=ports.asks or store.open_asks(),
+        client_documents=ports.client_documents or ClientDocuments(private=loaded.config.oauth.private_documents),
+    )
 
 
 def _check_tables(store: StoreUrl, ports: Ports) -> None:
@@ -111,9 +130,14 @@ def _load_libraries(loaded: Loaded, proofs: ProofSettings | None) -> None:
     if proofs is not None and proofs.judged:
         load("cryptography.hazmat.primitives.asymmetric.mldsa", "nacl.bindings")
     servers = (loaded.config.upstream, *loaded.config.servers.by_name.values())
-    if loaded.config.tokens.mode != "off" or any(each.identity == "jwt" for each in servers):
+    if (
+        loaded.config.tokens.mode != "off"
+        or loaded.config.oauth.enabled
+        or any(each.identity == "jwt" for each in servers)
+    ):
         load("jwt")
-    if loaded.config.tokens.mode != "off" or loaded.config.cluster.keys_file or loaded.config.rounds.keys_file:
+    sealing = loaded.config.cluster.keys_file or loaded.config.rounds.keys_file or loaded.config.oauth.enabled
+    if loaded.config.tokens.mode != "off" or sealing:
         load("cryptography.hazmat.primitives.ciphers.aead", "cryptography.hazmat.primitives.kdf.hkdf")  # sessions' ids
 
 

@@ -110,7 +110,7 @@ def warn_of_observing(servers: Sequence[GatewaySettings]) -> None:
 def first_ports(now: Configured) -> Ports:
     """Return the adapters of a starting gateway. Raises `ConfigurationError`."""
     with reading(now.files):
-        ports = assemble(now.loaded, now.servers[0].proofs)
+        ports = assemble(now.loaded, now.servers[0].proofs, now.servers[0].rounds.ring)
         if ports.revocations is not None:
             ports.revocations.remember()
         return ports
@@ -119,7 +119,7 @@ def first_ports(now: Configured) -> Ports:
 def next_ports(now: Configured, ports: Ports) -> Ports:
     """Return the adapters after a reload, which keep what they remember. Raises `ConfigurationError`."""
     with reading(now.files):
-        return renew_ports(ports, now.loaded, now.servers[0].proofs)
+        return renew_ports(ports, now.loaded, now.servers[0].proofs, now.servers[0].rounds.ring)
 
 
 def check_change(start: Start, before: ReadFiles) -> ConfigurationChange:

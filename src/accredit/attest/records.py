@@ -170,7 +170,7 @@ def _of_version(authority: RecordedAuthority | None, version: int) -> RecordedAu
 
 def _call_of_version(call: Call, version: int) -> Call:
     """Return a call with only the members that this version has."""
-    return call if version == WRITTEN or call.protocol is None else replace(call, protocol=None)
+    return call if version == WRITTEN else replace(call, protocol=None, client=None)
 
 
 def _times(received_ms: int, now_ms: int) -> Times:

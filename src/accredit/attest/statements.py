@@ -69,7 +69,8 @@ class Call(_Part, frozen=True):
 
     Version 2 added `definition`, the pinned SHA-256 of the tool's definition; `trace`, the client's trace id; and
     `server`, the server's name if there are several. Version 3 added `protocol`, for a request that is not MCP's: then
-    `method` is its own, and `target` its route; of A2A, the skill or the task.
+    `method` is its own, and `target` its route; of A2A, the skill or the task. `client` is the id of the OAuth client
+    by whose login the call came: then the gateway signed for its agent.
     """
 
     id: _WriterId
@@ -84,6 +85,7 @@ class Call(_Part, frozen=True):
     trace: _TraceId | None = None
     server: str | None = None
     protocol: Literal["http", "authorize", "a2a"] | None = None
+    client: str | None = None
 
 
 class RecordedDecision(_Part, frozen=True):
@@ -327,7 +329,15 @@ def _check_phase(record: CallRecord) -> None:
 def _is_version_1(record: CallRecord) -> bool:
     """Return whether the record has no member that a later version added."""
     call, decision, outcome = record.call, record.decision, record.outcome
-    added = (record.policy, call.definition, call.trace, call.server, call.protocol, decision and decision.enforced)
+    added = (
+        record.policy,
+        call.definition,
+        call.trace,
+        call.server,
+        call.protocol,
+        call.client,
+        decision and decision.enforced,
+    )
     if any(member is not None for member in added) or _says_of_proof(record.authority):
         return False
     return not (decision and decision.verdict == "challenge") and not (outcome and outcome.status == "task")
@@ -335,7 +345,11 @@ def _is_version_1(record: CallRecord) -> bool:
 
 def _is_version_2(record: CallRecord) -> bool:
     """Return whether the record has the members that version 2 requires, and none that version 3 added."""
-    return _has_policy(record) and not _says_of_proof(record.authority) and record.call.protocol is None
+    return (
+        _has_policy(record)
+        and not _says_of_proof(record.authority)
+        and record.call.protocol is record.call.client is None
+    )
 
 
 def _is_version_3(record: CallRecord) -> bool:

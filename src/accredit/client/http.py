@@ -6,6 +6,7 @@ When a connection breaks, the SDK's transport ends, with every request in it. So
   error's data names the address, and what is wrong with its certificate.
 - [broken-body] If a body breaks off, only its own request ends.
 - [needs-token] A 401 or 403 that asks for a token becomes a refusal in the usual words (docs/reference/refusals.md).
+  If its body says that a proof will do, it stays.
 - [lost-session] If the gateway does not know the session, that becomes `SESSION_LOST`. Gateways say so by 404, older
   servers by 400 and a text.
 - [size] An answer that is too long becomes an error as well, and so does a refusal with too many values. A stream may
@@ -33,7 +34,7 @@ from accredit.jsonrpc.arrays import check_values
 from accredit.jsonrpc.encode import METHOD_NOT_FOUND, UNAVAILABLE, UPSTREAM_ERROR
 from accredit.jsonrpc.methods import is_modern
 from accredit.limits import MAX_ANSWER_BYTES, MAX_REFUSAL_BYTES, MAX_TYPED_VALUES
-from accredit.refusals import INVALID_TOKEN, MISSING_TOKEN, SESSION_LOST
+from accredit.refusals import CHALLENGE_REQUIRED, INVALID_TOKEN, MISSING, MISSING_TOKEN, SESSION_LOST
 
 SILENCE_SECONDS = 3_600.0
 """How long a gateway may send no message while a request waits, by default: an hour, because tools may run long."""
@@ -45,6 +46,8 @@ HOW_TO_START = "start it with `accredit up`, or `accredit serve --config FILE`, 
 
 _SESSION_HEADER = "mcp-session-id"
 _VERSION_HEADER = "mcp-protocol-version"
+ANSWERED = frozenset({MISSING, CHALLENGE_REQUIRED})
+"""The codes of refusals that a client answers by a proof, whatever else the gateway would take."""
 _OF_A_SESSION = re.compile(r"session|not initialized", re.IGNORECASE)
 
 
@@ -138,9 +141,9 @@ class GatewayHttp(httpx2.AsyncClient):
         """Translate a refusal that [needs-token] or [lost-session] describes. Any other stays as it is, but gets a text
         of ours if it has none."""
         status, body = response.status_code, await _body(response)
-        if "www-authenticate" in response.headers and status in (401, 403):
-            return self._unauthorized(request, status)
         error = _error_in(body)
+        if "www-authenticate" in response.headers and status in (401, 403) and error.get("code") not in ANSWERED:
+            return self._unauthorized(request, status)
         unknown = status == 404 and error.get("code") != METHOD_NOT_FOUND
         self.has_no_endpoint = request.method == "POST" and (status == 405 or unknown or (status == 400 and not error))
         if self._is_of_session(request, status, error):

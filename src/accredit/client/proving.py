@@ -11,6 +11,8 @@ For a request, the first rule that applies:
   the gateway would not know who calls.
 - [task] A request about a task gets a proof for the tool that made the task. If the request changes the task, the proof
   is bound to the tool's scope, else to no scope.
+- [beginning] `initialize` and `server/discover` get a proof for no scope, if the gateway's id is known. A gateway that
+  lets OAuth clients in asks a client that brings neither proof nor token to log in.
 - [list-first] If a call would be sent without a proof because the gateway or the target is unknown, the list that could
   name them is requested first, once (`list_first`). A gateway that only observes refuses nothing: without the list, it
   would never learn who makes the calls of a client that never lists.
@@ -19,6 +21,8 @@ For a request, the first rule that applies:
 
 A refused request is sent again, once for each of these reasons:
 
+- [begin-again] A beginning, or a list, that was refused because it had no proof is sent again with one, as the refusal
+  says who the gateway is.
 - [list-retry] A refused list request is sent without a proof. Listing may be allowed where calling is not, and refusals
   of calls will say what is wrong.
 - [other-scope] After -31001, or -31003 with another scope than assumed, the proof is made for the scope that the
@@ -58,6 +62,7 @@ from accredit.policy import (
     guarded_call_from_values,
     scope_fault,
 )
+from accredit.policy.guarded_call import BEGINNINGS
 from accredit.policy.lists import KINDS, OBSERVED, SCOPE, SENSITIVE, VERIFIER, Kind
 from accredit.refusals import BY_WORD, CHALLENGE_REQUIRED, DENIED, MISSING, REPLAYED, UNTRUSTED_ROOT
 from accredit.tokens.carried import ARGUMENT
@@ -152,7 +157,7 @@ class Prover:
 
     def attempt(self, method: str, params: Params) -> Attempt | None:
         """Return the request as an attempt, which gets proofs. Return None if the request is sent as it is."""
-        if method not in GUARDED | LISTS | {LISTEN}:
+        if method not in GUARDED | LISTS | BEGINNINGS | {LISTEN}:
             return None
         if any(name in PROOFS for name in _object(params.get("_meta"))):
             return None
@@ -188,6 +193,8 @@ class Prover:
 
     def proved(self, attempt: Attempt) -> Params:
         """Return the params to send first."""
+        if attempt.method in BEGINNINGS:
+            return self._signed(attempt, "") if self._pin.id else attempt.params
         if attempt.method in LISTS:
             return self._signed(attempt, "") if self._pin.id and self._filters else attempt.params
         target = self._target(attempt)
@@ -209,6 +216,8 @@ class Prover:
         pinned gateway.
         """
         had_scope = attempt.scope
+        if attempt.method in BEGINNINGS or (attempt.method in LISTS and code == MISSING):
+            return self._begin_again(attempt, code, _object(data))
         if attempt.method in LISTS:
             attempt.scope, attempt.corrected = None, True
             return attempt.params if code in _LIST_REFUSALS and had_scope is not None else None
@@ -220,6 +229,14 @@ class Prover:
         params = self._again(attempt, code, refusal, named)
         came_without, goes_without = had_scope is None, attempt.scope is None
         return None if came_without and goes_without else params
+
+    def _begin_again(self, attempt: Attempt, code: int, refusal: Mapping[str, object]) -> Params | None:
+        """Return the params with a proof, if none was shown yet ([begin-again])."""
+        if code != MISSING or attempt.scope is not None:
+            return None
+        self._meet(_object(refusal.get("_meta")))
+        params = self._signed(attempt, "") if self._pin.id else attempt.params
+        return params if attempt.scope is not None else None
 
     def _again(self, attempt: Attempt, code: int, refusal: Mapping[str, object], scope: str | None) -> Params | None:
         if refusal.get("error") == _INVALID and attempt.other is not None and attempt.scope is not None:

@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from accredit.base.text import one_line
 from accredit.config.apis import build_api
@@ -18,6 +19,7 @@ from accredit.config.http_upstream import build_http_upstream
 from accredit.config.identity import build_identity
 from accredit.config.load import Loaded, folder_of
 from accredit.config.merged import build_merged
+from accredit.config.oauth import build_oauth
 from accredit.config.pins import build_pins
 from accredit.config.proofs import build_proofs, build_ratify_http
 from accredit.config.quotas import build_quotas
@@ -88,7 +90,7 @@ def _settings(
         upstream=upstream,
         path=gateway.path,
         allowed_origins=tuple(gateway.allowed_origins),
-        allowed_hosts=tuple(gateway.allowed_hosts),
+        allowed_hosts=_hosts(loaded),
         passthrough=tuple(gateway.passthrough),
         methods=tuple(gateway.methods),
         forward_headers=tuple(gateway.forward_headers),
@@ -102,12 +104,21 @@ def _settings(
         proofs=build_proofs(loaded, workers=workers),
         records=build_records(loaded),
         tokens=build_tokens(loaded, environ, workers=workers),
+        oauth=build_oauth(loaded, environ, starting=starting),
         rounds=rounds,
         quotas=build_quotas(loaded, of_proofs=False, workers=workers),
         pins=build_pins(loaded) if loaded.api is None else None,
         ratify_http=build_ratify_http(loaded),
         workers=workers,
     )
+
+
+def _hosts(loaded: Loaded) -> tuple[str, ...]:
+    """Return the hosts that the gateway is called by: those that are named, and that of its public URL."""
+    named, oauth = tuple(loaded.config.gateway.allowed_hosts), loaded.config.oauth
+    host = urlsplit(oauth.public_url).hostname if oauth.enabled and oauth.public_url is not None else None
+    host = f"[{host}]" if host is not None and ":" in host else host
+    return named if host is None or host in named else (*named, host)
 
 
 def _patience(loaded: Loaded) -> float | None:

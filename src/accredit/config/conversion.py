@@ -8,7 +8,8 @@ from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_h
 import msgspec
 from msgspec.structs import replace
 
-from accredit.config.schema import ENTRIES, LISTED, NESTED, SECTIONS, Config, Section, description, kinds
+from accredit.config.schema import LISTED, NESTED, SECTIONS, Config
+from accredit.config.section import ENTRIES, Section, description, kinds
 from accredit.config.values import MAX_QUOTAS, NO_SUCH_KEY, Place, WrongValue, check
 
 _AT = re.compile(r"(.*) - at `\$([^`]*)`", re.DOTALL)

@@ -11,6 +11,7 @@ their origin, as `accredit config show` prints them, without `gateway.host` and 
 - `servers`, `quotas` and `proofs.registries` are left out if they are empty, and so are an MCP server's keys that only
   HTTP APIs use, and every other server's keys that only agents use. So a configuration without them has the same digest
   as before these keys existed;
+- `oauth` is left out if it is not enabled;
 - `admin` and `telemetry` are left out: they decide nothing.
 
 It is not the `policy_digest` of session tokens, which covers the file's bytes.
@@ -36,6 +37,7 @@ PUBLIC_KEYS = {
     ("proofs", "roots"): ("public_key_file",),
     ("proofs", "registries"): ("pins", "ca_file"),
     ("proofs", "revocation"): ("public_key_files",),
+    ("oauth", "idp"): ("delegation",),
     ("tokens", "issuers"): ("public_key_file", "jwks_file"),
     ("attest", "signer_public_key_file"): (),
     ("attest", "public_key_files"): (),
@@ -50,6 +52,8 @@ def policy_digest(loaded: Loaded) -> str:
     for section, key, value in _values(loaded):
         tree[section][key] = value
     later = [section for section in ("servers", "quotas") if not tree[section]]
+    if not loaded.config.oauth.enabled:
+        later.append("oauth")
     for section in ("admin", "telemetry", *later):
         del tree[section]
     try:

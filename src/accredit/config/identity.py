@@ -62,14 +62,17 @@ def build_identity(
             f"write {place}.identity into accredit.toml, and name that file with --config",
         )
     gateway = gateway_id(loaded)
-    key = _key(loaded.file.parent / _IDENTITY_KEY_FILE, place, starting=starting)
+    key = session_token_key(loaded.file.parent, f"{place}.identity", starting=starting)
     return IdentitySettings(key, gateway, header, loaded.server)
 
 
-def _key(path: Path, place: str, *, starting: bool) -> "EllipticCurvePrivateKey":
+def session_token_key(folder: Path, place: str, *, starting: bool) -> "EllipticCurvePrivateKey":
+    """Return the key of session tokens that is in a configuration's folder. A missing one is made, and written if the
+    gateway is `starting`. Raises `ConfigurationError` that names `place`."""
+    path = folder / _IDENTITY_KEY_FILE
     try:
         if is_there(path):
             return load_token_key(path)
         return kept_token_key(path) if starting else make_token_key()
     except ConfigurationError as error:
-        raise ConfigurationError(one_line(f"{place}.identity: {error.what}"), one_line(error.remedy)) from None
+        raise ConfigurationError(one_line(f"{place}: {error.what}"), one_line(error.remedy)) from None

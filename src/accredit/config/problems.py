@@ -7,18 +7,8 @@ from collections.abc import Callable, Iterable
 from difflib import SequenceMatcher
 
 from accredit.base.text import one_line
-from accredit.config.schema import (
-    ENTRIES,
-    LISTED,
-    NESTED,
-    SECTIONS,
-    ApiRoute,
-    Resource,
-    Section,
-    Server,
-    description,
-    keys,
-)
+from accredit.config.schema import LISTED, NESTED, SECTIONS, ApiRoute, Resource, Server
+from accredit.config.section import ENTRIES, Section, description, keys
 from accredit.config.values import NO_SUCH_KEY, Place, WrongValue
 from accredit.errors import ConfigurationError
 

@@ -4,14 +4,15 @@ The rules here concern one value each. Rules that need two keys, a file or the e
 description finishes the sentence "KEY is ...": errors and `accredit config schema` show it.
 """
 
-from collections.abc import Iterator, Mapping
-from functools import cache
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
+from collections.abc import Mapping
+from typing import Annotated, Literal, get_type_hints
 
-from msgspec import Meta, Struct, field, to_builtins
+from msgspec import Meta, Struct, field
 from msgspec.structs import force_setattr
 
 from accredit.base.addresses import without_slash
+from accredit.config.oauth_schema import OAuth, OAuthIdp
+from accredit.config.section import ENTRIES, Entries, Section
 from accredit.config.values import (
     AbsoluteUri,
     Bytes,
@@ -44,7 +45,6 @@ from accredit.config.values import (
     UriPrefix,
     Url,
     Window,
-    check,
 )
 from accredit.limits import CHALLENGE_WINDOW_SECONDS, DEFAULT_RESPONSE_BYTES, GRACE_SECONDS, MAX_STATE_SECONDS
 from accredit.tokens import GrantType
@@ -69,42 +69,6 @@ QUOTA_MOST = 1_000_000_000
 database's integers have 19 digits."""
 MAX_BOOTSTRAP_TTL_SECONDS = 86_400
 """The longest lifetime of the bootstrap token: a day, as it can't be revoked individually."""
-
-
-class Section(Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of the file: unknown keys are refused."""
-
-    def __post_init__(self) -> None:
-        for key, kind in kinds(type(self)).items():
-            check(kind, getattr(self, key), (key,))
-
-    def items(self) -> Iterator[tuple[str, object]]:
-        """Yield the keys and values, including user-chosen names."""
-        yield from ((key, getattr(self, key)) for key in keys(type(self)))
-        if type(self) in ENTRIES:
-            yield from getattr(self, ENTRIES[type(self)].attribute).items()
-
-    def members(self) -> dict[str, object]:
-        """Return the table as written in a file, with all defaults."""
-        return {
-            key: value.members() if isinstance(value, Section) else to_builtins(value) for key, value in self.items()
-        }
-
-
-def keys(table: type[Section]) -> list[str]:
-    """Return the keys of a table, in order."""
-    return [key for key in table.__struct_fields__ if table not in ENTRIES or key != ENTRIES[table].attribute]
-
-
-def description(table: type[Section], key: str) -> str:
-    """Return a key's description; "" for an unknown key."""
-    return next((note for note in get_args(kinds(table).get(key)) if isinstance(note, str)), "")
-
-
-@cache
-def kinds(section: type[Section]) -> dict[str, Any]:
-    """Return the types of a table's keys, with bounds, checks and descriptions."""
-    return get_type_hints(section, include_extras=True)
 
 
 class Gateway(Section, frozen=True):
@@ -539,6 +503,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     servers: Servers = Servers()
     validation: Validation = Validation()
     tokens: Tokens = Tokens()
+    oauth: OAuth = OAuth()
     proofs: Proofs = Proofs()
     tools: Tools = Tools()
     resources: Resources = Resources()
@@ -558,6 +523,7 @@ SECTIONS: Mapping[str, type[Section]] = get_type_hints(Config)
 NESTED: Mapping[tuple[str, str], type[Section]] = {
     ("tokens", "issuers"): TokenIssuer,
     ("tokens", "bootstrap"): Bootstrap,
+    ("oauth", "idp"): OAuthIdp,
     ("proofs", "roots"): Root,
     ("proofs", "registries"): Registry,
     ("proofs", "revocation"): Revocation,
@@ -567,23 +533,16 @@ NESTED: Mapping[tuple[str, str], type[Section]] = {
 """The tables below a key of a section, by section and key."""
 
 
-class Entries(NamedTuple):
-    """How a section stores tables with user-chosen names: in which attribute, and the types of the names and of the
-    tables."""
-
-    attribute: str
-    name: Any
-    table: type[Section]
-
-
-ENTRIES: Mapping[type[Section], Entries] = {
-    Tools: Entries("by_name", ToolName, Tool),
-    Resources: Entries("by_prefix", UriPrefix, Resource),
-    ApiRoutes: Entries("by_text", RouteText, ApiRoute),
-    AgentSkills: Entries("by_id", SkillId, Resource),
-    Servers: Entries("by_name", ServerName, Server),
-    QuotaList: Entries("by_number", QuotaNumber, Quota),
-}
+ENTRIES.update(
+    {
+        Tools: Entries("by_name", ToolName, Tool),
+        Resources: Entries("by_prefix", UriPrefix, Resource),
+        ApiRoutes: Entries("by_text", RouteText, ApiRoute),
+        AgentSkills: Entries("by_id", SkillId, Resource),
+        Servers: Entries("by_name", ServerName, Server),
+        QuotaList: Entries("by_number", QuotaNumber, Quota),
+    }
+)
 LISTED = frozenset({"quotas"})
 """Sections that are lists of tables in the file. Here each table has its number, from 0, as its name."""
 SECRETS = (("upstream", "env"), ("upstream", "headers"))

@@ -17,7 +17,8 @@ from msgspec.structs import replace as changed
 from accredit.base.text import one_line
 from accredit.config.apis import check_api_path, check_mcp
 from accredit.config.load import Loaded, Origin
-from accredit.config.schema import Server, Servers, Upstream, keys
+from accredit.config.schema import Server, Servers, Upstream
+from accredit.config.section import keys
 from accredit.config.values import ServerName, WrongValue, check, check_endpoint
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import AUTHORIZE_PATH

@@ -6,7 +6,8 @@ from typing import cast
 from msgspec.structs import replace
 
 from accredit.config.load import Loaded
-from accredit.config.schema import SECRETS, SECTIONS, Auth, Section, Server
+from accredit.config.schema import SECRETS, SECTIONS, Auth, Server
+from accredit.config.section import Section
 from accredit.config.values import SecretFrom
 
 _MASK = "***"

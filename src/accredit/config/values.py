@@ -16,6 +16,7 @@ from accredit.a2a.shapes import MAX_AGENT_ID_CHARS
 from accredit.base.addresses import is_loopback_host, without_slash
 from accredit.gateway.forwarding import can_be_added, can_be_added_for_api, can_name_caller
 from accredit.http_api.routes import read_route
+from accredit.oauth.uris import is_pattern
 from accredit.policy import facts_fault, may_guard, scope_fault
 from accredit.policy.drill import DRILLS
 from accredit.policy.merging import SERVER_NAME
@@ -200,6 +201,17 @@ def _check_secret(value: str | SecretFrom) -> None:
         _secret(value)
 
 
+def _public_url(value: str) -> None:
+    _token_url(value)
+    if value != value.lower() or urlsplit(value).path or "?" in value:
+        raise ValueError("should be an origin in lower case, such as https://mcp.example.com: without path or query")
+
+
+def _client_pattern(value: str) -> None:
+    if not is_pattern(value, private=True):
+        raise ValueError("should hold ids of clients, such as https://host/client.json, or https://host/*")
+
+
 def _token_url(value: str) -> None:
     _url(value)
     parts = urlsplit(value)
@@ -342,6 +354,8 @@ UriPrefix = Annotated[str, _Check(_uri_prefix)]
 TokenScope = Annotated[str, _Check(_token_scope)]
 """One scope of a token (RFC 6749 section 3.3), or "" for none."""
 TokenUrl = Annotated[str, _Check(_token_url)]
+PublicUrl = Annotated[str, _Check(_public_url)]
+ClientPattern = Annotated[str, _Check(_client_pattern)]
 AbsoluteUri = Annotated[str, _Check(_absolute)]
 TokenScopes = Annotated[str, _Check(_token_scopes)]
 """Scopes of a token, separated by spaces (RFC 6749 section 3.3)."""

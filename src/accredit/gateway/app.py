@@ -20,13 +20,18 @@ from accredit.gateway.front.asgi import AsgiExchange, Receive, Scope, Send
 from accredit.gateway.front.authenticator import HttpAuthenticator
 from accredit.gateway.front.bootstrap import PATH, Bootstrap
 from accredit.gateway.front.cors import is_preflight, preflight
-from accredit.gateway.front.endpoint import check_source, is_of_listed
+from accredit.gateway.front.door.desk import DeskConsent
+from accredit.gateway.front.door.requests import ClientSource
+from accredit.gateway.front.door.requests import Endpoint as DoorEndpoint
+from accredit.gateway.front.door.server import ASKED_PATH, PATHS, FrontDoor
+from accredit.gateway.front.endpoint import check_host, check_source, is_of_listed
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.health import ALIVE, READY, Condition, Health
 from accredit.gateway.front.passthrough import refuse
 from accredit.gateway.front.ratify_http import PREFIX, RatifyHttp
 from accredit.gateway.front.session_binding import sessions_of
 from accredit.gateway.headers import JSON
+from accredit.gateway.holding import Holding
 from accredit.gateway.recording.early_refusals import AnonymousRecordBudget
 from accredit.gateway.replies import refusal, too_little_memory
 from accredit.gateway.room import Rooms
@@ -35,7 +40,7 @@ from accredit.gateway.settings import ApiUpstream, GatewaySettings, HttpUpstream
 from accredit.gateway.trace import set_current
 from accredit.gateway.turns import set_current_server
 from accredit.gateway.upstream.http.sending import AccessTokensFor
-from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
+from accredit.ports import AskStore, DoorStore, KeySets, ProofStore, Records, Revocations, TaskStore
 from accredit.stores import MemoryTasks
 from accredit.telemetry import Telemetry
 
@@ -55,13 +60,17 @@ def create_app(
     on_tools: Callable[[Raw], Steps[None]] | None = None,
     access_tokens: AccessTokensFor | None = None,
     telemetry: Telemetry | None = None,
+    door: DoorStore | None = None,
+    asks: AskStore | None = None,
+    client_documents: ClientSource | None = None,
 ) -> "Gateway":
     """Return an ASGI application in front of one upstream, or of several.
 
     `upstream` is a URL, a command (a list of strings), complete settings, or a list of settings. Each settings in a
     list has its own `server` and `path`; otherwise they are equal. Some features need a port: if proofs are required,
     `store` and `revocations` are asked about them; if tokens are accepted, `key_sets` has the issuers' keys; if calls
-    are recorded, `records` is the log.
+    are recorded, `records` is the log; if OAuth clients are let in, `door` remembers them, `asks` holds what their
+    people are asked, and `client_documents` has what clients publish of themselves.
 
     `tasks` stores the owners of tasks, by default in this process. `access_tokens` makes what fetches the gateway's own
     tokens for a server, where the settings require such tokens. `on_tools` gets the result of each `tools/list` as the
@@ -76,7 +85,7 @@ def create_app(
     counters = Counters()
     if telemetry is not None:
         counters = Counters(invalid=telemetry.invalid, unasked=telemetry.unasked)
-    return Gateway(servers, Shared(counters, *ports, AnonymousRecordBudget(), telemetry))
+    return Gateway(servers, Shared(counters, *ports, AnonymousRecordBudget(), telemetry, door, asks, client_documents))
 
 
 def _servers(upstream: GatewaySettings | str | Sequence[str] | Sequence[GatewaySettings]) -> list[GatewaySettings]:
@@ -163,7 +172,15 @@ class Gateway:
         routes = self.routes
         await asyncio.gather(*self._closing, *(each.aclose() for each in (*routes.servers, *routes.apis.values())))
         shared = self.routes.shared
-        for port in (shared.records, shared.store, shared.tasks, shared.key_sets):
+        for port in (
+            shared.records,
+            shared.store,
+            shared.tasks,
+            shared.key_sets,
+            shared.door,
+            shared.asks,
+            shared.client_documents,
+        ):
             if port is not None:
                 await port.aclose()
 
@@ -240,6 +257,8 @@ class Routes:
         policies = [each.settings.proofs.policy for each in self._servers if each.settings.proofs is not None]
         self.ratify_http = RatifyHttp(policies, shared, asked) if settings.ratify_http else None
         """Ratify's HTTP binding, if it is enabled, on whichever listener."""
+        self.front_door = self._front_door(before.front_door if before is not None else None)
+        """Where OAuth clients log in, if that is enabled."""
         self.health = Health(
             self._servers,
             shared.counters,
@@ -262,7 +281,7 @@ class Routes:
             path = self._without_slash(exchange)
         server: Server | ApiServer | None = self._endpoints.get(path)
         try:
-            if self.settings.tokens is not None:
+            if self.settings.tokens is not None or self.settings.oauth is not None:
                 exchange.take_credentials()
             api = self._api_at(exchange.head.raw_path) if server is None and self.proof_prefixes else None
             if api is not None and not is_preflight(exchange.head.method, exchange.head.headers):
@@ -324,6 +343,11 @@ class Routes:
             if path in self._endpoints:
                 await server.endpoint.serve(exchange)
                 return
+        if self.front_door is not None and (path in PATHS or path.startswith(ASKED_PATH)):
+            check_host(exchange, self.settings)
+            answer = self.front_door.serve if path in PATHS else self.front_door.show_asked
+            await answer(exchange, path)
+            return
         check_source(exchange, self.settings)
         if path in (ALIVE, READY):
             await self.health.serve(exchange, path)
@@ -345,6 +369,23 @@ class Routes:
             settings = replace(settings, tokens=replace(tokens, issuers=issuers))
         bearer = bearer_for(settings, self.shared.key_sets, ToolDirectory())
         return HttpAuthenticator(bearer, sessions_of(settings, live_here=False)) if bearer is not None else None
+
+    def _front_door(self, before: FrontDoor | None) -> FrontDoor | None:
+        """Return where OAuth clients log in, or None if that is not here."""
+        oauth, shared = self.settings.oauth, self.shared
+        if oauth is None or oauth.consent != "desk":
+            return None
+        if shared.door is None or shared.asks is None or shared.client_documents is None:
+            return None  # clients are let in, and log in at another gateway
+        endpoints = {
+            (url := oauth.endpoint(each.settings.path)): DoorEndpoint(url, each.settings.proofs.policy)
+            for each in self.servers
+            if each.settings.proofs is not None
+        }
+        ring = self.settings.rounds.ring
+        holding = Holding(shared.asks, ring)
+        desk = DeskConsent(oauth, holding, shared.door, ring)
+        return FrontDoor(oauth, endpoints, desk, shared.client_documents, shared.door, holding, before)
 
     def _check_paths(self) -> None:
         """Raise `ConfigurationError` unless all servers have names and paths of their own."""

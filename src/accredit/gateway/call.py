@@ -42,6 +42,8 @@ class Call(Struct):
     (`admission.bearer`)."""
     brought: FoundTokens | None = None
     """The credentials found in the message. None until the message is searched for them."""
+    unknown: bool = False
+    """Whether it is a guarded call without a token, a proof and a session, where OAuth clients are let in."""
     error: TokenError | KeysUnavailable | None = None
     """Why the message's token is refused, on stdio only: there the gate answers with this error."""
     way: UpstreamAccess | None = None
@@ -59,11 +61,15 @@ class Call(Struct):
     """The name of the call over all its rounds (`admission.request_state`); "" if there can be only one round."""
     round: int = 0
     """The number of the round, counted from 0."""
+    id: str = ""
+    """The call's id in its records, if a proof was bound to it; else one is drawn when it is recorded."""
 
     onward: Frame | Batch | None = None
     """What is forwarded of the message (`admission.gate`). None: nothing."""
     edit: Edit | None = None
     """The edit for the response to the request."""
+    instead: bytes | None = None
+    """The gateway's own response in place of a refusal: it says that a person has to be asked."""
     replies: tuple[bytes, ...] = ()
     """The gateway's own responses to requests that are not forwarded. Without these and `onward`, the message was a
     notification that was dropped."""

@@ -96,7 +96,7 @@ class Holding:
         self.store = store
         self.clock = clock
         self._shared_ring = ring
-        self._draw = draw
+        self.draw = draw
 
     @CachedProperty
     def _ring(self) -> KeyRing:
@@ -110,8 +110,8 @@ class Holding:
         """
         if isinstance(ask, Ask):
             asker = hashlib.sha256(ask.agent_id.encode()).digest()
-        digits = f"{int.from_bytes(self._draw(16)) % 10**DIGITS:0{DIGITS}}"
-        row = _seal(self._ring, ask, asker, digits, self._draw(NONCE_BYTES))
+        digits = f"{int.from_bytes(self.draw(16)) % 10**DIGITS:0{DIGITS}}"
+        row = _seal(self._ring, ask, asker, digits, self.draw(NONCE_BYTES))
         opened = self._open(await self.store.hold(row, now=self.clock()))
         if opened is None:  # somebody's doing: a row of this key that no gateway has sealed
             await self.store.take(row.key, now=self.clock())

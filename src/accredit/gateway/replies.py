@@ -60,7 +60,8 @@ def refusal(error: AccreditError, metadata_url: str = "") -> Refusal:
             headers = ((b"retry-after", b"%d" % error.retry_after),)
             return Refusal(503, INTERNAL_ERROR, "Tokens can't be verified for now", headers=headers)
         case ProofRefused():  # 200: only then do clients show an error's text
-            return Refusal(200, error.code, error.message, error.data)
+            told = ((b"www-authenticate", error.challenge.encode("ascii")),) if error.challenge else ()
+            return Refusal(401 if told else 200, error.code, error.message, error.data, headers=told)
         case AnswerError():
             return Refusal(502, UPSTREAM_ERROR, INVALID_ANSWER, error.detail)
         case UpstreamTimeout():

@@ -14,20 +14,24 @@ from typing import NamedTuple
 from msgspec import Raw
 
 from accredit.base.steps import Steps
-from accredit.errors import ConfigurationError
-from accredit.gateway.admission.bearer import bearer_for
+from accredit.errors import ConfigurationError, MissingToken
+from accredit.gateway.admission.bearer import Bearer, bearer_for
 from accredit.gateway.admission.gate import Gate
+from accredit.gateway.admission.guest_asks import GuestAsks
+from accredit.gateway.admission.guests import Guests
 from accredit.gateway.admission.identity import KEYS_PATH
 from accredit.gateway.admission.pinned_tools import PinnedTools
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.front.authenticator import HttpAuthenticator
+from accredit.gateway.front.door.requests import ClientSource
 from accredit.gateway.front.endpoint import Endpoint
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.legacy_sse import MESSAGES_PATH, SSE_PATH, LegacySse
 from accredit.gateway.front.passthrough import forward, matches_pattern, refuse
 from accredit.gateway.front.resource_metadata import Resource
 from accredit.gateway.front.session_binding import sessions_of
+from accredit.gateway.holding import Holding
 from accredit.gateway.recording.early_refusals import AnonymousRecordBudget
 from accredit.gateway.recording.recorder import recorder_of
 from accredit.gateway.room import Parts, Rooms
@@ -39,8 +43,9 @@ from accredit.gateway.upstream.measured import MeasuredBackend
 from accredit.gateway.upstream.merged.backend import MergedBackend, MergedPins
 from accredit.gateway.upstream.merged.members import MergedMember
 from accredit.gateway.upstream.stdio.backend import StdioBackend
-from accredit.ports import KeySets, ProofStore, Records, Revocations, TaskStore
+from accredit.ports import AskStore, DoorStore, KeySets, ProofStore, Records, Revocations, TaskStore
 from accredit.telemetry import Meter, Names, Telemetry, Transports
+from accredit.tokens import challenge
 
 
 class Shared(NamedTuple):
@@ -56,6 +61,9 @@ class Shared(NamedTuple):
     access_tokens: AccessTokensFor | None
     strangers: AnonymousRecordBudget
     telemetry: Telemetry | None = None
+    door: DoorStore | None = None
+    asks: AskStore | None = None
+    client_documents: ClientSource | None = None
 
 
 class Server:
@@ -90,15 +98,15 @@ class Server:
         )
         self.recorder = recorder_of(settings, counters, shared.records, recorder)
         self._directory = directory = before._directory if before is not None else ToolDirectory(shared.on_tools)
-        bearer = bearer_for(settings, shared.key_sets, directory)
+        self.guests = guests = _guests_of(settings, shared)
+        bearer = bearer_for(settings, shared.key_sets, directory, guests=guests)
         self._meter = _meter_of(settings, shared.telemetry) if shared.telemetry is not None else None
-        tokens = settings.tokens
-        self.resource = Resource(tokens, settings.path, only=not settings.server) if tokens is not None else None
+        self.resource = _resource_of(settings)
         live_here = settings.lives_here
         self._sessions = sessions = sessions_of(
             settings, live_here=live_here, before=before._sessions if before is not None else None
         )
-        self.authenticator = HttpAuthenticator(bearer, sessions) if bearer is not None else None
+        self.authenticator = self._authenticates(bearer)
         gate = Gate(
             settings,
             counters,
@@ -112,6 +120,7 @@ class Server:
             pinned=self._merged_pins(settings, counters),
             strangers=shared.strangers,
             meter=self._meter,
+            guests=guests,
         )
         self._gate = gate
         self._http: HttpRelay | None = None
@@ -120,6 +129,15 @@ class Server:
         self._merged_backend: MergedBackend | None = None
         self.backend = self._measured(self._reach(settings, before, shared.access_tokens))
         self.endpoint = Endpoint(settings, gate, self.backend, sessions, self.authenticator, self._meter)
+
+    def _authenticates(self, bearer: Bearer | None) -> HttpAuthenticator | None:
+        settings, resource = self.settings, self.resource
+        if bearer is None:
+            return None
+        if settings.oauth is None or settings.proofs is None or resource is None:
+            return HttpAuthenticator(bearer, self._sessions)
+        told = challenge(MissingToken(""), resource.metadata_url)
+        return HttpAuthenticator(bearer, self._sessions, told, settings.proofs.policy)
 
     def _measured(self, backend: Backend) -> Backend:
         if self._meter is None or backend is self._merged_backend:
@@ -272,6 +290,26 @@ def _members(settings: GatewaySettings, servers: Mapping[str, Server]) -> dict[s
 def _meter_of(settings: GatewaySettings, telemetry: Telemetry) -> Meter:
     transports = Transports(to_server="pipe" if isinstance(settings.upstream, StdioUpstream) else "tcp")
     return telemetry.meter(settings.server, Names(settings.named_tools, settings.methods), transports)
+
+
+def _guests_of(settings: GatewaySettings, shared: Shared) -> Guests | None:
+    """Return what proves the calls of OAuth clients, or None without a front door. Raises `ConfigurationError`."""
+    if settings.oauth is None:
+        return None
+    if settings.proofs is None or shared.door is None:
+        raise ConfigurationError("OAuth clients are let in, and there is no store of theirs", "give create_app a door")
+    policy, asks = settings.proofs.policy, None
+    if settings.oauth.consent == "desk" and shared.asks is not None:
+        url, holding = settings.oauth.endpoint(settings.path), Holding(shared.asks, settings.rounds.ring)
+        asks = GuestAsks(settings.oauth, policy.verifier_id, url, holding, shared.door)
+    return Guests(settings.oauth, settings.path, shared.door, policy, shared.tasks, asks)
+
+
+def _resource_of(settings: GatewaySettings) -> Resource | None:
+    """Return what serves the endpoint's metadata, or None where nobody gets a token for it."""
+    if settings.tokens is None and settings.oauth is None:
+        return None
+    return Resource(settings.tokens, settings.path, only=not settings.server, oauth=settings.oauth)
 
 
 def _is_same_upstream(before: GatewaySettings, settings: GatewaySettings) -> bool:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from accredit.base.addresses import without_slash
 from accredit.errors import ConfigurationError
 from accredit.gateway.forwarding import can_be_added
+from accredit.gateway.oauth_settings import OAuthSettings
 from accredit.http_api.call import Protocol
 from accredit.http_api.routes import RouteTable
 from accredit.limits import DEFAULT_RESPONSE_BYTES
@@ -287,6 +288,7 @@ class GatewaySettings:
     proofs: ProofSettings | None = None
     records: RecordSettings | None = None
     tokens: TokenSettings | None = None
+    oauth: OAuthSettings | None = None
     rounds: RoundsSettings = field(default_factory=RoundsSettings)
     quotas: Quotas = field(default_factory=Quotas)
     """The `[[quotas]]` that don't depend on a call's proof. Those that do are in the policy."""
@@ -392,7 +394,7 @@ class GatewaySettings:
         yield "guards", proven or (tokens is not None and tokens.required)
         yield "proving", proven or tokens is not None
         several = bool(upstream.others) if isinstance(upstream, HttpUpstream) else bool(members)
-        yield "seals_sessions", tokens is not None or self.rounds.shared or several
+        yield "seals_sessions", tokens is not None or self.oauth is not None or self.rounds.shared or several
 
     def _patience(self, members: "Collection[GatewaySettings]") -> float:
         if self.upstream_timeout_seconds is not None:

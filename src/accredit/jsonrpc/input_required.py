@@ -77,6 +77,15 @@ def check_input_requests(request: Request | None, asked: Raw) -> Steps[None]:
     yield from _check_entries(request, pairs(asked))
 
 
+def shows_pages(request: Request) -> bool:
+    """Return whether a request declares that its client can show people the page at a URL."""
+    try:
+        elicitation = _declared_capabilities(request).get("elicitation")
+        return elicitation is not None and is_object(elicitation) and "url" in members(elicitation)
+    except FrameError:
+        return False
+
+
 def _check_entries(request: Request | None, entries: list[tuple[str, Raw]]) -> Steps[None]:
     if entries:
         declared = _declared_capabilities(request)

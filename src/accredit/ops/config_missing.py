@@ -19,7 +19,8 @@ from accredit.asking.reaching import Reach
 from accredit.asking.server import ask_each
 from accredit.base.text import one_line
 from accredit.config import Loaded, build_catalog, folder_of
-from accredit.config.schema import SECTIONS, Section
+from accredit.config.schema import SECTIONS
+from accredit.config.section import Section
 from accredit.config.servers import every_view
 from accredit.config.values import SecretFrom
 from accredit.errors import ConfigurationError

@@ -4,7 +4,8 @@
 
 - [message] The message is valid, and the proof is a raw slice of it (done before: `jsonrpc`, `guarded_call`).
 - [token-subject] The token, if there is one, was verified before (`gateway.admission.bearer`, `server`), where an
-  invalid one gets an HTTP status. Here it may be tied to the proof: with `bind_agent` its subject must be the agent.
+  invalid one gets an HTTP status. Here it may be tied to the proof: with `bind_agent`, and for a token that the gateway
+  gave out to an OAuth client, its subject must be the agent.
 - [target] The target is in the catalog, so its scope and sensitivity are known. A sensitive target takes only
   challenges issued here, for this very call (Option B). Other targets also take a challenge that the client made, while
   it is fresh (Option A).
@@ -252,7 +253,9 @@ class ProofCheck:
     def _tied(self, bundle: ProofBundle) -> None:
         """Check that the token was issued to the proof's agent ([token-subject]). The signatures, which are checked
         later, prove that the agent has this id."""
-        if self._policy.bind_agent and (self._token is None or self._token.subject != bundle.agent_id):
+        token = self._token
+        is_tied = self._policy.bind_agent or (token is not None and token.client is not None)
+        if is_tied and (token is None or token.subject != bundle.agent_id):
             reason = "token_mismatch: the token was not issued to the agent of the proof"
             result = VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=reason)
             raise refusals.denial(self._call, self.entry, result)

@@ -34,6 +34,7 @@ from msgspec import UNSET, Meta, Raw
 
 from accredit.attest import CallRecord, RecordedAuthority, Statement, canonical, sha256_hex, timestamp
 from accredit.attest.proofs import PATH_DIGEST, PROTOCOLS_WITH_PATH, WORKSPACES, KeptProof, SignedContext, decode_proof
+from accredit.attest.statements import Call as RecordedCall
 from accredit.attest.statements import milliseconds
 from accredit.base.caching import RecentlyUsed
 from accredit.base.text import excerpt, one_line
@@ -174,7 +175,10 @@ def sentence(record: CallRecord, evidence: Evidence, names: Mapping[str, str]) -
         first = f"nobody is shown to have allowed {agent} to {act} ({one_line(allowed.why)})"
     else:
         first = f"{who_allowed(allowed)} allowed {agent} to {act} {until}"
-    if signed.verified:
+    if signed.verified and record.call.client is not None:
+        login = f"on a login of {_printable_name(record.call.client)}"
+        second = f"{gateway} signed this call for {agent} at {signed.when}, {login}"
+    elif signed.verified:
         second = f"{agent} signed this call at {signed.when}"
     elif signed.verified is None:
         second = f"that {agent} signed this call is {gateway}'s word ({signed.why})"
@@ -478,17 +482,20 @@ class _Case:
                 ("target", context.resource_id[:MAX_RECORDED_TARGET] == ("" if has_path else call.target or "")),
                 ("call: its params have another digest", context.payload_digest.hex() == digest),
                 ("call: the record has another digest of its params", (authority.call_sha256 or "") == digest),
-                ("protocol", _protocol_is(context, call.protocol)),
+                ("protocol", _protocol_is(context, call)),
                 ("request", request is None or authority.request_sha256 == request.hex()),
             )
             if not same
         )
 
 
-def _protocol_is(context: SignedContext, protocol: str | None) -> bool:
+def _protocol_is(context: SignedContext, call: RecordedCall) -> bool:
+    """Return whether a context is of the call's protocol. Of an OAuth client's call it names client and call."""
+    protocol = call.protocol
+    workspace, invocation = (call.client, call.id) if call.client is not None else (WORKSPACES[protocol], "")
     is_kept_short = context.requested_path.startswith(PATH_DIGEST)
     has_own = is_kept_short if protocol in PROTOCOLS_WITH_PATH else not context.requested_path
-    return has_own and context.workspace_id == WORKSPACES[protocol] and not context.invocation_id
+    return has_own and (context.workspace_id, context.invocation_id) == (workspace, invocation)
 
 
 def _recorded_names(session: str) -> tuple[str, ...]:

@@ -47,6 +47,9 @@ LISTS = frozenset({"tools/list", "resources/list", "resources/templates/list", "
 """Methods that need no proof. If a request of one has a proof, the proof is judged, and its challenge spent, as for a
 call."""
 
+BEGINNINGS = frozenset({"initialize", "server/discover"})
+"""Methods by which a client learns what there is. Where OAuth clients are let in, others show a proof with them."""
+
 _LEG_MEMBERS = frozenset({"inputResponses", "requestState"})
 # Types whose every value is JSON: the common case, decided without a call.
 _PLAIN = frozenset({str, bool, type(None)})
@@ -60,7 +63,8 @@ class GuardedCall(Struct, frozen=True, dict=True):
     `digest` has 32 bytes, or is empty for a list. `session_id` is the MCP session's, or "". A proof may be sent under
     either of two names; `two_proofs` says that both were used, with different proofs. `subscribed` are the ids of the
     tasks that a subscription names; a subscription that names none needs no decision. `covered` are the params without
-    `_meta`.
+    `_meta`. `workspace_id` and `invocation_id` are bound in a proof that a platform makes for its agents (Ratify's
+    profile for middleware that holds keys), here for OAuth clients; "" in other calls.
     """
 
     method: str
@@ -72,6 +76,8 @@ class GuardedCall(Struct, frozen=True, dict=True):
     two_proofs: bool = False
     subscribed: tuple[str, ...] = ()
     covered: Mapping[str, object] = {}
+    workspace_id: str = ""
+    invocation_id: str = ""
 
     @property
     def guarded(self) -> bool:
@@ -137,7 +143,16 @@ class GuardedCall(Struct, frozen=True, dict=True):
     def signed_context(self, verifier_id: str, agent_id: str, scope: str) -> SignedContext:
         """Return the parts of this call that a proof covers if it is bound."""
         return SignedContext(
-            agent_id, "", self.method, self.digest, "", scope, self.target, self.session_id, verifier_id, ""
+            agent_id,
+            self.invocation_id,
+            self.method,
+            self.digest,
+            "",
+            scope,
+            self.target,
+            self.session_id,
+            verifier_id,
+            self.workspace_id,
         )
 
     def session_context(self, verifier_id: str, agent_id: str, scope: str) -> bytes:
@@ -161,7 +176,26 @@ class GuardedCall(Struct, frozen=True, dict=True):
         return narrower if signed == narrower else plain
 
     def _context(self, verifier_id: str, agent_id: str, request_hash: bytes) -> bytes:
-        return build_session_context(verifier_id, "", agent_id, self.session_id, "", request_hash=request_hash)
+        return build_session_context(
+            verifier_id, self.workspace_id, agent_id, self.session_id, self.invocation_id, request_hash=request_hash
+        )
+
+
+def call_of_platform(call: GuardedCall, workspace_id: str, invocation_id: str) -> GuardedCall:
+    """Return a call whose proof the gateway makes for an agent of its own, bound to these two as well. Raises
+    `FrameError` if it has no digest."""
+    return GuardedCall(
+        call.method,
+        call.target,
+        call.session_id,
+        call.digest,
+        call.arguments,
+        None,
+        subscribed=call.subscribed,
+        covered=call.covered,
+        workspace_id=workspace_id,
+        invocation_id=invocation_id,
+    )
 
 
 class ApiCall(GuardedCall, frozen=True, dict=True):
@@ -325,7 +359,7 @@ def payload_digest(params: Mapping[str, object]) -> bytes:
 def _guarded_call(
     method: str, covered: Mapping[str, object], session_id: str, proof: Raw | None, two_proofs: bool
 ) -> GuardedCall:
-    if method in LISTS or method == TASK_LIST:
+    if method in LISTS or method in BEGINNINGS or method == TASK_LIST:
         return GuardedCall(method, "", session_id, b"", None, proof, two_proofs, covered=covered)
     if method == LISTEN:
         named = _subscribed_tasks(covered)

@@ -74,6 +74,15 @@ def missing_proof(call: GuardedCall, entry: Entry | None, verifier_id: str, bind
     return _refusal(MISSING, "missing_ratify_proof", text, call, entry, _meta=how)
 
 
+def ask_for_introduction(method: str, verifier_id: str, binding: str, challenge: str) -> ProofRefused:
+    """-31001 with status 401: a request to begin, or for a list, that comes without a token and a proof where OAuth
+    clients are let in. `challenge` tells them where to go, the data tells others how to make a proof."""
+    call = GuardedCall(method, "", "", b"", None, None)
+    refused = missing_proof(call, None, verifier_id, binding)
+    refused.challenge = challenge
+    return refused
+
+
 def challenge_required(
     call: GuardedCall, entry: Entry | None, issued: IssuedChallenge, verifier_id: str, binding: str
 ) -> ProofRefused:

@@ -82,8 +82,9 @@ def without_tokens(params: Mapping[str, Raw], *, argument_is_the_tools: bool = F
 
 
 def without_authorization(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Return the header fields without Authorization, whatever its scheme."""
-    return [pair for pair in headers if pair[0].lower() != b"authorization"]
+    """Return the header fields without Authorization, whatever its scheme, and without the proof that belongs to it
+    (RFC 9449)."""
+    return [pair for pair in headers if pair[0].lower() not in (b"authorization", b"dpop")]
 
 
 def declares_token(input_schema: Raw | bytes | None) -> bool:

@@ -37,8 +37,9 @@ def metadata_paths(path: str) -> tuple[str, ...]:
     return (_WELL_KNOWN, _WELL_KNOWN + suffix) if suffix else (_WELL_KNOWN,)
 
 
-def metadata(resource: str, issuers: Iterable[Issuer]) -> dict[str, object]:
-    """Return the metadata document of a resource. `resource` is its URL as clients know it.
+def metadata(resource: str, issuers: Iterable[Issuer], own: str = "") -> dict[str, object]:
+    """Return the metadata document of a resource. `resource` is its URL as clients know it, `own` that of the gateway's
+    own authorization server, if it is one.
 
     Its authorization servers are those issuers whose names are URLs. If an issuer's tokens are made by hand, its name
     need not be a URL. Empty members are left out (RFC 9728 section 3.2).
@@ -47,7 +48,7 @@ def metadata(resource: str, issuers: Iterable[Issuer]) -> dict[str, object]:
     scopes = dict.fromkeys(scope for issuer in known for scope in issuer.required_scopes)
     document: dict[str, object] = {
         "resource": resource,
-        "authorization_servers": [issuer.issuer for issuer in known],
+        "authorization_servers": [*([own] if own else []), *(issuer.issuer for issuer in known)],
         "bearer_methods_supported": ["header"],
         "scopes_supported": list(scopes),
     }

@@ -60,7 +60,8 @@ class VerifiedToken(Struct, frozen=True):
     If `allowed_tools` is None, every tool is allowed that is not in `denied_tools`. `session` is the id, as the client
     knows it, of the only MCP session in which the token is valid; None stands for any session. `sha256` is that of the
     token's text, in hex, for records. `introspected` says that its issuer was asked about it, since it is not a JWT of
-    a configured issuer.
+    a configured issuer. `client` is the OAuth client's id in a token that the gateway itself gave out: then `subject`
+    is an agent, and a proof beside the token must be that agent's.
     """
 
     issuer: str
@@ -75,6 +76,7 @@ class VerifiedToken(Struct, frozen=True):
     policy_digest: str | None = None
     session: str | None = None
     introspected: bool = False
+    client: str | None = None
 
 
 class _Issued(Struct, frozen=True):

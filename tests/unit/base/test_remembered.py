@@ -35,7 +35,7 @@ OF_OUR_OWN = {
     "attest/statements.py": "of a time",
     "base/addresses.py": "of an address, which the kernel gives",
     "base/caching.py": "this bound itself",
-    "config/schema.py": "of a part of the configuration",
+    "config/section.py": "of a part of the configuration",
     "gateway/front/session_binding.py": "of a principal of a verified token, which is bounded",
     "gateway/upstream/http/pool.py": "of one place of certificates",
     "gateway/upstream/merged/ids.py": "of a sealed id, which is bounded (MAX_SESSION_ID_BYTES)",

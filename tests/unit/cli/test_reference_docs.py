@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from tests.world.command_tree import below, commands
 
-from accredit.config.schema import ENTRIES, LISTED, SECTIONS, keys
+from accredit.config.schema import LISTED, SECTIONS
+from accredit.config.section import ENTRIES, keys
 from accredit.policy import refusals
 from accredit.ratify import IdentityStatus
 

@@ -24,6 +24,7 @@ from accredit.policy.decide import decide
 from accredit.policy.lists import KINDS, ListView, rewrite_list
 from accredit.policy.tasks import Owner, task_key
 from accredit.ports import Task
+from accredit.refusals import DENIED, MISSING
 from accredit.stores import MemoryStore, MemoryTasks, RevocationLists
 
 Params = dict[str, Any]
@@ -288,9 +289,22 @@ def test_what_is_learned_is_bounded(trust: Trust) -> None:
 
 
 @pytest.mark.holds("client/proving", "unguarded")
-@pytest.mark.parametrize("method", ["ping", "initialize", "completion/complete", "logging/setLevel"])
+@pytest.mark.parametrize("method", ["ping", "completion/complete", "logging/setLevel"])
 def test_other_requests_carry_nothing(method: str, trust: Trust) -> None:
     assert prover(trust, gateway_id=GATEWAY).attempt(method, {}) is None
+
+
+@pytest.mark.holds("client/proving", "beginning", "begin-again")
+@pytest.mark.parametrize("method", ["initialize", "server/discover"])
+def test_a_beginning_shows_a_proof_to_a_gateway_that_is_known__once(method: str, trust: Trust) -> None:
+    known, stranger = prover(trust, gateway_id=GATEWAY), prover(trust)
+    begun, begins = known.attempt(method, {}), stranger.attempt(method, {})
+    assert begun is not None
+    assert begins is not None
+    assert "_meta" in known.proved(begun)
+    assert known.again(begun, MISSING, {"error": "missing_ratify_proof"}) is None
+    assert "_meta" not in stranger.proved(begins)
+    assert stranger.again(begins, DENIED, {}) is None
 
 
 @pytest.mark.holds("client/proving", "unguarded")

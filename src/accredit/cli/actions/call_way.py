@@ -71,7 +71,7 @@ async def at_gate(
     if agent is not None and settings.proofs is not None and not agent.gateway_id:
         agent = agent._replace(gateway_id=id_at(gateway_id(loaded), server))
     presenter = _presenter(agent)
-    app = create_app(every, **assemble(loaded, settings.proofs)._asdict())
+    app = create_app(every, **assemble(loaded, settings.proofs, settings.rounds.ring)._asdict())
     host = "127.0.0.1" if "127.0.0.1" in settings.allowed_hosts else next(iter(settings.allowed_hosts), "127.0.0.1")
     try:
         http = GatewayHttp(reach.token, headers=reach.headers, transport=InProcess(app))

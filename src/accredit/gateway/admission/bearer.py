@@ -6,6 +6,8 @@
 - [verification] The token is verified (`policy.authorizer`), for the session in which the message has come (`session`,
   which the caller of this module passes).
 - [rights] A called tool must be one that the token allows, and the token must have the scope that the tool requires.
+- [guests] A token of the gateway's own front door is verified apart, whatever `[tokens]` says (`guests`): only in the
+  header, and not against [rights], since delegations say what its agent may do.
 - [removal] Every token is removed from the message, including those that did not decide (`without`).
 
 At the merged endpoint of several servers, a token that denies a tool also denies it under its merged name.
@@ -17,7 +19,15 @@ checked here: the proof, and whether proof and token name the same agent (`polic
 from msgspec import structs
 
 from accredit.base.caching import RecentlyUsed
-from accredit.errors import ConfigurationError, KeysUnavailable, RequestError, TokenError
+from accredit.errors import (
+    ConfigurationError,
+    InvalidToken,
+    KeysUnavailable,
+    RequestError,
+    StoreUnavailable,
+    TokenError,
+)
+from accredit.gateway.admission.guests import Guest, Guests
 from accredit.gateway.admission.tool_directory import Ask, ToolDirectory
 from accredit.gateway.call import Call
 from accredit.gateway.headers import RawHeaders
@@ -25,7 +35,7 @@ from accredit.gateway.settings import GatewaySettings, TokenSettings
 from accredit.jsonrpc.encode import INVALID_PARAMS, METHOD_NOT_FOUND
 from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.tasks import may_subscribe
-from accredit.limits import MAX_CACHED_TOKENS
+from accredit.limits import BUSY_RETRY_SECONDS, MAX_CACHED_TOKENS
 from accredit.policy import GUARDED, LISTS, looks_guarded
 from accredit.policy.authorizer import TokenAuthorizer
 from accredit.policy.drill import DRILLS
@@ -43,6 +53,8 @@ from accredit.tokens import (
 from accredit.tokens.carried import META
 
 _CALL = "tools/call"
+_NO_TOKENS = TokenSettings((), "", required=False, sources=("header",))
+"""Where only the front door's tokens are taken."""
 
 
 class Bearer:
@@ -52,31 +64,49 @@ class Bearer:
     def __init__(
         self,
         settings: TokenSettings,
-        keys: KeySets,
+        keys: KeySets | None,
         tools: ToolDirectory,
         environment: str | None = None,
         *,
         exchanges: bool = False,
+        guests: Guests | None = None,
     ) -> None:
         self._settings = settings
+        self._guests = guests
         self._environment = environment
-        self._authorizer = TokenAuthorizer(
-            settings.issuers,
-            keys,
-            settings.tool_scopes,
-            required=settings.required,
-            policy_digest=settings.policy_digest,
-        )
-        self.require = self._authorizer.require
-        self.check_tool = self._authorizer.check_tool
-        """Also checks the tool whose task is to be changed."""
+        self._authorizer = None
+        if keys is not None:
+            self._authorizer = TokenAuthorizer(
+                settings.issuers,
+                keys,
+                settings.tool_scopes,
+                required=settings.required,
+                policy_digest=settings.policy_digest,
+            )
         self._tools = tools
         self._subjects = RecentlyUsed[str, bytes](MAX_CACHED_TOKENS) if exchanges else None
         """The `subject_key`s of verified tokens, by the SHA-256 of the tokens' texts."""
 
+    def require(self, token: VerifiedToken | None) -> None:
+        """Raise `MissingToken` if a token is required and there is none."""
+        if self._authorizer is not None:
+            self._authorizer.require(token)
+
+    def check_tool(self, tool: str, token: VerifiedToken | None) -> None:
+        """Check whether the token allows a tool ([rights]), also one whose task is to be changed. Raises what
+        `TokenAuthorizer.check_tool` raises."""
+        if self._authorizer is not None and not isinstance(token, Guest):
+            self._authorizer.check_tool(tool, token)
+
     async def of_header(self, credentials: RawHeaders, session: str = "") -> VerifiedToken | None:
         """Return the token in the Authorization header. Raises `TokenError` and `KeysUnavailable`."""
-        text = find_tokens(credentials, {}).deciding(self._settings.sources)
+        found = find_tokens(credentials, {})
+        if found.header is not None and self._guests is not None and self._guests.is_own(found.header):
+            try:
+                return await self._guests.enter(found.header)
+            except StoreUnavailable as error:
+                raise KeysUnavailable(str(error), BUSY_RETRY_SECONDS) from None
+        text = found.deciding(self._settings.sources)
         if text is None and set(self._settings.sources) == {"header"}:
             self.require(None)  # no message could bring one either
         return await self._verified(text, session) if text is not None else None
@@ -155,6 +185,8 @@ class Bearer:
         return frame.with_meta({}, without=(META,)) if in_meta else frame
 
     async def _verified(self, text: str, session: str) -> VerifiedToken:
+        if self._authorizer is None:
+            raise InvalidToken("of no issuer that is known")
         token = await self._authorizer.verify(text, session)
         if self._settings.servers and token.denied_tools:
             also = {merged_name(server, tool) for server in self._settings.servers for tool in token.denied_tools}
@@ -169,14 +201,19 @@ class Bearer:
 
 
 def bearer_for(
-    settings: GatewaySettings, keys: KeySets | None, tools: ToolDirectory, environment: str | None = None
+    settings: GatewaySettings,
+    keys: KeySets | None,
+    tools: ToolDirectory,
+    environment: str | None = None,
+    guests: Guests | None = None,
 ) -> Bearer | None:
-    """Return the gateway's `Bearer`, or None where tokens are off. Raises `ConfigurationError`."""
+    """Return the gateway's `Bearer`, or None where tokens are off and there is no front door. Raises
+    `ConfigurationError`."""
     if settings.tokens is None:
-        return None
+        return Bearer(_NO_TOKENS, None, tools, guests=guests) if guests is not None else None
     if keys is None:
         raise ConfigurationError("tokens are on, and there are no key sets", "give create_app the key sets")
-    return Bearer(settings.tokens, keys, tools, environment, exchanges=settings.exchanges)
+    return Bearer(settings.tokens, keys, tools, environment, exchanges=settings.exchanges, guests=guests)
 
 
 def _find_tokens(frame: Frame) -> FoundTokens:

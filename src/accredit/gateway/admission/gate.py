@@ -32,6 +32,7 @@ from accredit.base.steps import Steps, at_one_go
 from accredit.base.text import excerpt
 from accredit.errors import (
     AccreditError,
+    InsufficientScope,
     KeysUnavailable,
     ProofRefused,
     RequestError,
@@ -39,6 +40,7 @@ from accredit.errors import (
     TokenError,
 )
 from accredit.gateway.admission.bearer import Bearer
+from accredit.gateway.admission.guests import Guests
 from accredit.gateway.admission.judge import Judge
 from accredit.gateway.admission.list_edits import ListEdits
 from accredit.gateway.admission.pinned_tools import PinnedTools
@@ -101,10 +103,11 @@ class Gate:
         pinned: PinnedTools | None = None,
         strangers: AnonymousRecordBudget | None = None,
         meter: Meter | None = None,
+        guests: Guests | None = None,
     ) -> None:
         """`before` is the server's previous gate, whose sessions, tasks and definitions are kept. `pinned`, if given,
         checks definitions in place of the check that this gate would make from its own settings' pins. `strangers` is
-        as for `EarlyRefusals`. `meter` counts decisions."""
+        as for `EarlyRefusals`. `meter` counts decisions. `guests` proves the calls of OAuth clients."""
         self._in_force = before._in_force if before is not None else _InForce(self)
         self._guards = settings.guards
         self._observes = settings.observes
@@ -124,7 +127,7 @@ class Gate:
         self._meter = meter
         self._tasks = Tasks(tasks, settings, counters, before._tasks if before is not None else None)
         self._sealer = RequestStateSealer(settings.rounds, settings.server)
-        self._judge = Judge(settings, store, revocations, self._tasks, self._sealer, bearer, self._pinned)
+        self._judge = Judge(settings, store, revocations, self._tasks, self._sealer, bearer, self._pinned, guests)
         self._lists = ListEdits(settings, tools)
         self.early_refusals = EarlyRefusals(recorder, bearer, counters, strangers)
         """Records requests that are refused before they reach `admit`."""
@@ -150,7 +153,8 @@ class Gate:
             else:
                 await self._decide(message, call)
         except _REFUSALS as error:
-            if not isinstance(message, Request) or (isinstance(error, RequestError) and error.status != 200):
+            in_head = isinstance(error, InsufficientScope) or (isinstance(error, RequestError) and error.status != 200)
+            if not isinstance(message, Request) or in_head:
                 raise
             self._counters.refused(error, method=message.method)
             call.replies = (_refusal_of(message, error),)
@@ -314,6 +318,9 @@ class Gate:
             self._count(request, error)
             raise
         self._count(request, refused)
+        if call.instead is not None:
+            call.replies = (call.instead,)
+            return
         if refused is not None:
             raise refused
         if call.observed is not None:

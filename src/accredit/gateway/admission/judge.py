@@ -9,6 +9,7 @@ with proofs off: pinned definitions, the owner of a task where calls need tokens
 """
 
 import logging
+from functools import partial
 
 from accredit.base.clock import unix_seconds
 from accredit.base.log_events import log_event
@@ -23,6 +24,8 @@ from accredit.errors import (
     TokenError,
 )
 from accredit.gateway.admission.bearer import Bearer
+from accredit.gateway.admission.guest_asks import Waits
+from accredit.gateway.admission.guests import Guest, Guests
 from accredit.gateway.admission.pinned_tools import PinnedTools
 from accredit.gateway.admission.request_state import (
     RequestStateSealer,
@@ -39,7 +42,8 @@ from accredit.gateway.trace import trace_field
 from accredit.gateway.turns import in_turns, turn
 from accredit.jsonrpc.encode import INVALID_PARAMS
 from accredit.jsonrpc.frames import Request
-from accredit.jsonrpc.methods import LISTEN, TASK_CHANGES, TASKS
+from accredit.jsonrpc.input_required import shows_pages
+from accredit.jsonrpc.methods import LISTEN, TASK_CHANGES, TASKS, Era
 from accredit.limits import SHORT_MESSAGE_BYTES
 from accredit.policy import (
     Decision,
@@ -73,6 +77,7 @@ class Judge:
         sealer: RequestStateSealer,
         bearer: Bearer | None,
         pinned: PinnedTools | None = None,
+        guests: Guests | None = None,
     ) -> None:
         proofs = settings.proofs
         self._policy = proofs.policy if proofs is not None and proofs.judged else None
@@ -89,6 +94,7 @@ class Judge:
         self._sealer = sealer
         self._bearer = bearer
         self._pinned = pinned
+        self._guests = guests
 
     @property
     def of_proofs(self) -> bool:
@@ -107,17 +113,16 @@ class Judge:
         if guarded is None:
             return
         await turn(request.size)
-        now, place = unix_seconds(), self._tasks.place(call.session)
-        flow_of = self._flow_of(request, call.token) if brings_state(request) else None
-        pinned = self._pinned
-        pins = pinned.pins if pinned is not None else None
-        steps = decide(guarded, self._policy, now, call.token, place=place, flow_of=flow_of, pins=pins)
-        look = pinned.look(request, call.way, call.token) if pinned is not None else None
-        decision = await drive(steps, *self._ports, now, self._tasks.store, look)
+        decision, waits = await self._decision(guarded, request, call)
         if isinstance(decision.fault, FrameError):  # the call can't be digested
             detail = f"Invalid params: {decision.fault.detail}"
             raise RequestError(INVALID_PARAMS, detail, id=request.id, status=200)
-        call.guarded, call.decision = guarded, decision
+        call.guarded, call.decision = decision.call, decision
+        if waits is not None and request.era is Era.MODERN and (brings_state(request) or shows_pages(request)):
+            try:
+                call.instead = self._sealer.ask(request, call, waits)
+            except SealError as error:
+                call.stopped = state_refused(request, error)
         if isinstance(decision.fault, SealError):
             call.stopped = state_refused(request, decision.fault)
             return
@@ -128,6 +133,31 @@ class Judge:
                 await self._without_proofs(request, call)
             except (ProofRefused, TokenError, RequestError) as error:
                 call.stopped = error
+
+    async def _decision(self, guarded: GuardedCall, request: Request, call: Call) -> tuple[Decision, Waits | None]:
+        """Decide a call. If a guest makes it, it is proved first, and a person may be asked."""
+        guest = call.token
+        if self._guests is None or not isinstance(guest, Guest):
+            return await self._decided(guarded, request, call), None
+        call.id = self._guests.draw_id()
+        place = self._tasks.place(call.session)
+        decided = partial(self._decided, request=request, call=call)
+        # A host that shows pages to people is told at once where to go, and waits when it comes back.
+        wait = brings_state(request) or not shows_pages(request)
+        try:
+            return await self._guests.decide(guarded, guest, call.id, place, decided, wait=wait)
+        except (FrameError, StoreUnavailable) as error:
+            return Decision(guarded, None, None, refusals.no_decision(guarded, None), error), None
+
+    async def _decided(self, guarded: GuardedCall, request: Request, call: Call) -> Decision:
+        if self._policy is None or self._ports is None:
+            raise TypeError("a call that can't be decided")
+        now, place, pinned = unix_seconds(), self._tasks.place(call.session), self._pinned
+        flow_of = self._flow_of(request, call.token) if brings_state(request) else None
+        pins = pinned.pins if pinned is not None else None
+        steps = decide(guarded, self._policy, now, call.token, place=place, flow_of=flow_of, pins=pins)
+        look = pinned.look(request, call.way, call.token) if pinned is not None else None
+        return await drive(steps, *self._ports, now, self._tasks.store, look)
 
     async def _without_proofs(self, request: Request, call: Call) -> None:
         """Judge a request as if proofs were off. Raises `RequestError`, `ProofRefused` and `TokenError`."""

@@ -23,6 +23,7 @@ class ListEdits:
     def __init__(self, settings: GatewaySettings, tools: ToolDirectory) -> None:
         self._proofs = settings.proofs
         self._pins = settings.pins
+        self._may_ask = settings.oauth is not None and settings.oauth.consent == "desk"
         self._most = settings.max_response_bytes
         self._tools = tools
 
@@ -65,11 +66,14 @@ class ListEdits:
         proofs = self._proofs
         if proofs is None:
             return ListView(catalog=Catalog(), token=token, pins=self._pins, on_other=on_other, most=self._most)
+        can_ask = self._may_ask and token is not None and token.client is not None
+        filters = proofs.filter_tools and not can_ask
         return ListView(
             catalog=proofs.policy.catalog,
             verifier_id=proofs.policy.verifier_id if proofs.judged else "",
             binding=proofs.policy.binding if proofs.judged else "",
-            granted=authority.granted_scope if authority is not None and proofs.filter_tools else None,
+            # A person can be asked for what is not covered: so a guest at a desk's gateway sees it.
+            granted=authority.granted_scope if authority is not None and filters else None,
             observed=proofs.policy.observes,
             token=token,
             pins=self._pins,

@@ -34,6 +34,7 @@ from accredit.base.log_events import log_event
 from accredit.base.random_ids import RandomIds
 from accredit.base.steps import Steps
 from accredit.errors import FrameError, RequestError, SealError
+from accredit.gateway.admission.guest_asks import Waits
 from accredit.gateway.call import Call
 from accredit.gateway.settings import RoundsSettings
 from accredit.gateway.trace import trace_field
@@ -41,7 +42,7 @@ from accredit.jsonrpc.encode import INVALID_PARAMS, to_json
 from accredit.jsonrpc.frames import Notification, Request, Success
 from accredit.jsonrpc.long_text import may_hold_any
 from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, TASK_MEMBER, TASK_METHODS, Era
-from accredit.jsonrpc.objects import as_string
+from accredit.jsonrpc.objects import as_string, is_object, may_name, members
 from accredit.jsonrpc.result_types import INPUT_REQUIRED, TASK
 from accredit.jsonrpc.tasks import may_announce
 from accredit.limits import TASK_SECONDS
@@ -49,6 +50,8 @@ from accredit.policy import Authority, Flow, looks_guarded, payload_digest
 from accredit.rounds.sealing import NONCE_BYTES, FlowState, state_binding
 from accredit.tokens import VerifiedToken
 
+_ANSWERS = "inputResponses"
+_OUR_REQUEST = "accredit_ask"
 _STATE = "requestState"
 _NOT_BOUND = frozenset({"_meta", "inputResponses", _STATE})
 _INPUT_REQUIRED, _TASK = INPUT_REQUIRED.encode("ascii"), TASK.encode("ascii")
@@ -82,6 +85,7 @@ class RequestStateSealer:
         if brings_state(request):
             state = self._opened(request, principal)
             request, call.flow, call.round = _with_state(request, state.state), state.flow, state.round
+            request = _without_own_answer(request)
         elif request.method in TASK_METHODS:
             pass  # a task is no round of the call that made it
         elif request.method in INPUT_REQUIRED_METHODS and (request.era is Era.MODERN or may_announce(request)):
@@ -92,6 +96,23 @@ class RequestStateSealer:
             flow, round = call.flow, call.round + 1
             call.edit = partial(self._sealed, request=request, principal=principal, flow=flow, round=round)
         return request
+
+    def ask(self, request: Request, call: Call, waits: Waits) -> bytes:
+        """Return the gateway's own `input_required` for a call that waits for a person: the address of the ask's page
+        and, when the client comes back, the state that it brought and no request. When the state comes back, the call
+        is forwarded without it. Raises `SealError` for a state that was not sealed for this call."""
+        own: dict[str, object] = {"resultType": INPUT_REQUIRED}
+        principal = (*self._server, *principal_of(None, subject_of(call.token)))
+        if brings_state(request):
+            self._open(request, principal)
+            own[_STATE] = request.members[_STATE]
+        else:
+            message = f"A person has to allow this call at their desk (code {waits.code})."
+            params = {"mode": "url", "message": message, "url": waits.url, "elicitationId": waits.code}
+            own["inputRequests"] = {_OUR_REQUEST: {"method": "elicitation/create", "params": params}}
+            flow = FlowState(None, self._flows.draw(), 1, unix_seconds() + self._seconds)
+            own[_STATE] = self._ring.seal(flow, _binding(request, principal), secrets.token_bytes(NONCE_BYTES))
+        return to_json({"jsonrpc": "2.0", "id": request.id, "result": own})
 
     def place(self, request: Request, principal: Sequence[str]) -> Flow:
         """Return the flow and the round of a request that returns a state. Raises `SealError` if the state does not
@@ -182,6 +203,15 @@ def brings_state(call: Request | Notification) -> bool:
     """Return whether a request returns a state, of any JSON type, and a lenient server could take its method for a
     guarded one."""
     return _STATE in call.names and looks_guarded(call.method)
+
+
+def _without_own_answer(request: Request) -> Request:
+    """Return a request without the answer to a question of the gateway's own, which the server has not asked."""
+    answers = request.members.get(_ANSWERS)
+    if answers is None or not may_name(answers, _OUR_REQUEST.encode()) or not is_object(answers):
+        return request
+    kept = {name: value for name, value in members(answers).items() if name != _OUR_REQUEST}
+    return request.with_params({_ANSWERS: Raw(to_json(kept))} if kept else {}, without=(_ANSWERS,))
 
 
 def _with_state(request: Request, state: str | None) -> Request:

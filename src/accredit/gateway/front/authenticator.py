@@ -4,6 +4,9 @@
 - [one-subject] All messages of a batch have the same subject.
 - [session-owner] If a request names a session, the session must belong to the subject (`session_binding`). This
   also holds in the era without sessions, although the session's name is not forwarded there.
+- [introduced] Where OAuth clients are let in, a request to begin or to list that comes without a token, a proof and a
+  session is 401, and told where tokens are given out: so such a client begins. A guarded call that comes so is refused
+  as any other (`policy.decide`), with the same status and header. Whether the proof is valid is not checked here.
 - [session-token] A token may name a session, by the client's id for it. It is then valid only in that session. So it is
   not valid for a request without a session: in the modern era, on HTTP+SSE, or for an `initialize`.
 """
@@ -19,15 +22,20 @@ from accredit.gateway.turns import turn
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.requests import Batch
+from accredit.policy import LISTS, PROOF, Policy, is_guarded, refusals
+from accredit.policy.guarded_call import BEGINNINGS
 from accredit.tokens import ExchangeableToken, VerifiedToken
 
 
 class HttpAuthenticator:
-    """One per gateway where tokens are on."""
+    """One per gateway where tokens are on. Where OAuth clients are let in, `challenge` is what [introduced] says in
+    `WWW-Authenticate`, and `policy` says who verifies proofs."""
 
-    def __init__(self, bearer: Bearer, sessions: Sessions) -> None:
+    def __init__(self, bearer: Bearer, sessions: Sessions, challenge: str = "", policy: Policy | None = None) -> None:
         self._bearer = bearer
         self._sessions = sessions
+        self.challenge = challenge
+        self._policy = policy
 
     async def of_header(self, exchange: Exchange, *, sessions: bool = False) -> VerifiedToken | None:
         """Return the token in the header. Raises `TokenError` and `KeysUnavailable`.
@@ -62,9 +70,20 @@ class HttpAuthenticator:
             begins = isinstance(frame, Request) and frame.method == "initialize"
             await self._bearer.of_call(one, frame, ask, "" if begins else call.session)
             self._bearer.check(frame, one.token)
+            if self.challenge and not call.session and isinstance(frame, Request):
+                self._introduce(frame, one)
         if len({principal_of(one.token) for one in each}) > 1:
             raise RequestError(INVALID_REQUEST, "Invalid Request: the tokens of a batch are of several subjects")
         self._enter(exchange, each[0].token, named)
+
+    def _introduce(self, request: Request, call: Call) -> None:
+        """Check who comes with neither token nor session ([introduced]). Raises `ProofRefused`."""
+        if call.token is not None or request.in_meta(PROOF) is not None:
+            return
+        call.unknown = is_guarded(request)
+        if self._policy is not None and (request.method in BEGINNINGS or request.method in LISTS):
+            policy = self._policy
+            raise refusals.ask_for_introduction(request.method, policy.verifier_id, policy.binding, self.challenge)
 
     def _enter(self, exchange: Exchange, token: VerifiedToken | None, named: RequestHead) -> None:
         """Check the owner of the named session ([session-owner])."""

@@ -143,7 +143,11 @@ class Endpoint(Intake[Exchange]):
             client.vouch()
         message = call.onward
         if message is None:
-            await (client.reply(200, call.answer, [JSON]) if call.replies else client.reply(202))
+            if call.unknown and self._authenticator is not None:
+                header = (b"www-authenticate", self._authenticator.challenge.encode("ascii"))
+                await client.reply(401, call.answer, [JSON, header])
+            else:
+                await (client.reply(200, call.answer, [JSON]) if call.replies else client.reply(202))
             return
         if call.replies:
             client.answer_also(call.replies)
@@ -180,9 +184,14 @@ def is_of_listed(exchange: Exchange, settings: GatewaySettings) -> bool:
 
 def check_source(exchange: Exchange, settings: GatewaySettings) -> None:
     """Check `Host` and `Origin` ([source]). Raises `RequestError` (403)."""
-    headers = exchange.head.headers
-    host, origin = headers.get(b"host"), headers.get(b"origin")
-    if not host_allowed(host, settings.allowed_hosts):
-        raise host_refused(host)
+    check_host(exchange, settings)
+    host, origin = exchange.head.headers.get(b"host"), exchange.head.headers.get(b"origin")
     if origin is not None and not origin_allowed(origin, host, settings.allowed_origins):
         raise origin_refused(origin)
+
+
+def check_host(exchange: Exchange, settings: GatewaySettings) -> None:
+    """Check `Host` alone. Raises `RequestError` (403)."""
+    host = exchange.head.headers.get(b"host")
+    if not host_allowed(host, settings.allowed_hosts):
+        raise host_refused(host)

@@ -7,24 +7,30 @@ from urllib.parse import urlsplit
 
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.headers import JSON
+from accredit.gateway.oauth_settings import OAuthSettings
 from accredit.gateway.settings import TokenSettings
 from accredit.jsonrpc.encode import to_json
 from accredit.tokens import metadata, metadata_paths, metadata_url
 
 
 class Resource:
-    """Serves the metadata of one endpoint where tokens are on. `metadata_url` is named in refusals. `path` is the
-    endpoint's.
+    """Serves the metadata of one endpoint where tokens are on, or OAuth clients are let in. `metadata_url` is named in
+    refusals. `path` is the endpoint's.
 
     With several endpoints, the well-known path without an endpoint's path would be ambiguous. So it is served only if
     this endpoint is the `only` one.
     """
 
-    def __init__(self, settings: TokenSettings, path: str, *, only: bool = True) -> None:
-        self.metadata_url = metadata_url(settings.resource)
-        self._document = to_json(metadata(settings.resource, settings.issuers))
+    def __init__(
+        self, settings: TokenSettings | None, path: str, *, only: bool = True, oauth: OAuthSettings | None = None
+    ) -> None:
+        issuers = settings.issuers if settings is not None else ()
+        own = oauth.public_url if oauth is not None else ""
+        resource = oauth.endpoint(path) if oauth is not None else settings.resource if settings is not None else path
+        self.metadata_url = metadata_url(resource)
+        self._document = to_json(metadata(resource, issuers, own))
         # Behind a proxy that rewrites paths, clients see the endpoint at a different path.
-        both = metadata_paths(path), metadata_paths(urlsplit(settings.resource).path)
+        both = metadata_paths(path), metadata_paths(urlsplit(resource).path)
         self.paths = frozenset(name for names in both for name in (names if only else names[-1:]))
         """The paths of the metadata document."""
 

@@ -153,7 +153,7 @@ class Recorder(Settler):
         except (AttestationError, FrameError):
             detail = "Invalid params: params hold what has no canonical form"
             raise RequestError(INVALID_PARAMS, detail, id=request.id, status=200) from None
-        about = About(request.method, request.target or "", params, request.id, trace_of(request))
+        about = About(request.method, request.target or "", params, request.id, trace_of(request), call=call.id)
         return await self.begin_about(about, call, refused, reason=reason)
 
     async def begin_about(
@@ -284,6 +284,7 @@ class Recorder(Settler):
             trace=about.trace,
             server=self._server_of(method, target) or None,
             protocol=about.protocol,
+            client=call.token.client if call.token is not None else None,
         )
 
     def _server_of(self, method: str, target: str) -> str:

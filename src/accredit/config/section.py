@@ -1,0 +1,58 @@
+"""A table of `accredit.toml`: what all of them have in common. No I/O."""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NamedTuple, get_args, get_type_hints
+
+from msgspec import Struct, to_builtins
+
+from accredit.config.values import check
+
+
+class Section(Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of the file: unknown keys are refused."""
+
+    def __post_init__(self) -> None:
+        for key, kind in kinds(type(self)).items():
+            check(kind, getattr(self, key), (key,))
+
+    def items(self) -> Iterator[tuple[str, object]]:
+        """Yield the keys and values, including user-chosen names."""
+        yield from ((key, getattr(self, key)) for key in keys(type(self)))
+        if type(self) in ENTRIES:
+            yield from getattr(self, ENTRIES[type(self)].attribute).items()
+
+    def members(self) -> dict[str, object]:
+        """Return the table as written in a file, with all defaults."""
+        return {
+            key: value.members() if isinstance(value, Section) else to_builtins(value) for key, value in self.items()
+        }
+
+
+def keys(table: type[Section]) -> list[str]:
+    """Return the keys of a table, in order."""
+    return [key for key in table.__struct_fields__ if table not in ENTRIES or key != ENTRIES[table].attribute]
+
+
+def description(table: type[Section], key: str) -> str:
+    """Return a key's description; "" for an unknown key."""
+    return next((note for note in get_args(kinds(table).get(key)) if isinstance(note, str)), "")
+
+
+@cache
+def kinds(section: type[Section]) -> dict[str, Any]:
+    """Return the types of a table's keys, with bounds, checks and descriptions."""
+    return get_type_hints(section, include_extras=True)
+
+
+class Entries(NamedTuple):
+    """How a section stores tables with user-chosen names: in which attribute, and the types of the names and of the
+    tables."""
+
+    attribute: str
+    name: Any
+    table: type[Section]
+
+
+ENTRIES: dict[type[Section], Entries] = {}
+"""The sections that hold tables with user-chosen names (`schema` fills it)."""

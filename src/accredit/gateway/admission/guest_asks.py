@@ -1,0 +1,148 @@
+"""Asks about calls of OAuth clients that what was signed does not cover: held at the gateway for the person's desk.
+
+A host that speaks only OAuth has no helper of ours beside it, so nobody would be asked. Here the gateway asks, with the
+agent's key, the person whose login it is (`gateway.holding`).
+
+- [askable] A call is asked about if another delegation would help (`refusals`), and it is for a person at a desk.
+- [held] The call waits for the answer for `oauth.hold_seconds`, and of one agent only `MAX_HELD_CALLS` at once. If the
+  host can show people a page, it gets the page's address at once instead, and waits when it comes back.
+- [yes] An answer is used once: what it allows is kept with the grant, and the call is decided anew, by it. It is
+  verified as each chain is. A yes to another call, or for another key, allows nothing.
+- [no] A no is told, and stays one for the same call until the ask ends.
+
+The page shows and grants nothing: who opens its address learns what is asked, and answers at the desk.
+"""
+
+from collections import Counter
+from typing import Any, NamedTuple, cast
+
+from accredit.consent.asks import LEG_MEMBERS, Ask, AskedGateway, AskedRefusal, Asker
+from accredit.consent.held import chain_of
+from accredit.errors import AskError, AskGone, AsksFull, ProofRefused, UnusableAnswer, WireError
+from accredit.gateway.holding import Holding, OpenAsk
+from accredit.gateway.oauth_settings import OAuthSettings
+from accredit.limits import ASK_SECONDS, MAX_AGENT_NAME_LENGTH_BYTES, MAX_TOLD_REASON_CHARS
+from accredit.policy import Entry, GuardedCall
+from accredit.ports import DoorStore, Login
+from accredit.ratify import HybridPrivateKey, encode_delegation_cert
+from accredit.refusals import BY_WORD, DENIED
+
+MAX_HELD_CALLS = 8
+"""How many calls of one agent wait for a person at once; others are told the code. Each keeps a connection open."""
+
+PAGE = "/oauth/asked/"
+"""Below the public URL, the page about an ask: its code follows."""
+
+_ID_BYTES = 16
+
+
+class Waits(NamedTuple):
+    """A call that waits for a person: the ask's code, and the address of its page."""
+
+    code: str
+    url: str
+
+
+class GuestAsks:
+    """One per endpoint where people consent at their desks. `gateway` is its verifier id, `url` the endpoint's."""
+
+    def __init__(self, settings: OAuthSettings, gateway: str, url: str, holding: Holding, door: DoorStore) -> None:
+        self._settings = settings
+        self._gateway = AskedGateway(gateway, url)
+        self._holding = holding
+        self._door = door
+        self._held = Counter[str]()
+
+    async def ask(
+        self,
+        call: GuardedCall,
+        refusal: ProofRefused,
+        entry: Entry,
+        login: Login,
+        signer: HybridPrivateKey,
+        *,
+        wait: bool,
+    ) -> Waits | None:
+        """Ask about a refused call, and wait for the answer if told to. Return None if the call may be decided anew, as
+        somebody has allowed it. Raises the refusal, in other words if somebody said no, and `StoreUnavailable`."""
+        if not is_askable(refusal) or call.about_tasks:
+            raise refusal
+        try:
+            held = await self._holding.hold(self._signed(call, refusal, entry, login, signer))
+        except (AskError, AsksFull, WireError) as error:
+            raise _reword(refusal, f"nobody can be asked for this now: {error}") from None
+        waits = Waits(held.ask.code, f"{self._settings.public_url}{PAGE}{held.ask.code}")
+        if held.answer is None and wait and self._held[signer.id] < MAX_HELD_CALLS:
+            self._held[signer.id] += 1
+            try:
+                found = await self._holding.wait(held.row.key, self._settings.hold_seconds)
+            finally:
+                self._held[signer.id] -= 1
+                if not self._held[signer.id]:
+                    del self._held[signer.id]
+            if found is None:
+                return None  # perhaps another gateway took the answer
+            held = found
+        if held.answer is None or held.answer.decision == "later":
+            return waits
+        if held.answer.decision == "deny":
+            raise _reword(refusal, f"the answer was no (code {waits.code}): do not try it again or another way round")
+        await self._take(held, login)
+        return None
+
+    async def _take(self, held: OpenAsk, login: Login) -> None:
+        """Keep what an answer allows with the grant ([yes])."""
+        now = self._holding.clock()
+        try:
+            taken = await self._holding.take(held.row.key)
+            if taken.answer is None:
+                return
+            chain = chain_of(taken.answer, taken.ask, now)
+        except (AskGone, UnusableAnswer):
+            return  # another gateway has it, or it allows nothing: the decision says so
+        text = b"[%b]" % b",".join(encode_delegation_cert(cert) for cert in chain)
+        await self._door.add_chain(login.grant, text, ends=min(cert.expires_at for cert in chain), now=now)
+
+    def _signed(
+        self, call: GuardedCall, refusal: ProofRefused, entry: Entry, login: Login, signer: HybridPrivateKey
+    ) -> Ask:
+        now, client = self._holding.clock(), login.grant.client_id
+        granted = refusal.data.get("granted_scope")
+        ask = Ask(
+            accredit_ask=1,
+            id=self._holding.draw(_ID_BYTES).hex(),
+            asked_at=now,
+            expires_at=now + ASK_SECONDS,
+            agent=Asker(client[:MAX_AGENT_NAME_LENGTH_BYTES], signer.public_key),
+            gateway=self._gateway,
+            principals=(login.grant.subject,),
+            method=cast("Any", call.method),
+            target=call.target,
+            params={name: value for name, value in call.covered.items() if name not in LEG_MEMBERS},
+            refusal=AskedRefusal(
+                error=refusal.error,
+                required_scope=entry.scope,
+                granted_scope=tuple(cast("list[str]", granted)) if isinstance(granted, list) else (),
+                reason=str(refusal.data.get("reason") or "")[:MAX_TOLD_REASON_CHARS],
+            ),
+        )
+        return ask.signed(signer)
+
+
+def is_askable(refusal: ProofRefused | None) -> bool:
+    """Return whether another delegation would help a refused call ([askable])."""
+    row = BY_WORD.get(refusal.error) if refusal is not None else None
+    return row is not None and row.code == DENIED and row.grant_helps
+
+
+def say_who_waits(refusal: ProofRefused, waits: Waits) -> ProofRefused:
+    """Return the refusal of a call that nobody has answered yet, in words for the model and for people."""
+    words = (
+        f"nobody has answered yet (code {waits.code}). Tell the user: open {waits.url}, or run: accredit approve"
+        f" {waits.code}. When they say that it is allowed, call again with exactly the same arguments"
+    )
+    return _reword(refusal, words, {"ask": waits.code})
+
+
+def _reword(refusal: ProofRefused, words: str, more: dict[str, object] | None = None) -> ProofRefused:
+    return ProofRefused({**refusal.data, **(more or {})}, f"{refusal.error}: {words}", refusal.code)

@@ -1,0 +1,363 @@
+"""The endpoints of the gateway's authorization server, for all endpoints of the gateway.
+
+- [routes] `METADATA_PATH` is read with GET. `/oauth/authorize` is a page (GET), and takes its own form (POST).
+  `/oauth/token`, `/oauth/revoke` and `/oauth/register` take POST. `/oauth/register` is there if it is enabled.
+- [asked] Below `ASKED_PATH` is a page about each call that waits for a person. Its code can be guessed, so it shows no
+  arguments, and is looked up at a bounded rate.
+- [own-form] The form of a page comes from the gateway's own origin, in the browser's words, and belongs to the
+  browser's cookie (`desk`). Other endpoints look at no cookie.
+- [public-clients] A client is known by its code or refresh token alone. An Authorization header is refused there.
+- [code] A code gives tokens once, to the client that it was for, at the redirect URI and for the endpoint that it was
+  for, with the verifier of its challenge.
+- [rotation] A refresh token gives new ones once, and fewer scopes than were granted at most. A client that is no longer
+  on the allow-list gets none.
+- [revoke] A token of either kind ends its login. Whoever has none learns nothing: the answer is always 200.
+- [rate] Codes, refresh tokens and registrations are looked up, or kept, at a bounded rate: 429.
+- [no-store] No answer with a token, and no error, is kept by a cache.
+"""
+
+import secrets
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from http.cookies import CookieError, SimpleCookie
+from typing import Protocol
+
+import msgspec
+
+from accredit.base.budget import Budget
+from accredit.base.clock import unix_seconds
+from accredit.consent.asks import Ask, read_code
+from accredit.errors import AskError, InvalidToken, OAuthError, StoreUnavailable
+from accredit.gateway.admission.guest_asks import PAGE as ASKED_PATH
+from accredit.gateway.front.door.desk import SECRET_BYTES, Going
+from accredit.gateway.front.door.pages import Page, asked_page, ended_page
+from accredit.gateway.front.door.requests import (
+    ClientSource,
+    Endpoint,
+    Redirected,
+    Wanted,
+    find_client,
+    read_wanted,
+)
+from accredit.gateway.front.exchange import Exchange
+from accredit.gateway.headers import JSON, RawHeaders
+from accredit.gateway.holding import Holding
+from accredit.gateway.oauth_settings import REGISTERED_SECONDS, OAuthSettings
+from accredit.jsonrpc.encode import to_json
+from accredit.oauth.access_tokens import FrontToken, mint_access_token, verify_access_token
+from accredit.oauth.answers import (
+    AUTHORIZE_PATH,
+    METADATA_PATH,
+    REGISTER_PATH,
+    REVOKE_PATH,
+    TOKEN_PATH,
+    error_answer,
+    server_metadata,
+    status_of,
+    token_answer,
+)
+from accredit.oauth.clients import MAX_CLIENT_BYTES, read_registration, registration_answer
+from accredit.oauth.forms import MAX_FORM_BYTES, Parameters, read_parameters
+from accredit.oauth.requests import CodeGrant, RefreshGrant, fits, read_grant, read_revocation, reduce_scopes
+from accredit.oauth.uris import GIVEN_ID
+from accredit.ports import AuthorizationCode, DoorStore, Login, Rejected
+
+TOKENS = 200
+"""How many requests for tokens, and revocations, are taken in a burst: each is a transaction of the store."""
+TOKENS_PER_SECOND = 50.0
+"""How many more of them with each second."""
+REGISTRATIONS = 100
+"""How many clients register in a burst. Known hosts do it once for each person."""
+REGISTRATIONS_PER_SECOND = 1.0
+"""How many more of them with each second. The number of those that are kept is bounded, too."""
+LOOKS = 50
+"""How many pages about waiting calls are looked up in a burst. Who guesses codes needs a million such bursts."""
+LOOKS_PER_SECOND = 2.0
+"""How many more of them with each second."""
+DOOR_RETRY_SECONDS = 2
+"""What `Retry-After` says where a rate was exceeded, or a store does not answer."""
+
+_METHODS = {
+    METADATA_PATH: ("GET",),
+    AUTHORIZE_PATH: ("GET", "POST"),
+    TOKEN_PATH: ("POST",),
+    REVOKE_PATH: ("POST",),
+    REGISTER_PATH: ("POST",),
+}
+PATHS = frozenset(_METHODS)
+_NO_STORE = (b"cache-control", b"no-store")
+_FORM = b"application/x-www-form-urlencoded"
+_COOKIE = "accredit-consent"
+_NAME_CHARS = 43
+"""The characters of 32 bytes in base64url: a login's random name, which is the first part of its refresh tokens."""
+
+
+class Consent(Protocol):
+    """How people consent."""
+
+    def begin(self, wanted: Wanted, browser: str) -> Page:
+        """Return the first page for a request. Raises `OAuthError`."""
+        ...
+
+    def read(self, form: Parameters, browser: str) -> Going:
+        """Return what a form brings. Raises `OAuthError`."""
+        ...
+
+    async def go_on(self, going: Going, wanted: Wanted, browser: str, address: str) -> Page | str:
+        """Return the next page, or the URL of the client to go to. Raises `StoreUnavailable`."""
+        ...
+
+
+class FrontDoor:
+    """Serves the authorization server. It is made anew at a reload, with the budgets of the one `before`. `clock`
+    returns unix seconds."""
+
+    def __init__(
+        self,
+        settings: OAuthSettings,
+        endpoints: Mapping[str, Endpoint],
+        consent: Consent,
+        documents: ClientSource,
+        door: DoorStore,
+        holding: Holding,
+        before: "FrontDoor | None" = None,
+        *,
+        clock: Callable[[], int] = unix_seconds,
+    ) -> None:
+        self._settings = settings
+        self._endpoints = endpoints
+        self._consent = consent
+        self._documents = documents
+        self._door = door
+        self._holding = holding
+        self._looks = before._looks if before is not None else Budget(LOOKS, LOOKS_PER_SECOND)
+        self._clock = clock
+        scopes = frozenset[str]().union(*(each.scopes for each in endpoints.values()))
+        self._metadata = to_json(server_metadata(settings.public_url, scopes, registration=settings.registration))
+        self._cookie = f"__Host-{_COOKIE}" if settings.is_secure else _COOKIE
+        self._tokens = before._tokens if before is not None else Budget(TOKENS, TOKENS_PER_SECOND)
+        self._registrations = (
+            before._registrations if before is not None else Budget(REGISTRATIONS, REGISTRATIONS_PER_SECOND)
+        )
+
+    async def serve(self, exchange: Exchange, path: str) -> None:
+        """Answer a request for one of `PATHS`, whose host was checked ([routes]). Raises `RequestError`."""
+        methods = _METHODS[path] if path != REGISTER_PATH or self._settings.registration else ()
+        if exchange.head.method not in methods:
+            status = 405 if methods else 404
+            headers = [(b"allow", ", ".join(methods).encode())] if methods else []
+            await self._answer(exchange, status, {"error": "invalid_request"}, headers)
+        elif path == METADATA_PATH:
+            await exchange.reply(200, self._metadata, [JSON])
+        elif path == AUTHORIZE_PATH:
+            await self._authorize(exchange)
+        else:
+            await self._answer_client(exchange, path)
+
+    async def show_asked(self, exchange: Exchange, path: str) -> None:
+        """Answer a request for a page below `ASKED_PATH` ([asked])."""
+        page = ended_page("Nobody waits for an answer here", "The call was answered, or has ended.", 404)
+        try:
+            if exchange.head.method == "GET" and self._looks.take():
+                held = await self._holding.find_code(read_code(path.removeprefix(ASKED_PATH)))
+                if held is not None and held.answer is None and isinstance(held.ask, Ask):
+                    page = asked_page(held.ask)
+        except (AskError, StoreUnavailable):
+            pass
+        await _show(exchange, page)
+
+    async def aclose(self) -> None:
+        """Release all resources."""
+        await self._documents.aclose()
+
+    async def _authorize(self, exchange: Exchange) -> None:
+        try:
+            if exchange.head.method == "GET":
+                await self._begin(exchange)
+            else:
+                await self._go_on(exchange)
+        except Redirected as error:
+            await _redirect(exchange, error.location)
+        except OAuthError as error:
+            await _show(exchange, ended_page("This request can't be answered", f"{error.error}: {error.detail}."))
+        except StoreUnavailable:
+            await _show(exchange, ended_page("Not now", "The gateway can't look that up for now. Try again soon.", 503))
+
+    async def _begin(self, exchange: Exchange) -> None:
+        query = read_parameters(exchange.head.query)
+        wanted = await read_wanted(query, self._settings, self._endpoints, self._documents, self._door, self._clock())
+        browser = self._browser(exchange) or secrets.token_urlsafe(SECRET_BYTES)
+        secure = "; Secure" if self._settings.is_secure else ""
+        cookie = f"{self._cookie}={browser}; Path=/; HttpOnly; SameSite=Lax{secure}"
+        await _show(exchange, self._consent.begin(wanted, browser), [(b"set-cookie", cookie.encode("ascii"))])
+
+    async def _go_on(self, exchange: Exchange) -> None:
+        self._check_own_form(exchange)
+        form = await self._form(exchange)
+        browser = self._browser(exchange)
+        going = self._consent.read(form, browser)
+        request = going.flow.request
+        client = await find_client(request.client_id, self._settings, self._documents, self._door, self._clock())
+        endpoint = self._endpoints.get(request.resource)
+        if endpoint is None:
+            raise OAuthError("invalid_target", "the endpoint is gone")
+        wanted = Wanted(request, client, endpoint.tools(request.scopes), endpoint.policy)
+        found = await self._consent.go_on(going, wanted, browser, exchange.peer)
+        if isinstance(found, str):
+            await _redirect(exchange, found)
+        else:
+            await _show(exchange, found)
+
+    def _check_own_form(self, exchange: Exchange) -> None:
+        """Check where a form comes from, as far as the browser says it ([own-form])."""
+        headers = exchange.head.headers
+        origin, site = headers.get(b"origin"), headers.get(b"sec-fetch-site", b"same-origin")
+        if site != b"same-origin" or (origin is not None and origin != self._settings.public_url.encode("ascii")):
+            raise OAuthError("access_denied", "another site has sent this form")
+
+    def _browser(self, exchange: Exchange) -> str:
+        """Return the random value of the browser's cookie, or ""."""
+        try:
+            cookies = SimpleCookie(exchange.head.headers.get(b"cookie", b"").decode("latin-1"))
+        except CookieError:
+            return ""
+        value = cookies[self._cookie].value if self._cookie in cookies else ""
+        return value if len(value) == _NAME_CHARS and value.isascii() else ""
+
+    async def _form(self, exchange: Exchange) -> Parameters:
+        kind = exchange.head.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        if kind != _FORM:
+            raise OAuthError("invalid_request", "a form is asked for (application/x-www-form-urlencoded)")
+        return read_parameters(await exchange.body(MAX_FORM_BYTES))
+
+    async def _answer_client(self, exchange: Exchange, path: str) -> None:
+        """Answer a program, not a person."""
+        try:
+            if path == REGISTER_PATH:
+                await self._answer(exchange, 201, await self._register(exchange))
+                return
+            if not self._tokens.take():
+                raise OAuthError("temporarily_unavailable", "too many requests for tokens")
+            if exchange.credentials:
+                raise OAuthError("invalid_client", "clients are public ones here: none has a secret")
+            form = await self._form(exchange)
+            if path == REVOKE_PATH:
+                await self._revoke(form)
+                await self._answer(exchange, 200, {})
+                return
+            grant = read_grant(form, self._endpoints, private=self._settings.private_documents)
+            tokens = await (self._redeem(grant) if isinstance(grant, CodeGrant) else self._rotate(grant))
+            await self._answer(exchange, 200, tokens, [(b"pragma", b"no-cache")])
+        except OAuthError as error:
+            status = 429 if error.error == "temporarily_unavailable" else status_of(error)
+            headers = [(b"retry-after", b"%d" % DOOR_RETRY_SECONDS)] if status == 429 else []
+            await self._answer(exchange, status, error_answer(error), headers)
+        except StoreUnavailable:
+            error = OAuthError("temporarily_unavailable", "the gateway can't look that up for now")
+            await self._answer(exchange, 503, error_answer(error), [(b"retry-after", b"%d" % DOOR_RETRY_SECONDS)])
+
+    async def _redeem(self, grant: CodeGrant) -> dict[str, object]:
+        """Give tokens for a code ([code])."""
+
+        def is_for(given: AuthorizationCode) -> bool:
+            return (
+                given.client_id == grant.client_id
+                and given.resource == grant.resource
+                and grant.redirect_uri in ("", given.redirect_uri)
+                and fits(grant.verifier, given.challenge)
+            )
+
+        name, secret = secrets.token_urlsafe(SECRET_BYTES), secrets.token_urlsafe(SECRET_BYTES)
+        login = await self._door.redeem(
+            _digest(grant.code), is_for, login=_digest(name), token=_digest(name + secret), now=self._clock()
+        )
+        if isinstance(login, Rejected):
+            raise OAuthError("invalid_grant", "the code is not good: it is over, used, or for something else")
+        return self._tokens_of(login, _digest(name), name + secret, login.scopes)
+
+    async def _rotate(self, grant: RefreshGrant) -> dict[str, object]:
+        """Give new tokens for a refresh token ([rotation])."""
+        name = grant.refresh_token[:_NAME_CHARS]
+        stands = await self._door.login(_digest(name), now=self._clock())
+        gone = OAuthError("invalid_grant", "the refresh token is not good: it is over, used, or for something else")
+        if stands is None or stands.grant.resource != grant.resource:
+            raise gone
+        scopes = reduce_scopes(grant.scopes, stands.scopes)
+        if not self._settings.lets_in(grant.client_id):
+            raise OAuthError("invalid_grant", "this client is no longer let in here (oauth.clients)")
+        fresh = name + secrets.token_urlsafe(SECRET_BYTES)
+        login = await self._door.rotate(
+            _digest(name), _digest(grant.refresh_token), _digest(fresh), client_id=grant.client_id, now=self._clock()
+        )
+        if isinstance(login, Rejected):
+            raise gone
+        return self._tokens_of(login, _digest(name), fresh, scopes)
+
+    def _tokens_of(self, login: Login, name: bytes, refresh: str, scopes: tuple[str, ...]) -> dict[str, object]:
+        now, settings = self._clock(), self._settings
+        ends = min(now + settings.access_seconds, login.ends)
+        token = FrontToken(
+            issuer=settings.public_url,
+            subject=login.grant.subject,
+            resource=login.grant.resource,
+            client_id=login.grant.client_id,
+            login=name.hex(),
+            token_id=secrets.token_hex(16),
+            scopes=scopes,
+            issued_at=now,
+            expires_at=ends,
+        )
+        return token_answer(mint_access_token(settings.key, token), ends - now, refresh, scopes)
+
+    async def _revoke(self, form: Parameters) -> None:
+        """End the login of a token ([revoke])."""
+        asked = read_revocation(form, private=self._settings.private_documents)
+        name = self._login_of(asked.token)
+        if name is not None:
+            await self._door.end_login(name, client_id=asked.client_id, now=self._clock())
+
+    def _login_of(self, token: str) -> bytes | None:
+        """Return the name of the login that a token belongs to, or None for what is no token of ours."""
+        if token.count(".") != 2 or not token.isascii():
+            return _digest(token[:_NAME_CHARS]) if len(token) == 2 * _NAME_CHARS and token.isascii() else None
+        for resource in self._endpoints:
+            try:
+                settings = self._settings
+                found = verify_access_token(token, settings.public_url, resource, settings.keys, self._clock())
+            except InvalidToken:
+                continue
+            return bytes.fromhex(found.login)
+        return None
+
+    async def _register(self, exchange: Exchange) -> dict[str, object]:
+        body = await exchange.body(MAX_CLIENT_BYTES)
+        given = GIVEN_ID + secrets.token_hex(16)
+        client = read_registration(body, given)
+        if self._settings.clients is not None and not self._settings.lets_in(given):
+            raise OAuthError("access_denied", "only listed clients are let in here (oauth.clients)")
+        if not self._registrations.take():
+            raise OAuthError("temporarily_unavailable", "too many clients register")
+        now = self._clock()
+        answer = registration_answer(client, now)
+        if not await self._door.register(given, msgspec.json.encode(answer), ends=now + REGISTERED_SECONDS, now=now):
+            raise OAuthError("temporarily_unavailable", "no room for one more client")
+        return answer
+
+    async def _answer(
+        self, exchange: Exchange, status: int, members: Mapping[str, object], headers: RawHeaders | None = None
+    ) -> None:
+        await exchange.reply(status, to_json(members), [JSON, _NO_STORE, *(headers or [])])
+
+
+async def _show(exchange: Exchange, page: Page, headers: RawHeaders | None = None) -> None:
+    await exchange.reply(page.status, page.html(), [*page.headers(), *(headers or [])])
+
+
+async def _redirect(exchange: Exchange, location: str) -> None:
+    """Send a browser on. The status says that it does so with GET, whatever it came with."""
+    headers = [(b"location", location.encode("ascii")), _NO_STORE, (b"referrer-policy", b"no-referrer")]
+    await exchange.reply(303, b"", headers)
+
+
+def _digest(secret: str) -> bytes:
+    return sha256(secret.encode("ascii")).digest()

@@ -1,0 +1,478 @@
+"""Hosts that speak only OAuth: the official SDK's client logs in, a person at their desk says yes, and calls go through
+with proofs that the gateway makes. What strangers and thieves try beside it comes to nothing."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Generator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import httpx2
+import pytest
+from mcp import ClientSession
+from mcp.client.streamable_http import streamable_http_client
+from tests.world.connected import Connected
+from tests.world.front_door import Browser, FrontDoor, Person, form, json_of
+from tests.world.oauth_client import CALLBACK
+from tests.world.ports import reserved_port
+from tests.world.running import run
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory: pytest.TempPathFactory) -> Generator[FrontDoor]:
+    with reserved_port() as port:
+        found = FrontDoor(tmp_path_factory.mktemp("door"), port, "registration = true")
+        with found.serving():
+            yield found
+
+
+@asynccontextmanager
+async def session(door: FrontDoor, auth: httpx2.Auth | None) -> AsyncGenerator[ClientSession]:
+    async with (
+        httpx2.AsyncClient(auth=auth, trust_env=False, timeout=60) as http,
+        streamable_http_client(door.endpoint, http_client=http) as (read, write),
+        ClientSession(read, write) as client,
+    ):
+        await client.initialize()
+        yield client
+
+
+def test_the_sdk_s_client_logs_in__and_calls_what_the_person_allowed(door: FrontDoor) -> None:
+    async def main() -> None:
+        person = Person(door, "email:read")
+        async with session(door, person.auth) as client:
+            tools = await client.list_tools()
+            assert [each.name for each in tools.tools]
+            answer = await client.call_tool("list_inbox", {})
+            assert not answer.is_error
+        assert len(person.visited) == 1
+
+    run(main())
+
+
+VERIFIER, CHALLENGE = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk", "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
+
+
+class Host:
+    """An OAuth client, made by hand, and the browser of whoever uses it."""
+
+    def __init__(self, door: FrontDoor, http: httpx2.AsyncClient, id: str) -> None:
+        self.door, self.http, self.id = door, http, id
+        self.open = AsyncExitStack()
+
+    async def browser(self) -> Browser:
+        """Another browser."""
+        found = Browser()
+        self.open.push_async_callback(found.aclose)
+        return found
+
+    def ask(self, **changes: str) -> str:
+        """The URL of an authorization request."""
+        members = {
+            "response_type": "code",
+            "client_id": self.id,
+            "redirect_uri": CALLBACK,
+            "code_challenge": CHALLENGE,
+            "code_challenge_method": "S256",
+            "resource": self.door.endpoint,
+            "scope": "email:read",
+            "state": "s",
+            **changes,
+        }
+        return f"{self.door.url}/oauth/authorize?{urlencode({name: value for name, value in members.items() if value})}"
+
+    async def code(self) -> str:
+        """A code, for which a person has said yes."""
+        browser = await self.browser()
+        await browser.get(self.ask())
+        await browser.press("begin", self.door.url)
+        await browser.press("confirm", self.door.url, digits=await self.door.say_yes(browser.code))
+        return browser.told["code"]
+
+    async def post(self, path: str, **fields: str) -> httpx2.Response:
+        """Posts a form."""
+        return await self.http.post(f"{self.door.url}/oauth/{path}", **form(client_id=self.id, **fields))
+
+    async def redeem(self, code: str, **changes: str) -> httpx2.Response:
+        """Brings a code."""
+        fields = {"code": code, "code_verifier": VERIFIER, "resource": self.door.endpoint, "redirect_uri": CALLBACK}
+        return await self.post("token", **{"grant_type": "authorization_code", **fields, **changes})
+
+    async def refresh(self, token: str, **changes: str) -> httpx2.Response:
+        """Brings a refresh token."""
+        fields = {"refresh_token": token, "resource": self.door.endpoint}
+        return await self.post("token", **{"grant_type": "refresh_token", **fields, **changes})
+
+    async def call(self, token: str | None, tool: str = "list_inbox", **arguments: Any) -> httpx2.Response:
+        """Calls a tool in the era without sessions."""
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "host", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+        params = {"name": tool, "arguments": arguments, "_meta": meta}
+        headers = {
+            "accept": "application/json, text/event-stream",
+            "mcp-protocol-version": "2026-07-28",
+            "mcp-method": "tools/call",
+            "mcp-name": tool,
+            **({"authorization": f"Bearer {token}"} if token else {}),
+        }
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        return await self.http.post(self.door.endpoint, json=message, headers=headers)
+
+
+@asynccontextmanager
+async def host(door: FrontDoor) -> AsyncGenerator[Host]:
+    async with httpx2.AsyncClient(trust_env=False, timeout=60) as http:
+        about = {"redirect_uris": [CALLBACK], "client_name": "Host"}
+        registered = await http.post(f"{door.url}/oauth/register", json=about)
+        assert registered.status_code == 201
+        one = Host(door, http, json_of(registered)["client_id"])
+        async with one.open:
+            yield one
+
+
+@pytest.mark.holds("gateway/front/door/server", "code", "no-store")
+def test_a_code_is_good_once__and_its_second_use_ends_what_came_of_the_first(door: FrontDoor) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            code = await one.code()
+            given = await one.redeem(code)
+            assert given.headers["cache-control"] == "no-store"
+            tokens = json_of(given)
+            assert (await one.call(tokens["access_token"])).status_code == 200
+            again = await one.redeem(code)
+            assert again.headers["cache-control"] == "no-store"
+            assert (again.status_code, json_of(again)["error"]) == (400, "invalid_grant")
+            assert (await one.call(tokens["access_token"])).status_code == 401
+            assert json_of(await one.refresh(tokens["refresh_token"]))["error"] == "invalid_grant"
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/front/door/server", "code")
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"code_verifier": "v" * 43},
+        {"redirect_uri": "http://127.0.0.1:2/callback"},
+        {"client_id": "accredit-client:" + "0a" * 16},
+    ],
+)
+def test_a_stolen_code_gives_nothing__and_is_used_up(door: FrontDoor, change: dict[str, str]) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            code = await one.code()
+            thief = Host(door, one.http, change.pop("client_id", one.id))
+            assert json_of(await thief.redeem(code, **change))["error"] == "invalid_grant"
+            assert json_of(await one.redeem(code))["error"] == "invalid_grant"
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/front/door/server", "rotation")
+def test_a_stolen_refresh_token_ends_the_login_once_both_have_used_it(door: FrontDoor) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            first = json_of(await one.redeem(await one.code()))
+            second = json_of(await one.refresh(first["refresh_token"]))
+            assert (await one.call(second["access_token"])).status_code == 200
+            assert json_of(await one.refresh(second["refresh_token"], scope="email:send"))["error"] == "invalid_scope"
+            assert json_of(await one.refresh(first["refresh_token"]))["error"] == "invalid_grant"
+            assert json_of(await one.refresh(second["refresh_token"]))["error"] == "invalid_grant"
+            assert (await one.call(second["access_token"])).status_code == 401
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/front/door/server", "revoke")
+@pytest.mark.parametrize("kind", ["access_token", "refresh_token"])
+def test_a_revoked_login_is_over_at_once__and_who_has_no_token_learns_nothing(door: FrontDoor, kind: str) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            tokens = json_of(await one.redeem(await one.code()))
+            other = Host(door, one.http, "accredit-client:" + "0a" * 16)
+            for token in ("nothing", "a.b.c", "ä" * 86, tokens[kind]):
+                assert (await other.post("revoke", token=token)).status_code == 200
+            assert (await one.call(tokens["access_token"])).status_code == 200
+            assert (await one.post("revoke", token=tokens[kind])).status_code == 200
+            assert (await one.call(tokens["access_token"])).status_code == 401
+            assert json_of(await one.refresh(tokens["refresh_token"]))["error"] == "invalid_grant"
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/front/door/desk", "own-browser", "digits", "asked-after-yes", "once")
+def test_a_page_that_is_forwarded_to_another_browser_gets_nothing(door: FrontDoor) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            mine, theirs = await one.browser(), await one.browser()
+            await mine.get(one.ask())
+            assert 'class="code"' not in mine.page
+            await mine.press("begin", door.url)
+            digits = await door.say_yes(mine.code)
+            page = theirs.page = mine.page
+            await theirs.press("confirm", door.url, digits=digits)
+            assert theirs.status == 400
+            assert not theirs.location
+            await mine.press("confirm", door.url, digits="")
+            assert not mine.location
+            await mine.press("confirm", door.url, digits=digits)
+            assert mine.told["iss"] == door.url
+            mine.page = theirs.page = page
+            for browser in (mine, theirs):
+                await browser.press("confirm", door.url, digits=digits)
+                assert not browser.location
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/front/door/desk", "digits")
+def test_digits_are_guessed_three_times_at_most(door: FrontDoor) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            browser = await one.browser()
+            await browser.get(one.ask())
+            await browser.press("begin", door.url)
+            await browser.press("confirm", door.url, digits="000000")
+            assert "Nobody has answered" in browser.page
+            digits = await door.say_yes(browser.code)
+            wrong = f"{(int(digits) + 1) % 1_000_000:06}"
+            for _ in range(2):
+                await browser.press("confirm", door.url, digits=wrong)
+                assert "not the digits" in browser.page
+            page = browser.page
+            await browser.press("confirm", door.url, digits=wrong)
+            assert "has ended" in browser.page
+            browser.page = page
+            await browser.press("confirm", door.url, digits=digits)
+            assert not browser.location
+
+    run(main())
+
+
+def test_a_no_at_the_desk__and_a_cancel__go_back_to_the_client(door: FrontDoor) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            browser = await one.browser()
+            await browser.get(one.ask())
+            await browser.press("begin", door.url)
+            await door.say_no(browser.code)
+            await browser.press("confirm", door.url, digits="000000")
+            assert (browser.told["error"], browser.told["iss"], browser.told["state"]) == (
+                "access_denied",
+                door.url,
+                "s",
+            )
+            await browser.get(one.ask())
+            await browser.press("cancel", door.url)
+            assert browser.told["error"] == "access_denied"
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/front/door/requests", "client-first")
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"redirect_uri": "https://evil.example/cb"}, ""),
+        ({"client_id": "accredit-client:" + "0b" * 16}, ""),
+        ({"client_id": "https://claude.ai/"}, ""),
+        ({"code_challenge_method": "plain"}, "invalid_request"),
+        ({"resource": "https://evil.example/mcp"}, "invalid_target"),
+        ({"resource": ""}, "invalid_target"),
+        ({"scope": "email:send"}, "invalid_scope"),
+        ({"scope": "admin"}, "invalid_scope"),
+        ({"response_type": "token"}, "unsupported_response_type"),
+    ],
+)
+def test_nobody_is_sent_anywhere_but_where_the_client_said(door: FrontDoor, change: dict[str, str], error: str) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            browser = await one.browser()
+            await browser.get(one.ask(**change))
+            if error:
+                assert (browser.told["error"], browser.told["iss"]) == (error, door.url)
+                assert browser.location.startswith(CALLBACK)
+            else:
+                assert (browser.status, browser.location) == (400, "")
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/front/door/server", "own-form")
+def test_another_site_s_form_is_not_taken(door: FrontDoor) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            browser = await one.browser()
+            await browser.get(one.ask())
+            fields = {"flow": browser.page.partition('name="flow" value="')[2].partition('"')[0], "do": "begin"}
+            for headers in ({"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}, {"origin": "null"}):
+                taken = form(**fields)
+                taken["headers"] |= headers
+                answer = await browser.client.post(f"{door.url}/oauth/authorize", **taken)
+                assert (answer.status_code, "another site" in answer.text) == (400, True)
+            taken = form(**fields)
+            taken["headers"]["host"] = "evil.example"
+            assert (await browser.client.post(f"{door.url}/oauth/authorize", **taken)).status_code == 403
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/front/door/pages", "no-script", "not-kept", "escaped")
+def test_a_page_runs_nothing__is_in_no_frame__and_goes_to_the_redirect_s_origin_alone(door: FrontDoor) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            about = {"redirect_uris": [CALLBACK], "client_name": '<script>alert(1)</script>" \u202e'}
+            registered = json_of(await one.http.post(f"{door.url}/oauth/register", json=about))
+            browser = await one.browser()
+            await browser.get(one.ask(client_id=registered["client_id"]))
+            assert browser.headers is not None
+            policy = browser.headers["content-security-policy"]
+            assert "default-src 'none'" in policy
+            assert "frame-ancestors 'none'" in policy
+            assert policy.endswith("form-action 'self' http://127.0.0.1:1")
+            assert browser.headers["cache-control"] == "no-store"
+            assert "<script" not in browser.page
+            assert "\u202e" not in browser.page
+            assert "HttpOnly" in browser.headers["set-cookie"]
+            assert "any program on this computer" in browser.page
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/front/authenticator", "introduced")
+def test_who_brings_neither_a_token_nor_a_proof_is_told_where_to_log_in(door: FrontDoor) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            answer = await one.call(None)
+            told = answer.headers["www-authenticate"]
+            assert (answer.status_code, json_of(answer)["error"]["code"]) == (401, -31001)
+            place = told.partition('resource_metadata="')[2].partition('"')[0]
+            about = json_of(await one.http.get(place))
+            assert (about["resource"], about["authorization_servers"]) == (door.endpoint, [door.url])
+            server = json_of(await one.http.get(f"{door.url}/.well-known/oauth-authorization-server"))
+            assert server["issuer"] == door.url
+            begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
+            accepts = {"accept": "application/json, text/event-stream"}
+            assert (await one.http.post(door.endpoint, json=begin, headers=accepts)).status_code == 401
+
+    run(main())
+
+
+def test_no_token_is_on_record_or_in_the_log(door: FrontDoor) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            code = await one.code()
+            tokens = json_of(await one.redeem(code))
+            assert (await one.call(tokens["access_token"])).status_code == 200
+            for path in filter(Path.is_file, door.folder.iterdir()):
+                data = path.read_bytes()
+                for secret in (code, tokens["access_token"], tokens["refresh_token"]):
+                    assert secret.encode() not in data, path
+
+    run(main())
+
+
+@pytest.mark.holds("client/proving", "beginning", "begin-again")
+def test_our_own_client_shows_a_proof_as_it_begins(door: FrontDoor) -> None:
+    chain = door.folder / "delegation.json"
+    options = ("--key", str(door.folder / "agent.key"), "--delegation", str(chain), "--ask", "off")
+    with Connected(door.folder, door.endpoint, *options) as told:
+        told.initialize()
+        answer = told.ask("tools/call", {"name": "list_inbox", "arguments": {}})
+        assert "result" in answer, answer
+
+
+@pytest.mark.holds("gateway/front/door/desk", "new-key")
+def test_who_consents_again_ends_what_was_granted_before(door: FrontDoor) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            first = json_of(await one.redeem(await one.code()))
+            second = json_of(await one.redeem(await one.code()))
+            assert (await one.call(first["access_token"])).status_code == 401
+            assert (await one.call(second["access_token"])).status_code == 200
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/front/door/server", "routes", "public-clients")
+def test_each_endpoint_takes_its_methods__and_no_client_s_secret(door: FrontDoor) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            for method, path in (("GET", "token"), ("PUT", "authorize"), ("GET", "register"), ("GET", "revoke")):
+                assert (await one.http.request(method, f"{door.url}/oauth/{path}")).status_code == 405
+            posted = await one.http.post(f"{door.url}/.well-known/oauth-authorization-server")
+            assert posted.status_code == 405
+            code = await one.code()
+            assert json_of(await one.redeem(code, client_secret="s"))["error"] == "invalid_client"
+            fields = form(client_id=one.id, grant_type="authorization_code", code=code, code_verifier=VERIFIER)
+            fields["headers"]["authorization"] = "Basic YTpi"
+            assert (await one.http.post(f"{door.url}/oauth/token", **fields)).status_code == 401
+            assert (await one.http.post(f"{door.url}/oauth/token", json={})).status_code == 400
+            assert (await one.redeem(code)).status_code == 200
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/front/door/server", "asked")
+def test_a_call_that_waits_has_a_page_without_its_arguments(door: FrontDoor) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            tokens = json_of(await one.redeem(await one.code()))
+            waiting = asyncio.create_task(one.call(tokens["access_token"], "search", query="a secret"))
+            browser, code = await one.browser(), await door.waiting_for("a secret")
+            await browser.get(f"{door.url}/oauth/asked/{code}")
+            assert (browser.status, "search" in browser.page, "a secret" in browser.page) == (200, True, False)
+            for other in ("0000-00", "x", "..%2f", "nothing/else"):
+                await browser.get(f"{door.url}/oauth/asked/{other}")
+                assert browser.status == 404
+            waiting.cancel()
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/admission/guest_asks", "no")
+def test_a_no_to_a_waiting_call_stays_one(door: FrontDoor) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            tokens = json_of(await one.redeem(await one.code()))
+            waiting = asyncio.create_task(one.call(tokens["access_token"], "search", query="another"))
+            held = await door.waiting_for("another")
+            await door.say_no(held)
+            again = await one.call(tokens["access_token"], "search", query="another")
+            for answer in (await waiting, again):
+                assert "the answer was no" in json_of(answer)["error"]["message"]
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/front/door/server", "rate")
+def test_a_flood_of_invented_codes_is_stopped_before_the_store(door: FrontDoor) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            statuses: list[int] = []
+            while 429 not in statuses and len(statuses) < 2_000:
+                found = await asyncio.gather(*(one.redeem("c" * 43) for _ in range(50)))
+                statuses += [each.status_code for each in found]
+            assert {*statuses} == {400, 429}
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/front/door/desk", "trusted")
+def test_the_yes_of_somebody_whom_the_gateway_does_not_trust_gives_no_code(door: FrontDoor) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            browser = await one.browser()
+            await browser.get(one.ask())
+            await browser.press("begin", door.url)
+            digits = await door.say_yes(browser.code, by=door.trust.stranger)
+            await browser.press("confirm", door.url, digits=digits)
+            assert browser.told["error"] == "access_denied"
+
+    run(main())
