@@ -452,6 +452,10 @@ class AskGone(ConsentError):
     """There is no such ask any more: it has ended, was taken, or its digits were typed wrong too often."""
 
 
+class DeskRequestError(ConsentError):
+    """A desk's request to a gateway can't be read, is not for this gateway or not from now, or was not signed."""
+
+
 class UnusableAnswer(ConsentError):
     """An answer that does not allow the call that it is used for."""
 

@@ -38,6 +38,7 @@ _MODULES = {
     "asked": "asks",
     "approve": "asks",
     "deny": "asks",
+    "connect-app": "asks",
     "grants": "grants",
     "names": "grants",
     "suggest": "suggest",
@@ -66,7 +67,11 @@ class Accredit(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command; None if there is none of this name."""
         module = _MODULES.get(cmd_name)
-        return None if module is None else getattr(import_module(f"accredit.cli.commands.{module}"), cmd_name)
+        return (
+            None
+            if module is None
+            else getattr(import_module(f"accredit.cli.commands.{module}"), cmd_name.replace("-", "_"))
+        )
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -26,18 +26,22 @@ from accredit.base.caching import CachedProperty
 from accredit.consent.answers import Answer, chain_allowed
 from accredit.consent.asks import MAX_ASK_BYTES, Ask, AskedGateway, Asker, code_of, read_ask
 from accredit.consent.call import CALL, CallTerms
-from accredit.errors import AskError, UnusableAnswer, WireError
+from accredit.errors import AskError, NotOffered, UnusableAnswer, WireError
 from accredit.limits import (
     MAX_IDENTIFIER_LENGTH_BYTES,
     MAX_SCOPE_LENGTH_BYTES,
     MAX_SCOPES_PER_CERT,
     MAX_URI_LENGTH,
 )
-from accredit.ratify import DelegationCert, Extension, verify_chain
+from accredit.ratify import DelegationCert, Extension, Grant, verify_chain
+from accredit.ratify.scopes import is_sensitive
 from accredit.ratify.wire import Integer, WireObject, tree
 
 MAX_CLIENT_TOOLS = 200
 """The most tools that a person lets a client call with one answer. Nobody reads more, and servers have some 20."""
+
+MAX_CLIENT_SECONDS = 7_776_000
+"""The longest time for which a client is let in: 90 days."""
 
 _Url = Annotated[str, Meta(min_length=1, max_length=MAX_URI_LENGTH)]
 _Text = Annotated[str, Meta(max_length=MAX_IDENTIFIER_LENGTH_BYTES)]
@@ -161,6 +165,27 @@ def chain_of(answer: Answer, ask: AnyAsk, now: int) -> tuple[DelegationCert, ...
     if not _is_within(chain[0], ask):
         raise UnusableAnswer("the delegation is not for certain calls at the gateway that asks")
     return chain
+
+
+def client_grant(ask: ClientAsk, cert_id: str, now: int) -> Grant:
+    """Return what a person signs who lets a client in: these tools at this gateway, with these scopes, until the end
+    that was asked for. Raises `NotOffered` if a gateway asks for more than a standing delegation may be of: a wildcard,
+    the right to delegate, a scope that the vocabulary calls sensitive, or more than `MAX_CLIENT_SECONDS`."""
+    if any(each.endswith("*") or each == "identity:delegate" or is_sensitive(each) for each in ask.scopes):
+        raise NotOffered("the gateway asks for scopes that no app is given for days: nothing can be signed here")
+    if not now < ask.until <= now + MAX_CLIENT_SECONDS:
+        raise NotOffered("the gateway asks for longer than an app is let in: nothing can be signed here")
+    terms = CallTerms(
+        gateway=ask.gateway.id, method="tools/call", target=tuple(dict.fromkeys(each.name for each in ask.tools))
+    )
+    return Grant(
+        subject=ask.agent.public_key,
+        cert_id=cert_id,
+        scope=ask.scopes,
+        issued_at=now,
+        expires_at=ask.until,
+        constraints=(terms.constraint(),),
+    )
 
 
 def _is_within(leaf: DelegationCert, ask: ClientAsk) -> bool:

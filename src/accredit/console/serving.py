@@ -23,8 +23,10 @@ from msgspec import Struct
 from accredit.base.clock import unix_ms, unix_seconds
 from accredit.console import browser
 from accredit.console.api import Page, PageSection
+from accredit.console.book import PendingAsk
 from accredit.console.connections import PageConnection
 from accredit.console.desk import Desk
+from accredit.console.elsewhere import GatewayElsewhere, Watch
 from accredit.console.gateways import Gateways
 from accredit.console.health import HealthPart
 from accredit.console.journal import Journal
@@ -64,13 +66,15 @@ class DeskPlaces(Struct, frozen=True):
 class DeskSources(Struct, frozen=True):
     """The desk's sources about the gateways on this machine. `names` returns names by the ids of keys and gateways, and
     `gateways` the ids of gateways by URL. `lists` are the places of the person's revocation list. `log` is the log that
-    the pages show. `logs` are all logs, by the ids of their gateways; that of "" may be any other gateway's."""
+    the pages show. `logs` are all logs, by the ids of their gateways; that of "" may be any other gateway's. `at` are
+    the public URLs of gateways elsewhere."""
 
     names: Callable[[], Mapping[str, str]]
     gateways: Callable[[], Mapping[str, str]]
     lists: Sequence[ListPlace] = ()
     log: LogPages | None = None
     logs: Mapping[str, LogPages] = {}
+    at: Sequence[str] = ()
 
     def log_of(self, gateway_id: str) -> LogPages | None:
         """Return the log of a gateway, or of one of its servers (`GATEWAY/SERVER`)."""
@@ -214,6 +218,9 @@ class DeskProcess:
             *([CallsPart(sources.log)] if sources.log is not None else []),
         ]
         self._parts += self._about_people(places.keys, sources)
+        self._watches = [
+            Watch(GatewayElsewhere(url, person.id, unix_seconds), self._desk, self._show) for url in sources.at
+        ]
 
     def _about_people(self, folder: Path, sources: DeskSources) -> list[PageSection]:
         desk, gateways, log = self._desk, Gateways(sources.gateways), sources.log
@@ -232,13 +239,16 @@ class DeskProcess:
             self._desk,
             self._server.url,
             circumstances=self._views.circumstances,
-            show=lambda asked: self._server.show(asked.ask.code),
+            show=self._show,
             open_page=self._server.open_page,
         )
         accepting = await control.serve(self._control)
+        watching = [asyncio.ensure_future(each.run()) for each in self._watches]
         try:
             await self._server.run(self._parts)
         finally:
+            for each in watching:
+                each.cancel()
             accepting.close()
             control.close()
             self._desk.keys.lock()
@@ -246,6 +256,9 @@ class DeskProcess:
             with contextlib.suppress(OSError):
                 self._socket.unlink(missing_ok=True)
         return 0
+
+    def _show(self, asked: PendingAsk) -> None:
+        self._server.show(asked.ask.code)
 
 
 async def run_read_only(server: PageServer, log: LogPages, known: Callable[[], Mapping[str, str]]) -> int:

@@ -34,6 +34,7 @@ class _Desk(Struct, frozen=True, forbid_unknown_fields=True):
     revocation_list: str = ""
     unlock: str = ""
     start: bool = False
+    at: tuple[str, ...] = ()
 
 
 class _DeskFile(Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,7 +43,8 @@ class _DeskFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 class DeskSettings(Struct, frozen=True, kw_only=True):
     """The content of `desk.toml`. `unlock_seconds` is how long the key stays unlocked; if it is None, each signature
-    needs the passphrase. `start` lets `connect --ask` start the desk."""
+    needs the passphrase. `start` lets `connect --ask` start the desk. `at` are the public URLs of
+    gateways elsewhere."""
 
     folder: Path
     key_file: Path | None = None
@@ -50,6 +52,7 @@ class DeskSettings(Struct, frozen=True, kw_only=True):
     revocation_list: Path | None = None
     unlock_seconds: int | None = UNLOCKED_SECONDS
     start: bool = False
+    at: tuple[str, ...] = ()
 
 
 def read_settings(environ: Mapping[str, str]) -> DeskSettings:
@@ -64,6 +67,7 @@ def read_settings(environ: Mapping[str, str]) -> DeskSettings:
         revocation_list=_path(found.revocation_list, folder, environ),
         unlock_seconds=_unlock_seconds(found.unlock, path),
         start=found.start,
+        at=found.at,
     )
 
 
@@ -74,7 +78,7 @@ def _path(text: str, folder: Path, environ: Mapping[str, str]) -> Path | None:
 
 
 def _read(path: Path) -> _Desk:
-    remedy = "its [desk] may have key_file, store, revocation_list, unlock and start"
+    remedy = "its [desk] may have key_file, store, revocation_list, unlock, start and at"
     try:
         tree: dict[str, Any] = read_toml(read_file(path, MAX_DESK_FILE_BYTES).data)
         return msgspec.convert(tree, _DeskFile).desk

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tests.world.asked import SCOPE, WORLD, a_client_ask, allowed, an_ask, let_in, standing
 from tests.world.delegations import NOW, tampered
 
-from accredit.consent.held import MAX_CLIENT_TOOLS, AskingClient, chain_of, read_held
-from accredit.errors import AskError, UnusableAnswer
-from accredit.ratify import DelegationCert
+from accredit.consent.held import MAX_CLIENT_SECONDS, MAX_CLIENT_TOOLS, AskingClient, chain_of, client_grant, read_held
+from accredit.errors import AskError, NotOffered, UnusableAnswer
+from accredit.ratify import DelegationCert, issue_delegation
 from accredit.ratify.constraints import MaxRate
 
 ASK = a_client_ask()
@@ -129,3 +129,24 @@ def test_a_delegation_of_more_than_was_asked_for_is_not_kept(changed: Delegation
         return
     with pytest.raises(UnusableAnswer, match=why):
         chain_of(let_in(ASK, changed), ASK, NOW)
+
+
+def test_what_a_person_signs_for_a_client_is_what_was_asked__and_its_answer_lets_it_in() -> None:
+    grant = client_grant(ASK, "c0" * 16, NOW)
+    signed = issue_delegation(WORLD.owner.signer(), grant, vocabulary=ASK.scopes)
+    assert chain_of(let_in(ASK, signed), ASK, NOW) == (signed,)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"scopes": (SCOPE, "identity:delegate")},
+        {"scopes": ("comms:email:delete",)},
+        {"scopes": ("comms:email:*",)},
+        {"until": NOW + MAX_CLIENT_SECONDS + 1},
+        {"until": NOW},
+    ],
+)
+def test_a_gateway_that_asks_for_more_than_a_client_is_given_gets_no_signature(changes: dict[str, Any]) -> None:
+    with pytest.raises(NotOffered):
+        client_grant(a_client_ask(**changes), "c0" * 16, NOW)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import click
+from msgspec.structs import replace
 
 from accredit.app.pid_file import is_served
 from accredit.attest import LogKey, RecordKey
@@ -17,6 +18,7 @@ from accredit.base.private_memory import keep_memory_private
 from accredit.config import gateway_id, load
 from accredit.config.listen import url_here
 from accredit.console.client import find_desk, tell_desk
+from accredit.console.elsewhere import read_addresses
 from accredit.console.gateways import gateways_met
 from accredit.console.lists import list_places
 from accredit.console.log_pages import LogPages
@@ -47,18 +49,23 @@ def run_desk(
     read_only: bool,
     store: str | None,
     config: Path | None,
+    at: Sequence[str] = (),
 ) -> int:
     """Run `accredit desk` until it is stopped; return the exit code. Raises `ConfigurationError`."""
+    if read_only and at:
+        raise ConfigurationError("--read-only has no key to ask a gateway elsewhere with", "leave out one of the two")
     if read_only:
         return _run_read_only_desk(port, store, config, wants_browser=not no_browser)
     if store is not None:
         raise ConfigurationError(
             "--store is for --read-only", "name the gateway's configuration with --config, or `store` in desk.toml"
         )
-    return _run_desk(port, config, wants_browser=not no_browser, passphrase_file=passphrase_file)
+    return _run_desk(port, config, at, wants_browser=not no_browser, passphrase_file=passphrase_file)
 
 
-def _run_desk(port: int, config: Path | None, *, wants_browser: bool, passphrase_file: Path | None) -> int:
+def _run_desk(
+    port: int, config: Path | None, at: Sequence[str], *, wants_browser: bool, passphrase_file: Path | None
+) -> int:
     """Run the desk until it is stopped; return the exit code. Raises `ConfigurationError`."""
     keep_memory_private()
     environ = os.environ
@@ -67,6 +74,7 @@ def _run_desk(port: int, config: Path | None, *, wants_browser: bool, passphrase
         with running:
             raise is_running(running.getpeername())
     settings = read_settings(environ)
+    elsewhere = read_addresses((*at, *settings.at))
     read_names(settings.folder)
     path = find_key(settings)
     key = KeyInFile.read(path)
@@ -88,7 +96,7 @@ def _run_desk(port: int, config: Path | None, *, wants_browser: bool, passphrase
         )
 
     places = DeskPlaces(desk_socket(environ), state_folder(environ), settings.folder)
-    sources = desk_sources(settings, key.person, own_gateways(environ, config), environ)
+    sources = replace(desk_sources(settings, key.person, own_gateways(environ, config), environ), at=elsewhere)
     server = PageServer(
         port, environ, places.socket.parent, _print_link, wants_browser=wants_browser, told=_output_kind(environ)
     )

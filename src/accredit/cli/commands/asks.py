@@ -1,5 +1,6 @@
 """`accredit asked`, `approve` and `deny`: answer agents' asks in a terminal."""
 
+from accredit.cli.commands.desk import AT
 from accredit.cli.declare import Command, argument, flag
 from accredit.cli.options import JSON, PASSPHRASE_FILE
 
@@ -59,4 +60,31 @@ deny = Command(
         JSON,
     ],
     run="accredit.cli.actions.asks:deny_ask",
+)
+
+connect_app = Command(
+    "connect-app",
+    """Lets an app act for you that can only log in, by the code that its page shows. Needs a terminal.
+
+    The code is on the page of the gateway to which the app has sent your browser. The command shows the app, where your
+    browser goes next, and the tools that it may call, and signs if you say so. Then type the six digits into that page.
+    Never take a code from anybody else: whoever has begun with it would act for you.
+
+    Example:
+
+    accredit connect-app 7KQ4-M2 --at https://mcp.example.com
+    """,
+    [
+        argument(
+            "code",
+            metavar="CODE",
+            required=True,
+            help="The code on the page, such as 7KQ4-M2.",
+            remedy="the page to which the app has sent your browser shows it",
+        ),
+        AT,
+        PASSPHRASE_FILE,
+        JSON,
+    ],
+    run="accredit.cli.actions.connect_app:run_connect_app",
 )

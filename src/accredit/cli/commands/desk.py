@@ -5,6 +5,13 @@ from click import IntRange
 from accredit.cli.declare import Command, Group, argument, flag, option
 from accredit.cli.options import CONFIG, JSON, PASSPHRASE_FILE
 
+AT = option(
+    "--at",
+    metavar="URL",
+    multiple=True,
+    help="The public URL of a gateway elsewhere whose asks for you come here. Can be repeated.",
+)
+
 _CODE = argument("code", metavar="CODE", required=False, help="The ask to open, such as 7KQ4-M2.")
 
 _open = Command(
@@ -73,6 +80,8 @@ desk = Group(
 
     accredit desk --port 8700 --no-browser
 
+    accredit desk --at https://mcp.example.com
+
     accredit desk --read-only --config accredit.toml
     """,
     [_open, _unlock, _lock],
@@ -89,6 +98,7 @@ desk = Group(
         flag("--read-only", help="Only show a gateway's log, of --store or --config: no key, no asks."),
         option("--store", metavar="URL", help="The log to show, with --read-only."),
         CONFIG,
+        AT,
     ],
     run="accredit.cli.actions.desk:run_desk",
 )

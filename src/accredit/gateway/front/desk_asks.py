@@ -1,0 +1,155 @@
+"""Answers people's desks that are elsewhere: which asks wait for them, what one asks, and that they have answered it.
+
+`POST /.well-known/accredit/asks` takes a signed request (`consent.desk_requests`). These hold, in this order. Whatever
+fails is the same 404, as it is for whoever has no key: a stranger learns nothing, and makes nobody work.
+
+- [bounded] The body has at most `MAX_DESK_REQUEST_BYTES`, and the shape of a request.
+- [for-us] It is for this gateway, and from now.
+- [known] It names one of the people whom the gateway trusts. Only then is a signature verified, at a bounded rate for
+  each of them.
+- [signed] That person, or a session that they have certified, has signed it.
+- [nonce] Its nonce is new in all gateways of the store. Nonces are kept among the spent challenges, for longer than a
+  request is good; a store that does not know what was spent before it began refuses requests from then.
+- [own] An ask about a call is shown to the person asked, and answered by them alone. A client's is for whoever has its
+  code.
+- [answer] An answer is kept once, and only if its certificates come from this person and allow what was asked, as
+  whoever uses them will check again. The digits are told to who has let a client in, and to nobody else.
+
+A list that has nothing new is answered after `DESK_POLL_SECONDS`, or when that changes. Few may wait; more are answered
+at once. The numbers are those of one process.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from msgspec import UNSET
+
+from accredit.base.budget import Budget
+from accredit.consent.answers import Answer
+from accredit.consent.desk_requests import (
+    MAX_DESK_REQUEST_BYTES,
+    MAX_KNOWN_CODES,
+    DeskRequest,
+    check_place,
+    check_signed,
+    read_desk_request,
+)
+from accredit.consent.held import ClientAsk, chain_of
+from accredit.errors import ConsentError
+from accredit.gateway.front.exchange import Exchange
+from accredit.gateway.headers import JSON
+from accredit.gateway.holding import ASK_POLL_SECONDS, Holding, OpenAsk
+from accredit.jsonrpc.encode import to_json
+from accredit.limits import CHALLENGE_WINDOW_SECONDS
+from accredit.ports import ProofStore, Spending
+from accredit.ratify import HybridPublicKey
+
+DESK_POLL_SECONDS = 20.0
+"""How long a desk waits for news in one request: shorter than proxies let a request be silent."""
+MAX_WAITING_DESKS = 64
+"""How many desks may wait for news at once. Each holds a connection, and asks the store twice a second."""
+MAX_WAITING_DESKS_OF_PERSON = 4
+"""How many of these may be of one person: few run more desks than that."""
+DESK_CHECKS, DESK_CHECKS_PER_SECOND = 20, 2.0
+"""How many requests in one person's name are verified in a burst, and each second: a millisecond each, at the calls'
+expense. A desk makes one in twenty seconds, and a few for each ask."""
+
+ASKS_PATH = "/.well-known/accredit/asks"
+
+
+class DeskAsks:
+    """Serves desks, for people by the ids of their keys. `gateway` is the public URL. `before` is what a reload
+    replaces."""
+
+    def __init__(
+        self,
+        people: Iterable[HybridPublicKey],
+        gateway: str,
+        holding: Holding,
+        store: ProofStore,
+        before: "DeskAsks | None" = None,
+    ) -> None:
+        self._people: Mapping[str, HybridPublicKey] = {each.id: each for each in people}
+        self._gateway = gateway
+        self._holding = holding
+        self._store = store
+        self._checks: dict[str, Budget] = {each: Budget(DESK_CHECKS, DESK_CHECKS_PER_SECOND) for each in self._people}
+        if before is not None:
+            self._checks |= {id: budget for id, budget in before._checks.items() if id in self._people}
+        self._waiting: list[str] = before._waiting if before is not None else []
+        """The people whose desks wait for news, each as often as desks do."""
+
+    async def serve(self, exchange: Exchange) -> None:
+        """Answer one request. Its host and origin have been checked. Raises `RequestError` and `StoreUnavailable`."""
+        body = await exchange.body(MAX_DESK_REQUEST_BYTES) if exchange.head.method == "POST" else b""
+        request = await self._admitted(body)
+        if request is None:
+            answer = None
+        elif request.op == "list":
+            answer = {"codes": await self._news(request)}
+        else:
+            answer = await self._about_one(request)
+        found = (200, to_json(answer)) if answer is not None else (404, b"{}")
+        await exchange.reply(*found, [JSON, (b"cache-control", b"no-store")])
+
+    async def _admitted(self, body: bytes) -> DeskRequest | None:
+        """Return a request that may be answered, or None ([bounded] to [nonce])."""
+        now = self._holding.clock()
+        try:
+            request = read_desk_request(body)
+            check_place(request, self._gateway, now)
+            person = self._people.get(request.person)
+            if person is None or not self._checks[person.id].take():
+                return None
+            check_signed(request, person)
+        except ConsentError:
+            return None
+        nonce = hashlib.sha256(b"accredit desk nonce 1" + f"{request.person}{request.nonce}".encode()).digest()
+        # As if it were a challenge that was made when the request was: it is kept while that could be fresh.
+        keep_until = request.at + CHALLENGE_WINDOW_SECONDS + 1
+        spent = await self._store.spend(nonce, nonce, issued=False, keep_until=keep_until, now=now)
+        return request if spent is Spending.FIRST else None
+
+    async def _news(self, request: DeskRequest) -> list[str]:
+        """Return the codes of a person's asks, at once or when they are others than the desk knows."""
+        known = set(request.known) if request.known is not UNSET else set[str]()
+        is_full = (
+            len(self._waiting) >= MAX_WAITING_DESKS
+            or self._waiting.count(request.person) >= MAX_WAITING_DESKS_OF_PERSON
+        )
+        loop = asyncio.get_running_loop()
+        until = loop.time() + (0 if is_full else DESK_POLL_SECONDS)
+        self._waiting.append(request.person)
+        try:
+            while True:
+                codes = list(await self._holding.waiting(request.person))[:MAX_KNOWN_CODES]
+                if set(codes) != known or loop.time() >= until:
+                    return codes
+                await asyncio.sleep(ASK_POLL_SECONDS)
+        finally:
+            self._waiting.remove(request.person)
+
+    async def _about_one(self, request: DeskRequest) -> Mapping[str, object] | None:
+        """Fetch an ask, or answer it ([own] and [answer]); None if there is none for this person."""
+        held = await self._holding.find_code(str(request.code))
+        if held is None or (held.row.person and held.row.person != request.person):
+            return None
+        if request.answer is UNSET:
+            return {"ask": msgspec.Raw(held.ask.text()), "answered": held.answer is not None}
+        return await self._answered(request.answer, held, request.person)
+
+    async def _answered(self, answer: Answer, held: OpenAsk, person: str) -> Mapping[str, object] | None:
+        """Keep an answer, and return what the desk is told; None if the answer can't be used ([answer])."""
+        if answer.decision == "later" or answer.ask != held.ask.digest.hex():
+            return None
+        is_yes = answer.decision == "allow"
+        try:
+            if is_yes and chain_of(answer, held.ask, self._holding.clock())[-1].issuer_id != person:
+                return None
+        except ConsentError:
+            return None
+        if not await self._holding.answer(held, answer.encode()):
+            return None
+        return {"digits": held.digits} if is_yes and isinstance(held.ask, ClientAsk) else {}
