@@ -2,6 +2,7 @@
 with proofs that the gateway makes. What strangers and thieves try beside it comes to nothing."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -17,6 +18,10 @@ from tests.world.front_door import Browser, FrontDoor, Person, form, json_of
 from tests.world.oauth_client import CALLBACK
 from tests.world.ports import reserved_port
 from tests.world.running import run
+from tests.world.terminal import Terminal
+
+from accredit.base.clock import unix_seconds
+from accredit.keys import make_key, write_key
 
 pytestmark = pytest.mark.slow
 
@@ -49,6 +54,46 @@ def test_the_sdk_s_client_logs_in__and_calls_what_the_person_allowed(door: Front
             answer = await client.call_tool("list_inbox", {})
             assert not answer.is_error
         assert len(person.visited) == 1
+
+    run(main())
+
+
+def test_a_person_lets_an_app_in_with_the_real_command__and_a_stranger_s_key_is_told_nothing(
+    door: FrontDoor, tmp_path: Path
+) -> None:
+    """`accredit connect-app` asks the gateway, shows the app, signs, and shows the digits that the page wants."""
+    owner, stranger = tmp_path / "owner" / "accredit", tmp_path / "stranger" / "accredit"
+    for each in (owner, stranger):
+        each.mkdir(parents=True)
+    write_key(owner / "owner.key", door.trust.owner)
+    write_key(stranger / "me.key", make_key("human", "Nobody", unix_seconds()))
+
+    def connect(code: str, home: Path, answer: str = "") -> tuple[int, str]:
+        env = {"XDG_CONFIG_HOME": str(home.parent)}
+        with Terminal("connect-app", code, "--at", door.url, folder=tmp_path, env=env) as terminal:
+            if answer:
+                terminal.wait_for("Let it in")
+                terminal.types(f"{answer}\n")
+            return terminal.end(), terminal.seen
+
+    async def main() -> None:
+        async with host(door) as one:
+            browser = await one.browser()
+            await browser.get(one.ask())
+            await browser.press("begin", door.url)
+            shown = browser.code
+            code, seen = await asyncio.to_thread(connect, shown, stranger)
+            assert (code, "list_inbox" in seen) == (1, False)
+            code, seen = await asyncio.to_thread(connect, shown, owner, "y")
+            assert code == 0, seen
+            assert "list_inbox" in seen
+            digits = re.findall(r": (\d{6})\b", seen)
+            await browser.press("confirm", door.url, digits=digits[-1])
+            tokens = json_of(await one.redeem(browser.told["code"]))
+            answer = json_of(await one.call(tokens["access_token"]))
+            assert not answer["result"].get("isError")
+            code, _ = await asyncio.to_thread(connect, shown, owner)
+            assert code == 1, "it is answered once"
 
     run(main())
 

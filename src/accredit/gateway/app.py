@@ -20,6 +20,7 @@ from accredit.gateway.front.asgi import AsgiExchange, Receive, Scope, Send
 from accredit.gateway.front.authenticator import HttpAuthenticator
 from accredit.gateway.front.bootstrap import PATH, Bootstrap
 from accredit.gateway.front.cors import is_preflight, preflight
+from accredit.gateway.front.desk_asks import ASKS_PATH, DeskAsks
 from accredit.gateway.front.door.desk import DeskConsent
 from accredit.gateway.front.door.requests import ClientSource
 from accredit.gateway.front.door.requests import Endpoint as DoorEndpoint
@@ -40,6 +41,7 @@ from accredit.gateway.settings import ApiUpstream, GatewaySettings, HttpUpstream
 from accredit.gateway.trace import set_current
 from accredit.gateway.turns import set_current_server
 from accredit.gateway.upstream.http.sending import AccessTokensFor
+from accredit.policy import Policy
 from accredit.ports import AskStore, DoorStore, KeySets, ProofStore, Records, Revocations, TaskStore
 from accredit.stores import MemoryTasks
 from accredit.telemetry import Telemetry
@@ -259,6 +261,7 @@ class Routes:
         """Ratify's HTTP binding, if it is enabled, on whichever listener."""
         self.front_door = self._front_door(before.front_door if before is not None else None)
         """Where OAuth clients log in, if that is enabled."""
+        self._desk_asks = self._asks_for_desks(policies, before._desk_asks if before is not None else None)
         self.health = Health(
             self._servers,
             shared.counters,
@@ -353,6 +356,8 @@ class Routes:
             await self.health.serve(exchange, path)
         elif path.startswith(PREFIX) and self.ratify_http is not None and self.settings.ratify_http == "public":
             await self.ratify_http.serve(exchange, path)
+        elif path == ASKS_PATH and self._desk_asks is not None:
+            await self._desk_asks.serve(exchange)
         elif path == PATH and head.method == "POST" and self._bootstrap is not None:
             await self._bootstrap.serve(exchange, exchange.address)
         elif server is not None:
@@ -386,6 +391,14 @@ class Routes:
         holding = Holding(shared.asks, ring)
         desk = DeskConsent(oauth, holding, shared.door, ring)
         return FrontDoor(oauth, endpoints, desk, shared.client_documents, shared.door, holding, before)
+
+    def _asks_for_desks(self, policies: Sequence[Policy], before: DeskAsks | None) -> DeskAsks | None:
+        """Return where people's desks ask for what waits here, or None if nothing can wait."""
+        oauth, shared = self.settings.oauth, self.shared
+        if oauth is None or oauth.consent != "desk" or shared.asks is None or shared.store is None or not policies:
+            return None
+        holding = Holding(shared.asks, self.settings.rounds.ring)
+        return DeskAsks(policies[0].roots, oauth.public_url, holding, shared.store, before)
 
     def _check_paths(self) -> None:
         """Raise `ConfigurationError` unless all servers have names and paths of their own."""
