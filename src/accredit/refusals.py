@@ -28,7 +28,7 @@ _UNKNOWN = -32602
 
 OAUTH_ONLY = (
     "a host that can only sign in by OAuth (claude.ai, ChatGPT, Copilot's cloud agent) can't prove what it may do, and"
-    " is refused here: use one that starts `accredit connect`"
+    " is refused here: use one that starts `accredit connect`, or have the gateway let it log in ([oauth])"
 )
 """A sentence for people with such a host."""
 
