@@ -195,6 +195,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         steps=("works after a restart of *",),
         direct="^null$",
         through='"recovered": false',
+        sometimes=True,  # where the server is not there again in time, these clients end by a 502 here, too
     ),
     Difference(
         name="a server's last word",
@@ -225,5 +226,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         steps=("works after a restart of *", "restart *", "end"),
         direct='^null$|"recovered": false|"error"',
         through='"recovered": true|"result"',
+        sometimes=True,  # whether a client ends with an error as well depends on what was on its way
     ),
 )
