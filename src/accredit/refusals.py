@@ -91,6 +91,7 @@ _ROWS = (
     Refused("unknown_resource", _UNKNOWN),
     Refused("unknown_prompt", _UNKNOWN),
     Refused("unknown_route", _UNKNOWN),
+    Refused("unknown_skill", _UNKNOWN),
     Refused("unknown_task", _UNKNOWN),
     Refused(
         "definition_changed", DEFINITION_CHANGED,

@@ -93,19 +93,19 @@ OTHER = "(SELECT proof FROM log_entries WHERE entry = (SELECT max(entry) FROM lo
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (f"UPDATE log_entries SET proof = NULL {OF_FIRST}", "said to be kept, and is not there"),
-        (f"UPDATE log_entries SET proof = X'' {OF_FIRST}", "said to be kept, and is not there"),
-        (f"UPDATE log_entries SET proof = substr(proof, 1, 3000) {OF_FIRST}", "said to be kept, and is not there"),
-        (f"UPDATE log_entries SET proof = proof || X'00' {OF_FIRST}", "said to be kept, and is not there"),
-        (f"UPDATE log_entries SET proof = 'text' {OF_FIRST}", "said to be kept, and is not there"),
+        (f"UPDATE log_entries SET proof = NULL {OF_FIRST}", "was kept, but is not there"),
+        (f"UPDATE log_entries SET proof = X'' {OF_FIRST}", "was kept, but is not there"),
+        (f"UPDATE log_entries SET proof = substr(proof, 1, 3000) {OF_FIRST}", "was kept, but is not there"),
+        (f"UPDATE log_entries SET proof = proof || X'00' {OF_FIRST}", "was kept, but is not there"),
+        (f"UPDATE log_entries SET proof = 'text' {OF_FIRST}", "was kept, but is not there"),
         (f"UPDATE log_entries SET proof = {OTHER} {OF_FIRST}", "not the one that the record names"),
         (
             "UPDATE log_entries SET proof = X'00' WHERE instr(payload, CAST('phase\":\"outcome' AS BLOB))",
             "a proof is kept with it",
         ),
         ("UPDATE log_entries SET proof = X'00' WHERE ml_dsa_65 IS NOT NULL", "a proof is kept with it"),
-        ("UPDATE log_delegations SET certificates = X'5B5D'", "said to be kept, and is not there"),
-        ("DELETE FROM log_delegations", "said to be kept, and is not there"),
+        ("UPDATE log_delegations SET certificates = X'5B5D'", "was kept, but is not there"),
+        ("DELETE FROM log_delegations", "was kept, but is not there"),
     ],
 )
 def test_what_somebody_did_to_a_kept_proof_is_found__whoever_may_write_the_store(

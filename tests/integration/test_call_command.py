@@ -44,7 +44,7 @@ def test_a_tool_is_called_at_a_gateway__and_what_is_printed_after_a_refusal_work
     assert (refused.returncode, refused.stdout) == (1, "")
     what, remedy, *advice = refused.stderr.splitlines()
     assert what == "error: Not allowed: nobody has allowed this agent send_email (ratify_scope_denied)."
-    assert remedy.startswith("help: It needs the scope email:send.")
+    assert remedy.startswith("help: It needs the scope email:send: ")
     grant = shlex.split(advice[1].replace("PATH", "owner.key"))
     assert accredit(*grant[1:], folder=files.folder).returncode == 0
     added = shlex.split(advice[2].partition("Then add ")[2].partition(" to the")[0])

@@ -206,6 +206,7 @@ SAID: dict[type, dict[str, tuple[Any, str, str] | str]] = {
     },
     Call: {
         "protocol": ("http", "signed", "another target"),
+        "client": ("https://app.example/client", "signed", "another protocol"),
         "method": ("resources/read", "signed", "method"),
         "target": ("write_file", "signed", "target"),
         "session": ("s-2", "signed", "session"),

@@ -29,6 +29,7 @@ from accredit.base.text import excerpt
 from accredit.canonical import canonical_in_steps, has_wide_integer
 from accredit.errors import FrameError, JsonError, MessageId, RequestError
 from accredit.jsonrpc.encode import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, to_json
+from accredit.jsonrpc.methods import AGENT_MESSAGES
 from accredit.jsonrpc.objects import (
     Names,
     as_integer,
@@ -39,7 +40,7 @@ from accredit.jsonrpc.objects import (
 )
 from accredit.jsonrpc.same_names import check_same_names_in_steps
 from accredit.jsonrpc.text import check_amount, check_text
-from accredit.policy.agent_call import AGENT_MESSAGES, PROOF_MEMBER
+from accredit.policy.agent_call import PROOF_MEMBER
 
 SKILL_MEMBER = "dev.accredit/skill"
 """The member of `params.metadata` by which a message names a skill."""

@@ -27,6 +27,12 @@ AGENT_KEY_FILE = option("--key", metavar="AGENT.key", type=FILE, callback=only_f
 DELEGATION_FILES = option(
     "--delegation", metavar="FILE", type=FILE, multiple=True, callback=only_file(_HOSTS), help=_DELEGATION
 )
+AT = option(
+    "--at",
+    metavar="URL",
+    multiple=True,
+    help="The public URL of a gateway elsewhere whose asks for you come here. Can be repeated.",
+)
 GATEWAY_ID = option(
     "--gateway-id", metavar="ID", default="", help="Sign for this gateway only; else for the first one met."
 )

@@ -145,3 +145,9 @@ def is_known(method: str, revision: str | None) -> bool:
         return entry is not None
     newest = MODERN_REVISIONS[-1] if is_modern(revision) else LEGACY_REVISIONS[-1]
     return (revision if revision in _ALL else newest) in entry.revisions
+
+
+AGENT_MESSAGES = frozenset({"SendMessage", "SendStreamingMessage"})
+"""Methods of A2A that send a message to an agent."""
+AGENT_CHANGES = frozenset({"CancelTask", "CreateTaskPushNotificationConfig", "DeleteTaskPushNotificationConfig"})
+"""Methods of A2A that change a task."""

@@ -108,6 +108,8 @@ def read_key(path: Path) -> KeyFile | PrivateKeyFile | LockedKeyFile:
     try:
         content = read_file(path, MAX_KEY_FILE_BYTES)
     except MissingFile:
+        if path.is_symlink():  # it is there, and leads to nothing: no new key can be made in its place
+            raise
         raise MissingFile(f"there is no key {path}", _how_to_make(path)) from None
     try:
         tree = parse(content.data, MAX_KEY_FILE_BYTES)

@@ -4,14 +4,10 @@ bound to. No I/O. `a2a.call` makes it of a request.
 
 from accredit.attest import CallRecord
 from accredit.attest.proofs import WORKSPACES, SignedContext
-from accredit.jsonrpc.methods import TASKS
+from accredit.jsonrpc.methods import AGENT_CHANGES, AGENT_MESSAGES, TASKS
 from accredit.policy.guarded_call import GuardedCall
 from accredit.ratify.signable import build_session_context
 
-AGENT_MESSAGES = frozenset({"SendMessage", "SendStreamingMessage"})
-"""Methods of A2A that send a message to an agent."""
-AGENT_CHANGES = frozenset({"CancelTask", "CreateTaskPushNotificationConfig", "DeleteTaskPushNotificationConfig"})
-"""Methods of A2A that change a task."""
 GET_CARD = "GetAgentCard"
 """The operation to which a proof is bound that comes with a request for the public card. It is no method: the card is
 fetched by GET."""

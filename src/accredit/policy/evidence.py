@@ -40,7 +40,7 @@ from accredit.base.caching import RecentlyUsed
 from accredit.base.text import excerpt, one_line
 from accredit.consent import CALL, CallTerms
 from accredit.errors import AttestationError, WireError
-from accredit.jsonrpc.methods import TASK_CHANGES, TASK_LIST, TASKS
+from accredit.jsonrpc.methods import AGENT_CHANGES, AGENT_MESSAGES, TASK_CHANGES, TASK_LIST, TASKS
 from accredit.limits import (
     CHALLENGE_WINDOW_SECONDS,
     CLOCK_BACK_SECONDS,
@@ -50,7 +50,6 @@ from accredit.limits import (
     MAX_SAID_CHARS,
     SESSION_ID_SECONDS,
 )
-from accredit.policy.agent_call import AGENT_CHANGES, AGENT_MESSAGES
 from accredit.policy.evaluators import OWN_EVALUATORS
 from accredit.ratify import (
     CallFacts,

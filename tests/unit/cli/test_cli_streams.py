@@ -34,6 +34,7 @@ TABLE = {
     "connect --delegation": FILE,
     "connect --key": FILE,
     "desk --config": READS,
+    "connect-app --passphrase-file": SECRET,
     "desk --passphrase-file": SECRET,
     "desk unlock --passphrase-file": SECRET,
     "doctor --config": FILE,

@@ -1,8 +1,7 @@
 """`accredit asked`, `approve` and `deny`: answer agents' asks in a terminal."""
 
-from accredit.cli.commands.desk import AT
 from accredit.cli.declare import Command, argument, flag
-from accredit.cli.options import JSON, PASSPHRASE_FILE
+from accredit.cli.options import AT, JSON, PASSPHRASE_FILE
 
 _CODE = argument(
     "code",

@@ -3,14 +3,7 @@
 from click import IntRange
 
 from accredit.cli.declare import Command, Group, argument, flag, option
-from accredit.cli.options import CONFIG, JSON, PASSPHRASE_FILE
-
-AT = option(
-    "--at",
-    metavar="URL",
-    multiple=True,
-    help="The public URL of a gateway elsewhere whose asks for you come here. Can be repeated.",
-)
+from accredit.cli.options import AT, CONFIG, JSON, PASSPHRASE_FILE
 
 _CODE = argument("code", metavar="CODE", required=False, help="The ask to open, such as 7KQ4-M2.")
 

@@ -40,7 +40,7 @@ from accredit.errors import (
     TokenError,
 )
 from accredit.gateway.admission.bearer import Bearer
-from accredit.gateway.admission.guests import Guests
+from accredit.gateway.admission.guests import Guest, Guests
 from accredit.gateway.admission.judge import Judge
 from accredit.gateway.admission.list_edits import ListEdits
 from accredit.gateway.admission.pinned_tools import PinnedTools
@@ -153,7 +153,8 @@ class Gate:
             else:
                 await self._decide(message, call)
         except _REFUSALS as error:
-            in_head = isinstance(error, InsufficientScope) or (isinstance(error, RequestError) and error.status != 200)
+            lacks_scope = isinstance(error, InsufficientScope) and isinstance(call.token, Guest)
+            in_head = lacks_scope or (isinstance(error, RequestError) and error.status != 200)
             if not isinstance(message, Request) or in_head:
                 raise
             self._counters.refused(error, method=message.method)
