@@ -9,7 +9,7 @@ import pytest
 from tests.world.a2a import send
 from tests.world.a2a_agents import ScriptedAgent
 from tests.world.a2a_gateways import write_a2a_gateway
-from tests.world.command import Serving, accredit
+from tests.world.command import Serving, accredit, wait_until
 
 from accredit.client import AccreditedA2A, ProofPresenter
 
@@ -20,6 +20,11 @@ async def ask(client: httpx2.AsyncClient, url: str, method: str, params: object)
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
     answer = await client.post(url, json=body, headers={"a2a-version": "1.0"})
     return answer.json()
+
+
+def listed(folder: Path) -> list[str]:
+    """The calls on record."""
+    return accredit("log", "list", "--config", "accredit.toml", "--json", folder=folder).stdout.splitlines()
 
 
 @pytest.mark.holds("policy/agent_call")
@@ -47,12 +52,11 @@ def test_the_command_guards_an_agent__and_its_log_proves_who_signed(tmp_path: Pa
                     assert (await ask(client, url, "GetTask", {"id": "t-9"}))["error"]["code"] == -32001
 
             asyncio.run(main())
+            wait_until(lambda: len(listed(tmp_path)) == 10)  # a refusal's record is written after its answer
     verified = accredit(
         *("log", "verify", "--config", "accredit.toml", "--root", "owner.key.pub", "--require-proofs"), folder=tmp_path
     )
     assert verified.returncode == 0, verified.stdout + verified.stderr
-    listed = accredit("log", "list", "--config", "accredit.toml", "--json", folder=tmp_path)
-    assert len(listed.stdout.splitlines()) == 10, listed.stdout
     suggested = accredit("suggest", "--config", "accredit.toml", folder=tmp_path)
     assert "stays refused, as their path was of no route" not in suggested.stdout
     replayed = accredit("replay", "--config", "accredit.toml", folder=tmp_path)
