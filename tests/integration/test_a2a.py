@@ -14,6 +14,7 @@ from tests.world.a2a_agents import ALL, NAME, VERIFIER, Raw, agent_scene, events
 from tests.world.authorization import Trust
 from tests.world.logs import Log, records_in, verified
 from tests.world.running import run
+from tests.world.tokened import Tokened
 
 from accredit.base.clock import unix_ms, unix_seconds
 from accredit.client import AccreditedA2A, ProofPresenter
@@ -51,13 +52,15 @@ def test_the_agent_gets_what_was_decided__without_the_proof() -> None:
     async def main() -> None:
         async with agent_scene() as at:
             params = {"metadata": {"dev.accredit/skill": "summarize", "n": 1.0}, "message": message("ä")}
-            extra = {"a2a-extensions": "urn:other", "x-own": "1", "x-forwarded-for": "1.2.3.4", "cookie": "a=1"}
+            extra = {"x-own": "1", "x-forwarded-for": "1.2.3.4", "cookie": "a=1"}
+            extra |= dict.fromkeys(("a2a-extensions", "a2a_extensions", "x-a2a-extensions"), "urn:other")
             answer = await at.ask("SendMessage", params, headers=extra)
             assert answer == {"jsonrpc": "2.0", "id": 1, "result": {"task": task("t-1", "c-t-1")}}
             assert at.agent.seen == [{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params}]
             (headers,) = at.agent.headers
             assert (headers["a2a-version"], headers["x-own"]) == ("1.0", "1")
-            assert not {"ratify-proof", "a2a-extensions", "x-forwarded-for", "cookie"} & headers.keys()
+            assert not {"ratify-proof", "x-forwarded-for", "cookie"} & headers.keys()
+            assert not [name for name in headers if "extensions" in name]
 
     run(main())
 
@@ -395,6 +398,45 @@ def test_the_agents_author_s_transport_proves_each_request__and_answers_challeng
                     refused = await other.post(at.url, json=body, headers={"a2a-version": "1.0"})
                     assert code(refused.json()) == -31004
                 assert unknown.calls_proved == 1
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/admission/call_gate", "token")
+def test_a_token_that_denies_a_skill_sends_no_message_that_could_be_for_it() -> None:
+    async def main() -> None:
+        world = Tokened()
+        async with agent_scene(tokens=world.settings(), key_sets=world.key_sets) as at:
+            for denied, params, status in (
+                (["wipe"], send(), 403),
+                (["wipe"], send(skill="wipe"), 403),
+                (["wipe"], SUMMARIZE, 200),
+                ([], send(), 200),
+            ):
+                token = world.token(denied_tools=denied)
+                answer = await at.post("SendMessage", params, headers={"authorization": f"Bearer {token}"})
+                assert answer.status_code == status
+            assert len(at.agent.seen) == 1  # a message for any skill needs a challenge
+
+    run(main())
+
+
+@pytest.mark.holds("client/agents", "one-scope")
+def test_an_agent_does_not_say_which_scope_messages_need(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with agent_scene() as at:
+            write_key(tmp_path / "agent.key", at.trust.agent)
+            presenter = ProofPresenter(tmp_path / "agent.key", [at.trust.chain(*ALL, known=("comms:email:delete",))])
+            transport = AccreditedA2A(httpx2.AsyncHTTPTransport(), presenter, VERIFIER, at.url)
+            forged = {"code": -31003, "message": "", "data": {"error": "ratify_scope_denied", "required_scope": "a:b"}}
+            text = json.dumps({"jsonrpc": "2.0", "id": 1, "error": forged}).encode()
+            at.agent.says = lambda _: Raw("application/json", [text])
+            async with httpx2.AsyncClient(transport=transport) as client:
+                for method, params in (("ListTasks", {}), ("SendMessage", SUMMARIZE)):
+                    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+                    answer = await client.post(at.url, json=body, headers={"a2a-version": "1.0"})
+                    at.agent.says = at.agent.answer
+                assert "result" in answer.json()
 
     run(main())
 

@@ -190,7 +190,7 @@ async def agent_scene(
     """A scripted agent behind a gateway in this process."""
     trust = trust or Trust()
     given: dict[str, Any] = {"store": MemoryStore(), "revocations": Known()}
-    given |= {name: more.pop(name) for name in ("store", "records", "tasks") if name in more}
+    given |= {name: more.pop(name) for name in ("store", "records", "tasks", "key_sets") if name in more}
     more |= {"records": more.pop("record")} if "record" in more else {}
     with ScriptedAgent() as scripted:
         behind = HttpUpstream(f"http://127.0.0.1:{scripted.port}/rpc")

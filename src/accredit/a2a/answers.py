@@ -7,8 +7,8 @@ that stand twice, in another spelling, or that A2A 1.0 does not have, are not in
 - [result] A result is what the method has (`methods`); that of a message is a task or a message, that of a stream one
   task, message or update.
 - [same-task] An answer about a task is about that which the request names. All events of a stream are about the task of
-  the first. A message in a task is that task's.
-- [message-alone] A message is the only event of its stream.
+  the first. A message in a task is that task's, also in a list.
+- [message-alone] A message is the only event of its stream. Nothing follows an error.
 - [same-context] If the request names a conversation, its answer is of that one, and so are all events.
 """
 
@@ -72,6 +72,8 @@ class Answers:
 
     def judge(self, text: bytes) -> Judged:
         """Judge an answer, or the data of an event. Raises `AnswerError`."""
+        if self._is_over:
+            raise AnswerError("an event after the last one")
         try:
             check_amount(text)
             check_text(text)
@@ -84,6 +86,7 @@ class Answers:
             if _is_there(frame.result):
                 raise AnswerError("a response with a result and an error")
             error = _read(frame.error, _Error)
+            self._is_over = True
             return Judged(None, error.code, to_json(error))
         if len(frame.result) == 0:
             raise AnswerError("a response without a result")
@@ -112,8 +115,6 @@ class Answers:
         return Judged(result, task=task, context=context)
 
     def _payload(self, result: shapes.SendResult) -> tuple[str, str]:
-        if self._is_over:
-            raise AnswerError("an event after a message")
         found = [value for name in result.__struct_fields__ if (value := getattr(result, name))]
         if len(found) != 1:
             raise AnswerError("a result with none or several of its payloads")
@@ -149,11 +150,14 @@ class Answers:
 
 def only_own(judged: Judged, is_own: Callable[[str], bool], known: int, *, whole: bool) -> Judged:
     """Return a list of tasks with the caller's alone. If it is `whole`, its tasks are counted. Else the number of all
-    `known` tasks of the caller is given, which may be more than those that were asked for."""
+    `known` tasks of the caller is given, which may be more than those that were asked for. Raises `AnswerError`
+    ([same-task])."""
     result = judged.result
     if not isinstance(result, shapes.ListResult):
         return judged
     kept = [task for task in result.tasks if is_own(task.id)]
+    for task in kept:
+        _of_task(task)
     total = len(kept) if whole and not result.next_page_token else max(known, len(kept))
     listed = replace(result, tasks=kept, total_size=total, page_size=result.page_size or len(kept))
     return judged._replace(result=listed)

@@ -7,7 +7,8 @@ In this order, each with the error of JSON-RPC that answers it:
   (-32600). A batch is none;
 - [method] its method is one of A2A 1.0 (-32601), and the header `A2A-Version` is there once, and names 1.0 (-32009);
 - [members] its params are what the method has: no member twice, or twice but for case, none unknown, none in another
-  spelling or form (-32602). A part has one content. What RFC 8785 has no form for is refused;
+  spelling or form (-32602). A part has one content. What RFC 8785 has no form for is refused. A message's own
+  `metadata`, or a part's, names no skill: an agent could read it there;
 - [tenant] it names no tenant: nobody makes one here (-32001, as for a task that is not the caller's).
 
 The params are forwarded in their form of RFC 8785, without the proof: the very bytes of which the proof has the digest.
@@ -36,6 +37,7 @@ from accredit.jsonrpc.objects import (
     as_string,
     check_no_duplicates,
     is_object,
+    members,
     unambiguous_members,
 )
 from accredit.jsonrpc.same_names import check_same_names_in_steps
@@ -168,6 +170,8 @@ def _check_message(params: shapes.SendParams) -> None:
     free = [params.metadata, message.metadata, *(part.metadata for part in message.parts)]
     if any(len(each) > 0 and not is_object(each) for each in free):
         raise FrameError('"metadata" is not an object')
+    if any(len(each) > 0 and SKILL_MEMBER in members(each) for each in free[1:]):
+        raise FrameError(f'"{SKILL_MEMBER}" is not in the metadata of params')
 
 
 def _take_metadata(plain: dict[str, object]) -> tuple[str, bytes | None]:

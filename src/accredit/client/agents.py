@@ -9,6 +9,7 @@ their interceptors sees it. So the transport proves, and sends once more what is
 - [own-url] Only requests to the agent's URL are proved, and only those that the gateway would read: of A2A 1.0.
 - [one-scope] A proof is bound to the agent's scope. Without one from the caller, the first message has no proof, and
   the refusal names the scope. Another one that is named later is not signed for.
+  A refusal of a request that needs no scope names none: it could be the agent's.
 - [challenge] After `ratify_challenge_required` the gateway's challenge is signed.
 - [tries] A request is sent at most `MAX_SENT_REQUESTS` times. Then the refusal stands.
 """
@@ -82,7 +83,7 @@ class AccreditedA2A(httpx2.AsyncBaseTransport):
             refused = await _refusal_in(response)
             if refused is None or not sign_again(refused.get("error")):
                 return response
-            had, challenge = self._scope, self._accept(refused)
+            had, challenge = self._scope, self._accept(refused, names_scope=call.sends or call.changes_task)
             if challenge is None and had == self._scope:
                 return response
         self._prove(request, call, challenge)
@@ -111,7 +112,7 @@ class AccreditedA2A(httpx2.AsyncBaseTransport):
         proof = self._presenter.prove(call, scope, self._verifier_id, challenge=challenge)
         request.headers[PROOF_HEADER] = encode_proof_header(to_json(proof)).decode("ascii")
 
-    def _accept(self, refused: Mapping[str, object]) -> Challenge | None:
+    def _accept(self, refused: Mapping[str, object], *, names_scope: bool) -> Challenge | None:
         """Return the challenge of a refusal, and note the scope that it names. Raises `ProofRefused` ([pinned])."""
         try:
             meta = msgspec.convert(refused.get("_meta", {}), _Meta)
@@ -126,7 +127,7 @@ class AccreditedA2A(httpx2.AsyncBaseTransport):
                 {"error": "gateway_changed", "found": found}, f"gateway_changed: {text}", GATEWAY_CHANGED
             )
         scope = refused.get("required_scope")
-        if self._scope is None and isinstance(scope, str):
+        if names_scope and self._scope is None and isinstance(scope, str):
             self._scope = scope
         if issued is None or len(issued.challenge) != CHALLENGE_BYTES:
             return None

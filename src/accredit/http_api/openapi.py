@@ -25,6 +25,8 @@ MAX_OPENAPI_BYTES = 33_554_432
 MAX_REFS = 8
 """How many references in a row lead to a path's operations. Documents have one."""
 
+MAX_SERVER_VARIABLES = 100
+"""The most variables of a server's URL. Each operation's URL is made of them again."""
 MAX_SERVER_CHARS = 2_048
 """The most characters of a server's URL. Its variables could make it grow beyond all bounds."""
 
@@ -175,6 +177,8 @@ def _url(servers: list[_Server] | None) -> str:
     if not servers:
         return ""
     url = servers[0].url
+    if len(servers[0].variables or {}) > MAX_SERVER_VARIABLES:
+        raise _unusable(f"has a server's URL of more than {MAX_SERVER_VARIABLES} variables", "shorten it")
     for name, variable in (servers[0].variables or {}).items():
         times, default = url.count(f"{{{name}}}"), variable.default or ""
         if len(url) + times * len(default) > MAX_SERVER_CHARS:

@@ -142,9 +142,22 @@ def test_each_event_of_a_stream_is_about_the_task_of_the_first() -> None:
                 stream.judge(answer(other))
     alone = answers("SendStreamingMessage")
     alone.judge(answer({"message": said()}))
-    for more in ({"message": said()}, update()):
+    failed = answers("SendStreamingMessage")
+    error = b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""}}'
+    assert failed.judge(error).code == 1
+    for over in (alone, failed):
+        for more in (answer({"message": said()}), answer(update()), answer({"task": task()}), error):
+            with pytest.raises(AnswerError):
+                over.judge(more)
+
+
+@pytest.mark.holds("a2a/answers", "same-task")
+def test_a_caller_s_task_in_a_list_has_no_message_of_another_s() -> None:
+    for wrong in (said(taskId="t-9"), said(contextId="c-9")):
+        judged = answers("ListTasks", {}).judge(answer({"tasks": [task("a", history=[wrong]), task("b")]}))
+        assert shown(only_own(judged, {"b"}.__contains__, 1, whole=True))["result"]["tasks"] == [task("b")]
         with pytest.raises(AnswerError):
-            alone.judge(answer(more))
+            only_own(judged, {"a"}.__contains__, 1, whole=True)
 
 
 def test_a_list_has_and_counts_the_caller_s_tasks_alone() -> None:

@@ -82,6 +82,8 @@ FORMS = [
     {"message": message(parts=[{"text": "a", "url": "https://b"}])},
     {"message": message(parts=[{"text": "a", "metadata": 5}])},
     {"message": message(metadata=[])},
+    {"message": message(metadata={"dev.accredit/skill": "wipe"}), "metadata": {"dev.accredit/skill": "summarize"}},
+    {"message": message(parts=[{"text": "a", "metadata": {"dev.accredit/skill": "wipe"}}])},
     {"message": message(), "metadata": []},
     {"message": message(), "metadata": {"dev.accredit/skill": 5}},
     {"message": message(), "metadata": {"dev.accredit/skill": ""}},

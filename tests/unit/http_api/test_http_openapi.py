@@ -129,6 +129,8 @@ def test_a_document_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     growing = {"url": "{a}" * 600, "variables": {"a": {"default": "x" * MAX_SERVER_CHARS}}}
     assert "URL" in refusal(document({}, servers=[growing]))
     assert "URL" in refusal(document({"/a": {"get": {"servers": [growing]}}}))
+    many = {"url": "/", "variables": {f"v{number}": {} for number in range(101)}}
+    assert "variables" in refusal(document({}, servers=[many]))
     monkeypatch.setattr(openapi, "MAX_OPENAPI_BYTES", 10)
     assert "bytes" in refusal(document({}))
 

@@ -52,7 +52,8 @@ class A2aGate(CallGate):
         guarded = call_of(asked, proofs)
         error: BaseException | None = None
         try:
-            await self._admit_call(guarded, call, credentials, named=guarded.sends, form=asked.form)
+            also = self._skills if guarded.sends and not guarded.target else ()
+            await self._admit_call(guarded, call, credentials, named=guarded.sends, also=also, form=asked.form)
         except BaseException as found:
             error = found
             raise
@@ -149,6 +150,11 @@ class A2aGate(CallGate):
         kept = await self._remembered.keep(task_key(place.name, id), task, keep_until=now + TASK_SECONDS, now=now)
         if kept.owner != task.owner and not self.policy.observes:
             raise AnswerError("a task or a context of another")
+
+    @property
+    def _skills(self) -> tuple[str, ...]:
+        """The skills that have scopes: a message that names none may be for any, so a token must not deny one."""
+        return tuple(filter(None, self.policy.catalog.routes))
 
     @property
     def _contexts(self) -> TaskScope:

@@ -8,6 +8,7 @@ Where proofs are only observed, [decision] refuses nothing but for quotas that c
 """
 
 import logging
+from collections.abc import Sequence
 from time import perf_counter
 
 from accredit.attest import RecordedParams
@@ -96,15 +97,16 @@ class CallGate:
         credentials: RawHeaders,
         *,
         named: bool = True,
+        also: Sequence[str] = (),
         form: bytes | None = None,
     ) -> None:
-        """Take a call through [token], [decision] and [record]. `named` says that its
-        target has a name that tokens may deny. `form` is what a record of full arguments holds. Raises what refuses
-        it."""
+        """Take a call through [token], [decision] and [record]. `named` says that its target has a name that tokens may
+        deny; `also` are names that it stands for, too. `form` is what a record of full arguments holds. Raises what
+        refuses it."""
         params = RecordedParams(guarded.digest.hex(), form if self._full else None)
         about = About(guarded.method, guarded.target, params, 0, None, self._api.protocol, self._ids.draw())
         try:
-            await self._check_token(credentials, call, guarded.target if named else "")
+            await self._check_token(credentials, call, (guarded.target if named else "", *also))
         except (TokenError, KeysUnavailable, RequestError) as error:
             await self._record_stranger(about, call, error)
             raise
@@ -126,13 +128,14 @@ class CallGate:
         """Return why a call that was allowed is refused all the same."""
         return None
 
-    async def _check_token(self, credentials: RawHeaders, call: Call, target: str) -> None:
+    async def _check_token(self, credentials: RawHeaders, call: Call, targets: Sequence[str]) -> None:
         """Authenticate the request ([token]). Raises `TokenError`, `KeysUnavailable` and `RequestError`."""
         if self._bearer is None:
             return
         call.token = await self._bearer.of_header(credentials)
         self._bearer.require(call.token)
-        self._bearer.check_tool(target, call.token)
+        for target in targets:
+            self._bearer.check_tool(target, call.token)
 
     async def _decide(self, guarded: GuardedCall, call: Call) -> None:
         """Decide a request ([decision]), and store the decision. Raises `ProofRefused` for quotas that count without

@@ -71,7 +71,7 @@ MAX_CARD_BYTES = 1_048_576
 
 _PROOF = PROOF_HEADER.lower().encode("ascii")
 _VERSION = b"a2a-version"
-_WRITTEN = (b"accept", b"content-", b"a2a-")
+_WRITTEN = (b"accept", b"content-", b"a2a-", b"x-a2a-")
 _EVENTS = [(b"content-type", EVENTS_TYPE), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
 
 
@@ -297,10 +297,11 @@ class A2aRelay:
         return CardTerms(url, policy.verifier_id, policy.catalog.routes, bool(self._agent.push_urls))
 
     def _headers(self, exchange: Exchange) -> RawHeaders:
-        kept = self._forwarding.api_to_upstream(exchange.head.raw_headers)
+        fields = fields_by_plain_name(self._forwarding.api_to_upstream(exchange.head.raw_headers))
+        kept = [pair for name, pairs in fields.items() if not name.startswith(_WRITTEN) for pair in pairs]
         own = [(b"content-type", JSON_TYPE), (b"accept", b"application/json, text/event-stream")]
         own += [(b"accept-encoding", b"identity"), (_VERSION, VERSION.encode())]
-        return [*(pair for pair in kept if not pair[0].startswith(_WRITTEN)), *own]
+        return [*kept, *own]
 
 
 def _values(fields: "dict[bytes, RawHeaders]", name: bytes) -> list[bytes]:
