@@ -509,6 +509,29 @@ def test_a_flood_of_invented_codes_is_stopped_before_the_store(door: FrontDoor) 
     run(main())
 
 
+def test_a_flood_of_forms_is_stopped_before_the_store__and_no_cookie_adds_a_header(tmp_path: Path) -> None:
+    async def main(door: FrontDoor) -> None:
+        async with host(door) as one:
+            browser = await one.browser()
+            bad = 'accredit-consent="' + "a" * 32 + '\\015\\012X-Evil: 1"'  # 43 characters, once it is read
+            found = await browser.client.get(one.ask(), headers={"cookie": bad})
+            assert (found.status_code, "x-evil" in found.headers) == (200, False)
+            await browser.get(one.ask())
+            fields = {"flow": browser.page.partition('name="flow" value="')[2].partition('"')[0], "do": "begin"}
+            statuses: set[int] = set()
+            for _ in range(8):
+                posts = (browser.client.post(f"{door.url}/oauth/authorize", **form(**fields)) for _ in range(25))
+                statuses |= {each.status_code for each in await asyncio.gather(*posts)}
+            assert statuses <= {200, 429}
+            last = await browser.client.post(f"{door.url}/oauth/authorize", **form(**fields))
+            assert (last.status_code, "try again in a minute" in last.text) == (429, True)
+
+    with reserved_port() as port:
+        door = FrontDoor(tmp_path, port, "registration = true")
+        with door.serving():
+            run(main(door))
+
+
 @pytest.mark.holds("gateway/front/door/desk", "trusted")
 def test_the_yes_of_somebody_whom_the_gateway_does_not_trust_gives_no_code(door: FrontDoor) -> None:
     async def main() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 
 import pytest
 from tests.world.raw_server import Connection, RawServer
@@ -106,10 +107,10 @@ def test_no_document_is_looked_for_on_the_gateway_s_own_network(url: str) -> Non
 @pytest.mark.holds("net/client_documents", "public-host")
 def test_a_name_that_leads_to_a_private_address_is_not_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
-        async def leads_home(*_: object, **__: object) -> list[tuple[object, ...]]:
+        def leads_home(*_: object, **__: object) -> list[tuple[object, ...]]:
             return [(2, 1, 6, "", ("169.254.169.254", 443))]
 
-        monkeypatch.setattr(asyncio.get_running_loop().__class__, "getaddrinfo", leads_home, raising=False)
+        monkeypatch.setattr(socket, "getaddrinfo", leads_home)
         documents = ClientDocuments()
         assert (await fault(documents, "https://rebound.example/c")).detail.endswith("could not be fetched")
 

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import socket
 import ssl
+import threading
 import time
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from tests.world.running import run
 
 from accredit.errors import ConfigurationError, KeySetError, KeysUnavailable
 from accredit.net import IssuerKeys
-from accredit.net.fetch import MAX_KEYS_REDIRECTS, check_url, fetch, public_address, trust
+from accredit.net.fetch import MAX_KEYS_REDIRECTS, MAX_LOOK_UPS, check_url, fetch, public_address, trust
 from accredit.net.key_sets import KEYS_FRESH_SECONDS, KEYS_REFETCH_SECONDS, KEYS_RETRY_SECONDS, KEYS_STALE_SECONDS
 from accredit.tokens import Issuer, TokenVerifier, VerifiedToken, read_key_set
 
@@ -313,6 +315,29 @@ async def test_metadata_does_not_lead_into_the_network_behind_the_gateway(addres
         await public_address(address, 443)
     for public in ("8.8.8.8", "2001:4860:4860::8888"):
         assert await public_address(public, 443) == public
+
+
+@pytest.mark.holds("net/fetch", "public")
+async def test_names_that_a_stranger_chose__whose_name_server_is_silent__delay_no_other_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    over, own = threading.Event(), set[str]()
+
+    def silent(*_args: object, **_named: object) -> list[object]:
+        own.add(threading.current_thread().name.partition("_")[0])
+        over.wait(PATIENCE)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", silent)
+    asked = [asyncio.create_task(public_address("slow.example", 443)) for _ in range(64)]
+    try:
+        await asyncio.sleep(0)
+        assert await asyncio.wait_for(asyncio.to_thread(lambda: 1), PATIENCE / 2) == 1
+    finally:
+        over.set()
+        found = await asyncio.gather(*asked, return_exceptions=True)
+    assert own == {"accredit-look-up"}
+    assert sum("too many" in str(each) for each in found) == 64 - MAX_LOOK_UPS
 
 
 @pytest.mark.holds("net/fetch", "public")

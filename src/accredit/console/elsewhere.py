@@ -7,7 +7,8 @@
 - [session] For lists and fetches, a key in this process's memory is certified by the person's, for 12 hours. So a desk
   that is locked waits for asks, and can answer none.
 - [as-local] An ask that comes this way is taken as those of this machine are: its agent has signed it, and it is for
-  this person. What the gateway says besides is shown as its word, or not at all.
+  this person. What the gateway says besides is shown as its word, or not at all. A client's ask has to
+  name this gateway's URL. A gateway's id is its own word, too: a person is shown it before they sign for it.
 
 The answer is signed by the person's key again. So is a no: if the key is locked, it is not sent, and the ask runs out.
 """
@@ -28,7 +29,7 @@ from accredit.base.addresses import is_loopback_host
 from accredit.base.log_events import log_event
 from accredit.consent.asks import Ask
 from accredit.consent.desk_requests import DESK_SESSION_SECONDS, DeskRequest, DeskSession
-from accredit.consent.held import AnyAsk, read_held
+from accredit.consent.held import AnyAsk, ClientAsk, read_held
 from accredit.console.book import PendingAsk
 from accredit.console.desk import Desk
 from accredit.errors import ConfigurationError, ConsentError, DeskError
@@ -129,7 +130,12 @@ class GatewayElsewhere:
             raise DeskError("bad_ask", f"{self.url} shows no good ask: {error}") from None
         if ask.code != code:
             raise DeskError("bad_ask", f"{self.url} shows another ask")
+        if isinstance(ask, ClientAsk) and not all(map(self._has, (ask.gateway.url, ask.endpoint))):
+            raise DeskError("bad_ask", f"{self.url} shows a client of another gateway")
         return ask
+
+    def _has(self, url: str) -> bool:
+        return url == self.url or url.startswith(f"{self.url}/")
 
     async def _post(self, body: bytes) -> tuple[int, bytes]:
         async with (

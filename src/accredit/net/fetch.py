@@ -8,7 +8,8 @@ cost more than intended:
 - [redirects] At most `MAX_KEYS_REDIRECTS` redirects are followed, only within the same origin. If the URL was not
   configured, none is.
 - [public] If the host was not configured, all its addresses must be public. The connection goes to one of the addresses
-  that were checked: a second look-up of the name could give another.
+  that were checked: a second look-up of the name could give another. Such names are looked up in a few threads of
+  their own: a stranger's slow name server delays nothing else.
 - [response] The status must be 200, without a content coding, and the body at most `max_bytes`, all within one time
   limit.
 
@@ -18,7 +19,9 @@ The callers check the content of the body.
 import asyncio
 import socket
 import ssl
+import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import httpx2
@@ -34,6 +37,11 @@ MAX_KEYS_REDIRECTS = 3
 _HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "accredit"}
 
 _PORTS = {"https": 443, "http": 80}
+
+MAX_LOOK_UPS = 8
+"""How many hosts that were not configured are looked up at once. The system's look-up can't be cancelled, and takes
+half a minute where no name server answers."""
+_look_ups = threading.BoundedSemaphore(MAX_LOOK_UPS)
 
 Resolve = Callable[[str, int], Awaitable[str]]
 """Returns the address to connect to, for a host and a port."""
@@ -66,7 +74,13 @@ async def fetch(
 
 async def public_address(host: str, port: int) -> str:
     """Return an address of a host whose addresses are all public ([public]). Raises `KeySetError`."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    if not _look_ups.acquire(blocking=False):
+        raise KeySetError("too many hosts are looked up")
+    thread = ThreadPoolExecutor(1, "accredit-look-up")
+    look_up = thread.submit(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    look_up.add_done_callback(lambda _: _look_ups.release())  # not before, even if nobody waits any more
+    thread.shutdown(wait=False)  # it ends with its one look-up
+    found = await asyncio.wrap_future(look_up)
     addresses = [str(info[4][0]) for info in found]
     if not addresses or not all(map(is_public_address, addresses)):
         raise KeySetError("its host is at an address that is not public")

@@ -2,7 +2,7 @@
 
 import pytest
 from tests.unit.console.test_elsewhere import SIGNER, Gateway
-from tests.world.asked import URL, a_client_ask, an_ask
+from tests.world.asked import GATEWAY, URL, a_client_ask, an_ask
 
 from accredit.cli.actions.connect_app import app_facts, find_app
 from accredit.consent.held import AskingClient
@@ -27,5 +27,6 @@ def test_what_an_app_calls_itself_can_t_pass_for_our_words() -> None:
     client = AskingClient("https://evil.example/c", "Claude” by claude.ai", "http://127.0.0.1:9/")
     told = dict(app_facts(a_client_ask(client=client), URL))
     assert told["known by"] == "evil.example"
+    assert told["which calls itself"].startswith(f"{GATEWAY} - ")
     assert "any program here" in told["your browser goes to"]
     assert told["app"].count("”") == 1

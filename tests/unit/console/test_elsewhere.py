@@ -10,6 +10,7 @@ import pytest
 from tests.world.asgi import Told
 from tests.world.asked import NOW, URL, WORLD, a_client_ask, allowed, an_ask, let_in
 
+from accredit.consent.asks import AskedGateway
 from accredit.console.book import PendingAsk
 from accredit.console.desk import Choice, Desk
 from accredit.console.elsewhere import MAX_GATEWAY_ANSWER_BYTES, GatewayElsewhere, Watch, read_address, read_addresses
@@ -100,6 +101,21 @@ async def test_whatever_answers_in_a_gateway_s_place_is_one_error(said: Any) -> 
 async def test_a_gateway_that_shows_another_ask_than_it_was_asked_for_is_not_believed(shown: Mapping[str, Any]) -> None:
     with pytest.raises(DeskError, match="shows"):
         await Gateway(httpx2.Response(200, json=shown)).reached().fetch("0000-00", SIGNER)
+
+
+@pytest.mark.holds("console/elsewhere", "as-local")
+@pytest.mark.parametrize(
+    "ask",
+    [
+        a_client_ask(gateway=AskedGateway("other", "https://other.example")),
+        a_client_ask(endpoint="https://other.example/mcp"),
+        a_client_ask(endpoint=f"{URL}.evil.example/mcp"),
+    ],
+)
+async def test_a_gateway_can_t_have_a_person_sign_for_another_one_s_url(ask: Any) -> None:
+    said = httpx2.Response(200, json={"ask": ask.to_dict()})
+    with pytest.raises(DeskError, match="another gateway"):
+        await Gateway(said).reached().fetch(ask.code, SIGNER)
 
 
 @pytest.mark.holds("console/elsewhere", "address")

@@ -107,6 +107,7 @@ def app_facts(ask: ClientAsk, gateway: str) -> list[tuple[str, str]]:
         ("known by", one_word(client.host) or "an id that this gateway gave out: anybody can have one"),
         ("your browser goes to", goes),
         ("gateway", one_word(gateway)),
+        ("which calls itself", f"{one_word(ask.gateway.id)} - what you sign is good at whichever gateway has this id"),
         ("endpoint", one_word(ask.endpoint)),
         *((f"tool {number}", _tool(each.name, each.title)) for number, each in enumerate(ask.tools, 1)),
         ("scopes", ", ".join(map(one_word, ask.scopes))),

@@ -12,10 +12,11 @@
 - [rotation] A refresh token gives new ones once, and fewer scopes than were granted at most. A client that is no longer
   on the allow-list gets none.
 - [revoke] A token of either kind ends its login. Whoever has none learns nothing: the answer is always 200.
-- [rate] Codes, refresh tokens and registrations are looked up, or kept, at a bounded rate: 429.
+- [rate] Codes, refresh tokens, registrations and forms are looked up, or kept, at a bounded rate: 429.
 - [no-store] No answer with a token, and no error, is kept by a cache.
 """
 
+import re
 import secrets
 from collections.abc import Callable, Mapping
 from hashlib import sha256
@@ -70,6 +71,10 @@ REGISTRATIONS = 100
 """How many clients register in a burst. Known hosts do it once for each person."""
 REGISTRATIONS_PER_SECOND = 1.0
 """How many more of them with each second. The number of those that are kept is bounded, too."""
+FORMS = 100
+"""How many forms of pages are taken in a burst: each may make a key, and is a transaction of the store."""
+FORMS_PER_SECOND = 10.0
+"""How many more of them with each second."""
 LOOKS = 50
 """How many pages about waiting calls are looked up in a burst. Who guesses codes needs a million such bursts."""
 LOOKS_PER_SECOND = 2.0
@@ -90,6 +95,7 @@ _FORM = b"application/x-www-form-urlencoded"
 _COOKIE = "accredit-consent"
 _NAME_CHARS = 43
 """The characters of 32 bytes in base64url: a login's random name, which is the first part of its refresh tokens."""
+_RANDOM = re.compile(rf"[A-Za-z0-9_-]{{{_NAME_CHARS}}}")
 
 
 class Consent(Protocol):
@@ -131,6 +137,7 @@ class FrontDoor:
         self._door = door
         self._holding = holding
         self._looks = before._looks if before is not None else Budget(LOOKS, LOOKS_PER_SECOND)
+        self._forms = before._forms if before is not None else Budget(FORMS, FORMS_PER_SECOND)
         self._clock = clock
         scopes = frozenset[str]().union(*(each.scopes for each in endpoints.values()))
         self._metadata = to_json(server_metadata(settings.public_url, scopes, registration=settings.registration))
@@ -196,6 +203,9 @@ class FrontDoor:
         form = await self._form(exchange)
         browser = self._browser(exchange)
         going = self._consent.read(form, browser)
+        if not self._forms.take():
+            await _show(exchange, ended_page("Too many at once", "Go back, and try again in a minute.", 429))
+            return
         request = going.flow.request
         client = await find_client(request.client_id, self._settings, self._documents, self._door, self._clock())
         endpoint = self._endpoints.get(request.resource)
@@ -222,7 +232,7 @@ class FrontDoor:
         except CookieError:
             return ""
         value = cookies[self._cookie].value if self._cookie in cookies else ""
-        return value if len(value) == _NAME_CHARS and value.isascii() else ""
+        return value if _RANDOM.fullmatch(value) else ""  # it is sent back in a header, and quoted ones hold CR and LF
 
     async def _form(self, exchange: Exchange) -> Parameters:
         kind = exchange.head.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
