@@ -28,7 +28,7 @@ import fcntl
 import json
 import logging
 import os
-from collections.abc import Generator, Mapping, MutableMapping
+from collections.abc import Generator, Iterable, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import cast
@@ -161,6 +161,11 @@ class GatewayPin:
             write_file(self._file, text, private=True, replace=True)
         except ConfigurationError as error:
             _log.warning("the gateway's id is pinned for this process only: %s", error.what)
+
+
+def read_known(files: Iterable[Path]) -> dict[str, str]:
+    """Return the ids that several files remember, by URL. Raises `ConfigurationError` for one that can't be read."""
+    return {url: id for file in files for url, id in _read(file).items()}
 
 
 def shown_url(url: str) -> str:

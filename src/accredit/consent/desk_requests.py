@@ -27,6 +27,8 @@ from accredit.limits import MAX_CONSENT_ANSWER_BYTES, MAX_URI_LENGTH
 from accredit.ratify.hybrid import UNSIGNED, HybridPublicKey, HybridSignature, HybridSigner, signature_fault
 from accredit.ratify.wire import Integer, WireObject, tree
 
+ASKS_PATH = "/.well-known/accredit/asks"
+"""Where a gateway takes such requests."""
 MAX_DESK_REQUEST_BYTES = MAX_CONSENT_ANSWER_BYTES + 32_768
 """Bytes of a desk's request: an answer, and 32 KiB for two keys, four signatures and the codes that a desk has."""
 DESK_REQUEST_SECONDS = 30

@@ -28,7 +28,7 @@ from msgspec import UNSET
 from accredit.base.addresses import is_loopback_host
 from accredit.base.log_events import log_event
 from accredit.consent.asks import Ask
-from accredit.consent.desk_requests import DESK_SESSION_SECONDS, DeskRequest, DeskSession
+from accredit.consent.desk_requests import ASKS_PATH, DESK_SESSION_SECONDS, DeskRequest, DeskSession
 from accredit.consent.held import AnyAsk, ClientAsk, read_held
 from accredit.console.book import PendingAsk
 from accredit.console.desk import Desk
@@ -46,7 +46,6 @@ GATEWAY_REST_SECONDS = 5.0
 MAX_GATEWAYS_ELSEWHERE = 16
 """How many gateways elsewhere a desk asks: each takes a connection and a request every 20 s."""
 
-_PATH = "/.well-known/accredit/asks"
 _HEADERS = {
     "accept": "application/json",
     "accept-encoding": "identity",
@@ -147,7 +146,7 @@ class GatewayElsewhere:
                 timeout=GATEWAY_SECONDS,
                 transport=self._transport,
             ) as client,
-            client.stream("POST", f"{self.url}{_PATH}", content=body) as answer,
+            client.stream("POST", f"{self.url}{ASKS_PATH}", content=body) as answer,
         ):
             found = bytearray()
             async for chunk in answer.aiter_raw():

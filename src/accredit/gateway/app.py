@@ -11,6 +11,7 @@ from dataclasses import replace
 from msgspec import Raw, structs
 
 from accredit.base.steps import Steps
+from accredit.consent.desk_requests import ASKS_PATH
 from accredit.errors import AccreditError, ClientGone, ConfigurationError, TokenError, UpstreamUnavailable
 from accredit.gateway.admission.bearer import bearer_for
 from accredit.gateway.admission.tool_directory import ToolDirectory
@@ -20,11 +21,11 @@ from accredit.gateway.front.asgi import AsgiExchange, Receive, Scope, Send
 from accredit.gateway.front.authenticator import HttpAuthenticator
 from accredit.gateway.front.bootstrap import PATH, Bootstrap
 from accredit.gateway.front.cors import is_preflight, preflight
-from accredit.gateway.front.desk_asks import ASKS_PATH, DeskAsks
+from accredit.gateway.front.desk_asks import DeskAsks
 from accredit.gateway.front.door.desk import DeskConsent
 from accredit.gateway.front.door.requests import ClientSource
 from accredit.gateway.front.door.requests import Endpoint as DoorEndpoint
-from accredit.gateway.front.door.server import ASKED_PATH, PATHS, FrontDoor
+from accredit.gateway.front.door.server import PATHS, FrontDoor
 from accredit.gateway.front.endpoint import check_host, check_source, is_of_listed
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.health import ALIVE, READY, Condition, Health
@@ -41,6 +42,7 @@ from accredit.gateway.settings import ApiUpstream, GatewaySettings, HttpUpstream
 from accredit.gateway.trace import set_current
 from accredit.gateway.turns import set_current_server
 from accredit.gateway.upstream.http.sending import AccessTokensFor
+from accredit.oauth.answers import ASKED_PATH
 from accredit.policy import Policy
 from accredit.ports import AskStore, DoorStore, KeySets, ProofStore, Records, Revocations, TaskStore
 from accredit.stores import MemoryTasks

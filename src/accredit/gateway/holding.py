@@ -24,7 +24,8 @@ Whoever serves a client that speaks only OAuth holds an ask, waits, and takes it
   person and code. So whoever can only write the store can't have a person asked something else. A row that does not
   open is none.
 - [digits] They are drawn when a client's ask is held, and told to whoever has answered with a person's key, and to
-  nobody else. After `MAX_DIGIT_TRIES` wrong ones the ask is gone, in whatever gateways they were typed.
+  nobody else. After `MAX_DIGIT_TRIES` wrong ones the ask is gone, in whatever gateways they were typed. Tries are
+  counted in the store and in each process: who can write the store can't set them back.
 - [once] Exactly one answer is kept, and exactly one caller takes the ask with it (`ports.AskStore`).
 """
 
@@ -38,13 +39,13 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
-from accredit.base.caching import CachedProperty
+from accredit.base.caching import CachedProperty, RecentlyUsed
 from accredit.base.clock import unix_seconds
 from accredit.consent.answers import Answer, read_answer
 from accredit.consent.asks import MAX_ASK_BYTES, Ask
 from accredit.consent.held import AnyAsk, chain_of, read_held
 from accredit.errors import AskError, AskGone, SealError, UnusableAnswer
-from accredit.limits import ASK_SECONDS, MAX_SEALED_ASK_BYTES
+from accredit.limits import ASK_SECONDS, MAX_ASKS, MAX_SEALED_ASK_BYTES
 from accredit.ports import AskStore, HeldAsk
 from accredit.ratify import DelegationCert
 from accredit.rounds.sealing import NONCE_BYTES, KeyRing
@@ -97,6 +98,7 @@ class Holding:
         self.clock = clock
         self._shared_ring = ring
         self.draw = draw
+        self._tries = RecentlyUsed[bytes, int](2 * MAX_ASKS)
 
     @CachedProperty
     def _ring(self) -> KeyRing:
@@ -156,6 +158,9 @@ class Holding:
         Raises `AskGone`, also for an ask that nobody has answered, and `StoreUnavailable`.
         """
         tries = await self.store.attempt(key, now=self.clock())
+        if tries:
+            tries = max(tries, (self._tries.get(key) or 0) + 1)
+            self._tries.put(key, tries)
         held = await self.find(key)
         if held is None or held.answer is None or not 0 < tries <= MAX_DIGIT_TRIES:
             await self.store.take(key, now=self.clock())

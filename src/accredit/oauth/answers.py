@@ -17,6 +17,8 @@ AUTHORIZE_PATH = "/oauth/authorize"
 TOKEN_PATH = "/oauth/token"  # noqa: S105 - a path
 REVOKE_PATH = "/oauth/revoke"
 REGISTER_PATH = "/oauth/register"
+ASKED_PATH = "/oauth/asked/"
+"""Below the public URL, the page about a call that waits for a person: its code follows."""
 
 _STATUS = {"invalid_client": 401, "server_error": 500, "temporarily_unavailable": 503}
 

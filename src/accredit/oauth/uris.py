@@ -42,7 +42,7 @@ _LOOPBACK = re.compile(r"(http://(?:127\.0\.0\.1|\[::1\]|localhost))(?::[1-9][0-
 _PRIVATE_SCHEME = re.compile(r"([a-z][a-z0-9+.-]{1,63}):(/?/?)(.+)")
 _OF_BROWSERS = re.compile(
     r"https?|wss?|ftps?|file|filesystem|blob|data|javascript|vbscript|livescript|mocha|about|view-.*|resource|jar"
-    r"|chrome.*|edge|brave|opera|vivaldi|.*-extension|devtools|mailto|tel|sms|intent|android-app|ms-.*|search-ms|ldaps?"
+    r"|chrome.*|edge|microsoft-.*|google-?chromes?|firefox.*|brave|opera|vivaldi|.*-extension|devtools|mailto|tel|sms|intent|android-app|ms-.*|search-ms|ldaps?"
     r"|smb|nfs|ssh|telnet|gopher|urn|cid|mid"
 )
 """Schemes that a browser handles itself, or hands to the operating system."""

@@ -11,13 +11,14 @@ from tests.world.asgi import Told
 from tests.world.asked import NOW, URL, WORLD, a_client_ask, allowed, an_ask, let_in
 
 from accredit.consent.asks import AskedGateway
+from accredit.consent.desk_requests import ASKS_PATH
 from accredit.console.book import PendingAsk
 from accredit.console.desk import Choice, Desk
 from accredit.console.elsewhere import MAX_GATEWAY_ANSWER_BYTES, GatewayElsewhere, Watch, read_address, read_addresses
 from accredit.console.journal import Journal
 from accredit.console.unlock import KeyHolder, KeyInFile
 from accredit.errors import ConfigurationError, DeskError
-from accredit.gateway.front.desk_asks import ASKS_PATH, DeskAsks
+from accredit.gateway.front.desk_asks import DeskAsks
 from accredit.gateway.holding import Holding
 from accredit.rounds import KeyRing
 from accredit.stores import MemoryStore

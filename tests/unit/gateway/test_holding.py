@@ -100,6 +100,22 @@ async def test_after_three_wrong_tries_the_right_digits_are_of_no_use__whatever_
     assert await store.find(held.row.key, now=NOW) is None
 
 
+@pytest.mark.holds("gateway/holding", "digits")
+async def test_whoever_sets_the_tries_back_in_the_store_gets_no_more_of_them() -> None:
+    class Forgetful(Rows):
+        async def attempt(self, key: bytes, *, now: int) -> int:
+            return min(await super().attempt(key, now=now), 1)
+
+    gateway, ask = holding(Forgetful()), a_client_ask()
+    held = await gateway.hold(ask, asker=ASKER)
+    await gateway.answer(held, let_in(ask).encode())
+    for _ in range(2):
+        assert await gateway.confirm(held.row.key, other(held.digits)) is None
+    with pytest.raises(AskGone):
+        await gateway.confirm(held.row.key, other(held.digits))
+    assert await gateway.find(held.row.key) is None
+
+
 async def test_digits_before_a_yes_end_the_ask() -> None:
     gateway = holding()
     held = await gateway.hold(a_client_ask(), asker=ASKER)

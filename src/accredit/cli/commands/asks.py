@@ -1,7 +1,7 @@
 """`accredit asked`, `approve` and `deny`: answer agents' asks in a terminal."""
 
 from accredit.cli.declare import Command, argument, flag
-from accredit.cli.options import AT, JSON, PASSPHRASE_FILE
+from accredit.cli.options import AT, GATEWAY_ID, JSON, PASSPHRASE_FILE
 
 _CODE = argument(
     "code",
@@ -82,6 +82,7 @@ connect_app = Command(
             remedy="the page to which the app has sent your browser shows it",
         ),
         AT,
+        GATEWAY_ID,
         PASSPHRASE_FILE,
         JSON,
     ],

@@ -22,6 +22,7 @@ from accredit.errors import AskError, AskGone, AsksFull, ProofRefused, UnusableA
 from accredit.gateway.holding import Holding, OpenAsk
 from accredit.gateway.oauth_settings import OAuthSettings
 from accredit.limits import ASK_SECONDS, MAX_AGENT_NAME_LENGTH_BYTES, MAX_TOLD_REASON_CHARS
+from accredit.oauth.answers import ASKED_PATH
 from accredit.policy import Entry, GuardedCall
 from accredit.ports import DoorStore, Login
 from accredit.ratify import HybridPrivateKey, encode_delegation_cert
@@ -29,9 +30,6 @@ from accredit.refusals import BY_WORD, DENIED
 
 MAX_HELD_CALLS = 8
 """How many calls of one agent wait for a person at once; others are told the code. Each keeps a connection open."""
-
-PAGE = "/oauth/asked/"
-"""Below the public URL, the page about an ask: its code follows."""
 
 _ID_BYTES = 16
 
@@ -71,7 +69,7 @@ class GuestAsks:
             held = await self._holding.hold(self._signed(call, refusal, entry, login, signer))
         except (AskError, AsksFull, WireError) as error:
             raise _reword(refusal, f"nobody can be asked for this now: {error}") from None
-        waits = Waits(held.ask.code, f"{self._settings.public_url}{PAGE}{held.ask.code}")
+        waits = Waits(held.ask.code, f"{self._settings.public_url}{ASKED_PATH}{held.ask.code}")
         if held.answer is None and wait and self._held[signer.id] < MAX_HELD_CALLS:
             self._held[signer.id] += 1
             try:

@@ -46,7 +46,7 @@ from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.passthrough import refuse
 from accredit.gateway.headers import JSON, RawHeaders
 from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE, is_json_request
-from accredit.gateway.recording.open_calls import OpenCall
+from accredit.gateway.recording.open_calls import OpenCall, withheld
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import AgentSettings, GatewaySettings
 from accredit.gateway.turns import in_turns, next_turn, turn
@@ -59,7 +59,6 @@ from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
 from accredit.jsonrpc.sse import KEEP_ALIVE, SseParser, encode_event, pieces
 from accredit.limits import EVENT_TIMES, EVENTS_AT_ONCE_BYTES, KEEP_ALIVE_SECONDS
 from accredit.policy.agent_call import AgentCall
-from accredit.policy.refusals import record_unavailable
 
 CARD_SECONDS = 30.0
 """How long an agent's card is shown as it was fetched. Anybody may ask for it, and each question would be one to the
@@ -326,10 +325,4 @@ async def _settle(call: Call, judged: Judged) -> None:
         digest: dict[Any, str] = result_digest(to_json(judged.result))
         outcome = Outcome(status="ok", result=digest)
     if await opened.settle(outcome) is not None:
-        raise _withheld(opened)
-
-
-def _withheld(opened: OpenCall) -> ProofRefused:
-    decided = opened.decided
-    method, target = (decided.call.method, decided.call.target or "") if decided is not None else ("", "")
-    return record_unavailable(method, target, forwarded=True)
+        raise withheld(opened)

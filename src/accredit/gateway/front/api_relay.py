@@ -14,7 +14,7 @@
 """
 
 from accredit.attest import Outcome
-from accredit.errors import AccreditError, AnswerError, ProofRefused, RequestError
+from accredit.errors import AccreditError, AnswerError, RequestError
 from accredit.gateway.admission.api_gate import ApiGate, ApiRequest
 from accredit.gateway.call import Call
 from accredit.gateway.counters import Counters
@@ -24,14 +24,13 @@ from accredit.gateway.front.endpoint import check_source
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.passthrough import METHODS
 from accredit.gateway.headers import RawHeaders
-from accredit.gateway.recording.open_calls import OpenCall
+from accredit.gateway.recording.open_calls import OpenCall, withheld
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.upstream.http.answer import Answer
 from accredit.gateway.upstream.http.sending import Sender
 from accredit.gateway.upstream.reply import WhileConnected
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.policy.drill import is_drill
-from accredit.policy.refusals import record_unavailable
 
 _SHARED = (b"public", b"s-maxage", b"private")
 _CACHE_CONTROL = b"cache-control"
@@ -114,7 +113,7 @@ class ApiRelay:
             return
         status = "ok" if http_status < 400 else "error"
         if await opened.settle(Outcome(status=status, detail=f"HTTP {http_status}")) is not None:
-            raise _withheld(opened)
+            raise withheld(opened)
 
     async def _pass_on(self, exchange: Exchange, answer: Answer) -> None:
         length = answer.header(b"content-length") if answer.status not in (204, 304) else None
@@ -127,12 +126,6 @@ class ApiRelay:
                 raise AnswerError("the answer is too large", bound=True)
             await exchange.write(chunk)
         await exchange.end()
-
-
-def _withheld(opened: OpenCall) -> ProofRefused:
-    decided = opened.decided
-    method, target = (decided.call.method, decided.call.target or "") if decided is not None else ("", "")
-    return record_unavailable(method, target, forwarded=True)
 
 
 def _private(headers: RawHeaders) -> RawHeaders:

@@ -56,8 +56,6 @@ DESK_CHECKS, DESK_CHECKS_PER_SECOND = 20, 2.0
 """How many requests in one person's name are verified in a burst, and each second: a millisecond each, at the calls'
 expense. A desk makes one in twenty seconds, and a few for each ask."""
 
-ASKS_PATH = "/.well-known/accredit/asks"
-
 
 class DeskAsks:
     """Serves desks, for people by the ids of their keys. `gateway` is the public URL. `before` is what a reload

@@ -29,7 +29,6 @@ from accredit.base.budget import Budget
 from accredit.base.clock import unix_seconds
 from accredit.consent.asks import Ask, read_code
 from accredit.errors import AskError, InvalidToken, OAuthError, StoreUnavailable
-from accredit.gateway.admission.guest_asks import PAGE as ASKED_PATH
 from accredit.gateway.front.door.desk import SECRET_BYTES, Going
 from accredit.gateway.front.door.pages import Page, asked_page, ended_page
 from accredit.gateway.front.door.requests import (
@@ -47,6 +46,7 @@ from accredit.gateway.oauth_settings import REGISTERED_SECONDS, OAuthSettings
 from accredit.jsonrpc.encode import to_json
 from accredit.oauth.access_tokens import FrontToken, mint_access_token, verify_access_token
 from accredit.oauth.answers import (
+    ASKED_PATH,
     AUTHORIZE_PATH,
     METADATA_PATH,
     REGISTER_PATH,
