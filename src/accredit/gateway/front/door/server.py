@@ -71,9 +71,9 @@ REGISTRATIONS = 100
 """How many clients register in a burst. Known hosts do it once for each person."""
 REGISTRATIONS_PER_SECOND = 1.0
 """How many more of them with each second. The number of those that are kept is bounded, too."""
-FORMS = 100
+FORMS = 50
 """How many forms of pages are taken in a burst: each may make a key, and is a transaction of the store."""
-FORMS_PER_SECOND = 10.0
+FORMS_PER_SECOND = 5.0
 """How many more of them with each second."""
 LOOKS = 50
 """How many pages about waiting calls are looked up in a burst. Who guesses codes needs a million such bursts."""
