@@ -17,7 +17,7 @@ from tests.world.warm import python
 from accredit.client import AccreditedHttp, ProofPresenter
 from accredit.keys import load_public_key
 
-pytestmark = [pytest.mark.slow, pytest.mark.holds("setup/openapi", "named-only")]
+pytestmark = [pytest.mark.slow, pytest.mark.holds("setup/documents", "named-only")]
 MAIL_SERVER = Path(__file__).parents[2] / "examples/mail_server.py"
 PAGE = Path(__file__).parents[2] / "docs/how-to/http-api.md"
 PATHS: dict[str, Any] = {

@@ -28,6 +28,8 @@ from accredit.policy.catalog import Entry
 
 CARD_PATH = "/.well-known/agent-card.json"
 """Where an agent's public card is, below its URL (specification section 8.2)."""
+MAX_CARD_BYTES = 1_048_576
+"""The largest card that is read. Real ones have some kilobytes."""
 SCHEME = "ratifyProof"
 """The name of the security scheme for the proof."""
 EXTENSION = "urn:accredit:a2a:proof:v1"

@@ -79,6 +79,7 @@ OPENAPI = option(
     callback=_document,
     help="An HTTP API's OpenAPI document (3.0 or 3.1; JSON, or YAML with accredit[hosts]).",
 )
+AGENT_CARD = option("--agent-card", metavar="FILE|URL", callback=_document, help="An A2A 1.0 agent's card.")
 PROXY = option(
     "--proxy",
     type=Choice(["nginx", "envoy", "traefik", "caddy"]),

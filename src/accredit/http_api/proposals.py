@@ -132,7 +132,7 @@ def _segment(part: str) -> str | None:
 
 
 def _proposal(operation: Operation, route: Route, server: str, taken: set[str]) -> Proposal:
-    word = _irreversible_word(operation)
+    word = _word_of(operation)
     if operation.method in READS and word is None:
         return Proposal(operation, route, read_scope(server), False, "it reads")
     names = [each for each in (operation.name.replace("/", "."), route.text) if each]
@@ -145,14 +145,20 @@ def _proposal(operation: Operation, route: Route, server: str, taken: set[str]) 
     return Proposal(operation, route, scope, False, "it changes what is there")
 
 
-def _irreversible_word(operation: Operation) -> str | None:
+def irreversible_word(*texts: str) -> str | None:
+    """Return a word of these names by which an operation is taken for one that nobody can take back, or None."""
+    words = (word.lower() for text in texts for word in _WORD.findall(text))
+    return min(IRREVERSIBLE.intersection(words), default=None)
+
+
+def _word_of(operation: Operation) -> str | None:
     """Return the word that says so: the verb of an operation's name, which is its first word (`sendMessage`,
     `messages/send`), or one of its path's last literal segment. A read that has a name goes by that alone."""
     words = _WORD.findall(re.split(r"[/.:]", operation.name)[-1])[:1]
     if not words or operation.method not in READS:
         literals = [part for part in operation.path.split("/") if part and "{" not in part]
         words += _WORD.findall("".join(literals[-1:]))
-    return min(IRREVERSIBLE.intersection(word.lower() for word in words), default=None)
+    return irreversible_word(*words)
 
 
 def _fault(one: Proposal, table: RouteTable) -> str | None:

@@ -3,7 +3,7 @@
 The steps come in this order, so that a failure leaves nothing half done:
 
 - check that the name is free, that the file can take a server (tried with an empty one), and that the lock can be read;
-- list what the server offers, or read the API's OpenAPI document. A server is run from the folder from which the
+- list what the server offers, or read the document of an API or agent. A server is run from the folder from which the
   configuration will run it;
 - make the new text, and parse it with the gateway's own reader: it must mean the old one plus the new server, and
   nothing else. Text is only appended, but a server of `[upstream]` is first given a name (`config.renaming`);
@@ -38,9 +38,9 @@ from accredit.keys import read_file, replace_file, write_file
 from accredit.limits import MAX_LOCK_BYTES
 from accredit.pins import LOCK_FILE, UPSTREAM, Definitions
 from accredit.policy import Entry
-from accredit.setup.config_text import Api, api_tables, server_tables
-from accredit.setup.init import first_scopes, keep_working_folder, summarize_offer, word
-from accredit.setup.openapi import check_openapi, check_served, find_api, first_scope, json_members, summarize_api
+from accredit.setup.config_text import Agent, Api, described_tables, server_tables
+from accredit.setup.documents import check_document, check_served, find_described
+from accredit.setup.init import first_scopes, keep_working_folder, scope_options, summarize_offer, word
 from accredit.setup.pin import definitions_of, lock_text
 from accredit.signing.suggest_scopes import PROMPT, RESOURCE, Suggestion, suggestions
 from accredit.terminal.output import MAX_TOLD_CANDIDATES, print_json, say, tell
@@ -76,6 +76,7 @@ def run_add(
     config: Path | None,
     name_existing: str | None,
     openapi: Path | str | None,
+    agent_card: Path | str | None,
     proxy: str | None,
     header: Sequence[str],
     token_env: str | None,
@@ -86,10 +87,11 @@ def run_add(
     check_server_name(name, "NAME")
     if name_existing is not None:
         check_server_name(name_existing, "--name-existing")
-    check_openapi(openapi, command, proxy)
-    if openapi is not None:
-        api = find_api(name, openapi, url, proxy, header, token_env, timeout)
-        return _add_api(api, openapi, config, name_existing, as_json=as_json)
+    check_document(openapi, agent_card, command, proxy)
+    where = openapi if openapi is not None else agent_card
+    if where is not None:
+        found = find_described(name, openapi, agent_card, url, proxy, header, token_env, timeout)
+        return _add_described(found, where, config, name_existing, as_json=as_json)
     reach = read_reach(header, token_env, timeout)
     upstream = upstream_of(url, command, reach)
     headers = as_configured(header, token_env)
@@ -121,27 +123,29 @@ def add_server(addition: Addition, *, as_json: bool) -> int:
     return 0
 
 
-def _add_api(api: Api, where: Path | str, config: Path | None, existing: str | None, *, as_json: bool) -> int:
-    """Write the configuration with an HTTP API, and print what changed. Raises `ConfigurationError`."""
+def _add_described(
+    found: Api | Agent, where: Path | str, config: Path | None, existing: str | None, *, as_json: bool
+) -> int:
+    """Write the configuration with an HTTP API or an agent, and print what changed. Raises `ConfigurationError`."""
     loaded, file = _load(config)
-    _check_names(loaded, api.name, existing)
-    content = _new_content(loaded, api.name, existing, api_tables(api))
-    check_served(content, file, api.name)
+    _check_names(loaded, found.name, existing)
+    content = _new_content(loaded, found.name, existing, described_tables(found))
+    check_served(content, file, found.name)
     lock = _lock_of(loaded)
     pinned = lock.data is not None and existing is not None
     if pinned:
         _write(loaded, existing, content, lock, {})
     else:
         replace_file(file, content, old=loaded.content)
-    notes = [] if existing is None else [*_rename_notes(loaded, api.name, existing)]
+    notes = [] if existing is None else [*_rename_notes(loaded, found.name, existing)]
     files = [_near(each) for each in ([file, lock.path] if pinned else [file])]
-    check = f"accredit check {api.name} --openapi {shlex.quote(str(where))}"
-    steps = _next_steps(api.name, files[0], f"--scope {first_scope(api)}", check)
+    check = f"accredit check {found.name} {found.option} {shlex.quote(str(where))}"
+    steps = _next_steps(found.name, files[0], scope_options(found.first_scopes), check)
     if as_json:
-        said = {"files": files, "server": api.name, "renamed": existing, **json_members(api)}
+        said = {"files": files, "server": found.name, "renamed": existing, **found.members()}
         print_json({**said, "notes": notes, "next": steps})
         return 0
-    say(f"wrote {files[0]}: [servers.{api.name}], {summarize_api(api)}. Read it before you go on.")
+    say(f"wrote {files[0]}: [servers.{found.name}], {found.summary}. Read it before you go on.")
     _tell(notes, steps)
     return 0
 

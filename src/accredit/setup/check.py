@@ -35,7 +35,7 @@ from accredit.policy import Catalog
 from accredit.policy.constraint_words import facts_table
 from accredit.policy.drill import DRILLS
 from accredit.policy.facts import CONTEXT_NAMES
-from accredit.setup.check_api import check_api
+from accredit.setup.check_documents import check_document
 from accredit.setup.check_fix import add_tables
 from accredit.signing.suggest_scopes import advertised_scope, fault_of
 from accredit.terminal.output import print_json, say
@@ -76,6 +76,7 @@ def run_check(
     config: Path | None,
     fix: bool,
     openapi: Path | str | None,
+    agent_card: Path | str | None,
     header: Sequence[str],
     token_env: str | None,
     timeout: float | None,
@@ -86,13 +87,16 @@ def run_check(
     if fix and config == STDIN:
         raise ConfigurationError("--fix can't write to stdin", "name the file that it has to change")
     name = target if command is None and target is not None and _NAME.fullmatch(target) else None
-    if openapi is not None:
+    if openapi is not None or agent_card is not None:
+        if openapi is not None and agent_card is not None:
+            raise ConfigurationError("--openapi and --agent-card are given", "name one at a time")
         if (target is not None and name is None) or command is not None or reach.all_headers:
+            option, what = ("--openapi", "routes") if openapi is not None else ("--agent-card", "skills")
             raise ConfigurationError(
-                "--openapi is compared with routes of a configuration, and no server is asked",
+                f"{option} is compared with {what} of a configuration, and no server is asked",
                 "name one of [servers], or nothing, and no headers",
             )
-        return check_api(config, name, openapi, fix=fix, timeout=reach.timeout, as_json=as_json)
+        return check_document(config, name, openapi, agent_card, fix=fix, timeout=reach.timeout, as_json=as_json)
     if name is not None or (target is None and command is None):
         return check_configured(load(config, os.environ, {}), name, reach, fix=fix, as_json=as_json)
     if config is not None:

@@ -34,11 +34,12 @@ def add_tables(loaded: Loaded, offers: Mapping[str, ServerListing]) -> Loaded:
             missing[each.server] = found
     if not missing:
         return loaded
-    if loaded.file is None:
-        raise ConfigurationError("--fix has no configuration to write to", "name one with --config")
-    content = _with(loaded.content, missing)
-    _check_meaning(loaded, content, missing)
-    replace_file(loaded.file, content, old=loaded.content)
+    replace_checked(
+        loaded,
+        _with(loaded.content, missing),
+        _meaning(loaded, missing),
+        ("its tools", "write [tools.NAME] tables in place of one value"),
+    )
     names = (each.tool + (f" of {server}" if server else "") for server, some in missing.items() for each in some)
     tell(f"wrote {loaded.file}: tables for {', '.join(names)}. Read them before you go on.")
     return load(loaded.file, os.environ, {})
@@ -62,20 +63,29 @@ def append_text(content: bytes, text: str) -> bytes:
     return content + (text.replace("\n", "\r\n") if b"\r\n" in content else text).encode()
 
 
-def _check_meaning(loaded: Loaded, content: bytes, missing: Mapping[str, list[Suggestion]]) -> None:
-    """Check that the new text means the old one plus the tables."""
+def _meaning(loaded: Loaded, missing: Mapping[str, list[Suggestion]]) -> dict[str, Any]:
+    """Return what the new text must mean: the old one plus the tables."""
     expected: dict[str, Any] = tomllib.loads(loaded.content.decode())
     for server, some in missing.items():
         above = expected["servers"][server] if server else expected
-        above.setdefault("tools", {}).update(
-            (each.tool, {"scope": each.scope, **({"sensitive": True} if each.sensitive else {})}) for each in some
-        )
+        above.setdefault("tools", {}).update((each.tool, table_meaning(each.scope, each.sensitive)) for each in some)
+    return expected
+
+
+def table_meaning(scope: str, sensitive: bool) -> dict[str, object]:
+    """Return what the table of a tool, a route or a skill means."""
+    return {"scope": scope, **({"sensitive": True} if sensitive else {})}
+
+
+def replace_checked(loaded: Loaded, content: bytes, expected: Mapping[str, Any], words: tuple[str, str]) -> None:
+    """Replace a configuration's file by a text that means `expected`, and nothing else. `words` say what of the file
+    could not be added to, and the remedy. Raises `ConfigurationError`."""
+    if loaded.file is None:
+        raise ConfigurationError("--fix has no configuration to write to", "name one with --config")
     try:
         same = tomllib.loads(content.decode()) == expected
     except tomllib.TOMLDecodeError:
         same = False
     if not same:
-        raise ConfigurationError(
-            f"{loaded.file} has its tools in a form that --fix can't add to",
-            "write [tools.NAME] tables in place of one value",
-        )
+        raise ConfigurationError(f"{loaded.file} has {words[0]} in a form that --fix can't add to", words[1])
+    replace_file(loaded.file, content, old=loaded.content)

@@ -1,4 +1,4 @@
-"""Writes an `accredit.toml` from what a server offers, or from what an OpenAPI document says of an HTTP API. No I/O.
+"""Writes an `accredit.toml` from what a server offers, or from what a document says of an HTTP API or an agent. No I/O.
 
 The server's words go into comments and keys, and can't break out of them:
 
@@ -9,15 +9,18 @@ The server's words go into comments and keys, and can't break out of them:
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar
 
+from accredit.a2a.cards import CARD_PATH
+from accredit.a2a.skills import ProposedSkill, ProposedSkills, ask_scope
 from accredit.asking.listing import ServerListing
-from accredit.base.text import one_line
+from accredit.base.text import one_line, several
 from accredit.config.schema import Gateway
 from accredit.gateway import HttpUpstream, StdioUpstream
 from accredit.gateway.settings import AUTHORIZE_PATH
 from accredit.hosts.toml_text import inline, key, string
-from accredit.http_api.proposals import Proposals
+from accredit.http_api.proposals import Proposal, Proposals, read_scope
 from accredit.limits import MAX_SAID_CHARS
 from accredit.policy.drill import DRILLS
 from accredit.signing.suggest_scopes import PROMPT, RESOURCE, Suggestion, resource_scopes
@@ -67,15 +70,6 @@ port = 9464                # where the proxy asks, at {path}
 _DEFAULT = """\
 default_tool_scope = ""    # "": tools without a table below are refused; or a scope, such as "mcp:tool"
 """
-_API_PATH = "/api/"
-_API_ADDED = """\
-# Added by `accredit {command}` from an OpenAPI document. Nobody has checked that: read it before you serve.
-"""
-_ROUTES = """\
-# The routes, each with the scope that a delegation has to hold. A sensitive one takes only proofs over a challenge that
-# the gateway made for this very request. Requests of no route are refused.
-"""
-
 _TOOLS = """\
 # The tools, each with the scope that a delegation has to hold. A sensitive one takes only proofs over a challenge that
 # the gateway made for this very call.
@@ -114,7 +108,8 @@ def configuration(
     return "\n".join([head, *(tool_table(each, name) for each in suggestions)])
 
 
-class Api(NamedTuple):
+@dataclass(frozen=True)
+class Api:
     """An HTTP API to be written: its name in `[servers]`, its title, its URL and `headers` as they are written in the
     file, or the proxy that asks the gateway, and its routes."""
 
@@ -125,51 +120,165 @@ class Api(NamedTuple):
     headers: Headers
     proposals: Proposals
 
+    kind: ClassVar[str] = "an HTTP API"
+    document: ClassVar[str] = "OpenAPI document"
+    option: ClassVar[str] = "--openapi"
+    introduction: ClassVar[str] = """\
+# The routes, each with the scope that a delegation has to hold. A sensitive one takes only proofs over a challenge that
+# the gateway made for this very request. Requests of no route are refused.
+"""
+
     @property
     def path(self) -> str:
         """Where it is on the gateway, or where the proxy asks."""
-        return (AUTHORIZE_PATH if self.proxy is not None else _API_PATH) + self.name
+        return (AUTHORIZE_PATH if self.proxy is not None else "/api/") + self.name
+
+    @property
+    def own(self) -> str:
+        """The lines of its own table."""
+        if self.proxy is not None:
+            return f'protocol = "authorize"\nproxy = {string(self.proxy)}'
+        url = _upstream(HttpUpstream(self.url), self.headers)
+        return f'protocol = "http"\npath = {string(self.path)}    # taken off: what is below it goes to the URL\n{url}'
+
+    def tables(self) -> Iterator[str]:
+        """Yield the table of each route, and a comment for each that is left out."""
+        for each in self.proposals.routes:
+            deprecated = "# The document says that it is deprecated.\n" if each.operation.deprecated else ""
+            head = table_name("routes", self.name)
+            yield _table(head, each.route.text, each.operation.summary, deprecated, each)
+        for each, why in self.proposals.left_out:
+            yield _omission(each.route.text, why)
+
+    @property
+    def summary(self) -> str:
+        """How many routes it has, in words."""
+        return _count("route", self.proposals.routes, len(self.proposals.left_out))
+
+    @property
+    def first_scopes(self) -> list[str]:
+        """The scope of reads or, if there are none, that of one route."""
+        scopes = [each.scope for each in self.proposals.routes]
+        reading = read_scope(self.name)
+        return [reading if reading in scopes else scopes[0]]
+
+    def members(self) -> dict[str, object]:
+        """Return its routes as members of a JSON object."""
+        found = self.proposals
+        routes = [{"route": each.route.text, "scope": each.scope, "sensitive": each.sensitive} for each in found.routes]
+        return {"routes": routes, "left_out": [{"route": each.route.text, "why": why} for each, why in found.left_out]}
 
 
-def api_configuration(api: Api, port: int = Gateway().port) -> str:
-    """Return the text of a file for an HTTP API."""
+@dataclass(frozen=True)
+class Agent:
+    """An A2A agent to be written: its name in `[servers]`, its title, its URL, the path of its card there, `headers` as
+    they are written in the file, and its skills."""
+
+    name: str
+    title: str
+    url: str
+    card_path: str
+    headers: Headers
+    proposals: ProposedSkills
+
+    proxy: ClassVar[None] = None
+    kind: ClassVar[str] = "an agent"
+    document: ClassVar[str] = "card"
+    option: ClassVar[str] = "--agent-card"
+    introduction: ClassVar[str] = """\
+# The skills, each with the scope that a delegation has to hold besides. A sensitive one takes only proofs over a
+# challenge that the gateway made for this very message. A message that names no skill needs the scopes of all of them.
+"""
+
+    @property
+    def path(self) -> str:
+        """Where it is on the gateway."""
+        return "/agents/" + self.name
+
+    @property
+    def own(self) -> str:
+        """The lines of its own table."""
+        card = f"card_path = {string(self.card_path)}\n" if self.card_path != CARD_PATH else ""
+        url = _upstream(HttpUpstream(self.url), self.headers)
+        scope = f"scope = {string(ask_scope(self.name))}    # what each message needs"
+        return f'protocol = "a2a"\npath = {string(self.path)}    # its URL on the gateway\n{url}\n{card}{scope}'
+
+    def tables(self) -> Iterator[str]:
+        """Yield the table of each skill, and a comment for each that is left out."""
+        for each in self.proposals.skills:
+            head = table_name("skills", self.name)
+            yield _table(head, each.skill.id, each.skill.description, "", each)
+        for skill, why in self.proposals.left_out:
+            yield _omission(skill, why)
+
+    @property
+    def summary(self) -> str:
+        """How many skills it has, in words."""
+        return _count("skill", self.proposals.skills, len(self.proposals.left_out))
+
+    @property
+    def first_scopes(self) -> list[str]:
+        """The scope of messages, and that of one skill, if there is any: if possible one that is not sensitive."""
+        skills = sorted(self.proposals.skills, key=lambda each: each.sensitive)[:1]
+        return [ask_scope(self.name), *(each.scope for each in skills)]
+
+    def members(self) -> dict[str, object]:
+        """Return its scope and its skills as members of a JSON object."""
+        skills = [
+            {"skill": each.skill.id, "scope": each.scope, "sensitive": each.sensitive} for each in self.proposals.skills
+        ]
+        left_out = [{"skill": skill, "why": why} for skill, why in self.proposals.left_out]
+        return {"scope": ask_scope(self.name), "skills": skills, "left_out": left_out}
+
+
+def described_configuration(found: Api | Agent, port: int = Gateway().port) -> str:
+    """Return the text of a file for an HTTP API or an agent."""
     head = _HEAD.format(
-        server=_to_comment(api.title) or "an HTTP API",
-        source="its OpenAPI document",
+        server=_to_comment(found.title) or found.kind,
+        source=f"its {found.document}",
         port=port,
-        admin=_ADMIN.format(path=api.path) if api.proxy is not None else "",
-        table=table_name("upstream", api.name),
-        upstream=_behind(api),
-        identity="\n" if api.proxy is not None else _IDENTITY,
+        admin=_ADMIN.format(path=found.path) if found.proxy is not None else "",
+        table=table_name("upstream", found.name),
+        upstream=found.own,
+        identity="\n" if found.proxy is not None else _IDENTITY,
         default="",
-        rest=_ROUTES,
+        rest=found.introduction,
     )
-    return "\n".join([head, *route_tables(api.name, api.proposals)])
+    return "\n".join([head, *found.tables()])
 
 
-def api_tables(api: Api) -> str:
-    """Return an API's tables of `[servers]`, to be appended to a file."""
-    head = f"{_API_ADDED.format(command='add')}[{table_name('upstream', api.name)}]\n{_behind(api)}\n"
-    return "\n".join([head, _ROUTES, *route_tables(api.name, api.proposals)])
+def described_tables(found: Api | Agent) -> str:
+    """Return the tables of `[servers]` of an API or an agent, to be appended to a file."""
+    head = f"{_from_document(found, 'add')}[{table_name('upstream', found.name)}]\n{found.own}\n"
+    return "\n".join([head, found.introduction, *found.tables()])
 
 
-def more_routes(name: str, proposals: Proposals) -> str:
-    """Return the tables of routes that `accredit check --fix` adds to the API `name`."""
-    tables = route_tables(name, proposals._replace(left_out=[]))
-    return "\n".join(["", _API_ADDED.format(command="check --fix"), *tables])
+def more_tables(found: Api | Agent) -> str:
+    """Return the tables of routes or skills that `accredit check --fix` adds."""
+    return "\n".join(["", _from_document(found, "check --fix"), *found.tables()])
 
 
-def route_tables(name: str, proposals: Proposals) -> Iterator[str]:
-    """Yield the table of each route of the API `name`, and a comment for each that is left out."""
-    for each in proposals.routes:
-        said = _to_comment(each.operation.summary)
-        comment = f'# "{said}"\n' if said else ""
-        comment += "# The document says that it is deprecated.\n" if each.operation.deprecated else ""
-        sensitive = "sensitive = true\n" if each.sensitive else ""
-        scope = f"scope = {string(each.scope)}    # {_to_comment(each.reason)}\n"
-        yield f"[{table_name('routes', name)}.{key(each.route.text)}]\n{comment}{scope}{sensitive}"
-    for each, why in proposals.left_out:
-        yield f"# Left out: {_to_comment(each.route.text)}\n#   as {_to_comment(why)}\n"
+def _from_document(found: Api | Agent, command: str) -> str:
+    source = "an OpenAPI document" if isinstance(found, Api) else "an agent's card"
+    return f"# Added by `accredit {command}` from {source}. Nobody has checked that: read it before you serve.\n"
+
+
+def _table(table: str, name: str, said: str, more: str, proposed: "Proposal | ProposedSkill") -> str:
+    words = _to_comment(said)
+    comment = (f'# "{words}"\n' if words else "") + more
+    sensitive = "sensitive = true\n" if proposed.sensitive else ""
+    scope = f"scope = {string(proposed.scope)}    # {_to_comment(proposed.reason)}\n"
+    return f"[{table}.{key(name)}]\n{comment}{scope}{sensitive}"
+
+
+def _omission(name: str, why: str) -> str:
+    return f"# Left out: {_to_comment(name)}\n#   as {_to_comment(why)}\n"
+
+
+def _count(noun: str, found: "Sequence[Proposal | ProposedSkill]", left_out: int) -> str:
+    sensitive = sum(each.sensitive for each in found) or "none"
+    left = f"; {left_out} left out, see there why" if left_out else ""
+    return f"{several(len(found), noun)}, {sensitive} of them sensitive{left}"
 
 
 def server_tables(
@@ -237,13 +346,6 @@ def _examples(kind: str, names: Sequence[str]) -> str:
     lines = [f"# The scope of all {kind}. The server lists {len(names)}{some}:"]
     lines += [f"#   {_to_comment(name)}" for name in names[:MAX_LISTED_EXAMPLES]]
     return "".join(f"{line}\n" for line in lines)
-
-
-def _behind(api: Api) -> str:
-    if api.proxy is not None:
-        return f'protocol = "authorize"\nproxy = {string(api.proxy)}'
-    url = _upstream(HttpUpstream(api.url), api.headers)
-    return f'protocol = "http"\npath = {string(api.path)}    # taken off: what is below it goes to the URL\n{url}'
 
 
 def _upstream(upstream: HttpUpstream | StdioUpstream, headers: Headers) -> str:

@@ -3,10 +3,10 @@
 The steps come in this order, so that a failure leaves nothing half done:
 
 1. check that none of the files exists, and that the folder can be made;
-2. list what the server offers, or read the API's OpenAPI document. A server is run from the folder from which the
+2. list what the server offers, or read the document of an API or agent. A server is run from the folder from which the
    configuration will run it;
-3. write the key, then the lock of the tools' definitions (an API has none), then the configuration. If that fails, the
-   files already written are removed.
+3. write the key, then the lock of the tools' definitions (an API or agent has none), then the configuration. If that
+   fails, the files already written are removed.
 
 If the command is killed, it may leave the key and the lock without a configuration. `accredit up` continues from there:
 it keeps an intact key, and a lock that equals the one it would write (`Prepared.write`).
@@ -40,8 +40,8 @@ from accredit.keys import load_public_key, make_key, public_path, read_file, rea
 from accredit.limits import MAX_LOCK_BYTES
 from accredit.pins import LOCK_FILE, UPSTREAM
 from accredit.refusals import OAUTH_ONLY
-from accredit.setup.config_text import Api, api_configuration, configuration
-from accredit.setup.openapi import check_openapi, check_served, find_api, first_scope, json_members, summarize_api
+from accredit.setup.config_text import Agent, Api, configuration, described_configuration
+from accredit.setup.documents import check_document, check_served, find_described
 from accredit.setup.pin import definitions_of, lock_text
 from accredit.signing.suggest_scopes import PROMPT, READING, RESOURCE, Suggestion, suggestions
 from accredit.terminal.output import QUIET, print_json, say, tell
@@ -76,6 +76,7 @@ def run_init(
     server: str,
     folder: Path,
     openapi: Path | str | None,
+    agent_card: Path | str | None,
     proxy: str | None,
     header: Sequence[str],
     token_env: str | None,
@@ -85,12 +86,13 @@ def run_init(
     """Run `accredit init`; return the exit code. Raises `ConfigurationError`."""
     if server:
         check_server_name(server, "--server")
-    check_openapi(openapi, command, proxy)
-    if openapi is not None:
+    check_document(openapi, agent_card, command, proxy)
+    if openapi is not None or agent_card is not None:
         if not server:
-            raise ConfigurationError("an HTTP API has no name of its own", "give it one: --server NAME")
+            raise ConfigurationError("an HTTP API or an agent has no name of its own", "give it one: --server NAME")
         _check_free(folder, _files_of(folder))
-        return _set_up_api(find_api(server, openapi, url, proxy, header, token_env, timeout), folder, as_json=as_json)
+        found = find_described(server, openapi, agent_card, url, proxy, header, token_env, timeout)
+        return _set_up_described(found, folder, as_json=as_json)
     reach = read_reach(header, token_env, timeout)
     upstream = upstream_of(url, command, reach)
     return set_up(InitPlan(upstream, folder, as_configured(header, token_env), reach.timeout, server), as_json=as_json)
@@ -117,21 +119,22 @@ def _check_free(folder: Path, files: Iterable[Path]) -> None:
         raise _no_folder(folder, f"{nearest} is a file")
 
 
-def _set_up_api(api: Api, folder: Path, *, as_json: bool) -> int:
-    """Write the files for an HTTP API, and print what to do next. Raises `ConfigurationError`."""
+def _set_up_described(found: Api | Agent, folder: Path, *, as_json: bool) -> int:
+    """Write the files for an HTTP API or an agent, and print what to do next. Raises `ConfigurationError`."""
     file, key, public = files = _files_of(folder)
-    text = api_configuration(api).encode()
-    check_served(text, file, api.name)
+    text = described_configuration(found).encode()
+    check_served(text, file, found.name)
     make_folder(folder, SHARED_FOLDER)
-    _write([(file, text, url_holds_secret(api.url))], [*_write_key(key)])
-    steps = _next_steps(folder, _scopes([first_scope(api)]))
+    _write([(file, text, url_holds_secret(found.url))], [*_write_key(key)])
+    steps = _next_steps(folder, scope_options(found.first_scopes))
     if as_json:
-        print_json({"files": [str(each) for each in files], "server": api.name, **json_members(api), "next": steps})
+        print_json({"files": [str(each) for each in files], "server": found.name, **found.members(), "next": steps})
         return 0
-    say(f"wrote {file}: {summarize_api(api)}. Read it before you go on.")
+    say(f"wrote {file}: {found.summary}. Read it before you go on.")
     say(f"wrote {key}, which only you can read, and {public}")
-    say(f"the API is at {without_query(api.url)}, and on the gateway at {api.path}" if api.proxy is None else
-        f"{api.proxy} asks at {api.path} of the admin listener: docs/how-to/api-behind-a-proxy.md")  # fmt: skip
+    kind = found.kind.rpartition(" ")[2]
+    say(f"the {kind} is at {without_query(found.url)}, and on the gateway at {found.path}" if found.proxy is None else
+        f"{found.proxy} asks at {found.path} of the admin listener: docs/how-to/api-behind-a-proxy.md")  # fmt: skip
     _say_next(steps)
     return 0
 
@@ -240,11 +243,12 @@ def first_scopes(offer: ServerListing, suggested: Sequence[Suggestion]) -> str:
         scopes = [READING]
     if not scopes:
         kinds = [RESOURCE] if offer.resources or offer.templates else []
-        return _scopes([*kinds, *([PROMPT] if offer.prompts else [])] or [READING])
-    return _scopes(scopes[:1])
+        return scope_options([*kinds, *([PROMPT] if offer.prompts else [])] or [READING])
+    return scope_options(scopes[:1])
 
 
-def _scopes(scopes: Sequence[str]) -> str:
+def scope_options(scopes: Sequence[str]) -> str:
+    """Return the `accredit grant` options for these scopes."""
     return " ".join(f"--scope {shlex.quote(scope)}" for scope in scopes)
 
 

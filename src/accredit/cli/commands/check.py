@@ -5,7 +5,7 @@ import re
 from accredit.cli.candidates import server_names
 from accredit.cli.dashes import ProgramCommand
 from accredit.cli.declare import argument, flag
-from accredit.cli.options import CHECKED_CONFIG, HEADER, JSON, OPENAPI, TIMEOUT, TOKEN_ENV
+from accredit.cli.options import AGENT_CARD, CHECKED_CONFIG, HEADER, JSON, OPENAPI, TIMEOUT, TOKEN_ENV
 
 _PYTHON = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
 _NAME = re.compile(r"[a-z0-9-]+")
@@ -20,7 +20,8 @@ check = ProgramCommand(
     its scope.
 
     With --openapi, compares the routes of an HTTP API with its document: each operation needs a route, and each route
-    an operation. Nothing is asked of the API.
+    an operation. Nothing is asked of the API. With --agent-card, compares the skills of an agent with its card, and the
+    URL.
 
     Examples:
 
@@ -33,6 +34,8 @@ check = ProgramCommand(
     accredit check mail_server:server
 
     accredit check pets --openapi openapi.json
+
+    accredit check helper --agent-card agent-card.json
     """,
     [
         argument(
@@ -43,7 +46,8 @@ check = ProgramCommand(
         ),
         CHECKED_CONFIG,
         OPENAPI,
-        flag("--fix", help="Write the tables of tools, or routes, that have none; nothing else is touched."),
+        AGENT_CARD,
+        flag("--fix", help="Write the tables of tools, routes or skills that have none; nothing else is touched."),
         HEADER,
         TOKEN_ENV,
         TIMEOUT,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from accredit.cli.dashes import ProgramCommand
 from accredit.cli.declare import FILE, argument, option
-from accredit.cli.options import HEADER, JSON, OPENAPI, PROXY, TIMEOUT, TOKEN_ENV
+from accredit.cli.options import AGENT_CARD, HEADER, JSON, OPENAPI, PROXY, TIMEOUT, TOKEN_ENV
 from accredit.cli.standard import only_file
 
 init = ProgramCommand(
@@ -13,6 +13,7 @@ init = ProgramCommand(
 
     With --openapi, does so for an HTTP API, from its OpenAPI document: each operation is a route with a scope. Reads
     share one; each other operation has its own, which is sensitive if it deletes, or by its name can't be taken back.
+    With --agent-card, for an A2A agent: each of its skills has a scope.
 
     Writes accredit.toml, gateway.key, gateway.key.pub and accredit.lock, and never replaces a file (a gateway with
     upstream.identity = "jwt" makes identity.key later). Read-only tools share the scope mcp:tool; each other tool has
@@ -28,11 +29,15 @@ init = ProgramCommand(
 
     accredit init --openapi https://petstore.example/openapi.json --server pets
 
+    accredit init --agent-card https://helper.example/.well-known/agent-card.json --server helper
+
     accredit init --dir /etc/accredit -- python server.py
     """,
     [
         argument(
-            "url", metavar="URL", help="The MCP server; or the HTTP API, if its document does not say where it is."
+            "url",
+            metavar="URL",
+            help="The MCP server; or the HTTP API or agent, if its document does not say where it is.",
         ),
         option("--server", metavar="NAME", default="", help="Write it as the first of [servers], with this name."),
         option(
@@ -45,6 +50,7 @@ init = ProgramCommand(
             help="Where the files are written.",
         ),
         OPENAPI,
+        AGENT_CARD,
         PROXY,
         HEADER,
         TOKEN_ENV,

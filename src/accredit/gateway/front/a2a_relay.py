@@ -20,7 +20,7 @@ from contextlib import aclosing
 from typing import Any
 
 from accredit.a2a.answers import Answers, Judged
-from accredit.a2a.cards import CARD_PATH, CardTerms, read_card, shown_card
+from accredit.a2a.cards import CARD_PATH, MAX_CARD_BYTES, CardTerms, read_card, shown_card
 from accredit.a2a.errors import error_told
 from accredit.a2a.methods import VERSION
 from accredit.a2a.requests import Asked, read_request
@@ -65,8 +65,6 @@ CARD_SECONDS = 30.0
 agent."""
 FAILED_CARD_SECONDS = 1.0
 """How long nobody asks for a card again that could not be had: those who wait for it are refused, too."""
-MAX_CARD_BYTES = 1_048_576
-"""The largest card that is read. Real ones have some kilobytes."""
 
 _PROOF = PROOF_HEADER.lower().encode("ascii")
 _VERSION = b"a2a-version"

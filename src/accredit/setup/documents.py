@@ -1,9 +1,10 @@
-"""Reads the OpenAPI document that a command line names, and finds where its API is. I/O: a file, or one URL.
+"""Reads the document that a command line names, an OpenAPI document or an agent's card, and finds where that API or
+agent is. I/O: a file, or one URL.
 
 - [named-only] Nothing is asked but the document's URL: https (or http on loopback), redirects within its origin,
   without credentials. Nothing that a document names is fetched.
-- [credentials] `--header` and `--token-env` are for the API, and taken only if its URL is named: a document could name
-  anybody's.
+- [credentials] `--header` and `--token-env` are for the API or agent, and taken only if its URL is named: a document
+  could name anybody's.
 - [yaml] YAML needs an extra. Its scalars are text, and anchors, aliases and tags are refused: a few lines of them can
   stand for millions.
 """
@@ -19,46 +20,58 @@ from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
+from accredit.a2a.cards import CARD_PATH, MAX_CARD_BYTES, read_card
+from accredit.a2a.shapes import Card
+from accredit.a2a.skills import agent_url, propose_skills
 from accredit.asking.probe import without_query
 from accredit.asking.reaching import as_configured, read_reach
 from accredit.base.deferred import require_extra
-from accredit.base.text import several
 from accredit.config import load
 from accredit.config.apis import build_api
 from accredit.config.servers import every_view
-from accredit.errors import ConfigurationError, KeySetError
+from accredit.errors import AnswerError, ConfigurationError, KeySetError
 from accredit.http_api.openapi import MAX_OPENAPI_BYTES, ApiDocument, read_document
-from accredit.http_api.proposals import propose, read_scope
+from accredit.http_api.proposals import propose
 from accredit.keys import read_file
 from accredit.limits import MAX_DEPTH
 from accredit.net.fetch import check_url, fetch
-from accredit.setup.config_text import Api
+from accredit.setup.config_text import Agent, Api, Headers
 
-OPENAPI_SECONDS = 30.0
-"""How many seconds there are to fetch a document of `MAX_OPENAPI_BYTES`, over a slow line."""
+SERVER_DOCUMENT_SECONDS = 30.0
+"""How many seconds there are to fetch a document: one of `MAX_OPENAPI_BYTES`, over a slow line."""
 
 _JSON = "convert it to JSON"
 
 
-def find_api(
+def find_described(
     name: str,
-    where: Path | str,
+    openapi: Path | str | None,
+    agent_card: Path | str | None,
     url: str | None,
     proxy: str | None,
     header: Sequence[str],
     token_env: str | None,
     timeout: float | None,
-) -> Api:
-    """Return the API of the document at `where`, as `[servers.NAME]`. `url` is where it is, or None for what the
-    document says; `proxy` is the one that asks the gateway, or None for an API behind it. Raises
+) -> Api | Agent:
+    """Return the API or agent of the document that is named, as `[servers.NAME]`. `url` is where it is, or None for
+    what the document says; `proxy` is the one that asks the gateway, or None for what is behind it. Raises
     `ConfigurationError`."""
     reach = read_reach(header, token_env, timeout)
     if reach.all_headers and (url is None or proxy is not None):
         raise ConfigurationError(
-            "--header and --token-env are for the API's URL, and none is named here",
+            "--header and --token-env are for the URL of the API or agent, and none is named here",
             "name it: a document could name anybody's" if proxy is None else "leave them out: the proxy calls the API",
         )
-    document = read_openapi(where, reach.timeout)
+    headers = as_configured(header, token_env)
+    if openapi is not None:
+        return _find_api(name, openapi, url, proxy, headers, reach.timeout)
+    return _find_agent(name, agent_card or "", url, headers, reach.timeout)
+
+
+def _find_api(
+    name: str, where: Path | str, url: str | None, proxy: str | None, headers: Headers, seconds: float | None
+) -> Api:
+    document = read_openapi(where, seconds)
     base = url or urljoin(where if isinstance(where, str) else "", document.server or "/")
     if proxy is None and urlsplit(base).scheme not in ("http", "https"):
         raise ConfigurationError("the OpenAPI document does not say where the API is", "name its URL as well")
@@ -68,30 +81,56 @@ def find_api(
         raise ConfigurationError(
             "the OpenAPI document has no operation that could have a route", "see whether it is that of the API"
         )
-    return Api(name, document.title, base.rstrip("/"), proxy, as_configured(header, token_env), found)
+    return Api(name, document.title, base.rstrip("/"), proxy, headers, found)
 
 
-def check_openapi(where: Path | str | None, command: list[str] | None, proxy: str | None) -> None:
-    """Refuse options that do not go with `--openapi`. Raises `ConfigurationError`."""
-    if where is None and proxy is not None:
+def _find_agent(name: str, where: Path | str, url: str | None, headers: Headers, seconds: float | None) -> Agent:
+    card = read_agent_card(where, seconds)
+    at = url or agent_url(card)
+    if at is None:
+        raise ConfigurationError(
+            "the card names no JSON-RPC interface of A2A 1.0", "name the agent's URL as well, if it has one"
+        )
+    path = urlsplit(where).path if isinstance(where, str) else CARD_PATH
+    return Agent(name, card.name, at, path, headers, propose_skills(card, name))
+
+
+def check_document(
+    openapi: Path | str | None, agent_card: Path | str | None, command: list[str] | None, proxy: str | None
+) -> None:
+    """Refuse options that do not go together. Raises `ConfigurationError`."""
+    if openapi is not None and agent_card is not None:
+        raise ConfigurationError("--openapi and --agent-card are given", "name one: a server is an API or an agent")
+    if openapi is None and proxy is not None:
         raise ConfigurationError("--proxy is for an HTTP API", "name its OpenAPI document: --openapi FILE")
-    if where is not None and command is not None:
-        raise ConfigurationError("--openapi and a command are given", "an HTTP API has a URL, and no command")
+    if command is not None and (openapi is not None or agent_card is not None):
+        what, kind = ("--openapi", "an HTTP API") if openapi is not None else ("--agent-card", "an agent")
+        raise ConfigurationError(f"{what} and a command are given", f"{kind} has a URL, and no command")
 
 
 def read_openapi(where: Path | str, seconds: float | None = None) -> ApiDocument:
     """Read the document of a file or URL. Raises `ConfigurationError`."""
-    data = read_file(where, MAX_OPENAPI_BYTES).data if isinstance(where, Path) else _fetch(where, seconds)
+    data = _read("--openapi", "OpenAPI document", where, MAX_OPENAPI_BYTES, seconds)
     return read_document(data if data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") else _json_of_yaml(data))
 
 
-def _fetch(url: str, seconds: float | None) -> bytes:
-    check_url("--openapi", url, "a document that comes in the clear can be anybody's")
+def read_agent_card(where: Path | str, seconds: float | None = None) -> Card:
+    """Read the card of a file or URL. Raises `ConfigurationError`."""
     try:
-        return asyncio.run(fetch(url, max_bytes=MAX_OPENAPI_BYTES, timeout=seconds or OPENAPI_SECONDS))
+        return read_card(_read("--agent-card", "card", where, MAX_CARD_BYTES, seconds))
+    except AnswerError as error:
+        raise ConfigurationError(f"{error}", "see whether it is that of the agent") from None
+
+
+def _read(option: str, what: str, where: Path | str, most: int, seconds: float | None) -> bytes:
+    if isinstance(where, Path):
+        return read_file(where, most).data
+    check_url(option, where, "a document that comes in the clear can be anybody's")
+    try:
+        return asyncio.run(fetch(where, max_bytes=most, timeout=seconds or SERVER_DOCUMENT_SECONDS))
     except KeySetError as error:
         raise ConfigurationError(
-            f"no OpenAPI document from {without_query(url)}: {error}", "save it as a file, and name that"
+            f"no {what} from {without_query(where)}: {error}", "save it as a file, and name that"
         ) from None
 
 
@@ -129,30 +168,8 @@ def _loader(yaml: ModuleType) -> type:
     return getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
-def json_members(api: Api) -> dict[str, object]:
-    """Return an API's routes as members of a JSON object."""
-    found = api.proposals
-    routes = [{"route": each.route.text, "scope": each.scope, "sensitive": each.sensitive} for each in found.routes]
-    return {"routes": routes, "left_out": [{"route": each.route.text, "why": why} for each, why in found.left_out]}
-
-
-def summarize_api(api: Api) -> str:
-    """Return how many routes an API has, in words."""
-    found = api.proposals
-    sensitive = sum(each.sensitive for each in found.routes) or "none"
-    left = f"; {len(found.left_out)} left out, see there why" if found.left_out else ""
-    return f"{several(len(found.routes), 'route')}, {sensitive} of them sensitive{left}"
-
-
-def first_scope(api: Api) -> str:
-    """Return the scope of reads or, if there are none, that of one route."""
-    scopes = [each.scope for each in api.proposals.routes]
-    reading = read_scope(api.name)
-    return reading if reading in scopes else scopes[0]
-
-
 def check_served(content: bytes, file: Path, name: str) -> None:
-    """Check that a gateway could have the API `name` by this content of `file`. Raises `ConfigurationError`."""
+    """Check that a gateway could have this API or agent by this content of `file`. Raises `ConfigurationError`."""
     for each in every_view(load(file, os.environ, {}, content=content)):
         if each.server == name and each.api is not None:
             build_api(each, each.api, os.environ)
