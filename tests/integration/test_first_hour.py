@@ -176,6 +176,20 @@ def test_a_host_that_was_not_restarted(gateway: Serving, tmp_path: Path) -> None
     assert done.returncode == 0, done
     assert "restart cursor to have it take this up" in done.stdout
 
+    def told() -> list[dict[str, str]]:
+        found = json.loads(accredit("doctor", "--json", folder=tmp_path, env=env).stdout)["findings"]
+        return [each for each in found if "has not connected since" in each["what"]]
+
+    (note,) = told()
+    assert note["what"].startswith("cursor has not connected since its entry accredit was written ")
+    assert (note["level"], note["remedy"]) == ("note", "restart cursor")
+    entry_now = json.loads((tmp_path / ".cursor/mcp.json").read_text())["mcpServers"]["accredit"]
+    words = [entry_now["command"], *entry_now["args"]]
+    for _ in range(2):  # the host starts it, with its folders alone in the environment
+        subprocess.run(words, stdin=subprocess.DEVNULL, env=environment(env), timeout=4 * PATIENCE, check=True)
+        assert told() == []
+    assert not [*(tmp_path / ".local/state/accredit").glob("*.unstarted")]
+
 
 @pytest.mark.parametrize(
     ("system", "version", "what", "remedy"),

@@ -88,7 +88,6 @@ def _state(host: Host, file: Path, known: Sequence[Installed], places: Places) -
         data = read_host_file(file)
         there = entries(host, data) if data is not None else {}
         of_file = {each.name: each.entry for each in known if each.file == str(file)}
-        of_file = {each.name: each.entry for each in known if each.file == str(file)}
         states = tuple(_entry_states(host, there, of_file))
     except ConfigurationError as error:
         return HostState(host.name, file, found, (), error.what)

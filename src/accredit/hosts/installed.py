@@ -3,18 +3,23 @@ folder, written under the lock of `edit`.
 
 The file holds the entries as written: paths, URLs and options, no secrets. If it is lost or outdated, only fewer
 changes are detected, so an unreadable file counts as empty.
+
+A host reads an entry when it starts. So each written entry also gets a mark, an empty file, which `accredit connect`
+takes away when it is started with the entry's words.
 """
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from accredit.errors import ConfigurationError
-from accredit.hosts.table import Entry
+from accredit.hosts.table import HOSTS, Entry
 from accredit.keys import read_file, write_file
+from accredit.keys.places import entry_mark
 
 MAX_INSTALLED = 1_000
 """The most entries that are remembered: those of twelve hosts, and of projects. If there are more, the oldest are
@@ -56,8 +61,18 @@ def remember(state: Path, host: str, file: Path, changes: Mapping[str, Entry | N
     found = (*kept, *new)[-MAX_INSTALLED:]
     if found == before:
         return
+    with suppress(OSError):
+        for each in before:
+            if each not in kept:
+                _mark(state, each).unlink(missing_ok=True)
     data = json.dumps(msgspec.to_builtins(_Memory(found)), indent=1).encode()
     try:
         write_file(state / _FILE, data, private=True, replace=True)
+        for each in new:
+            write_file(_mark(state, each), b"", private=True, replace=True)
     except (ConfigurationError, ValueError):
         return
+
+
+def _mark(state: Path, entry: Installed) -> Path:
+    return entry_mark(state, HOSTS[entry.host].words(entry.entry) if entry.host in HOSTS else ())

@@ -7,7 +7,8 @@ counts as unset. Without `HOME` the user database gives the home folder.
 import os
 import pwd
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 
 from accredit.errors import ConfigurationError
@@ -18,6 +19,8 @@ JOURNAL = "journal.jsonl"
 """The name of the desk's journal."""
 KNOWN_GATEWAYS = "known_gateways.json"
 """The name of the file, beside the agent's key, of the gateways that `connect` has met."""
+DELEGATION = "delegation.json"
+"""The name of an agent's delegation, beside its key."""
 MAX_AGENT_FOLDERS = 100
 """How many folders of adopted agents are looked at."""
 AGENTS = "agents"
@@ -48,6 +51,13 @@ def agent_folders(folder: Path) -> list[Path]:
 def state_folder(environ: Mapping[str, str]) -> Path:
     """Return the folder to which the desk writes its journal."""
     return (_absolute(environ, "XDG_STATE_HOME") or home_folder(environ) / ".local" / "state") / OWN_FOLDER
+
+
+def entry_mark(state: Path, words: Sequence[str]) -> Path:
+    """Return the path of the mark of a host's entry whose command has these words. The file exists from when the entry
+    was written until `connect` is started so for the first time. Entries with the same words share it."""
+    told = words[words.index("connect") :] if "connect" in words else words
+    return state / f"{sha256(ascii([*told]).encode()).hexdigest()[:32]}.unstarted"
 
 
 def desk_journal(environ: Mapping[str, str]) -> Path:

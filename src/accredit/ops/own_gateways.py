@@ -26,13 +26,12 @@ from accredit.console.lists import ListPlace
 from accredit.console.names import known_names
 from accredit.errors import ConfigurationError, WireError
 from accredit.keys import KeyFile, load_public_key, public_path, read_file
+from accredit.keys.own_files import OwnFault, fault_of_file, fault_of_folder, known_files
 from accredit.keys.places import config_folder
 from accredit.limits import MAX_STATEMENT_BYTES
 from accredit.ops.log_names import names_beside
 from accredit.ops.log_place import own_keys
 from accredit.ratify import HybridPublicKey, RevocationList
-from accredit.setup.known_files import known_files
-from accredit.setup.own_files import OwnFault, fault_of_file, fault_of_folder
 from accredit.stores import LogStore
 from accredit.terminal.output import tell
 

@@ -38,14 +38,14 @@ from accredit.hosts.foreign import Folders, Own, SkippedEntry, own_servers
 from accredit.hosts.programs import check_not_running
 from accredit.hosts.table import Entry, Host, Places
 from accredit.keys import make_key, public_path, replace_file, write_file, write_key
-from accredit.keys.places import config_folder, state_folder
+from accredit.keys.own_files import check_own_folder, fault_of_file
+from accredit.keys.places import DELEGATION, config_folder, state_folder
 from accredit.limits import MAX_SAID_CHARS
 from accredit.setup import adopt_text as text
 from accredit.setup.adopt_plan import Adopted, Plan, Root, plan, unset, wanting_sign_in
 from accredit.setup.install_entry import AGENTS, connect_words, endpoint
 from accredit.setup.install_wish import InstallOptions, confirm_write, place_of
-from accredit.setup.own_files import check_own_folder, fault_of_file
-from accredit.setup.own_grant import DELEGATION, FIRST_GRANT_DAYS, IDENTITY, fault_of_grant
+from accredit.setup.own_grant import FIRST_GRANT_DAYS, IDENTITY, fault_of_grant
 from accredit.setup.own_keys import (
     AGENT_KEY,
     OWNER_KEY,

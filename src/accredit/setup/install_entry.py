@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from accredit.errors import ConfigurationError
-from accredit.keys.places import AGENTS, config_folder
+from accredit.keys.places import AGENTS, DELEGATION, config_folder
 
 if TYPE_CHECKING:
     from accredit.config import Loaded
@@ -46,7 +46,7 @@ class NewEntry(NamedTuple):
         """Return the words of the entry's command. Paths are absolute, as hosts run programs from their own folders.
         `before` is the old command of this entry: if `--adopt` has made its agent, that agent is kept."""
         folder = agent_of(before) or config_folder(os.environ)
-        key, delegation = folder / "agent.key", folder / "delegation.json"
+        key, delegation = folder / "agent.key", folder / DELEGATION
         files = [key, delegation] if key.is_file() and delegation.is_file() else [key] if key.is_file() else []
         return connect_words(self.url, files, hold)
 

@@ -30,7 +30,6 @@ GRANT_ENDING_SECONDS = 3 * 86_400
 """How many seconds before the end of a delegation the person is told: even over a weekend."""
 
 
-DELEGATION = "delegation.json"
 IDENTITY = "identity:prove"
 
 

@@ -28,9 +28,9 @@ from accredit.keys import (
     write_file,
     write_key,
 )
+from accredit.keys.own_files import check_own_folder
 from accredit.keys.passphrase import wipe
 from accredit.keys.places import config_folder
-from accredit.setup.own_files import check_own_folder
 from accredit.terminal.output import tell
 from accredit.terminal.passphrases import new_passphrase, passphrase_source
 

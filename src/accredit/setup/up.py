@@ -41,10 +41,10 @@ from accredit.console.client import find_desk
 from accredit.errors import ConfigurationError
 from accredit.keys import KeyFile, ReadFiles, load_public_key, public_path, write_file
 from accredit.keys.files import exists_already
-from accredit.keys.places import desk_sockets
+from accredit.keys.places import DELEGATION, desk_sockets
 from accredit.refusals import OAUTH_ONLY
 from accredit.setup.init import InitPlan, Prepared, summarize_offer
-from accredit.setup.own_grant import DELEGATION, fault_of_grant, grant_command, grant_message, sign_first
+from accredit.setup.own_grant import fault_of_grant, grant_command, grant_message, sign_first
 from accredit.setup.own_keys import AGENT_KEY, OwnKey, Passphrases, agent_key, own_config_folder, person_key
 from accredit.setup.up_hosts import adopting_host, offer_hosts
 from accredit.setup.up_place import UpPlace, check_meant, found_place, is_known, named_place, remember, server_of

@@ -31,15 +31,15 @@ from accredit.config.schema import Upstream
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream
 from accredit.keys import write_file
-from accredit.limits import SERVER_LISTS_SECONDS
-from accredit.setup.init import InitPlan, Prepared
-from accredit.setup.known_files import (
+from accredit.keys.own_files import (
     KNOWN,
     MAX_KNOWN_CONFIGURATIONS,
     check_own_file,
+    check_own_folder,
     known_files,
 )
-from accredit.setup.own_files import check_own_folder
+from accredit.limits import SERVER_LISTS_SECONDS
+from accredit.setup.init import InitPlan, Prepared
 from accredit.setup.own_keys import own_config_folder
 from accredit.terminal.output import tell
 

@@ -14,8 +14,8 @@ from accredit.console.client import find_desk
 from accredit.console.settings import find_key, read_settings
 from accredit.gateway import HttpUpstream
 from accredit.keys import public_path
-from accredit.keys.places import config_folder, desk_sockets
-from accredit.setup.own_grant import DELEGATION, grant_command
+from accredit.keys.places import DELEGATION, config_folder, desk_sockets
+from accredit.setup.own_grant import grant_command
 from accredit.setup.own_keys import AGENT_KEY, OWNER_KEY, has_person_key
 from accredit.setup.up_hosts import adopting_host, found_hosts, hosts_without, install_words
 from accredit.setup.up_place import UpPlace, is_known, server_of

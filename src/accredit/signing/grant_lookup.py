@@ -17,6 +17,7 @@ configuration; asks the server with `--url` and for `--all-read-only`.
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
@@ -33,11 +34,14 @@ from accredit.config.servers import every_view, view
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream
 from accredit.hosts.toml_text import key
+from accredit.keys.own_files import known_files
+from accredit.keys.places import DELEGATION, agent_folders, config_folder
 from accredit.policy import Catalog, Entry
 from accredit.policy.constraint_words import facts_needed, facts_table
 from accredit.policy.merging import MergedCatalog, member_of_name, merged_name
 from accredit.ratify import Constraint
-from accredit.ratify.scopes import expand
+from accredit.ratify.scopes import CANONICAL_SCOPES, expand
+from accredit.signing.documents import read_delegations
 from accredit.signing.suggest_scopes import advertised_scope
 from accredit.signing.vocabulary import catalog_scopes
 
@@ -48,6 +52,10 @@ _IDENTITY = "identity:"
 _NEAR = 0.85
 """How alike a scope and a known one are (`difflib`, 0 to 1) if one is taken for a slip of the other. One wrong letter
 in ten gives 0.9."""
+
+
+MAX_SEARCHED_FILES = 10
+"""How many of the person's own configurations are searched for scopes, the latest: each takes some 10 ms."""
 
 
 class NothingReadOnly(ConfigurationError):
@@ -120,21 +128,32 @@ def look_up(wanted: ScopeSelection, constraints: Sequence[Constraint], place: Sc
 
 
 def _slips(scopes: Iterable[str]) -> Iterator[str]:
-    """Yield a warning about each scope that the configuration in the current folder does not ask for, but nearly. It
-    is no error: the delegation may be for another gateway."""
-    file = Path(DEFAULT_FILE)
-    if not os.path.lexists(file):
-        return
-    try:
-        known = _look_up(ScopeSource(file, None, None, Reach({}, "", None)), ask=False)
-    except ConfigurationError:
-        return
-    entries = [entry for _, entry in _entries(known.catalog)]
+    """Yield a warning about each scope that nothing known here asks for, but nearly. It is no error: the delegation may
+    be for another gateway."""
+    known = _known_scopes(os.environ)
     for scope in scopes:
         granted = {scope, *expand((scope,))}
-        near = get_close_matches(scope, sorted({entry.scope for entry in entries}), n=1, cutoff=_NEAR)
-        if near and not scope.startswith(_IDENTITY) and not any(entry.allows(granted) for entry in entries):
-            yield f"warning: {file} in this folder does not ask for {scope}: did you mean {near[0]}?"
+        if scope.startswith(_IDENTITY) or scope in CANONICAL_SCOPES or not granted.isdisjoint(known):
+            continue
+        for near in get_close_matches(scope, sorted(known), n=1, cutoff=_NEAR):
+            yield f"warning: nothing known here asks for {scope}: did you mean {near}, as in {known[near]}?"
+
+
+def _known_scopes(environ: Mapping[str, str]) -> dict[str, Path]:
+    """Return the scopes in configurations and delegations, each with the file that has it: the configuration in the
+    current folder, the person's own, and the agents' delegations. What can't be read is left out."""
+    files, known = [Path(DEFAULT_FILE)], dict[str, Path]()
+    with suppress(ConfigurationError):
+        files = [*map(Path, known_files(environ)[-MAX_SEARCHED_FILES:]), *files]
+    with suppress(ConfigurationError):
+        for file in (each / DELEGATION for each in agent_folders(config_folder(environ))):
+            with suppress(ConfigurationError):
+                known |= dict.fromkeys((scope for cert in read_delegations(file) for scope in cert.scope), file)
+    for file in filter(os.path.lexists, files):
+        with suppress(ConfigurationError):
+            found = _look_up(ScopeSource(file, None, None, Reach({}, "", None)), ask=False)
+            known |= dict.fromkeys((each for _, entry in _entries(found.catalog) for each in entry.scopes), file)
+    return known
 
 
 def _unknown_note(scopes: Iterable[str]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from accredit.hosts.edit import Edit, EntryLocation, apply, edit_entry, read_hos
 from accredit.hosts.installed import MAX_INSTALLED, read_installed, remember
 from accredit.hosts.table import HOSTS, Entry, Places
 from accredit.hosts.undo import without
+from accredit.keys.places import entry_mark
 
 pytestmark = [pytest.mark.holds("hosts/drift"), pytest.mark.holds("hosts/installed")]
 
@@ -135,3 +136,16 @@ def test_a_broken_file_is_told_and_not_an_error(machine: Machine) -> None:
     file = machine.install("cursor")
     file.write_text("{ broken")
     assert "line 1" in (machine.look("cursor").problem or "")
+
+
+def test_a_mark_stays_until_its_command_is_started__or_its_entry_is_changed_or_gone(machine: Machine) -> None:
+    other = [*machine.words, "--key", "a\ud800"]
+    file = machine.install("cursor")
+    marks = lambda: [*machine.state.glob("*.unstarted")]  # noqa: E731
+    assert marks() == [entry_mark(machine.state, machine.words)]
+    assert marks() == [entry_mark(machine.state, ["python", "-m", "accredit", *machine.words[1:]])]
+    assert entry_mark(machine.state, other) not in marks()
+    machine.install("cursor", [*machine.words, "--modern"])
+    assert marks() == [entry_mark(machine.state, [*machine.words, "--modern"])]
+    apply(without(EntryLocation(HOSTS["cursor"], file, "mail"), machine.state), machine.state)
+    assert marks() == []

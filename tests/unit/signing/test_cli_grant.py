@@ -47,16 +47,46 @@ def test_a_delegation_is_signed_and_written(run: Run, folder: Path, world: World
         assert said in done.words
 
 
-def test_a_slip_of_a_scope_that_the_folder_s_gateway_asks_for_is_told(run: Run, folder: Path) -> None:
+SLIP = ("--scope", "custom:mail:send_emai", "--out", "slip.json", "--force")
+CATALOG = '[upstream]\nurl = "http://127.0.0.1:9/mcp"\n[tools.send_email]\nscope = "custom:mail:send_email"\n'
+
+
+@pytest.mark.parametrize("known_from", ["the folder", "accredit up", "a delegation"])
+def test_a_slip_of_a_scope_that_is_known_here_is_told(
+    known_from: str, run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A delegation of a scope that no gateway knows allows nothing, and was signed without a word."""
-    (folder / "accredit.toml").write_text(
-        '[upstream]\nurl = "http://127.0.0.1:9/mcp"\n[tools.send_email]\nscope = "custom:mail:send_email"\n'
-    )
-    slip = run(*OWNER, "--scope", "custom:mail:send_emai", *OUT)
+    own = folder / "own" / "accredit"
+    own.mkdir(parents=True)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(own.parent))
+    file = folder / "accredit.toml"
+    if known_from == "a delegation":
+        file = own / "delegation.json"
+        assert run(*OWNER, "--scope", "custom:mail:send_email", "--out", str(file)).code == 0
+    elif known_from == "accredit up":
+        file = own / "mail.toml"
+        (own / "configurations.json").write_text(json.dumps([str(folder / "gone.toml"), str(file)]))
+    if file.suffix == ".toml":
+        file.write_text(CATALOG)
+    slip = run(*OWNER, *SLIP)
     assert slip.code == 0
-    assert "does not ask for custom:mail:send_emai: did you mean custom:mail:send_email?" in " ".join(slip.err.split())
-    right = run(*OWNER, "--scope", "custom:mail:send_email", *OUT, "--force")
+    shown = file.name if known_from == "the folder" else file
+    told = f"nothing known here asks for custom:mail:send_emai: did you mean custom:mail:send_email, as in {shown}?"
+    assert told in " ".join(slip.err.split())
+    right = run(*OWNER, "--scope", "custom:mail:send_email", "--out", "right.json")
     assert "did you mean" not in right.err
+
+
+def test_files_that_can_t_be_read_keep_nobody_from_signing(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = folder / "own" / "accredit"
+    own.mkdir(parents=True)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(own.parent))
+    for each in (own / "delegation.json", own / "configurations.json", folder / "accredit.toml"):
+        each.write_text("{ broken")
+    done = run(*OWNER, *SLIP)
+    assert (done.code, "did you mean" in done.err) == (0, False)
 
 
 def test_every_grant_has_an_id_of_its_own(run: Run, folder: Path) -> None:

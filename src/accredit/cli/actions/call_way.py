@@ -26,8 +26,8 @@ from accredit.config.listen import leads_to
 from accredit.config.load import DEFAULT_FILE
 from accredit.errors import ConfigurationError
 from accredit.gateway import create_app
+from accredit.keys.own_files import fault_of_file
 from accredit.keys.places import config_folder
-from accredit.setup.own_files import fault_of_file
 
 
 class Agent(NamedTuple):
@@ -89,7 +89,7 @@ def how_to_start(url: str, environ: Mapping[str, str]) -> str:
     """Return what to do if nobody listens at a URL: the command that starts the gateway there, if its configuration is
     known. Configurations are known if the person has named them, keeps them in their own folder, or has used them with
     `accredit up`. A file that is merely in the current folder may be anybody's."""
-    from accredit.setup.known_files import known_files  # noqa: PLC0415 - who is answered needs none of it
+    from accredit.keys.own_files import known_files  # noqa: PLC0415 - who is answered needs none of it
 
     named = [environ["ACCREDIT_CONFIG"]] if environ.get("ACCREDIT_CONFIG") else []
     with suppress(ConfigurationError):

@@ -8,12 +8,14 @@ Hosts wait for it at startup, so it loads as little as possible.
 import logging
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from accredit.asking.reaching import endpoint_of, id_at, read_reach
 from accredit.base.deferred import leave_unopened, loading
 from accredit.errors import ConfigurationError
+from accredit.keys.places import entry_mark, state_folder
 from accredit.limits import HOLD_SECONDS
 
 if TYPE_CHECKING:
@@ -66,6 +68,8 @@ def start_connect(
         logging.getLogger("accredit.client").error("%s: %s", each.what, each.remedy)
     _quiet()
     _announce(url)
+    with suppress(ConfigurationError, OSError):  # nobody could be told where it is
+        entry_mark(state_folder(os.environ), sys.argv).unlink(missing_ok=True)
     connecting = Connecting(
         url=url,
         presenter=proves,

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from accredit.console.client import find_desk, tell_desk
 from accredit.console.settings import read_settings
 from accredit.errors import ConfigurationError, DeskError
+from accredit.keys.own_files import fault_of_folder
 from accredit.keys.places import desk_socket, desk_sockets
 from accredit.ops.doctor.engine import Result, bad, faulty, good, note
 from accredit.ops.doctor.surroundings import Surroundings
-from accredit.setup.own_files import fault_of_folder
 
 
 def look_at_desk(at: Surroundings) -> Iterator[Result]:

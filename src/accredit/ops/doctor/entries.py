@@ -3,9 +3,11 @@ delegations are valid. I/O: files. Contacts the gateways in the user's own files
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from accredit.base.clock import unix_seconds
 from accredit.config import load
 from accredit.config.listen import url_here
 from accredit.errors import ConfigurationError
@@ -13,13 +15,14 @@ from accredit.hosts.drift import EntryState, HostState, host_states
 from accredit.hosts.edit import entries, read_host_file
 from accredit.hosts.installed import read_installed
 from accredit.hosts.table import HOSTS, Places
-from accredit.keys.places import state_folder
+from accredit.keys.places import entry_mark, state_folder
 from accredit.ops.doctor.engine import Result, bad, command_line, good, note
 from accredit.ops.doctor.gateways import ask_gateways
 from accredit.ops.doctor.keys import look_at_grant, look_at_key
 from accredit.ops.doctor.surroundings import Surroundings
 from accredit.ops.doctor.versions import other_version
 from accredit.refusals import OAUTH_ONLY
+from accredit.terminal.wording import relative
 
 
 class _Entry(NamedTuple):
@@ -71,6 +74,7 @@ def look_at_entries(at: Surroundings) -> Iterator[Result]:
     for entry in found:
         findings = [*_faults(at, entry, silent)]
         yield from findings or [good("hosts", f"{entry.host.host}: {entry.state.name} leads to {entry.url}")]
+        yield from () if findings else _note_restart(at, entry)
     for entry in found:
         for key in filter(Path.exists, entry.files("--key")):
             if not key.is_relative_to(at.folder):  # of those there is a look of its own
@@ -115,6 +119,16 @@ def _faults(at: Surroundings, entry: _Entry, silent: dict[str, str]) -> Iterator
         else:
             remedy = "start that gateway, or have the entry taken out"
             yield bad("hosts", what, remedy, start or entry.command("uninstall"))
+
+
+def _note_restart(at: Surroundings, entry: _Entry) -> Iterator[Result]:
+    """Yield whether the entry's command was not started since the entry was written: hosts read theirs at their
+    start."""
+    with suppress(OSError):
+        written = int(entry_mark(state_folder(at.environ), entry.words).stat().st_mtime)
+        when = relative(written, unix_seconds())
+        what = f"{entry.host.host} has not connected since its entry {entry.state.name} was written {when}"
+        yield note("hosts", what, f"restart {entry.host.host}")
 
 
 def _silent(found: list[_Entry]) -> dict[str, str]:

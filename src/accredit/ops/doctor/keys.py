@@ -7,11 +7,12 @@ from accredit.base.clock import unix_seconds
 from accredit.console.settings import DESK_FILE, find_key, keys_in, read_settings
 from accredit.errors import ConfigurationError
 from accredit.keys import KeyFile, LockedKeyFile, PrivateKeyFile, load_public_key, public_path, read_key
+from accredit.keys.own_files import fault_of_folder
+from accredit.keys.places import DELEGATION
 from accredit.limits import MAX_KEY_FILES
 from accredit.ops.doctor.engine import Result, bad, command_line, faulty, good, into_file, note
 from accredit.ops.doctor.surroundings import Surroundings
-from accredit.setup.own_files import fault_of_folder
-from accredit.setup.own_grant import DELEGATION, fault_of_grant, grant_command
+from accredit.setup.own_grant import fault_of_grant, grant_command
 from accredit.setup.own_keys import AGENT_KEY
 
 _OTHERS = 0o077

@@ -13,9 +13,9 @@ from accredit.config import Loaded, build_all_settings, store_of
 from accredit.config.listen import check_no_loop, tls_context
 from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.gateway.settings import ProofSettings
+from accredit.keys.own_files import fault_of_file
 from accredit.ops.doctor.engine import MIGRATE, Result, bad, command_line, faulty, good, note
 from accredit.ops.doctor.surroundings import Surroundings
-from accredit.setup.own_files import fault_of_file
 from accredit.stores import InMemory, LogStore
 from accredit.stores.sqlite.schema import SCHEMA
 from accredit.stores.sqlite.untouched import DAMAGE_REMEDY, schema_version

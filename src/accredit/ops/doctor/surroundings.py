@@ -17,9 +17,9 @@ from accredit.config.load import DEFAULT_FILE, folder_of
 from accredit.console.settings import find_key, read_settings
 from accredit.errors import ConfigurationError
 from accredit.keys import load_root
+from accredit.keys.own_files import known_files
 from accredit.keys.places import config_folder
 from accredit.ratify import HybridPublicKey
-from accredit.setup.known_files import known_files
 from accredit.setup.own_keys import OWNER_KEY
 
 

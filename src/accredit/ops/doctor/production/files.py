@@ -24,11 +24,11 @@ from accredit.config.values import SecretFrom
 from accredit.errors import ConfigurationError
 from accredit.hosts.credentials import secret_parts, url_holds_secret
 from accredit.keys import read_file
+from accredit.keys.own_files import OwnFault, fault_of_file, fault_of_folder
 from accredit.keys.reading import FileContent
 from accredit.limits import MAX_PEM_CHAIN_BYTES
 from accredit.ops.doctor.engine import Found, Unknown, command_line
 from accredit.ops.doctor.production.facts import FileFound
-from accredit.setup.own_files import OwnFault, fault_of_file, fault_of_folder
 from accredit.stores import StoreUrl
 
 _OF_ANOTHER = "is another user's"

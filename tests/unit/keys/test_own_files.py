@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from accredit.errors import ConfigurationError
-from accredit.setup.own_files import OwnFault, check_own_folder, fault_of_file, fault_of_folder
+from accredit.keys.own_files import OwnFault, check_own_folder, fault_of_file, fault_of_folder
 
 
 def told(fault: OwnFault | None) -> str:
     return fault.text if fault is not None else ""
 
 
-pytestmark = pytest.mark.holds("setup/own_files")
+pytestmark = pytest.mark.holds("keys/own_files")
 OTHER_USER = 54_321
 
 

@@ -1,9 +1,11 @@
-"""Checks that files and folders are the user's own: nobody else can write or replace them. I/O: looks at files.
+"""Checks that files and folders are the user's own: nobody else can write or replace them. I/O: files.
 
 - A folder is the user's own if it and all its parents belong to the user or root, and nobody else may write to them. A
   parent may be like `/tmp`, where users can only remove their own files.
 - A file is the user's own if its folder is, it belongs to the user or root, and nobody else may write to it. Links are
   followed: their target counts.
+- `configurations.json`, in the person's folder, lists their own configurations. `accredit up` enters those that it has
+  made, or that the person has agreed to (`up_place`).
 - A group with the user's name and no other members counts as the user, as many systems make such a group for each user.
 """
 
@@ -12,10 +14,25 @@ import os
 import pwd
 import shlex
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
+from accredit.base.text import one_line
 from accredit.errors import ConfigurationError
+from accredit.keys.files import read_file
+from accredit.keys.places import config_folder
+
+MAX_KNOWN_CONFIGURATIONS = 100
+"""How many configurations `accredit up` remembers as a person's own. If there are more it forgets the oldest, and asks
+again."""
+MAX_KNOWN_CONFIGURATIONS_BYTES = 1_048_576
+"""The most bytes of the file that names these configurations: paths have 4,096 at most on Linux."""
+
+
+KNOWN = "configurations.json"
 
 
 class OwnFault(NamedTuple):
@@ -23,6 +40,28 @@ class OwnFault(NamedTuple):
 
     text: str
     command: str = ""
+
+
+def known_files(environ: Mapping[str, str]) -> list[str]:
+    """Return the paths of the person's own configurations. Raises `ConfigurationError`."""
+    file = config_folder(environ) / KNOWN
+    if not os.path.lexists(file):
+        return []
+    check_own_file(file)
+    try:
+        return msgspec.json.decode(read_file(file, MAX_KNOWN_CONFIGURATIONS_BYTES).data, type=list[str])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise ConfigurationError(f"{file} is no list of paths", "delete it: accredit up asks again then") from None
+
+
+def check_own_file(file: Path) -> None:
+    """Check that nobody else can have written a file. Raises `ConfigurationError`."""
+    fault = fault_of_file(file)
+    if fault is not None:
+        raise ConfigurationError(
+            f"{one_line(str(file))} may be somebody else's: {fault.text}",
+            "read it, and take the right to write there from others",
+        )
 
 
 def check_own_folder(folder: Path, remedy: str) -> None:
