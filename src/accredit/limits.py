@@ -430,6 +430,11 @@ MAX_TASK_BYTES = 65_536
 """The most bytes that are stored for a task: its facts, and 8,192 characters of its target. A longer row was not
 written by a gateway, and does not count as a task."""
 
+# --- agents (A2A) -----------------------------------------------------------------------------------
+
+MAX_AGENT_ID_CHARS = 1_024
+"""The most characters of an id of a task, a context, a message or a skill. The SDKs make UUIDs, of 36."""
+
 # --- consent ------------------------------------------------------------------------------------------
 
 MAX_SERVER_WORDS_BYTES = 1_024

@@ -18,6 +18,8 @@ from accredit.tokens import AccessToken, Claims, Issuer, KeySet, SubjectToken
 if TYPE_CHECKING:
     from asyncio import Future
 
+    from accredit.oauth.clients import Client
+
 
 class Spending(Enum):
     """The result of presenting a challenge, or what it would be."""
@@ -385,6 +387,18 @@ class KeySets(Protocol):
 
     def problem(self) -> str | None:
         """Return why the keys may be out of date (for `/readyz` and people), or None."""
+        ...
+
+    async def aclose(self) -> None:
+        """Release all resources."""
+        ...
+
+
+class ClientSource(Protocol):
+    """Where OAuth clients' metadata documents are."""
+
+    async def client(self, url: str) -> "Client":
+        """Return the client whose document is at a URL. Raises `OAuthError`."""
         ...
 
     async def aclose(self) -> None:

@@ -42,6 +42,7 @@ from accredit.jsonrpc.objects import (
 )
 from accredit.jsonrpc.same_names import check_same_names_in_steps
 from accredit.jsonrpc.text import check_amount, check_text
+from accredit.limits import MAX_AGENT_ID_CHARS
 from accredit.policy.agent_call import PROOF_MEMBER
 
 SKILL_MEMBER = "dev.accredit/skill"
@@ -114,8 +115,8 @@ def _method(found: dict[str, Raw], id: MessageId) -> str:
     if as_string(found.get("jsonrpc")) != "2.0" or method is None or unknown:
         why = f"an unknown member: {excerpt(unknown[0])}" if unknown else "not a request of JSON-RPC 2.0"
         raise RequestError(INVALID_REQUEST, f"Invalid Request: {why}", status=200)
-    if isinstance(id, str) and len(id) > shapes.MAX_AGENT_ID_CHARS:
-        raise RequestError(INVALID_REQUEST, f'"id" has more than {shapes.MAX_AGENT_ID_CHARS} characters', status=200)
+    if isinstance(id, str) and len(id) > MAX_AGENT_ID_CHARS:
+        raise RequestError(INVALID_REQUEST, f'"id" has more than {MAX_AGENT_ID_CHARS} characters', status=200)
     if method not in METHODS:
         raise RequestError(METHOD_NOT_FOUND, "Method not found", status=200)
     return method

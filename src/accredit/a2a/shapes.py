@@ -13,8 +13,8 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-MAX_AGENT_ID_CHARS = 1_024
-"""The most characters of an id of a task, a context, a message or a skill. The SDKs make UUIDs, of 36."""
+from accredit.limits import MAX_AGENT_ID_CHARS
+
 MAX_AGENT_ITEMS = 10_000
 """The most items in one array of an object: parts of a message, tasks of a list, messages of a history."""
 

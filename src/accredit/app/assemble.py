@@ -25,10 +25,9 @@ from accredit.config import (
     try_record_signer,
 )
 from accredit.errors import ConfigurationError
-from accredit.gateway.front.door.requests import ClientSource
 from accredit.gateway.settings import ProofSettings
 from accredit.gateway.upstream.http.sending import AccessTokensFor
-from accredit.ports import AccessTokens, AskStore, DoorStore, KeySets, ProofStore, TaskStore
+from accredit.ports import AccessTokens, AskStore, ClientSource, DoorStore, KeySets, ProofStore, TaskStore
 from accredit.rounds import KeyRing
 from accredit.stores import OpenStore, RevocationLists, StoreUrl, open_revocations
 from accredit.stores.audit_log.process import LogProcess

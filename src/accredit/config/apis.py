@@ -13,7 +13,6 @@ Checked in this order; each failure is a `ConfigurationError` that names the set
 from collections.abc import Mapping, Sequence
 
 from accredit.base.text import one_line
-from accredit.config.agents import agent_catalog, build_agent
 from accredit.config.http_upstream import build_http_upstream
 from accredit.config.load import Loaded
 from accredit.config.schema import ApiRoute, Server
@@ -48,6 +47,8 @@ def build_api(loaded: Loaded, server: Server, environ: Mapping[str, str]) -> Api
             'set proofs.mode = "required", or "observe"',
         )
     if server.protocol == "a2a":
+        from accredit.config.agents import build_agent  # noqa: PLC0415 - few gateways have an agent
+
         return build_agent(loaded, server, environ)
     if server.protocol == "authorize":
         return ApiUpstream("authorize", _table(place, server), _proxy(loaded, place, server))
@@ -104,6 +105,8 @@ def _check_keys(place: str, server: Server, others: Sequence[str]) -> None:
 def api_catalog(server: Server) -> Catalog:
     """Return the catalog of an HTTP API's routes, or of an agent's skills."""
     if server.protocol == "a2a":
+        from accredit.config.agents import agent_catalog  # noqa: PLC0415 - as above
+
         return agent_catalog(server)
     return Catalog(routes={text: _entry(route) for text, route in server.routes.by_text.items()})
 

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct, to_builtins
 
-from accredit.a2a.shapes import MAX_AGENT_ID_CHARS
 from accredit.base.addresses import is_loopback_host, without_slash
 from accredit.gateway.forwarding import can_be_added, can_be_added_for_api, can_name_caller
 from accredit.http_api.routes import read_route
+from accredit.limits import MAX_AGENT_ID_CHARS
 from accredit.oauth.uris import is_pattern
 from accredit.policy import facts_fault, may_guard, scope_fault
 from accredit.policy.drill import DRILLS

@@ -7,6 +7,7 @@ and releases them at the end of its lifespan.
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from msgspec import Raw, structs
 
@@ -15,17 +16,12 @@ from accredit.consent.desk_requests import ASKS_PATH
 from accredit.errors import AccreditError, ClientGone, ConfigurationError, TokenError, UpstreamUnavailable
 from accredit.gateway.admission.bearer import bearer_for
 from accredit.gateway.admission.tool_directory import ToolDirectory
-from accredit.gateway.api_server import ApiServer
 from accredit.gateway.counters import Counters
 from accredit.gateway.front.asgi import AsgiExchange, Receive, Scope, Send
 from accredit.gateway.front.authenticator import HttpAuthenticator
 from accredit.gateway.front.bootstrap import PATH, Bootstrap
 from accredit.gateway.front.cors import is_preflight, preflight
 from accredit.gateway.front.desk_asks import DeskAsks
-from accredit.gateway.front.door.desk import DeskConsent
-from accredit.gateway.front.door.requests import ClientSource
-from accredit.gateway.front.door.requests import Endpoint as DoorEndpoint
-from accredit.gateway.front.door.server import PATHS, FrontDoor
 from accredit.gateway.front.endpoint import check_host, check_source, is_of_listed
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.health import ALIVE, READY, Condition, Health
@@ -42,11 +38,14 @@ from accredit.gateway.settings import ApiUpstream, GatewaySettings, HttpUpstream
 from accredit.gateway.trace import set_current
 from accredit.gateway.turns import set_current_server
 from accredit.gateway.upstream.http.sending import AccessTokensFor
-from accredit.oauth.answers import ASKED_PATH
 from accredit.policy import Policy
-from accredit.ports import AskStore, DoorStore, KeySets, ProofStore, Records, Revocations, TaskStore
+from accredit.ports import AskStore, ClientSource, DoorStore, KeySets, ProofStore, Records, Revocations, TaskStore
 from accredit.stores import MemoryTasks
 from accredit.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from accredit.gateway.api_server import ApiServer
+    from accredit.gateway.front.door.server import FrontDoor
 
 MAX_LEAVING_SERVERS = 16
 """How many servers may still be finishing calls after a reload has changed or removed them. Each may have child
@@ -196,7 +195,7 @@ class Gateway:
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
-    def _close(self, api: ApiServer) -> None:
+    def _close(self, api: "ApiServer") -> None:
         task = asyncio.get_running_loop().create_task(api.aclose())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
@@ -317,7 +316,7 @@ class Routes:
         finally:
             exchange.over()
 
-    def _api_at(self, raw_path: bytes) -> ApiServer | None:
+    def _api_at(self, raw_path: bytes) -> "ApiServer | None":
         """Return the API behind the gateway that has a path, or None."""
         return next((each for each in self.apis.values() if each.serves(raw_path)), None)
 
@@ -329,7 +328,7 @@ class Routes:
             exchange.head = head
         return exchange.head.path
 
-    async def _refuse(self, exchange: Exchange, error: AccreditError, server: Server | ApiServer | None) -> None:
+    async def _refuse(self, exchange: Exchange, error: AccreditError, server: "Server | ApiServer | None") -> None:
         self._counters.refused(error, server=server.name if server is not None else "")
         error.let_go()
         if not exchange.started:  # else nothing more can be said: the server closes the connection
@@ -338,7 +337,7 @@ class Routes:
             id = exchange.request_id if isinstance(error, TokenError) else None
             await exchange.reply(answer.status, answer.frame(id), [JSON, *answer.headers])
 
-    async def _route(self, exchange: Exchange, path: str, server: Server | ApiServer | None) -> None:
+    async def _route(self, exchange: Exchange, path: str, server: "Server | ApiServer | None") -> None:
         head = exchange.head
         if is_preflight(head.method, head.headers) and is_of_listed(exchange, self.settings):
             await exchange.reply(204, headers=preflight(head.headers, self.settings.forward_headers))
@@ -348,10 +347,9 @@ class Routes:
             if path in self._endpoints:
                 await server.endpoint.serve(exchange)
                 return
-        if self.front_door is not None and (path in PATHS or path.startswith(ASKED_PATH)):
+        if self.front_door is not None and self.front_door.has(path):
             check_host(exchange, self.settings)
-            answer = self.front_door.serve if path in PATHS else self.front_door.show_asked
-            await answer(exchange, path)
+            await self.front_door.serve(exchange, path)
             return
         check_source(exchange, self.settings)
         if path in (ALIVE, READY):
@@ -377,15 +375,20 @@ class Routes:
         bearer = bearer_for(settings, self.shared.key_sets, ToolDirectory())
         return HttpAuthenticator(bearer, sessions_of(settings, live_here=False)) if bearer is not None else None
 
-    def _front_door(self, before: FrontDoor | None) -> FrontDoor | None:
+    def _front_door(self, before: "FrontDoor | None") -> "FrontDoor | None":
         """Return where OAuth clients log in, or None if that is not here."""
         oauth, shared = self.settings.oauth, self.shared
         if oauth is None or oauth.consent != "desk":
             return None
         if shared.door is None or shared.asks is None or shared.client_documents is None:
             return None  # clients are let in, and log in at another gateway
+        # Loaded here, as few gateways have a front door.
+        from accredit.gateway.front.door.desk import DeskConsent  # noqa: PLC0415
+        from accredit.gateway.front.door.requests import Endpoint  # noqa: PLC0415
+        from accredit.gateway.front.door.server import FrontDoor  # noqa: PLC0415
+
         endpoints = {
-            (url := oauth.endpoint(each.settings.path)): DoorEndpoint(url, each.settings.proofs.policy)
+            (url := oauth.endpoint(each.settings.path)): Endpoint(url, each.settings.proofs.policy)
             for each in self.servers
             if each.settings.proofs is not None
         }
@@ -419,8 +422,12 @@ class Routes:
         )
 
 
-def _apis(servers: Sequence[GatewaySettings], shared: Shared, before: "Routes | None") -> dict[str, ApiServer]:
+def _apis(servers: Sequence[GatewaySettings], shared: Shared, before: "Routes | None") -> "dict[str, ApiServer]":
     """Return the HTTP APIs among the servers, by name. Raises `ConfigurationError`."""
+    if not any(isinstance(each.upstream, ApiUpstream) for each in servers):
+        return {}
+    from accredit.gateway.api_server import ApiServer  # noqa: PLC0415 - loaded here, as few gateways have one
+
     known = before.apis if before is not None else {}
     return {
         each.server: ApiServer(each, each.upstream, shared, known.get(each.server))

@@ -24,7 +24,6 @@ from accredit.gateway.admission.pinned_tools import PinnedTools
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.front.authenticator import HttpAuthenticator
-from accredit.gateway.front.door.requests import ClientSource
 from accredit.gateway.front.endpoint import Endpoint
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.legacy_sse import MESSAGES_PATH, SSE_PATH, LegacySse
@@ -43,7 +42,7 @@ from accredit.gateway.upstream.measured import MeasuredBackend
 from accredit.gateway.upstream.merged.backend import MergedBackend, MergedPins
 from accredit.gateway.upstream.merged.members import MergedMember
 from accredit.gateway.upstream.stdio.backend import StdioBackend
-from accredit.ports import AskStore, DoorStore, KeySets, ProofStore, Records, Revocations, TaskStore
+from accredit.ports import AskStore, ClientSource, DoorStore, KeySets, ProofStore, Records, Revocations, TaskStore
 from accredit.telemetry import Meter, Names, Telemetry, Transports
 from accredit.tokens import challenge
 

@@ -8,7 +8,7 @@
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from accredit.errors import OAuthError
 from accredit.gateway.oauth_settings import OAuthSettings
@@ -18,22 +18,10 @@ from accredit.oauth.forms import Parameters
 from accredit.oauth.requests import Authorization, choose_scopes, read_asked, read_authorization
 from accredit.oauth.uris import is_given_id, is_named_redirect
 from accredit.policy import Policy
-from accredit.ports import DoorStore
+from accredit.ports import ClientSource, DoorStore
 
 READS = "mcp:tool"
 """The scope that `accredit init` gives to tools that only read."""
-
-
-class ClientSource(Protocol):
-    """Where clients' metadata documents are."""
-
-    async def client(self, url: str) -> Client:
-        """Return the client whose document is at a URL. Raises `OAuthError`."""
-        ...
-
-    async def aclose(self) -> None:
-        """Release all resources."""
-        ...
 
 
 class Redirected(OAuthError):

@@ -32,7 +32,6 @@ from accredit.errors import AskError, InvalidToken, OAuthError, StoreUnavailable
 from accredit.gateway.front.door.desk import SECRET_BYTES, Going
 from accredit.gateway.front.door.pages import Page, asked_page, ended_page
 from accredit.gateway.front.door.requests import (
-    ClientSource,
     Endpoint,
     Redirected,
     Wanted,
@@ -61,7 +60,7 @@ from accredit.oauth.clients import MAX_CLIENT_BYTES, read_registration, registra
 from accredit.oauth.forms import MAX_FORM_BYTES, Parameters, read_parameters
 from accredit.oauth.requests import CodeGrant, RefreshGrant, fits, read_grant, read_revocation, reduce_scopes
 from accredit.oauth.uris import GIVEN_ID
-from accredit.ports import AuthorizationCode, DoorStore, Login, Rejected
+from accredit.ports import AuthorizationCode, ClientSource, DoorStore, Login, Rejected
 
 TOKENS = 200
 """How many requests for tokens, and revocations, are taken in a burst: each is a transaction of the store."""
@@ -89,7 +88,6 @@ _METHODS = {
     REVOKE_PATH: ("POST",),
     REGISTER_PATH: ("POST",),
 }
-PATHS = frozenset(_METHODS)
 _NO_STORE = (b"cache-control", b"no-store")
 _FORM = b"application/x-www-form-urlencoded"
 _COOKIE = "accredit-consent"
@@ -147,8 +145,15 @@ class FrontDoor:
             before._registrations if before is not None else Budget(REGISTRATIONS, REGISTRATIONS_PER_SECOND)
         )
 
+    def has(self, path: str) -> bool:
+        """Return whether a path is the front door's."""
+        return path in _METHODS or path.startswith(ASKED_PATH)
+
     async def serve(self, exchange: Exchange, path: str) -> None:
-        """Answer a request for one of `PATHS`, whose host was checked ([routes]). Raises `RequestError`."""
+        """Answer a request for such a path, whose host was checked ([routes]). Raises `RequestError`."""
+        if path not in _METHODS:
+            await self._show_asked(exchange, path)
+            return
         methods = _METHODS[path] if path != REGISTER_PATH or self._settings.registration else ()
         if exchange.head.method not in methods:
             status = 405 if methods else 404
@@ -161,7 +166,7 @@ class FrontDoor:
         else:
             await self._answer_client(exchange, path)
 
-    async def show_asked(self, exchange: Exchange, path: str) -> None:
+    async def _show_asked(self, exchange: Exchange, path: str) -> None:
         """Answer a request for a page below `ASKED_PATH` ([asked])."""
         page = ended_page("Nobody waits for an answer here", "The call was answered, or has ended.", 404)
         try:
