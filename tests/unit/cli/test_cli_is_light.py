@@ -130,7 +130,19 @@ OPTIONAL = {"typing_extensions"}
 
 @pytest.mark.parametrize(
     "module",
-    ["mcp", "mcp_types", "pydantic_settings", "h11", "httpx2", "accredit.net", "starlette", "securesystemslib"],
+    [
+        "mcp",
+        "mcp_types",
+        "pydantic_settings",
+        "h11",
+        "httpx2",
+        "accredit.net",
+        "starlette",
+        "securesystemslib",
+        "accredit.a2a.shapes",
+        "accredit.gateway.api_server",
+        "accredit.gateway.front.door.server",
+    ],
 )
 def test_the_gateway_runs_without_it(module: str) -> None:
     statements = "import accredit.cli.actions.serve, sys; print(*sys.modules, file=sys.stderr)"
