@@ -29,6 +29,7 @@ RUN_BY: dict[str, dict[str, int]] = {
     "docs/tutorial/let-your-assistant-ask-you.md": {"test_ask_tutorial.py": 8},
     "docs/tutorial/one-command.md": {"test_up_tutorial.py": 5},
     "docs/tutorial/protect-your-server.md": {"test_tutorial.py": 11},
+    "docs/tutorial/three-hops.md": {"test_hops_tutorial.py": 7},
     **{f"docs/quickstart/{name}.md": dict([HOSTS]) for name in ("claude-code", "claude-desktop", "cursor", "vscode")},
     **{
         f"docs/quickstart/{name}.md": dict([CLIENTS])
