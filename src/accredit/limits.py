@@ -452,7 +452,8 @@ the same time."""
 
 MAX_ASKS = 1_000
 """The most asks that gateways hold at once, of each kind: those that a person is shown, and those that wait for their
-code to be typed, which strangers can begin. Each has up to 260 KiB with its answer, and most have some 20."""
+code to be typed. Strangers can begin the latter, so the oldest of them gives way to a new one. Each has up to 260 KiB
+with its answer, and most have some 20."""
 
 MAX_ASKS_PER_ASKER = 3
 """The most asks without an answer that gateways hold for one asker: nobody reads more with care."""

@@ -222,9 +222,9 @@ class DoorStore(Protocol):
     the store alone. Nothing that is forgotten or deleted becomes valid by that.
     """
 
-    async def register(self, client_id: str, document: bytes, *, ends: int, now: int) -> bool:
+    async def register(self, client_id: str, document: bytes, *, ends: int, now: int) -> None:
         """Keep a client's document until `ends`, and as long as it has a grant. If there is no room, the document that
-        ends first is dropped; return False if none ends earlier than this one."""
+        ends first is dropped, of those to which nobody has consented."""
         ...
 
     async def registered(self, client_id: str, *, now: int) -> bytes | None:
@@ -312,7 +312,8 @@ class AskStore(Protocol):
         that has this key, perhaps with its answer.
 
         Raises `AsksFull` if there is no room, in all (`MAX_ASKS` of each kind) or for this asker
-        (`MAX_ASKS_PER_ASKER` without an answer), or if another ask has this code.
+        (`MAX_ASKS_PER_ASKER` without an answer), or if another ask has this code. For an ask without a person, the
+        oldest one of these without an answer makes room.
         """
         ...
 

@@ -99,13 +99,30 @@ async def test_one_asker_can_t_take_the_room_of_others__nor_strangers_that_of_ca
         await store.hold(ask(3), now=NOW)
         with pytest.raises(AsksFull):  # of all, and not of this asker
             await store.hold(ask(4, asker=2), now=NOW)
-        for number in range(5, 9):
-            await store.hold(ask(number, asker=number, person=""), now=NOW)
-        with pytest.raises(AsksFull):
-            await store.hold(ask(9, asker=9, person=""), now=NOW)
         late = NOW + 601
         for number in range(4):
             await store.hold(replace(ask(number, asker=number), keep_until=late), now=late)
+
+
+@pytest.mark.holds("stores/postgres/asks", "count")
+async def test_strangers_who_begin_consents_keep_nobody_out__and_end_none_that_a_person_has_answered(
+    opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (asks, postgres_asks):
+        monkeypatch.setattr(module, "MAX_ASKS", 3)
+    async with opening as store:
+        await store.hold(ask(0), now=NOW)
+        for number in range(1, 4):
+            await store.hold(ask(number, asker=number, person="", ends=600 + number), now=NOW)
+        await store.answer(key(1), b"yes", keep_until=NOW + 601, now=NOW)
+        for number in range(4, 7):
+            await store.hold(ask(number, asker=number, person="", ends=600 + number), now=NOW)
+        held = [number for number in range(7) if await store.find(key(number), now=NOW)]
+        assert held == [0, 1, 5, 6]
+        for number in (5, 6):
+            await store.answer(key(number), b"yes", keep_until=NOW + 610, now=NOW)
+        with pytest.raises(AsksFull):
+            await store.hold(ask(8, asker=8, person=""), now=NOW)
 
 
 async def test_a_code_names_one_ask(opening: Opening) -> None:

@@ -1,5 +1,6 @@
 """Clients that speak only OAuth: their calls are proved by the gateway with the agent's key, and decided as all are."""
 
+import dataclasses
 import json
 import logging
 from functools import partial
@@ -150,6 +151,18 @@ async def test_a_token_is_worth_nothing_once_its_login_or_its_delegation_has_end
         assert (await way.send(post(way.era, "tools/call", INBOX), token=visit.token)).status == 401
         assert len(way.received("tools/call")) == 1
     assert path.exists() is False
+
+
+@pytest.mark.holds("gateway/admission/guests", "login")
+async def test_a_client_that_is_struck_from_the_list_is_out_at_once__whatever_its_token_says(
+    front: FrontDoor, tmp_path: Path
+) -> None:
+    visit = await front.visit()
+    for clients, status in (((CLAUDE,), 200), ((CHATGPT,), 401)):
+        front.settings = dataclasses.replace(front.settings, clients=clients)
+        async with route("http-modern", front, tmp_path, visit) as way:
+            found = await way.send(post(way.era, "tools/call", INBOX), token=visit.token)
+            assert (found.status, len(way.received("tools/call"))) == (status, int(status == 200))
 
 
 async def test_a_delegation_that_is_taken_back_ends_the_client_s_power_at_once(

@@ -27,13 +27,14 @@ from accredit.config import (
 from accredit.errors import ConfigurationError
 from accredit.gateway.settings import ProofSettings
 from accredit.gateway.upstream.http.sending import AccessTokensFor
-from accredit.ports import AccessTokens, AskStore, ClientSource, DoorStore, KeySets, ProofStore, TaskStore
+from accredit.ports import AccessTokens, AskStore, ClientSource, KeySets, ProofStore, TaskStore
 from accredit.rounds import KeyRing
 from accredit.stores import OpenStore, RevocationLists, StoreUrl, open_revocations
 from accredit.stores.audit_log.process import LogProcess
 from accredit.stores.audit_log.queue import QueuedRecords
 from accredit.stores.audit_log.requests import LogExecutor, LogPlace
 from accredit.stores.audit_log.thread import LogThread
+from accredit.stores.door.places import Door
 from accredit.tokens import AccessGrant
 
 _logger = logging.getLogger("accredit.app")
@@ -54,7 +55,7 @@ class Ports(NamedTuple):
     records: QueuedRecords | None = None
     tasks: TaskStore | None = None
     access_tokens: AccessTokensFor = _access_tokens
-    door: DoorStore | None = None
+    door: Door | None = None
     asks: AskStore | None = None
     client_documents: ClientSource | None = None
 
@@ -111,7 +112,7 @@ def _with_door(ports: Ports, loaded: Loaded, ring: KeyRing) -> Ports:
 
     store = store_of(loaded)
     return ports._replace(
-        door=ports.door or store.open_door(ring),
+        door=ports.door.sealed_with(ring) if ports.door is not None else store.open_door(ring),
         asks=ports.asks or store.open_asks(),
         client_documents=ports.client_documents or ClientDocuments(private=loaded.config.oauth.private_documents),
     )

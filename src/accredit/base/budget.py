@@ -1,7 +1,12 @@
-"""A budget of uses that is refilled as time passes. No I/O."""
+"""Budgets of uses that are refilled as time passes. No I/O."""
 
 import time
 from collections.abc import Callable
+
+from accredit.base.caching import RecentlyUsed
+
+MAX_BUDGET_PEERS = 1_000
+"""How many peers' shares of a budget are remembered, of some 300 bytes each. Who has more addresses gets the whole."""
 
 
 class Budget:
@@ -24,3 +29,24 @@ class Budget:
             return False
         self._left -= 1
         return True
+
+
+class PeerBudget:
+    """A budget for strangers, of which one peer gets at most a half. So nobody with one address keeps all others out.
+    Behind a proxy all have its address, and share that half."""
+
+    __slots__ = ("_clock", "_half", "_peers", "_whole")
+
+    def __init__(self, burst: float, per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._whole = Budget(burst, per_second, clock)
+        self._half = (burst / 2, per_second / 2)
+        self._clock = clock
+        self._peers = RecentlyUsed[str, Budget](MAX_BUDGET_PEERS)
+
+    def take(self, peer: str) -> bool:
+        """Take one use for a peer, and return whether there was one."""
+        own = self._peers.get(peer)
+        if own is None:
+            own = Budget(*self._half, self._clock)
+            self._peers.put(peer, own)
+        return own.take() and self._whole.take()

@@ -5,8 +5,8 @@ Whoever serves a client that speaks only OAuth holds an ask, waits, and takes it
 
     holding = Holding(store, settings.rounds.ring)
 
-    # A page begins a consent, and counts it to who has begun it: a digest of the browser's address.
-    held = await holding.hold(client_ask, asker=sha256(address).digest())   # raises AsksFull
+    # A page begins a consent.
+    held = await holding.hold(client_ask)                                    # raises AsksFull
     show(held.ask.code)                                                      # to this browser alone
     held = await holding.wait(held.row.key, seconds=5)                       # answered or not; None once it has ended
     taken = await holding.confirm(held.row.key, digits)                      # None: wrong digits. Raises AskGone
@@ -104,14 +104,12 @@ class Holding:
     def _ring(self) -> KeyRing:
         return self._shared_ring.derived(_LABEL)
 
-    async def hold(self, ask: AnyAsk, *, asker: bytes = b"") -> OpenAsk:
+    async def hold(self, ask: AnyAsk) -> OpenAsk:
         """Hold an ask until it expires. If the same call is held for this agent and person, return that ask.
 
-        `asker` (32 bytes) is whose asks are counted together; for a call it is its agent. Raises `AsksFull`,
-        `StoreUnavailable`, and `AskError` for an ask that can't be held.
+        Raises `AsksFull`, `StoreUnavailable`, and `AskError` for an ask that can't be held.
         """
-        if isinstance(ask, Ask):
-            asker = hashlib.sha256(ask.agent_id.encode()).digest()
+        asker = hashlib.sha256(ask.agent.public_key.id.encode()).digest()
         digits = f"{int.from_bytes(self.draw(16)) % 10**DIGITS:0{DIGITS}}"
         row = _seal(self._ring, ask, asker, digits, self.draw(NONCE_BYTES))
         opened = self._open(await self.store.hold(row, now=self.clock()))

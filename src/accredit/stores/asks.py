@@ -43,6 +43,12 @@ _WAITING = (
     f" ORDER BY keep_until LIMIT {MAX_ASKS}"
 )
 _HELD = "SELECT count(*) FROM asks WHERE keep_until >= ? AND (person = x'') = ?"
+GIVE_WAY = (
+    "DELETE FROM asks WHERE key = (SELECT key FROM asks WHERE length(person) = 0 AND length(answer) = 0"
+    " ORDER BY keep_until LIMIT 1)"
+)
+"""Forgets the client's ask that has waited longest for its code to be typed: anybody may begin one, and nobody is shown
+it, so those who begin many must not keep others out."""
 _OF_ASKER = "SELECT count(*) FROM asks WHERE asker = ? AND keep_until >= ? AND answer = x''"
 
 
@@ -63,6 +69,10 @@ class MemoryAsks:
             alike = [each for each in self._asks.values() if bool(each.person) is bool(ask.person)]
             of_asker = [each for each in self._asks.values() if each.asker == ask.asker and not each.answer]
             is_taken = any(each.code == ask.code for each in self._asks.values())
+            unanswered = [each for each in alike if not each.person and not each.answer]
+            if len(alike) >= MAX_ASKS and unanswered:
+                alike.remove(first := min(unanswered, key=lambda each: each.keep_until))
+                del self._asks[first.key]
             if len(alike) >= MAX_ASKS or len(of_asker) >= MAX_ASKS_PER_ASKER or is_taken:
                 raise AsksFull(FULL)
             self._asks[ask.key] = ask
@@ -165,6 +175,8 @@ def _hold(connection: sqlite3.Connection, *, ask: HeldAsk, now: int) -> HeldAsk 
     if known is not None:
         return known
     (alike,) = connection.execute(_HELD, (now, not ask.person)).fetchone()
+    if alike >= MAX_ASKS and not ask.person:
+        alike -= connection.execute(GIVE_WAY).rowcount
     (of_asker,) = connection.execute(_OF_ASKER, (ask.asker, now)).fetchone()
     if alike >= MAX_ASKS or of_asker >= MAX_ASKS_PER_ASKER:
         return None

@@ -22,7 +22,7 @@ from accredit.attest import LogKey, LogSigner
 from accredit.base.addresses import is_loopback_host
 from accredit.base.clock import unix_ms
 from accredit.errors import ConfigurationError, StoreUnavailable
-from accredit.ports import AskStore, DoorStore, ProofStore, TaskStore
+from accredit.ports import AskStore, ProofStore, TaskStore
 from accredit.ratify import HybridPublicKey
 from accredit.rounds.sealing import KeyRing
 from accredit.stores.asks import MemoryAsks, SqliteAsks
@@ -33,7 +33,7 @@ from accredit.stores.audit_log.reader import LogFile
 from accredit.stores.audit_log.reading import LogReader
 from accredit.stores.audit_log.requests import LOG_SILENT_SECONDS, DatabaseLog, FileLog, LogPlace
 from accredit.stores.audit_log.shipping import Sink
-from accredit.stores.door.places import MemoryDoor, PostgresDoor, SqliteDoor
+from accredit.stores.door.places import Door, MemoryDoor, PostgresDoor, SqliteDoor
 from accredit.stores.memory import MemoryStore
 from accredit.stores.postgres.address import SCHEME, DatabaseAddress, parse_address
 from accredit.stores.postgres.asks import PostgresAsks
@@ -128,7 +128,7 @@ class InMemory(_Store, frozen=True):
         """Open the memory of tasks."""
         return MemoryTasks()
 
-    def open_door(self, ring: KeyRing) -> DoorStore:
+    def open_door(self, ring: KeyRing) -> Door:
         """Open the memory of the front door, which is sealed with these keys."""
         return MemoryDoor(ring)
 
@@ -165,7 +165,7 @@ class SqliteFile(_Store, frozen=True):
         """Open the memory of tasks."""
         return SqliteTasks(self.path)
 
-    def open_door(self, ring: KeyRing) -> DoorStore:
+    def open_door(self, ring: KeyRing) -> Door:
         """Open the memory of the front door, which is sealed with these keys."""
         return SqliteDoor(self.path, ring)
 
@@ -269,7 +269,7 @@ class PostgresDatabase(DatabaseAddress, _Store, frozen=True):
         """Open the memory of tasks."""
         return PostgresTasks(self)
 
-    def open_door(self, ring: KeyRing) -> DoorStore:
+    def open_door(self, ring: KeyRing) -> Door:
         """Open the memory of the front door, which is sealed with these keys."""
         return PostgresDoor(self, ring)
 

@@ -20,6 +20,7 @@ from accredit.errors import ConfigurationError
 from accredit.keys import make_key, write_key
 from accredit.ports import Spending
 from accredit.ratify import issue_revocation_list
+from accredit.rounds import KeyRing
 
 TEXT = """
 [gateway]
@@ -159,3 +160,29 @@ def test_records_are_signed_beside_the_gateway__but_those_of_another_signer_wher
 
     assert len(run(record())) == (0 if other else 1)
     assert len(records_in(folder / "accredit.db")) == 2
+
+
+def test_after_a_reload_the_front_door_s_memory_is_sealed_with_the_new_keys__in_the_same_store(folder: Path) -> None:
+    file = folder / "accredit.toml"
+    oauth = '[store]\nurl = "sqlite:///accredit.db"\n[oauth]\nenabled = true\npublic_url = "https://mcp.example"\n'
+    file.write_text(TEXT + oauth, "utf-8")
+    loaded = load(file, {}, {})
+    proofs = build_proofs(loaded)
+    old, new = b"o" * 32, b"n" * 32
+    before = assemble(loaded, proofs, KeyRing([old]))
+    after = renew_ports(before, loaded, proofs, KeyRing([new, old]))
+    last = renew_ports(after, loaded, proofs, KeyRing([new]))
+
+    async def look() -> list[bytes | None]:
+        assert before.door is not None
+        assert after.door is not None
+        assert last.door is not None
+        await before.door.register("one", b"1", ends=NOW, now=NOW)
+        await after.door.register("two", b"2", ends=NOW, now=NOW)
+        try:
+            doors = (before.door, after.door, last.door)
+            return [await door.registered(each, now=NOW) for door in doors for each in ("one", "two")]
+        finally:
+            await last.door.aclose()
+
+    assert run(look()) == [b"1", None, b"1", b"2", None, b"2"]

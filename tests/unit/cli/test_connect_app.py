@@ -18,7 +18,7 @@ pytestmark = pytest.mark.holds("cli/actions/connect_app")
 
 async def test_an_app_is_found_at_whichever_gateway_has_its_code__and_a_call_is_no_app() -> None:
     one, two, ask, call = Gateway(), Gateway(), a_client_ask(), an_ask()
-    await two.holding.hold(ask, asker=bytes(32))
+    await two.holding.hold(ask)
     await two.holding.hold(call)
     gateways = [one.reached(), two.reached()]
     assert await find_app(gateways, ask.code, SIGNER) == (gateways[1], ask)

@@ -67,7 +67,7 @@ async def test_a_call_s_ask_is_fetched_and_answered() -> None:
 
 async def test_a_client_is_let_in_by_its_code() -> None:
     gateway, ask = Gateway(), a_client_ask()
-    held = await gateway.holding.hold(ask, asker=bytes(32))
+    held = await gateway.holding.hold(ask)
     desk = gateway.reached()
     assert await desk.fetch(ask.code, SIGNER) == ask
     told = await desk.ask("answer", SIGNER, code=ask.code, answer=let_in(ask))
@@ -150,7 +150,7 @@ def test_a_gateway_is_asked_once_however_often_it_is_named__and_so_many_are() ->
 async def test_an_ask_that_waits_elsewhere_is_shown_here__and_its_answer_is_brought_back(tmp_path: Path) -> None:
     gateway, ask, client = Gateway(), an_ask(), a_client_ask()
     held = await gateway.holding.hold(ask)
-    await gateway.holding.hold(client, asker=bytes(32))
+    await gateway.holding.hold(client)
     keys = KeyHolder(KeyInFile(WORLD.owner), unlock_seconds=900)
     desk = Desk(WORLD.owner.public(), keys, Journal(tmp_path), lambda: NOW)
     shown: list[PendingAsk] = []

@@ -14,7 +14,6 @@ from accredit.rounds import KeyRing
 from accredit.stores.asks import MemoryAsks
 
 RING = KeyRing([bytes(32)])
-ASKER = b"a" * 32
 
 
 class Rows(MemoryAsks):
@@ -60,7 +59,7 @@ async def test_a_call_is_held_once__shown_to_its_person_and_answered() -> None:
 
 async def test_who_waits_longer_than_they_may_is_told_that_nobody_has_answered() -> None:
     gateway = holding()
-    held = await gateway.hold(a_client_ask(), asker=ASKER)
+    held = await gateway.hold(a_client_ask())
     assert await gateway.wait(held.row.key, 0) == held
     assert await gateway.waiting("") == [held.ask.code]  # a code is no secret of the store's, and asks nobody
 
@@ -74,7 +73,7 @@ async def test_a_call_is_held_for_one_person_alone(principals: tuple[str, ...]) 
 @pytest.mark.holds("gateway/holding", "digits")
 async def test_only_whoever_knows_the_digits_gets_a_client_s_answer__after_a_yes_and_in_three_tries() -> None:
     gateway, ask = holding(), a_client_ask()
-    held, yes = await gateway.hold(ask, asker=ASKER), let_in(ask)
+    held, yes = await gateway.hold(ask), let_in(ask)
     await gateway.answer(held, yes.encode())
     assert await gateway.confirm(held.row.key, other(held.digits)) is None
     assert await gateway.confirm(held.row.key, "\ud800") is None
@@ -89,7 +88,7 @@ async def test_only_whoever_knows_the_digits_gets_a_client_s_answer__after_a_yes
 async def test_after_three_wrong_tries_the_right_digits_are_of_no_use__whatever_gateway_is_asked() -> None:
     store, ask = Rows(), a_client_ask()
     gateways = [holding(store) for _ in range(3)]
-    held = await gateways[0].hold(ask, asker=ASKER)
+    held = await gateways[0].hold(ask)
     await gateways[1].answer(held, let_in(ask).encode())
     tries = [each.confirm(held.row.key, other(held.digits)) for each in gateways]
     told = await asyncio.gather(*tries, return_exceptions=True)
@@ -107,7 +106,7 @@ async def test_whoever_sets_the_tries_back_in_the_store_gets_no_more_of_them() -
             return min(await super().attempt(key, now=now), 1)
 
     gateway, ask = holding(Forgetful()), a_client_ask()
-    held = await gateway.hold(ask, asker=ASKER)
+    held = await gateway.hold(ask)
     await gateway.answer(held, let_in(ask).encode())
     for _ in range(2):
         assert await gateway.confirm(held.row.key, other(held.digits)) is None
@@ -118,7 +117,7 @@ async def test_whoever_sets_the_tries_back_in_the_store_gets_no_more_of_them() -
 
 async def test_digits_before_a_yes_end_the_ask() -> None:
     gateway = holding()
-    held = await gateway.hold(a_client_ask(), asker=ASKER)
+    held = await gateway.hold(a_client_ask())
     with pytest.raises(AskGone):
         await gateway.confirm(held.row.key, held.digits)
     assert await gateway.find(held.row.key) is None
@@ -163,7 +162,7 @@ async def test_a_sealed_ask_is_good_for_no_other_row() -> None:
     store = Rows()
     gateway = holding(store)
     one = await gateway.hold(an_ask())
-    two = await gateway.hold(a_client_ask(), asker=ASKER)
+    two = await gateway.hold(a_client_ask())
     store.change(one.row.key, text=two.row.text)
     assert await gateway.find(one.row.key) is None
 

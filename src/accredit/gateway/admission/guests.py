@@ -4,8 +4,8 @@ gateway makes for them. Asks the store of the front door.
 A token of the front door gives no power of its own. It names a login, and so an agent: a key that the gateway keeps, to
 which people signed delegations. Each request that is decided is proved with that key, and then decided as any other.
 
-- [login] The token is valid (`oauth.access_tokens`), for this endpoint, and its login stands: each request asks the
-  store. The grant is of the client and person that the token names.
+- [login] The token is valid (`oauth.access_tokens`), for this endpoint and for a client that is let in, and its login
+  stands: each request asks the store. The grant is of the client and person that the token names.
 - [agent] A chain of certificates that the store holds is used only if it is for the grant's key. Whether it is good,
   and ends in a root, is verified with each proof, as any other is (`policy.decide`).
 - [call] The proof is bound to this very request, by Ratify's profile for keys that a platform holds: `workspace_id` is
@@ -147,6 +147,8 @@ class Guests:
         """Return who comes with a token ([login]). Raises `InvalidToken` and `StoreUnavailable`."""
         now = self._clock()
         token = verify_access_token(text, self.settings.public_url, self._resource, self.settings.keys, now)
+        if not self.settings.lets_in(token.client_id):
+            raise InvalidToken("its client is no longer let in (oauth.clients)", "the client is no longer let in")
         login = await self._door.login(bytes.fromhex(token.login), now=now)
         if login is None:
             raise InvalidToken("its login has ended", "the login has ended")

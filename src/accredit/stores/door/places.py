@@ -7,10 +7,11 @@ a refresh in a quarter of an hour) and take a few milliseconds.
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Self
 
 from accredit.errors import AccreditError, StoreUnavailable
 from accredit.ports import AuthorizationCode, Change, Grant, Login, Rejected
@@ -29,11 +30,17 @@ Make = Callable[[], Steps[T]]
 """Makes steps. It is called again each time that the steps are run."""
 
 
-class _Door:
-    """A `DoorStore` without the code that runs its steps."""
+class Door:
+    """A `DoorStore` without the code that runs its steps. Each kind of store adds that."""
 
     def __init__(self, ring: KeyRing) -> None:
         self._steps = Stepper(Seals(ring))
+
+    def sealed_with(self, ring: KeyRing) -> Self:
+        """Return the same memory, as it is read and written with other keys."""
+        other = copy(self)
+        other._steps = Stepper(Seals(ring))
+        return other
 
     async def _write(self, make: Make[T]) -> T:
         raise NotImplementedError
@@ -41,9 +48,9 @@ class _Door:
     async def _read(self, make: Make[T]) -> T:
         raise NotImplementedError
 
-    async def register(self, client_id: str, document: bytes, *, ends: int, now: int) -> bool:
-        """Keep a client's document. Return False if there is no room."""
-        return await self._write(partial(self._steps.register, client_id, document, ends, now))
+    async def register(self, client_id: str, document: bytes, *, ends: int, now: int) -> None:
+        """Keep a client's document."""
+        await self._write(partial(self._steps.register, client_id, document, ends, now))
 
     async def registered(self, client_id: str, *, now: int) -> bytes | None:
         """Return a client's document, or None."""
@@ -93,8 +100,12 @@ class _Door:
         """Forget a grant, and all that belongs to it."""
         await self._write(partial(self._steps.end_grant, grant))
 
+    async def aclose(self) -> None:
+        """Release all resources."""
+        raise NotImplementedError
 
-class MemoryDoor(_Door):
+
+class MemoryDoor(Door):
     """A `DoorStore` for one process: a database of SQLite's in its memory."""
 
     def __init__(self, ring: KeyRing) -> None:
@@ -125,7 +136,7 @@ class MemoryDoor(_Door):
         self._connection.close()
 
 
-class SqliteDoor(_Door):
+class SqliteDoor(Door):
     """A `DoorStore` in the file at `path`, shared by all processes of a machine."""
 
     def __init__(self, path: Path, ring: KeyRing) -> None:
@@ -143,7 +154,7 @@ class SqliteDoor(_Door):
         await self._worker.aclose()
 
 
-class PostgresDoor(_Door):
+class PostgresDoor(Door):
     """A `DoorStore` in a database."""
 
     def __init__(self, database: DatabaseAddress, ring: KeyRing) -> None:

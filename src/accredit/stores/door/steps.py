@@ -40,8 +40,8 @@ from accredit.stores.door.rows import (
 )
 
 MAX_REGISTERED_CLIENTS = 10_000
-"""The most registered clients that are kept: at up to 16 KiB each, 160 MB. Strangers can register, so the one that ends
-first makes room for the next."""
+"""The most registered clients that are kept without anybody's consent: at up to 16 KiB each, 160 MB. Strangers can
+register, so the one that ends first makes room for the next."""
 MAX_DOOR_GRANTS = 100_000
 """The most grants in a store: at some 20 KB each, 2 GB. A grant is begun only for a person who has authenticated."""
 MAX_GRANTS_OF_PERSON = 100
@@ -86,8 +86,8 @@ _COUNT = "SELECT count(*) FROM door WHERE kind = $1"
 _COUNT_BELONGING = "SELECT count(*) FROM door WHERE kind = $1 AND parent = $2"
 _SWEEP = "DELETE FROM door WHERE (kind, key) IN (SELECT kind, key FROM door WHERE ends < $1 ORDER BY ends LIMIT $2)"
 
-_CLIENTS = bytes(32)
-"""The parent of all clients' rows."""
+_STRANGERS, _CONSENTED = bytes(32), b"\1" * 32
+"""The parents of clients' rows: of those that only registered, and of those to which somebody has consented."""
 
 
 class Stepper:
@@ -97,20 +97,11 @@ class Stepper:
         self._seals = seals
         self._draw = draw
 
-    def register(self, client_id: str, document: bytes, ends: int, now: int) -> Steps[bool]:
-        """Keep a client's document. If there are too many, it replaces the one that ends first; return False if none
-        ends earlier."""
-        place = Place(Kind.CLIENT, client_key(client_id), _CLIENTS)
+    def register(self, client_id: str, document: bytes, ends: int, now: int) -> Steps[None]:
+        """Keep a client's document. If there are too many, it replaces the one that ends first."""
         yield from self._sweep(now)
-        ((count,),) = yield _COUNT, (Kind.CLIENT,)
-        if count >= MAX_REGISTERED_CLIENTS:
-            ends_first = "SELECT min(ends) FROM door WHERE kind = $1 AND parent = $2"
-            ((first,),) = yield ends_first, (Kind.CLIENT, _CLIENTS)
-            if first is None or first > ends:
-                return False
-            yield _DROP_FIRST, (Kind.CLIENT, _CLIENTS, count - MAX_REGISTERED_CLIENTS + 1)
-        yield from self._put(place, KeptClient(document, ends), ends)
-        return True
+        yield from self._make_room(Kind.CLIENT, _STRANGERS, MAX_REGISTERED_CLIENTS)
+        yield from self._put(Place(Kind.CLIENT, client_key(client_id), _STRANGERS), KeptClient(document, ends), ends)
 
     def registered(self, client_id: str, now: int) -> Steps[bytes | None]:
         """Return a client's document, or None."""
@@ -146,8 +137,11 @@ class Stepper:
         yield from self._make_room(Kind.CODE, place.key, MAX_CODES_OF_GRANT)
         yield from self._put(Place(Kind.CODE, code, place.key), KeptCode(given, ends), ends)
         client, kept = yield from self._find(Kind.CLIENT, client_key(grant.client_id), KeptClient, now)
-        if kept is not None and kept.ends < changed.ends:
-            yield from self._put(client, structs.replace(kept, ends=changed.ends), changed.ends)
+        if kept is not None:
+            if client.parent != _CONSENTED:
+                yield from self._make_room(Kind.CLIENT, _CONSENTED, MAX_DOOR_GRANTS)
+            ends = max(kept.ends, changed.ends)
+            yield from self._put(client._replace(parent=_CONSENTED), structs.replace(kept, ends=ends), ends)
         return True
 
     def change(self, grant: Grant, change: Change, now: int) -> Steps[Grant | None]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from accredit.errors import AccreditError, AsksFull
 from accredit.limits import MAX_ASKS, MAX_ASKS_PER_ASKER, STORE_SWEEP_ROWS
 from accredit.ports import HeldAsk
-from accredit.stores.asks import ASK_COLUMNS, FULL, MAX_HELD_BYTES, read_row
+from accredit.stores.asks import ASK_COLUMNS, FULL, GIVE_WAY, MAX_HELD_BYTES, read_row
 from accredit.stores.postgres.address import DatabaseAddress
 from accredit.stores.postgres.driver import Connection, Row
 from accredit.stores.postgres.forgetting import CLOCK, sweeping
@@ -110,6 +110,8 @@ async def _hold_one(connection: Connection, ask: HeldAsk, now: int) -> HeldAsk |
         if known:
             return read_row(known[0])
         ((alike, of_asker),) = await connection.fetch(_COUNT, ask.asker, now, not ask.person)
+        if alike >= MAX_ASKS and not ask.person:
+            alike -= len(await connection.fetch(f"{GIVE_WAY} RETURNING key"))
         if alike >= MAX_ASKS or of_asker >= MAX_ASKS_PER_ASKER:
             return AsksFull(FULL)
         row = (ask.key, ask.asker, ask.person.encode(), code, ask.text, ask.keep_until, ask.answer, ask.tries)

@@ -66,7 +66,7 @@ async def test_a_desk_lists_fetches_and_answers_its_person_s_asks(world: World) 
 @pytest.mark.holds("gateway/front/desk_asks", "answer")
 async def test_the_digits_of_a_client_s_ask_are_told_to_who_lets_it_in(world: World) -> None:
     ask = a_client_ask()
-    held = await world.holding.hold(ask, asker=bytes(32))
+    held = await world.holding.hold(ask)
     assert await world.send(a_request()) == {"codes": []}  # pushed to nobody
     fetched = await world.send(a_request("fetch", code=ask.code))
     assert "digits" not in json.dumps(fetched)
@@ -76,7 +76,7 @@ async def test_the_digits_of_a_client_s_ask_are_told_to_who_lets_it_in(world: Wo
     no = Answer(ask=ask.digest.hex(), decision="deny")
     assert await world.send(a_request("answer", code=ask.code, answer=no)) is None
     another = a_client_ask()
-    await world.holding.hold(another, asker=bytes(32))
+    await world.holding.hold(another)
     no = Answer(ask=another.digest.hex(), decision="deny")
     assert await world.send(a_request("answer", code=another.code, answer=no)) == {}
 
@@ -98,7 +98,7 @@ async def test_an_answer_that_can_t_be_used_leaves_the_ask_as_it_was(world: Worl
 @pytest.mark.holds("gateway/front/desk_asks", "answer")
 async def test_nobody_lets_a_client_in_by_what_another_person_signed(world: World) -> None:
     ask = a_client_ask()
-    await world.holding.hold(ask, asker=bytes(32))
+    await world.holding.hold(ask)
     theirs = a_request("answer", code=ask.code, answer=let_in(ask), person=OTHER.id, by=OTHER)
     assert await world.send(theirs) is None
 
@@ -172,7 +172,7 @@ async def test_signatures_are_verified_for_known_people_alone__and_at_a_bounded_
         await world.send(a_request(person=stranger.id, by=stranger))
         await world.send(a_request())
     assert set(verified) == {WORLD.owner.id}
-    assert DESK_CHECKS <= len(verified) < DESK_CHECKS + 9
+    assert DESK_CHECKS / 2 <= len(verified) < DESK_CHECKS / 2 + 9
     assert await world.send(a_request(person=OTHER.id, by=OTHER)) == {"codes": []}
     assert await world.send(a_request(), world.gateway(world.desks)) is None  # a reload gives nobody more
 

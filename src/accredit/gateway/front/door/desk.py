@@ -5,8 +5,7 @@ types the page's code at their desk is asked, and may sign a delegation to that 
 
 - [own-browser] What is going on is sealed into the page's form, for the cookie of the browser that began. A page that
   is forwarded to another browser can't be answered from there, nor can another site send a form of its own.
-- [asked-after-yes] Nobody is asked by the mere visit of a URL: an ask begins with *Continue*. It is counted to the
-  browser's address.
+- [asked-after-yes] Nobody is asked by the mere visit of a URL: an ask begins with *Continue*.
 - [digits] The client gets its code only if whoever began types the digits that the desk shows after the yes. So neither
   has somebody who made a person type a code got anything, nor has a person who types a stranger's code lost it.
 - [trusted] Whoever answered is one of the endpoint's roots, or may be one by a registry; each call asks that again.
@@ -141,17 +140,17 @@ class DeskConsent:
         if going.do == "cancel":
             return await self._refuse(going.flow, "the person has cancelled")
         if going.do == "begin" and not going.flow.ask:
-            return await self._ask(going.flow, wanted, browser, address)
+            return await self._ask(going.flow, wanted, browser)
         if going.do == "confirm" and going.flow.ask:
             return await self._confirm(going, wanted, browser)
         return ended_page("This page can't go on", "The form is not whole. Begin again in your app.")
 
-    async def _ask(self, flow: _Flow, wanted: Wanted, browser: str, address: str) -> Page:
+    async def _ask(self, flow: _Flow, wanted: Wanted, browser: str) -> Page:
         """Make a key, and hold an ask for it ([asked-after-yes])."""
         seeds = self._draw(2 * SEED_BYTES)
         try:
             ask = self._client_ask(wanted, seeds)
-            held = await self._holding.hold(ask, asker=hashlib.sha256(address.encode()).digest())
+            held = await self._holding.hold(ask)
         except AsksFull:
             return ended_page("Too many at once", _BUSY, 429)
         except (AskError, AskGone):

@@ -42,6 +42,7 @@ input { font: 20px/1.4 ui-monospace, monospace; color: inherit; background: var(
  border: 1px solid var(--line); border-radius: 6px; padding: 6px 10px; min-height: 44px; letter-spacing: .2em; }
 button { font: inherit; font-weight: 600; min-height: 44px; padding: 8px 24px; border-radius: 8px;
  border: 2px solid var(--act); background: var(--ground); color: var(--act); cursor: pointer; }
+a { color: var(--act); }
 button.yes { background: var(--act); color: var(--on-act); }
 """
 _STYLE_HASH = b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
@@ -124,6 +125,15 @@ def asked_page(ask: Ask) -> Page:
 def ended_page(title: str, why: str, status: int = 400) -> Page:
     """Return a page from which nothing goes on."""
     return Page(title, f"<p>{escape(why)}</p>\n<p>You can close this page.</p>", status)
+
+
+def wrong_page(why: str, location: str) -> Page:
+    """Return the page about an erroneous request. `location` is the URL that tells the client so."""
+    body = (
+        f"<p>The app's request is wrong: {escape(why)}.</p>\n<p>Nothing was allowed. If you began this, tell the app at"
+        f' <a href="{escape(location)}"><bdi>{escape(redirect_host(location))}</bdi></a>; else close this page.</p>'
+    )
+    return Page("This request can't be answered", body, 400)
 
 
 def _title(wanted: Wanted) -> str:

@@ -24,8 +24,8 @@ READS = "mcp:tool"
 """The scope that `accredit init` gives to tools that only read."""
 
 
-class Redirected(OAuthError):
-    """A refusal that the client is told of: `location` is where the browser goes."""
+class WrongRequest(OAuthError):
+    """A refusal that the client may be told of: `location` is the URL that tells it."""
 
     def __init__(self, error: OAuthError, location: str) -> None:
         super().__init__(error.error, error.detail)
@@ -75,7 +75,7 @@ async def read_wanted(
 ) -> Wanted:
     """Return what an authorization request asks for ([client-first] to [standing-scopes]). `now` is in unix seconds.
 
-    Raises `Redirected` for a refusal that the client may be told of, and `OAuthError` for any other.
+    Raises `WrongRequest` for a refusal that the client may be told of, and `OAuthError` for any other.
     """
     asked = read_asked(query, private=settings.private_documents)
     client = await find_client(asked.client_id, settings, documents, door, now)
@@ -87,7 +87,7 @@ async def read_wanted(
         scopes = choose_scopes(request.scopes, endpoint.scopes, sorted(endpoint.reading))
     except OAuthError as error:
         location = error_redirect(asked.redirect_uri, settings.public_url, asked.state, error)
-        raise Redirected(error, location) from None
+        raise WrongRequest(error, location) from None
     granted = Authorization(
         client_id=request.client_id,
         redirect_uri=request.redirect_uri,

@@ -4,6 +4,9 @@
   `/oauth/token`, `/oauth/revoke` and `/oauth/register` take POST. `/oauth/register` is there if it is enabled.
 - [asked] Below `ASKED_PATH` is a page about each call that waits for a person. Its code can be guessed, so it shows no
   arguments, and is looked up at a bounded rate.
+- [no-redirector] Nobody is redirected before they have pressed a button: an erroneous request gets a page, whose link
+  names the client's host (RFC 9700 section 4.11.2). Otherwise links to the gateway would lead wherever a stranger's
+  document says.
 - [own-form] The form of a page comes from the gateway's own origin, in the browser's words, and belongs to the
   browser's cookie (`desk`). Other endpoints look at no cookie.
 - [public-clients] A client is known by its code or refresh token alone. An Authorization header is refused there.
@@ -12,7 +15,8 @@
 - [rotation] A refresh token gives new ones once, and fewer scopes than were granted at most. A client that is no longer
   on the allow-list gets none.
 - [revoke] A token of either kind ends its login. Whoever has none learns nothing: the answer is always 200.
-- [rate] Codes, refresh tokens, registrations and forms are looked up, or kept, at a bounded rate: 429.
+- [rate] Codes, refresh tokens, registrations and forms are looked up, or kept, at a bounded rate, of which
+  one peer gets at most a half: 429.
 - [no-store] No answer with a token, and no error, is kept by a cache.
 """
 
@@ -25,16 +29,16 @@ from typing import Protocol
 
 import msgspec
 
-from accredit.base.budget import Budget
+from accredit.base.budget import PeerBudget
 from accredit.base.clock import unix_seconds
 from accredit.consent.asks import Ask, read_code
 from accredit.errors import AskError, InvalidToken, OAuthError, StoreUnavailable
 from accredit.gateway.front.door.desk import SECRET_BYTES, Going
-from accredit.gateway.front.door.pages import Page, asked_page, ended_page
+from accredit.gateway.front.door.pages import Page, asked_page, ended_page, wrong_page
 from accredit.gateway.front.door.requests import (
     Endpoint,
-    Redirected,
     Wanted,
+    WrongRequest,
     find_client,
     read_wanted,
 )
@@ -96,6 +100,16 @@ _NAME_CHARS = 43
 _RANDOM = re.compile(rf"[A-Za-z0-9_-]{{{_NAME_CHARS}}}")
 
 
+class _Budgets:
+    """What strangers may ask for, in one process."""
+
+    def __init__(self) -> None:
+        self.tokens = PeerBudget(TOKENS, TOKENS_PER_SECOND)
+        self.registrations = PeerBudget(REGISTRATIONS, REGISTRATIONS_PER_SECOND)
+        self.forms = PeerBudget(FORMS, FORMS_PER_SECOND)
+        self.looks = PeerBudget(LOOKS, LOOKS_PER_SECOND)
+
+
 class Consent(Protocol):
     """How people consent."""
 
@@ -134,16 +148,11 @@ class FrontDoor:
         self._documents = documents
         self._door = door
         self._holding = holding
-        self._looks = before._looks if before is not None else Budget(LOOKS, LOOKS_PER_SECOND)
-        self._forms = before._forms if before is not None else Budget(FORMS, FORMS_PER_SECOND)
+        self._budgets = before._budgets if before is not None else _Budgets()
         self._clock = clock
         scopes = frozenset[str]().union(*(each.scopes for each in endpoints.values()))
         self._metadata = to_json(server_metadata(settings.public_url, scopes, registration=settings.registration))
         self._cookie = f"__Host-{_COOKIE}" if settings.is_secure else _COOKIE
-        self._tokens = before._tokens if before is not None else Budget(TOKENS, TOKENS_PER_SECOND)
-        self._registrations = (
-            before._registrations if before is not None else Budget(REGISTRATIONS, REGISTRATIONS_PER_SECOND)
-        )
 
     def has(self, path: str) -> bool:
         """Return whether a path is the front door's."""
@@ -170,7 +179,7 @@ class FrontDoor:
         """Answer a request for a page below `ASKED_PATH` ([asked])."""
         page = ended_page("Nobody waits for an answer here", "The call was answered, or has ended.", 404)
         try:
-            if exchange.head.method == "GET" and self._looks.take():
+            if exchange.head.method == "GET" and self._budgets.looks.take(exchange.peer):
                 held = await self._holding.find_code(read_code(path.removeprefix(ASKED_PATH)))
                 if held is not None and held.answer is None and isinstance(held.ask, Ask):
                     page = asked_page(held.ask)
@@ -188,8 +197,8 @@ class FrontDoor:
                 await self._begin(exchange)
             else:
                 await self._go_on(exchange)
-        except Redirected as error:
-            await _redirect(exchange, error.location)
+        except WrongRequest as error:
+            await _show(exchange, wrong_page(error.detail, error.location))
         except OAuthError as error:
             await _show(exchange, ended_page("This request can't be answered", f"{error.error}: {error.detail}."))
         except StoreUnavailable:
@@ -208,7 +217,7 @@ class FrontDoor:
         form = await self._form(exchange)
         browser = self._browser(exchange)
         going = self._consent.read(form, browser)
-        if not self._forms.take():
+        if not self._budgets.forms.take(exchange.peer):
             await _show(exchange, ended_page("Too many at once", "Go back, and try again in a minute.", 429))
             return
         request = going.flow.request
@@ -251,7 +260,7 @@ class FrontDoor:
             if path == REGISTER_PATH:
                 await self._answer(exchange, 201, await self._register(exchange))
                 return
-            if not self._tokens.take():
+            if not self._budgets.tokens.take(exchange.peer):
                 raise OAuthError("temporarily_unavailable", "too many requests for tokens")
             if exchange.credentials:
                 raise OAuthError("invalid_client", "clients are public ones here: none has a secret")
@@ -350,12 +359,11 @@ class FrontDoor:
         client = read_registration(body, given)
         if self._settings.clients is not None and not self._settings.lets_in(given):
             raise OAuthError("access_denied", "only listed clients are let in here (oauth.clients)")
-        if not self._registrations.take():
+        if not self._budgets.registrations.take(exchange.peer):
             raise OAuthError("temporarily_unavailable", "too many clients register")
         now = self._clock()
         answer = registration_answer(client, now)
-        if not await self._door.register(given, msgspec.json.encode(answer), ends=now + REGISTERED_SECONDS, now=now):
-            raise OAuthError("temporarily_unavailable", "no room for one more client")
+        await self._door.register(given, msgspec.json.encode(answer), ends=now + REGISTERED_SECONDS, now=now)
         return answer
 
     async def _answer(
