@@ -136,6 +136,7 @@ class Host:
         await browser.get(self.ask())
         await browser.press("begin", self.door.url)
         await browser.press("confirm", self.door.url, digits=await self.door.say_yes(browser.code))
+        assert "code" in browser.told, (browser.status, browser.location, browser.page)
         return browser.told["code"]
 
     async def post(self, path: str, **fields: str) -> httpx2.Response:
@@ -521,13 +522,13 @@ def test_a_flood_of_forms_is_stopped_before_the_store__and_no_cookie_adds_a_head
             assert (found.status_code, "x-evil" in found.headers) == (200, False)
             await browser.get(one.ask())
             fields = {"flow": browser.page.partition('name="flow" value="')[2].partition('"')[0], "do": "begin"}
-            statuses: set[int] = set()
-            for _ in range(8):
-                posts = (browser.client.post(f"{door.url}/oauth/authorize", **form(**fields)) for _ in range(25))
-                statuses |= {each.status_code for each in await asyncio.gather(*posts)}
-            assert statuses <= {200, 429}
-            last = await browser.client.post(f"{door.url}/oauth/authorize", **form(**fields))
-            assert (last.status_code, "try again in a minute" in last.text) == (429, True)
+            refused: list[httpx2.Response] = []
+            while not refused:  # some come while the bucket is refilled: the slower the machine, the more
+                posts = (browser.client.post(f"{door.url}/oauth/authorize", **form(**fields)) for _ in range(150))
+                answers = await asyncio.gather(*posts)
+                assert {each.status_code for each in answers} <= {200, 429}
+                refused = [each for each in answers if each.status_code == 429]
+            assert all("try again in a minute" in each.text for each in refused)
 
     with reserved_port() as port:
         door = FrontDoor(tmp_path, port, "registration = true")
