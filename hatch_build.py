@@ -5,12 +5,19 @@ Without git, or outside a checkout, what is there already stays: a wheel of an s
 """
 
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+OLDEST = (3, 11)
+if sys.version_info < OLDEST:  # an older pip than 24 would say that it finds no fitting version of what is needed
+    raise SystemExit(
+        "accredit needs Python 3.11 or newer, and this is {}.{}: make the environment with a newer one, such as"
+        " `python3.12 -m venv .venv`, and install into that".format(*sys.version_info)
+    )
 BUILT = ("src", "examples", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "NOTICE")
 
 

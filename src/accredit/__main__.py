@@ -12,7 +12,7 @@ import contextlib
 import os
 import sys
 
-if __name__ == "__main__" and not sys.flags.safe_path:
+if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):  # Python 3.10 has no such flag
     del sys.path[0]
 
 INTERRUPTED = 130

@@ -23,6 +23,8 @@ from accredit.config import load
 from accredit.keys import lock_key, make_key, write_key
 from accredit.setup.up import endpoints
 
+ROOT = Path(__file__).parents[2]
+
 pytestmark = pytest.mark.slow
 
 SHIFTED = """
@@ -214,6 +216,22 @@ def test_windows_and_a_python_that_is_too_old(
     monkeypatch.setattr(entry, "_why_unfit", unfit)
     assert entry.main() == 2
     assert capsys.readouterr().err == f"error: {found[0]}\nhelp: {found[1]}\n"
+
+
+@pytest.mark.parametrize("file", ["hatch_build.py", "src/accredit/__main__.py"])
+def test_a_python_that_is_too_old_is_told_by_what_pip_and_it_run_first(file: str) -> None:
+    """An older pip finds no fitting version of some package, and says nothing of Python."""
+    code = (
+        "import runpy, sys, types\n"
+        "names = [name for name in dir(sys.flags) if name[0] != '_' and name != 'safe_path']\n"
+        "sys.flags = types.SimpleNamespace(**{name: getattr(sys.flags, name) for name in names})\n"
+        "sys.version_info = (3, 10, 13)\n"
+        f"runpy.run_path({str(ROOT / file)!r}, run_name='__main__')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode in {1, 2}
+    assert "this is Python 3.10" in done.stderr or "this is 3.10" in done.stderr
+    assert "python3.12 -m venv .venv" in done.stderr
 
 
 def test_an_endpoint_that_asks_for_no_proof_is_told(gateway: Serving, files: AgentFiles, tmp_path: Path) -> None:

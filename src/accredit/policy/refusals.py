@@ -93,7 +93,8 @@ def challenge_required(
         "verifier_id": verifier_id,
         "binding": binding,
     }
-    text = f"{_name(call)} needs a proof over the challenge in data._meta.ratify_challenge{call.word_to_hosts}"
+    word = call.word_to_hosts if call.proof is None else ""
+    text = f"{_name(call)} needs a proof over the challenge in data._meta.ratify_challenge{word}"
     return _refusal(
         CHALLENGE_REQUIRED, "ratify_challenge_required", text, call, entry, _meta={"ratify_challenge": challenge}
     )

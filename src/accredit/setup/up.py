@@ -186,7 +186,7 @@ def _configure(plan: InitPlan, file: Path, environ: Mapping[str, str]) -> None:
     remember(file, environ)
     made.write()
     say(f"wrote {file}: {summarize_offer(made.offer, made.suggested)}")
-    say("  it is the server's word what only reads: read the file, and correct it", "dim")
+    say("  which of its tools only read is what the server says: check it in that file", "dim")
 
 
 def _check_port(gateway: Gateway, otherwise: str) -> None:
