@@ -74,8 +74,9 @@ class AccreditError(Exception):
     server = ""
 
     def let_go(self) -> None:
-        """Forget the traceback's frames, once the error is to be answered: they hold all that was read. If a frame also
-        holds the error, only the collector of cycles would free it, some hundred calls later."""
+        """Drop the traceback, whose frames keep the request's bytes. Call this before the error is answered: a frame
+        that refers to the error makes a cycle, and the garbage collector would free it only some hundred calls
+        later."""
         self.__traceback__ = None
 
 

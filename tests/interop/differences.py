@@ -130,7 +130,8 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         name="unknown tool",
-        reason="the gateway answers for a tool that is not in its catalog: with proofs, none reaches the server",
+        reason="the gateway itself refuses a tool that its catalog does not have; where proofs are required, no such"
+        " call reaches the server",
         ways=("connect*",),
         steps=("call of no tool",),
         direct="nobody",

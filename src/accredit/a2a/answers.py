@@ -43,8 +43,8 @@ class _Error(Struct, frozen=True, omit_defaults=True):
 
 
 class Judged(NamedTuple):
-    """A judged answer. `result` is that of its method; None for an error, with its `code`, and for a null. `task` and
-    `context` are whom it is about, "" for none."""
+    """A judged answer. `result` is of the method's type; it is None if the answer is an error (then `code` is set) or
+    null. `task` and `context` are the ids of what the answer is about, or ""."""
 
     result: shapes.Answered | None
     code: int | None = None

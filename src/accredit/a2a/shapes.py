@@ -248,7 +248,7 @@ class ArtifactUpdate(Answered, frozen=True, kw_only=True):
 
 
 class SendResult(Answered, frozen=True, kw_only=True):
-    """`SendMessageResponse`: one of both members."""
+    """`SendMessageResponse`, which has exactly one of the two members."""
 
     task: Task | UnsetType = UNSET
     message: Message | UnsetType = UNSET

@@ -31,7 +31,7 @@ AT = option(
     "--at",
     metavar="URL",
     multiple=True,
-    help="The public URL of a gateway elsewhere whose asks for you come here. Can be repeated.",
+    help="The public URL of a gateway on another machine: what agents ask you there, this desk shows. Can be repeated.",
 )
 GATEWAY_ID = option(
     "--gateway-id", metavar="ID", default="", help="Sign for this gateway only; else for the first one met."

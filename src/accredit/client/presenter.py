@@ -3,8 +3,9 @@
 - [usable] A delegation is used only if it is for this key, validly signed, and within its time. A changed file is read
   again before its next use. If the new content is unusable, the old one stays in force, with a warning. A patient
   presenter starts without an unusable delegation, and says why it is (`faults`).
-- [order] The delegations that cover a scope are presented in the order in which they were passed in, but those that a
-  constraint would refuse now come last. If none covers the scope, the one that covers most is presented. Exceptions:
+- [order] The delegations that cover a scope are presented in the order in which they were passed in. Those whose
+  constraints forbid the call at this moment come last. If none covers the scope, the one that covers most is presented.
+  Exceptions:
   - An expired delegation counts only if there are no others.
   - No delegation is ever presented for another agent's key.
   - A delegation that names a gateway is presented to that gateway alone.

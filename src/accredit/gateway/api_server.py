@@ -90,7 +90,7 @@ class ApiServer:
 
     @property
     def prefix(self) -> bytes:
-        """What precedes the paths of the API on the gateway's own listener; b"" if it is not there."""
+        """The path under which the gateway's own listener serves this API; b"" if it does not serve it."""
         return self.settings.path.encode("ascii") + b"/" if self._relay is not None else b""
 
     @property

@@ -54,7 +54,7 @@ ASK_POLL_SECONDS = 0.5
 """The interval at which the store is asked whether a person has answered: each waiting call asks for one row."""
 
 MAX_DIGIT_TRIES = 3
-"""How often the six digits that a desk shows may be typed: a guess is right once in 300,000 such asks."""
+"""How many tries somebody has at the six digits that a desk shows. Whoever guesses is right once in 300,000 asks."""
 DIGITS = 6
 """How many digits a desk shows after a person's yes, for the page that began the ask."""
 

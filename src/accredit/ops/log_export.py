@@ -5,6 +5,7 @@ The store is private, so files written from it are private, too (mode 0600).
 """
 
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -30,12 +31,16 @@ _SECONDS_A_DAY = 86_400
 _OTHER_LOG = "see that [attest] mode is not off, that calls were made, and that --store or --config names the gateway's"
 
 
-def run_export(*, store: str | None, config: Path | None, out: Path | None, call: str | None, bundle: bool) -> int:
+def run_export(
+    *, store: str | None, config: Path | None, out: Path | None, call: str | None, bundle: bool, wait: bool
+) -> int:
     """Run `accredit log export`; return the exit code. Raises `ConfigurationError`."""
     if bundle and call is None:
         raise ConfigurationError("--bundle is for one call", "name it with --call")
+    if wait and not bundle:
+        raise ConfigurationError("--wait is for the signature in a bundle", "add --bundle")
     place = log_store(store, config)
-    return export_log(place, out) if call is None else export_call(place, call, out, bundle=bundle)
+    return export_log(place, out) if call is None else export_call(place, call, out, bundle=bundle, wait=wait)
 
 
 def run_checkpoint(*, store: str | None, config: Path | None, out: Path | None) -> int:
@@ -62,13 +67,16 @@ def export_checkpoints(store: LogStore, out: Path | None) -> int:
     return code
 
 
-def export_call(store: LogStore, call_id: str, out: Path | None, *, bundle: bool) -> int:
-    """Write the envelopes, or the bundle, of the call whose id begins with `call_id`; return the exit code. Raises
-    `ConfigurationError`."""
+def export_call(store: LogStore, call_id: str, out: Path | None, *, bundle: bool, wait: bool = False) -> int:
+    """Write the envelopes, or the bundle, of the call whose id begins with `call_id`; return the exit code. If `wait`,
+    a bundle is made only once the agent's signature can be in it. Raises `ConfigurationError`."""
     with as_configuration_errors(), store.open_log() as log:
         whole_id = one_call(log, call_id)
     if whole_id is None:
         return _NEGATIVE
+    while wait and (held := _held_left(store, whole_id)):  # the log is closed meanwhile
+        tell(f"waiting {_duration(held)}: until then somebody could still use the agent's signature")
+        time.sleep(held)
     pruned = two_lines(f"no record of call {whole_id}", UNKNOWN_CALL)  # it was there a moment ago
     return _write(store, out, lambda log: _bundle(log, whole_id) if bundle else _call(log, whole_id), pruned)
 
@@ -91,6 +99,13 @@ def _call(log: LogReader, call_id: str) -> list[bytes]:
     return [encode_envelope(envelope) for _, envelope in records_of(log, call_id)]
 
 
+def _held_left(store: LogStore, call_id: str) -> int:
+    """Return for how many seconds the proof of a call is still withheld."""
+    with as_configuration_errors(), store.open_log() as log:
+        records = records_of(log, call_id)
+        return log.hold_left(records[0][0], unix_seconds()) if records else 0
+
+
 def _bundle(log: LogReader, call_id: str) -> list[bytes]:
     records = records_of(log, call_id)
     if not records:
@@ -107,11 +122,14 @@ def _bundle(log: LogReader, call_id: str) -> list[bytes]:
 
 
 def _held_note(seconds: int) -> str:
-    wait = several(seconds, "second") if seconds < _SECONDS_A_DAY else several(-(-seconds // _SECONDS_A_DAY), "day")
     return (
-        "note: the agent's signature is left out, since somebody could still use it. Export this call again in"
-        f" {wait}: without the signature the file is BAD five minutes after the call"
+        "note: the agent's signature is left out, since somebody could still use it for"
+        f" {_duration(seconds)}, and in five minutes a file without it is BAD. Export this call again: --wait waits"
     )
+
+
+def _duration(seconds: int) -> str:
+    return several(seconds, "second") if seconds < _SECONDS_A_DAY else several(-(-seconds // _SECONDS_A_DAY), "day")
 
 
 def _covering(log: LogReader, writer: str, sequence: int) -> Envelope | None:

@@ -73,8 +73,8 @@ class Entry(Struct, frozen=True, kw_only=True):
         return next((missing for each in self.also if (missing := each.missing_from(granted)) is not None), None)
 
     def covered_by(self, granted: Collection[str]) -> str | None:
-        """Return the scope by which a grant satisfies this entry, but for `also`: preferably `scope` itself; None if it
-        does not."""
+        """Return the granted scope that satisfies this entry: `scope` itself if it was granted, else another that is
+        accepted, or None. `also` is not looked at."""
         return next((scope for scope in (self.scope, *self.accepts) if scope in granted), None)
 
 

@@ -63,8 +63,8 @@ class GuardedCall(Struct, frozen=True, dict=True):
     `digest` has 32 bytes, or is empty for a list. `session_id` is the MCP session's, or "". A proof may be sent under
     either of two names; `two_proofs` says that both were used, with different proofs. `subscribed` are the ids of the
     tasks that a subscription names; a subscription that names none needs no decision. `covered` are the params without
-    `_meta`. `workspace_id` and `invocation_id` are bound in a proof that a platform makes for its agents (Ratify's
-    profile for middleware that holds keys), here for OAuth clients; "" in other calls.
+    `_meta`. `workspace_id` and `invocation_id` are set only in calls of OAuth clients, for whom the gateway makes the
+    proof: it is bound to them (Ratify's profile for middleware that holds keys).
     """
 
     method: str

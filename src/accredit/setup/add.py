@@ -269,7 +269,7 @@ def _notes(
 def _rename_notes(loaded: Loaded, name: str, existing: str) -> Iterator[str]:
     path = loaded.config.gateway.path.rstrip("/")
     yield f"[upstream] is [servers.{existing}] now, with its catalog: clients find it at {path}/{existing}"
-    yield f"an agent that names the gateway with --gateway-id ID says --server {existing} as well, or ID/{existing}"
+    yield f"an agent that uses --gateway-id ID now needs --server {existing} besides, or --gateway-id ID/{existing}"
     timeout = loaded.origins.get(("gateway", "upstream_timeout_seconds"))
     if timeout is not None and timeout.kind == "environment":
         yield f"{timeout.name} is for servers without a timeout_seconds of their own"

@@ -130,7 +130,7 @@ class Api:
 
     @property
     def path(self) -> str:
-        """Where it is on the gateway, or where the proxy asks."""
+        """The path under which clients reach it on the gateway, or at which the proxy asks."""
         return (AUTHORIZE_PATH if self.proxy is not None else "/api/") + self.name
 
     @property

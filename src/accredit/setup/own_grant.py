@@ -27,7 +27,7 @@ FIRST_GRANT_DAYS = 30
 """For how many days the delegation that `accredit up` signs is valid: long enough to see what an agent does, and short
 enough that the person looks at it again."""
 GRANT_ENDING_SECONDS = 3 * 86_400
-"""How many seconds before the end of a delegation the person is told: even over a weekend."""
+"""How many seconds before a delegation ends the person is told: three days, so that a weekend does not hide it."""
 
 
 IDENTITY = "identity:prove"

@@ -160,7 +160,7 @@ def _unknown_note(scopes: Iterable[str]) -> Iterator[str]:
     """If no catalog was looked at, yield a note on the scopes that only a catalog defines."""
     unknown = ", ".join(sorted(catalog_scopes(scopes)))
     if unknown:
-        yield f"note: nobody looked whether a gateway knows {unknown}: with --config FILE or --url URL grant does first"
+        yield f"note: it was not checked whether a gateway knows {unknown}: name one with --config FILE or --url URL"
 
 
 def _look_up(place: ScopeSource, *, ask: bool) -> _Known:

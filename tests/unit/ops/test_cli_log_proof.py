@@ -120,10 +120,25 @@ def test_who_exports_a_call_is_told_that_what_the_agent_signed_is_not_in_it_yet(
     def exported(seconds: int) -> tuple[bool, bool]:
         monkeypatch.setattr("accredit.ops.log_export.unix_seconds", lambda: NOW + seconds)
         done = run("log", "export", "--store", "sqlite:///kept.db", "--call", made.call.id, "--bundle")
-        return json.loads(done.out)["proof"] is None, "Export this call again in" in done.err
+        return json.loads(done.out)["proof"] is None, "--wait waits" in done.err
 
     assert exported(1) == (True, True)
     assert exported(1_000) == (False, False)
+
+
+def test_who_waits_exports_what_the_agent_signed(
+    run: Run, folder: Folder, calls_come_now: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = recorded(folder.path / "kept.db", proven(one_call(), bound=True))
+    slept = [0]
+    monkeypatch.setattr("accredit.ops.log_export.unix_seconds", lambda: NOW + 1 + sum(slept))
+    monkeypatch.setattr("accredit.ops.log_export.time.sleep", slept.append)
+    words = ("log", "export", "--store", "sqlite:///kept.db", "--call", made.call.id)
+    done = run(*words, "--bundle", "--wait")
+    assert json.loads(done.out)["proof"] is not None
+    assert f"waiting {sum(slept)} seconds" in done.err
+    assert sum(slept) > 0
+    assert run(*words, "--wait").code == 2
 
 
 def test_what_is_not_answered_is_listed(run: Run, folder: Folder) -> None:

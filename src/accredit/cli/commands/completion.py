@@ -10,7 +10,7 @@ completion = ProgramCommand(
     """Installs or prints a shell's script for completing accredit's command lines with the tab key.
 
     It completes commands, options, files, hosts, and the configuration's servers. With --install, your shell reads the
-    script from now on. With words after --, it prints candidates for the last one, which is how the script asks.
+    script from now on. The script calls it with the words typed so far after --; it prints what may stand there next.
 
     Examples:
 

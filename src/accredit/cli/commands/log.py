@@ -192,6 +192,9 @@ _export = Command(
         _OUT,
         option("--call", metavar="ID", help="Only this call's: the id, or its beginning."),
         flag("--bundle", help="With --call: one object, with certificates and checkpoint."),
+        flag(
+            "--wait", help="With --bundle: wait until the agent's signature can be in it: a minute at most, as a rule."
+        ),
         JSON_ANYWAY,
     ],
     run="accredit.ops.log_export:run_export",

@@ -98,9 +98,10 @@ class RequestStateSealer:
         return request
 
     def ask(self, request: Request, call: Call, waits: Waits) -> bytes:
-        """Return the gateway's own `input_required` for a call that waits for a person: the address of the ask's page
-        and, when the client comes back, the state that it brought and no request. When the state comes back, the call
-        is forwarded without it. Raises `SealError` for a state that was not sealed for this call."""
+        """Return the gateway's own `input_required` for a call that waits for a person. The first one has the address
+        of the ask's page and a sealed state. If the client comes back too early, it gets that state again, without the
+        address. The state is taken off before the call is forwarded. Raises `SealError` for a state that was not sealed
+        for this call."""
         own: dict[str, object] = {"resultType": INPUT_REQUIRED}
         principal = (*self._server, *principal_of(None, subject_of(call.token)))
         if brings_state(request):

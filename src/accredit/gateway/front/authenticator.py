@@ -4,9 +4,10 @@
 - [one-subject] All messages of a batch have the same subject.
 - [session-owner] If a request names a session, the session must belong to the subject (`session_binding`). This
   also holds in the era without sessions, although the session's name is not forwarded there.
-- [introduced] Where OAuth clients are let in, a request to begin or to list that comes without a token, a proof and a
-  session is 401, and told where tokens are given out: so such a client begins. A guarded call that comes so is refused
-  as any other (`policy.decide`), with the same status and header. Whether the proof is valid is not checked here.
+- [introduced] Where OAuth clients are let in, `initialize`, `server/discover` and lists without a token, a proof and a
+  session are answered with 401 and the place where tokens are given out: with that, an OAuth client begins its login. A
+  guarded call without them gets the usual refusal (`policy.decide`) with the same status and header. Whether a proof is
+  valid is not checked here.
 - [session-token] A token may name a session, by the client's id for it. It is then valid only in that session. So it is
   not valid for a request without a session: in the modern era, on HTTP+SSE, or for an `initialize`.
 """

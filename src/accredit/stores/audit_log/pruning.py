@@ -2,11 +2,11 @@
 
 For each writer, in the order of its chain:
 
-- [records] Records from before the given time are removed. Pruning stops at the first record that is newer, whose call
-  is still open, or that is the outcome of a decision in another chain that stays: without its outcome, that call would
-  be open again. Each record must follow the one before it, and earlier pruned ones must match their note, since the new
-  note is signed for all of them. So a trusted key must have signed the last record, which vouches for those before it,
-  and the earlier note.
+- [records] Records from before the given time are removed. Pruning stops at the first record that is newer, or whose
+  call is still open. It also stops at the outcome of a decision that stays in another chain: without its outcome, that
+  call would be open again. The new note is signed for all that was ever pruned. So it is checked first that each record
+  follows the one before it, that the digests match the earlier note, and that a trusted key has signed that note and
+  the last record.
 - [digests] Each removed record is replaced by its SHA-256, and the last one by a note signed for all of them.
 - [checkpoints] Checkpoints that the note covers are removed as well. The log's newest entry stays: otherwise its number
   would be used again, and a follower of the log would miss the new entry with that number.

@@ -5,8 +5,8 @@
 - [chain-end] A change is written only if the chain ends where it was read, and has not ended for good. The calls that
   the change closes must still be open. If they are not, the statement divides by zero on purpose, which rolls all of it
   back.
-- [cache] Rows that this connection has read or written are not read again before a turn. If they have changed,
-  [chain-end] detects that.
+- [cache] Rows that this connection has read or written are kept, and not read again before the next change is
+  written. If another process has changed them, [chain-end] detects that.
 - [dead-writers] A writer is dead if its lock is free and it has been silent for long, by the database's clock. The
   process that declares it dead must have been connected for as long. So after a failure of the database, the other
   writers have time to come back.

@@ -96,7 +96,7 @@ class MergedMember(NamedTuple):
     has_sessions: bool = True
 
     def session(self, begun: CapturedReply, revision: str) -> MemberSession:
-        """Return the session that the server has begun with its answer, as the client's id has it."""
+        """Return the session that the server began with this answer, as the client's session id will hold it."""
         home = next((home for home, name in self.homes.items() if name == begun.replica), "")
         return MemberSession(begun.session, home, revision)
 
