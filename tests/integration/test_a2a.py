@@ -21,6 +21,7 @@ from accredit.client import AccreditedA2A, ProofPresenter
 from accredit.gateway.settings import AgentSettings, RecordSettings
 from accredit.keys import write_key
 from accredit.limits import MAX_TASKS_PER_OWNER
+from accredit.policy.drill import DRILL, DRILL_SCOPE
 from accredit.policy.tasks import Owner
 from accredit.ports import Task
 from accredit.stores import MemoryTasks
@@ -61,6 +62,26 @@ def test_the_agent_gets_what_was_decided__without_the_proof() -> None:
             assert (headers["a2a-version"], headers["x-own"]) == ("1.0", "1")
             assert not {"ratify-proof", "x-forwarded-for", "cookie"} & headers.keys()
             assert not [name for name in headers if "extensions" in name]
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/front/a2a_relay", "drill")
+@pytest.mark.holds("policy/drill", "skills")
+def test_a_delegation_for_a_drill_lets_nobody_ask_the_agent_or_take_a_conversation() -> None:
+    async def main() -> None:
+        async with agent_scene() as at:
+            drill = {"scope": DRILL_SCOPE, "chain": at.trust.chain(DRILL_SCOPE)}
+            taken = await at.ask("SendMessage", send(skill=DRILL, contextId="c-9"), **drill)
+            assert taken["result"]["message"]["role"] == "ROLE_AGENT"
+            assert code(await at.ask("SendStreamingMessage", send(skill=DRILL), **drill)) == -32602
+            assert code(await at.ask("SendMessage", SUMMARIZE, chain=drill["chain"])) == -31003
+            assert code(await at.ask("SendMessage", send(skill=DRILL), scope=DRILL_SCOPE)) == -31003
+            assert at.agent.seen == []
+            other = _other_agent(at.trust)
+            assert "result" in await at.ask("SendMessage", send(skill="summarize", contextId="c-9"), trust=other)
+            card = await at.ask("GetExtendedAgentCard", {})
+            assert {each["id"] for each in card["result"]["skills"]} == {"summarize", "wipe"}
 
     run(main())
 

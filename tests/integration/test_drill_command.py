@@ -130,6 +130,13 @@ url = "{NOWHERE}"
 path = "/api/mail"
 [servers.mail.routes."POST /{{anything}}"]
 scope = "email:send"
+[servers.helper]
+protocol = "a2a"
+url = "{NOWHERE}"
+path = "/agents/helper"
+scope = "agent:ask"
+[servers.helper.skills.summarize]
+scope = "email:read"
 """ + "".join(
     f"""
 [servers.{proxy}]
@@ -142,14 +149,15 @@ scope = "email:read"
 )
 
 
-@pytest.mark.holds("ops/drill_roads", "http", "authorize", "one-connection")
-@pytest.mark.holds("policy/drill", "routes")
+@pytest.mark.holds("ops/drill_roads", "http", "a2a", "authorize", "one-connection")
+@pytest.mark.holds("policy/drill", "routes", "skills")
 @pytest.mark.holds("gateway/front/api_relay", "drill")
 @pytest.mark.holds("gateway/front/authorize", "drill")
-def test_http_apis_and_proxies_are_drilled__no_api_is_asked_and_no_proxy_is_told_to_send_it_on(
+@pytest.mark.holds("gateway/front/a2a_relay", "drill")
+def test_http_apis_agents_and_proxies_are_drilled__none_is_asked_and_no_proxy_is_told_to_send_it_on(
     folder: Path, free_port: Callable[[], int]
 ) -> None:
-    """No API is there at all: that none is called is seen by that."""
+    """No API and no agent is there at all: that none is called is seen by that."""
     configure(folder, APIS.replace("ADMIN", str(free_port())))
     with Serving("--config", "accredit.toml", folder=folder) as serving:
         url = ("--url", f"http://127.0.0.1:{serving.port}/mcp")
@@ -159,23 +167,27 @@ def test_http_apis_and_proxies_are_drilled__no_api_is_asked_and_no_proxy_is_told
         calls = found["calls"]
         proxies = ("nginx", "envoy", "traefik", "caddy")
         made = {(each["server"], each["era"]) for each in calls}
-        assert made == {("mail", "http"), *((name, "authorize") for name in proxies)}
-        assert {each["happened"]["status"] for each in calls if each["happened"]["passed"]} == {204, 403}
-        assert {each["server"] for each in calls if each["happened"]["status"] == 204} == {"mail"}
+        assert made == {("mail", "http"), ("helper", "a2a"), *((name, "authorize") for name in proxies)}
+        passed = {(each["era"], each["happened"]["status"]) for each in calls if each["happened"]["passed"]}
+        assert passed == {("http", 204), ("a2a", 200), ("authorize", 403)}
         assert len(calls) > 100
         alone = drill(folder, *url, "--token-key", "tokens.key", "--server", "caddy")[1]
         assert {each["server"] for each in alone["calls"]} == {"caddy"}
     lines = accredit("log", "list", "-n", "1000", folder=folder).stdout.splitlines()[1:]
     assert len(lines) > 100
-    assert all("POST /accredit.drill" in line and "(a drill)" in line for line in lines if "missing_token" not in line)
+    assert all("accredit.drill" in line and "(a drill)" in line for line in lines if "missing_token" not in line)
     assert "accredit.drill" not in accredit("suggest", folder=folder).stdout
 
 
-def test_no_api_has_a_route_of_the_gateway_s_own(folder: Path) -> None:
-    configure(folder, APIS.replace("ADMIN", "0").replace("POST /{anything}", "POST /accredit.drill"))
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [('"POST /{anything}"', '"POST /accredit.drill"'), ("skills.summarize", 'skills."accredit.drill.sensitive"')],
+)
+def test_no_api_has_a_route_and_no_agent_a_skill_of_the_gateway_s_own(name: str, own: str, folder: Path) -> None:
+    configure(folder, APIS.replace("ADMIN", "0").replace(name, own))
     done = accredit("config", "check", "--config", "accredit.toml", folder=folder)
     assert done.returncode == 2
-    assert "is a route of the gateway's own" in done.stderr
+    assert "the gateway's own" in done.stderr
 
 
 ONE = f'[gateway]\nid = "gw"\n[upstream]\nurl = "{NOWHERE}"\n'

@@ -17,6 +17,7 @@ from accredit.a2a.methods import VERSION
 from accredit.a2a.shapes import Card, Skill
 from accredit.http_api.proposals import irreversible_word
 from accredit.policy.catalog import own_scope
+from accredit.policy.drill import DRILLS
 
 MAX_PROPOSED_SKILLS = 500
 """The most skills for which tables are written. Real cards have up to some dozens; nobody reads more tables."""
@@ -70,6 +71,8 @@ def propose_skills(
         scope = own_scope(each.id, server)
         if times[each.id] > 1:
             out[each.id] = "the card has it more than once"
+        elif each.id in DRILLS:
+            out[each.id] = "it is a skill of the gateway's own"
         elif any("\ud800" <= char <= "\udfff" for char in each.id):
             out[each.id] = "no file can hold its id"
         elif scope in taken:

@@ -271,7 +271,7 @@ def _tool_name(value: str) -> None:
     if not value:
         raise ValueError("should have a name")
     if value in DRILLS:
-        raise ValueError("is a tool of the gateway's own, for `accredit drill`, and no server's")
+        raise ValueError("is the gateway's own, for `accredit drill`, and no server's")
 
 
 def _window(value: str) -> None:
@@ -344,7 +344,7 @@ QuotaNumber = Annotated[str, _Check(_quota_number)]
 Scope = Annotated[str, _Check(_scope)]
 OptionalScope = Annotated[str, _Check(_optional_scope)]
 ToolNames = Annotated[list[Annotated[str, _Check(_tool_name)]], Meta(min_length=1), _Check(_tool_names)]
-SkillId = Annotated[str, Meta(min_length=1, max_length=MAX_AGENT_ID_CHARS)]
+SkillId = Annotated[str, Meta(min_length=1, max_length=MAX_AGENT_ID_CHARS), _Check(_tool_name)]
 RouteText = Annotated[str, _Check(_route)]
 RouteFacts = dict[str, str | int | float]
 Facts = Annotated[dict[str, str | int | float], _Check(_facts)]

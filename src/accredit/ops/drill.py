@@ -35,7 +35,7 @@ from accredit.jsonrpc.methods import Era
 from accredit.keys import AskPassphrase, SigningKey, load_signing_key, load_token_key, read_key
 from accredit.ops.drill_agents import Agent, TokenMaker
 from accredit.ops.drill_calls import Drill, ExpectedOutcome, Parties, Tried
-from accredit.ops.drill_roads import ApiRoad, Endpoint, McpRoad, Road
+from accredit.ops.drill_roads import AgentRoad, ApiRoad, Endpoint, McpRoad, Road
 from accredit.terminal.output import BAD, GOOD, Words, print_json, print_table, say, tell
 from accredit.terminal.passphrases import passphrase_source
 from accredit.tokens import KeySet, Source
@@ -64,7 +64,7 @@ class DrillOptions(Struct, frozen=True, kw_only=True):
 
 
 class _At(NamedTuple):
-    """The calls made at one endpoint, in one era; `era` is the protocol's name for an HTTP API."""
+    """The calls made at one endpoint, in one era; `era` is the protocol's name for an HTTP API or an agent."""
 
     server: str
     era: str
@@ -72,7 +72,7 @@ class _At(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """An endpoint to call, and who calls it. For an HTTP API, `api` are its settings."""
+    """An endpoint to call, and who calls it. For an HTTP API or an agent, `api` are its settings."""
 
     endpoint: Endpoint
     parties: Parties
@@ -175,6 +175,8 @@ async def _run_calls(places: Sequence[_Place], reach: Reach, file: Path | None) 
 
 
 def _roads(client: httpx2.AsyncClient, place: _Place) -> list[Road]:
+    if place.api is not None and place.api.protocol == "a2a":
+        return [AgentRoad(client, place.endpoint)]
     if place.api is not None:
         return [ApiRoad(client, place.endpoint, place.api.path or "", place.api.proxy)]
     return [McpRoad(client, place.endpoint, era) for era in (Era.MODERN, Era.LEGACY)]
@@ -219,7 +221,7 @@ def _endpoint(each: Loaded, loaded: Loaded, request: DrillOptions, tokens: Token
     known = request.url is not None or host_allowed(here.netloc.encode(), tuple(gateway.allowed_hosts))
     if api is None:
         url = endpoint_of(base, each.server or None)
-    elif api.protocol == "http":
+    elif api.protocol != "authorize":
         url = f"{here.scheme}://{here.netloc}{api.path}"
     else:
         url = f"http://{admin.host}:{admin.port}{each.config.gateway.path}"

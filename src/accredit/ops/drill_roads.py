@@ -2,6 +2,7 @@
 
 - [mcp] A call of a tool, in one era. In the legacy era none is in a session, as only a server could begin one.
 - [http] A request to an HTTP API behind the gateway, for one of the gateway's own routes.
+- [a2a] A message to an agent behind the gateway, for one of the gateway's own skills.
 - [authorize] The question of a proxy whether such a request may go on, as that proxy asks it.
 - [one-connection] Each call has a connection of its own, so that it may reach any worker.
 - [bound] An answer is read up to `MAX_REFUSAL_BYTES`, and within the time of one call.
@@ -16,6 +17,8 @@ from typing import NamedTuple, Protocol, cast
 import httpx2
 from msgspec import Struct
 
+from accredit.a2a.methods import VERSION
+from accredit.a2a.requests import SKILL_MEMBER
 from accredit.base.version import version_text
 from accredit.gateway.settings import Proxy
 from accredit.http_api.call import HttpCall
@@ -25,11 +28,14 @@ from accredit.jsonrpc.methods import META_CAPABILITIES, META_CLIENT_INFO, META_V
 from accredit.limits import MAX_REFUSAL_BYTES
 from accredit.ops.drill_agents import mcp_call
 from accredit.policy import PROOF, GuardedCall
+from accredit.policy.agent_call import PROTOCOL, AgentCall
 from accredit.policy.drill import DRILL_PASSED, DRILL_PATHS, DRILLS
+from accredit.policy.guarded_call import payload_digest
 from accredit.ratify import ProofBundle
 from accredit.tokens import Source
 
 _REVISIONS = {Era.LEGACY: "2025-11-25", Era.MODERN: "2026-07-28"}
+_SEND = "SendMessage"
 _PATHS = dict(zip(sorted(DRILLS), (path.decode("ascii") for path in sorted(DRILL_PATHS)), strict=True))
 """The path of the route that stands for each tool."""
 _ASKING: dict[Proxy, tuple[str, str]] = {
@@ -119,11 +125,30 @@ class McpRoad:
         sent = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {**params, "_meta": meta}}
         content = json.dumps(sent, separators=(",", ":")).encode()
         headers["content-type"] = "application/json"
-        status, body = await _ask(self._client, self.endpoint, "POST", self.endpoint.url, content, headers)
-        message = _read_object(body)
-        if "result" in message:
-            return DrillAnswer(status, result=object_in(message["result"]))
-        return _refusal(status, object_in(message.get("error")))
+        return _rpc_answer(*await _ask(self._client, self.endpoint, "POST", self.endpoint.url, content, headers))
+
+
+class AgentRoad:
+    """The road of an agent ([a2a])."""
+
+    name = PROTOCOL
+    has_sessions = asks_back = False
+    signs_arguments = True
+
+    def __init__(self, client: httpx2.AsyncClient, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self._client = client
+
+    def call_of(self, params: Mapping[str, object], session: str) -> GuardedCall:
+        """Return the message that an agent signs. It is in no session."""
+        sent = _message(params)
+        return AgentCall(_SEND, cast("str", params["name"]), session, payload_digest(sent), sent, None)
+
+    async def send(self, params: Params, proof: ProofBundle | None, token: str) -> DrillAnswer:
+        """Send a message."""
+        headers = {"content-type": "application/json", "a2a-version": VERSION, **_credentials(proof, token)}
+        content = to_json({"jsonrpc": "2.0", "id": 1, "method": _SEND, "params": _message(params)})
+        return _rpc_answer(*await _ask(self._client, self.endpoint, "POST", self.endpoint.url, content, headers))
 
 
 class ApiRoad:
@@ -161,10 +186,7 @@ class ApiRoad:
             method, headers = "GET", dict(zip(_ASKING[self._proxy], ("POST", path), strict=True))
         else:
             url += path
-        if proof is not None:
-            headers[PROOF_HEADER] = encode_proof_header(to_json(proof.to_dict())).decode("ascii")
-        if token:
-            headers["authorization"] = f"Bearer {token}"
+        headers |= _credentials(proof, token)
         status, body = await _ask(self._client, self.endpoint, method, url, self._body(params), headers)
         problem = _read_object(body)
         if status == 204 or (status == 403 and problem.get("error") == DRILL_PASSED):
@@ -173,6 +195,21 @@ class ApiRoad:
 
     def _body(self, params: Mapping[str, object]) -> bytes:
         return to_json(params["arguments"]) if self._proxy is None else b""
+
+
+def _message(params: Mapping[str, object]) -> Params:
+    """Return the params of a message for the skill that stands for a tool."""
+    parts = [{"text": to_json(params["arguments"]).decode()}]
+    message = {"messageId": "drill", "role": "ROLE_USER", "parts": parts}
+    return {"message": message, "metadata": {SKILL_MEMBER: params["name"]}}
+
+
+def _credentials(proof: ProofBundle | None, token: str) -> dict[str, str]:
+    """Return the headers with a proof and a token, as far as there are any."""
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    if proof is not None:
+        headers[PROOF_HEADER] = encode_proof_header(to_json(proof.to_dict())).decode("ascii")
+    return headers
 
 
 async def _ask(
@@ -194,6 +231,14 @@ async def _ask(
             return answer.status_code, bytes(body)
     except (httpx2.HTTPError, httpx2.StreamError, OSError):
         return 0, b""
+
+
+def _rpc_answer(status: int, body: bytes) -> DrillAnswer:
+    """Return the result or the error of a JSON-RPC response."""
+    message = _read_object(body)
+    if "result" in message:
+        return DrillAnswer(status, result=object_in(message["result"]))
+    return _refusal(status, object_in(message.get("error")))
 
 
 def _refusal(status: int, error: Mapping[str, object]) -> DrillAnswer:

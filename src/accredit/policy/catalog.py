@@ -84,10 +84,11 @@ OWN_TOOLS: Mapping[str, Entry] = {
 }
 """The entries of the gateway's own tools."""
 OWN_ROUTES: Mapping[str, Entry] = {
+    **OWN_TOOLS,
     DRILL_ROUTE: OWN_TOOLS[DRILL],
     SENSITIVE_DRILL_ROUTE: OWN_TOOLS[SENSITIVE_DRILL],
 }
-"""The entries of the gateway's own routes, at each HTTP API."""
+"""The entries of the gateway's own routes at each HTTP API, and of its own skills at each agent."""
 
 _UNSAID = (Entry(scope="mcp:resource"), Entry(scope="mcp:prompt"))
 """The default entries of resources and prompts."""

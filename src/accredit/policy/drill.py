@@ -11,6 +11,8 @@
 - [routes] An HTTP API has two routes of the same kind, `POST /accredit.drill` and `POST /accredit.drill.sensitive`. No
   API is asked for them: the gateway answers a request that passes with 204, or 403 where a proxy asks, so that the
   proxy does not send it on.
+- [skills] An agent has two skills of the tools' names, which no card shows. A message (`SendMessage`) for one of them
+  is answered by the gateway with a message, makes no task, and takes no conversation.
 - [answer] The answer (`drill_answers`) holds nothing of the call, the caller or the gateway. If the call has an
   argument `asks` that is true, its first leg (in the modern era) is answered with a state to bring back. So `accredit
   drill` can try forged states.
@@ -28,7 +30,8 @@ DRILL_PASSED = "drill_passed"
 
 
 def is_drill(method: str, target: str | None) -> bool:
-    """Return whether a request calls one of these tools, or has one of these routes."""
+    """Return whether a request calls one of these tools, has one of these routes, or is a message for one of these
+    skills."""
     if method == "POST":
         return target in (DRILL_ROUTE, SENSITIVE_DRILL_ROUTE)
-    return target in DRILLS and method == "tools/call"
+    return target in DRILLS and method in ("tools/call", "SendMessage")

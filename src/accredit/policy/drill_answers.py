@@ -12,7 +12,9 @@ from accredit.jsonrpc.result_types import INPUT_REQUIRED
 ASKS = "asks"
 """The argument by which a call asks to be answered with a state that it then has to bring back."""
 
-_TEXT = "allowed: answered by the gateway itself, and no server has heard of it"
+DRILL_TEXT = "allowed: answered by the gateway itself, and no server has heard of it"
+"""What an allowed call is answered with."""
+
 _STATE = "drill"
 
 
@@ -23,7 +25,7 @@ def drill_answer(request: Request, round: int) -> Success:
         result: dict[str, object] = {"resultType": INPUT_REQUIRED, "requestState": _STATE}
     else:
         kind = {"resultType": "complete"} if modern else {}
-        result = {"content": [{"type": "text", "text": _TEXT}], "isError": False, **kind}
+        result = {"content": [{"type": "text", "text": DRILL_TEXT}], "isError": False, **kind}
     text = to_json(result)
     return Success(request.id, Raw(text), to_json({"jsonrpc": "2.0", "id": request.id, "result": Raw(text)}))
 

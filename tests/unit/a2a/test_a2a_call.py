@@ -157,8 +157,6 @@ def test_a_message_needs_its_skill_s_scope__and_one_without_a_skill_needs_all() 
     assert error("wipe", "email:read", "email:send") == "ratify_scope_denied"
     assert error("", "email:read", "email:send", "comms:email:delete") == ""
     assert error("", "email:read", "email:send") == "ratify_scope_denied"
-    drill = ("email:read", "email:send", "comms:email:delete", "custom:accredit.drill")
-    assert [error(each, *drill) for each in ("POST /accredit.drill", "accredit.drill")] == ["unknown_skill"] * 2
     assert error("unknown", "email:read", "email:send", "comms:email:delete") == "unknown_skill"
 
 

@@ -34,10 +34,13 @@ def test_each_skill_has_a_scope_of_its_own__and_what_nobody_takes_back_is_sensit
 def test_a_skill_that_would_share_a_scope_or_an_id_is_left_out() -> None:
     """Whoever may use one of the two could use the other."""
     found = propose_skills(
-        card("ask", "twice", "twice", "one", "new"), "helper", {"one": 0, "old": 0}, ["custom:helper:new"]
+        card("ask", "twice", "twice", "one", "new", "accredit.drill"),
+        "helper",
+        {"one": 0, "old": 0},
+        ["custom:helper:new"],
     )
     assert found.skills == []
-    assert dict(found.left_out).keys() == {"ask", "twice", "new"}
+    assert dict(found.left_out).keys() == {"ask", "twice", "new", "accredit.drill"}
     assert found.gone == ["old"]
 
 

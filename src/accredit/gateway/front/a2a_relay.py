@@ -10,6 +10,7 @@
 - [outcome] Whose the answer's task is is remembered, and the outcome is on record, before the client sees anything of
   the answer; of a stream, before its first event.
 - [card] The agent's card is fetched at most each `CARD_SECONDS` for all who ask, and shown as `a2a.cards` says.
+- [drill] A message for one of the gateway's own skills (`policy.drill`) that passes is answered here.
 - [refusal] A refusal is an error of JSON-RPC with status 200, but for what no request of A2A was read of, and for a
   proof that came with a question for the card (as at an HTTP API).
 """
@@ -24,7 +25,7 @@ from accredit.a2a.cards import CARD_PATH, MAX_CARD_BYTES, CardTerms, read_card, 
 from accredit.a2a.errors import error_told
 from accredit.a2a.methods import VERSION
 from accredit.a2a.requests import Asked, read_request
-from accredit.a2a.shapes import Card, ListParams
+from accredit.a2a.shapes import Card, ListParams, Message, Part, SendResult
 from accredit.attest import Outcome, result_digest
 from accredit.attest.proofs import WORKSPACES
 from accredit.errors import (
@@ -59,6 +60,8 @@ from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
 from accredit.jsonrpc.sse import KEEP_ALIVE, SseParser, encode_event, pieces
 from accredit.limits import EVENT_TIMES, EVENTS_AT_ONCE_BYTES, KEEP_ALIVE_SECONDS
 from accredit.policy.agent_call import AgentCall
+from accredit.policy.drill import is_drill
+from accredit.policy.drill_answers import DRILL_TEXT
 
 CARD_SECONDS = 30.0
 """How long an agent's card is shown as it was fetched. Anybody may ask for it, and each question would be one to the
@@ -69,6 +72,7 @@ FAILED_CARD_SECONDS = 1.0
 _PROOF = PROOF_HEADER.lower().encode("ascii")
 _VERSION = b"a2a-version"
 _WRITTEN = (b"accept", b"content-", b"a2a-", b"x-a2a-")
+_DRILLED = Judged(SendResult(message=Message(message_id="drill", role="ROLE_AGENT", parts=[Part(text=DRILL_TEXT)])))
 _EVENTS = [(b"content-type", EVENTS_TYPE), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
 
 
@@ -128,7 +132,11 @@ class A2aRelay:
             guarded = await self._gate.admit(asked, _values(fields, _PROOF), exchange.credentials, call)
             exchange.vouched, exchange.speaker = True, call.speaker
             try:
-                await self._forward(exchange, asked, guarded, call)
+                if is_drill(guarded.method, guarded.target):
+                    await _settle(call, _DRILLED)
+                    await exchange.reply(200, _DRILLED.frame(asked.id), [JSON, NO_STORE])
+                else:
+                    await self._forward(exchange, asked, guarded, call)
             except BaseException as error:
                 await call.open_calls.close(error)
                 raise
