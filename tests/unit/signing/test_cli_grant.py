@@ -135,7 +135,7 @@ def test_a_scope_that_only_a_catalog_knows_is_signed_with_a_warning(run: Run, fo
     warning, note = done.err.splitlines()
     assert warning.startswith("warning: email:send is not one of Ratify's own scopes")
     assert "comms:email:send" in warning
-    assert note.startswith("note: nobody looked whether a gateway knows email:send: with --config")
+    assert note.startswith("note: it was not checked whether a gateway knows email:send: name one with --config")
 
 
 def test_a_constraint_that_few_verifiers_know_is_signed_with_a_warning(run: Run) -> None:
