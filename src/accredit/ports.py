@@ -279,6 +279,11 @@ class DoorStore(Protocol):
         """Forget a grant: its key, chains, codes and logins."""
         ...
 
+    async def take_back(self, subject: str, holds: Callable[[bytes], bool], *, now: int) -> bool:
+        """Forget each grant of a person whose `chain` `holds` what they take back, and each added chain that does.
+        Return whether there was one."""
+        ...
+
     async def aclose(self) -> None:
         """Release all resources."""
         ...

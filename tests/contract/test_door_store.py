@@ -209,6 +209,25 @@ async def test_answers_to_asks_are_kept_until_they_end__beside_what_stands(
         assert str(SEEDS) not in repr(changed)
 
 
+async def test_what_a_person_takes_back_ends_whole__and_is_found_among_their_own_alone(
+    opening: AbstractAsyncContextManager[DoorStore],
+) -> None:
+    async with opening as door:
+        grant, bobs = await consent(door), await consent(door, "bob's", "bob")
+        assert await door.add_chain(bobs, b"[1]", ends=END, now=NOW)
+        assert await door.add_chain(bobs, b"[2]", ends=END, now=NOW)
+        await enter(door)
+        assert not await door.take_back("carol", lambda chain: True, now=NOW)
+        assert not await door.take_back(ADA, lambda chain: chain == b"[1]", now=NOW)
+        assert await door.take_back("bob", lambda chain: chain == b"[1]", now=NOW)
+        assert await door.chains(bobs, now=NOW) == (b"[2]",)
+        assert await door.take_back(ADA, lambda chain: chain == b"[]", now=NOW)
+        assert await door.login(digest("login"), now=NOW) is None
+        assert await door.change(grant, lambda kept: kept, now=NOW) is None
+        assert await door.change(bobs, lambda kept: kept, now=NOW) == bobs
+        assert not await door.take_back(ADA, lambda chain: True, now=NOW)
+
+
 @pytest.mark.holds("stores/door/steps", "bounds")
 async def test_nobody_uses_up_the_room_of_others(
     opening: AbstractAsyncContextManager[DoorStore], monkeypatch: pytest.MonkeyPatch

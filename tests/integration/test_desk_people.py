@@ -96,7 +96,7 @@ def test_what_was_never_used_is_known_from_files_and_the_journal_only(home: Hous
         assert {tuple(each["from"]) for each in found} == {("file",)}
         status, one = told.get(f"/api/people/{found[0]['handle']}")
         assert (status, one["why_not"]) == (
-            200, "desk.toml names no place for your revocation list: store, or revocation_list.",
+            200, "desk.toml names no place for your revocation list: store, revocation_list, or at.",
         )  # fmt: skip
         assert told.send(f"/api/people/{found[0]['handle']}", {"nonce": one["nonce"]})[0] == 403
 

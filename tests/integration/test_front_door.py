@@ -14,6 +14,7 @@ import httpx2
 import pytest
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
+from tests.world.command import accredit
 from tests.world.connected import Connected
 from tests.world.front_door import CHALLENGE, VERIFIER, Browser, FrontDoor, Person, form, json_of
 from tests.world.oauth_client import CALLBACK
@@ -95,6 +96,14 @@ def test_a_person_lets_an_app_in_with_the_real_command__and_a_stranger_s_key_is_
             assert not answer["result"].get("isError")
             code, _ = await asyncio.to_thread(connect, shown, owner)
             assert code == 1, "it is answered once"
+            (cert_id,) = re.findall(r"signed ([0-9a-f]{32})\b", seen)
+            for key, status in ((stranger / "me.key", 1), (owner / "owner.key", 0)):
+                words = ("revoke", cert_id, "--issuer", str(key), "--at", door.url)
+                done = await asyncio.to_thread(accredit, *words, folder=tmp_path)
+                assert done.returncode == status, done.stderr
+                answer = await one.call(tokens["access_token"])
+                assert answer.status_code == (200 if status else 401)
+            assert (await one.refresh(tokens["refresh_token"])).status_code == 400
 
     run(main())
 

@@ -40,6 +40,9 @@ MAX_KNOWN_CODES = 100
 
 _TAG, _SESSION_TAG = b"accredit/desk/v1\0", b"accredit/desk-session/v1\0"
 _BY_SESSION = ("list", "fetch")
+_NEEDED = {"list": set[str](), "fetch": {"code"}, "answer": {"code", "answer"}, "revoke": {"certificate"}}
+_OPTIONAL = {"list": {"known"}, "revoke": {"code"}}
+_MEMBERS = ("code", "known", "answer", "certificate")
 _LEVEL_OF_ANSWER = 2
 
 _Hex = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
@@ -64,6 +67,7 @@ class DeskRequest(WireObject, frozen=True):
     - `list` asks for the codes of the asks that wait for the person, once they are others than `known`.
     - `fetch` asks for the ask with a `code`.
     - `answer` brings the person's `answer` to the ask with a `code`.
+    - `revoke` takes back the `certificate` with this id. With a `code`, it is that of the ask for which it was signed.
     """
 
     max_bytes: ClassVar[int] = MAX_DESK_REQUEST_BYTES
@@ -71,18 +75,19 @@ class DeskRequest(WireObject, frozen=True):
     gateway: Annotated[str, Meta(min_length=1, max_length=MAX_URI_LENGTH)]
     nonce: _Hex
     at: Integer
-    op: Literal["list", "fetch", "answer"]
+    op: Literal["list", "fetch", "answer", "revoke"]
     person: _Hex
     code: _Code | UnsetType = UNSET
     known: Annotated[tuple[_Code, ...], Meta(max_length=MAX_KNOWN_CODES)] | UnsetType = UNSET
     answer: Answer | UnsetType = UNSET
+    certificate: _Hex | UnsetType = UNSET
     session: DeskSession | UnsetType = UNSET
     signature: HybridSignature = UNSIGNED
 
     def check(self, path: str, level: int) -> None:
         """Check that the members are those of this `op`, and the answer. Raises `WireError`."""
-        wanted = {"list": (False, False), "fetch": (True, False), "answer": (True, True)}[self.op]
-        if (self.code is not UNSET, self.answer is not UNSET) != wanted:
+        given = {name for name in _MEMBERS if getattr(self, name) is not UNSET}
+        if not _NEEDED[self.op] <= given or not given <= _NEEDED[self.op] | _OPTIONAL.get(self.op, set()):
             raise WireError(path, f"not the members of {self.op}")
         if self.op not in _BY_SESSION and self.session is not UNSET:
             raise WireError(f"{path}.session", f"good for {' and '.join(_BY_SESSION)} alone")

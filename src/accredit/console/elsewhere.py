@@ -129,11 +129,17 @@ class GatewayElsewhere:
             raise DeskError("bad_ask", f"{self.url} shows no good ask: {error}") from None
         if ask.code != code:
             raise DeskError("bad_ask", f"{self.url} shows another ask")
-        if isinstance(ask, ClientAsk) and not all(map(self._has, (ask.gateway.url, ask.endpoint))):
+        if isinstance(ask, ClientAsk) and not all(map(self.has, (ask.gateway.url, ask.endpoint))):
             raise DeskError("bad_ask", f"{self.url} shows a client of another gateway")
         return ask
 
-    def _has(self, url: str) -> bool:
+    async def take_back(self, cert_id: str, code: str, signer: HybridSigner) -> bool:
+        """End what the person has signed with this id, for the ask with this code ("" if that is not known). Return
+        whether the gateway kept anything of it. Raises `DeskError`."""
+        return await self.ask("revoke", signer, certificate=cert_id, code=code or UNSET) is not None
+
+    def has(self, url: str) -> bool:
+        """Return whether a URL is this gateway's."""
         return url == self.url or url.startswith(f"{self.url}/")
 
     async def _post(self, body: bytes) -> tuple[int, bytes]:

@@ -20,6 +20,9 @@ from accredit.limits import MAX_KEY_FILES, MAX_STATEMENT_BYTES
 from accredit.ratify import HybridPublicKey, RevocationList, revocation_list_fault
 from accredit.stores import LogStore, parse_store_url
 
+OWN_LIST = "revoked.json"
+"""The name of the person's revocation list in the desk's folder, if gateways elsewhere are all that they have."""
+
 KeyOf = Callable[[str], HybridPublicKey | None]
 
 
@@ -43,10 +46,13 @@ class SeenList(Struct, frozen=True):
 
 
 def list_places(settings: DeskSettings) -> list[ListPlace]:
-    """Return the places of the person's own list, from `desk.toml`. Raises `ConfigurationError`."""
+    """Return the places of the person's own list, from `desk.toml`. If it names only gateways elsewhere, the list is
+    in the desk's folder: so the desk remembers what was taken back. Raises `ConfigurationError`."""
     store = parse_store_url(settings.store, settings.folder).lasting if settings.store else None
     places = [] if store is None else [ListPlace(store, store.name)]
     file = settings.revocation_list
+    if settings.at and not places and file is None:
+        file = settings.folder / OWN_LIST
     return places if file is None else [*places, ListPlace(file, str(file))]
 
 

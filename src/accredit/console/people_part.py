@@ -11,6 +11,8 @@ told:
   disk.
 - [lists] The id is added to the list at each named place (`revoking`). If that fails at a place, the page says so, and
   it can be retried.
+- [elsewhere] Each gateway elsewhere is told, by the person's key. What it keeps for clients that speak only OAuth ends
+  at once: their logins, their tokens and the agent's key.
 - [gateways] For a while, gateways are asked whether they use one of these lists, which is named by its digest.
 
 At the end, the ended certificates are computed again: since the page was shown, a certificate with the same id may have
@@ -19,6 +21,7 @@ become known. Gateways whose address is unknown are not asked, and some don't sa
 
 import asyncio
 import hmac
+import re
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,8 +30,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from accredit.console.api import Said, Work, text_in
-from accredit.console.delegations import Link, Placed
+from accredit.console.delegations import Link, Node, Placed
 from accredit.console.desk import Desk
+from accredit.console.elsewhere import GatewayElsewhere
 from accredit.console.gateways import GatewayHealth, Gateways
 from accredit.console.lists import ListPlace
 from accredit.console.people import Known, People
@@ -38,25 +42,38 @@ from accredit.errors import ConfigurationError, DeskError
 from accredit.keys import SigningKey
 from accredit.limits import MAX_CALL_FILTER_CHARS, REVOCATION_CHECK_SECONDS, SHORT_ID_CHARS
 from accredit.pins.shown import visible_text
+from accredit.ratify import HybridSigner
 
 TAKE_BACK_SECONDS = 8.0
 """How long the desk waits for gateways to confirm a revocation."""
 
 
+_OWN_ID = re.compile(r"[0-9a-f]{32}")
 _SECRET_BYTES = 32
 _PAUSE_SECONDS = 0.5
 
 
 class TakingBack:
-    """What a revocation needs: the person's desk, the places of the person's list, and the gateways to ask."""
+    """What a revocation needs: the person's desk, the places of the person's list, the gateways to ask, and those
+    `elsewhere`."""
 
-    def __init__(self, desk: Desk, places: Sequence[ListPlace], gateways: Gateways, people: People) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        places: Sequence[ListPlace],
+        gateways: Gateways,
+        people: People,
+        elsewhere: Sequence[GatewayElsewhere] = (),
+    ) -> None:
         self.desk = desk
         self.places = places
         self._gateways = gateways
         self._people = people
         self._secret = secrets.token_bytes(_SECRET_BYTES)
         self._turn = asyncio.Lock()
+        self.elsewhere = elsewhere
+        self._unreached: dict[str, list[str]] = {}
+        """The gateways elsewhere that were not reached, by the id of what was to end there. They can be told again."""
 
     def missing(self, placed: Placed, known: Known) -> list[str]:
         """Return the places where this person's list does not yet have the certificate's id."""
@@ -66,7 +83,7 @@ class TakingBack:
             for each in known.lists
             if each.issuer_id == person and not each.fault and cert_id in each.revoked
         }
-        return [each.name for each in self.places if each.name not in have]
+        return [*(each.name for each in self.places if each.name not in have), *self._unreached.get(cert_id, ())]
 
     def why_not(self, placed: Placed, known: Known) -> str:
         """Return why a delegation can't be revoked here; "" if it can."""
@@ -80,7 +97,7 @@ class TakingBack:
         if placed.state == "ended":
             return "It has ended by itself."
         if not self.places:
-            return "desk.toml names no place for your revocation list: store, or revocation_list."
+            return "desk.toml names no place for your revocation list: store, revocation_list, or at."
         return ""
 
     def nonce(self, placed: Placed) -> str:
@@ -103,6 +120,7 @@ class TakingBack:
             signer = await self.desk.keys.signer(text, each=False)
             key = SigningKey(self.desk.person, signer)
             told = self._noted("taken back", link)
+            told += await self._end_elsewhere(placed.node, signer)
             written = 0
             for each in self.places:
                 try:
@@ -117,7 +135,26 @@ class TakingBack:
             before = known.revoked
             known = await self._people.known(anew=True)
             ended = known.forest.ends_with(link.cert_id, self.desk.now(), before)
-            return TakenBack([*told, *await self._told(link.cert_id)], written == len(self.places), known, ended)
+            is_everywhere = written == len(self.places) and link.cert_id not in self._unreached
+            return TakenBack([*told, *await self._told(link.cert_id)], is_everywhere, known, ended)
+
+    async def _end_elsewhere(self, node: Node, signer: HybridSigner) -> list[str]:
+        """Tell the gateways elsewhere; return sentences for the page ([elsewhere])."""
+        cert_id = node.link.cert_id
+        asked = (each.take_back(cert_id, node.code, signer) for each in self.elsewhere if _OWN_ID.fullmatch(cert_id))
+        found = dict(zip(self.elsewhere, await asyncio.gather(*asked, return_exceptions=True), strict=False))
+        told: list[str] = []
+        self._unreached.pop(cert_id, None)
+        for gateway, had in found.items():
+            url = visible_text(gateway.url)
+            if isinstance(had, DeskError):
+                self._unreached.setdefault(cert_id, []).append(url)
+                told.append(f"NOT at {url}: {had.reason}.")
+            elif isinstance(had, BaseException):
+                raise had
+            else:
+                told.append(f"{url} has ended it." if had else f"{url} kept nothing of it.")
+        return told
 
     def _noted(self, event: str, link: Link) -> list[str]:
         """Write an event into the journal. If that fails, return what the page must be told; otherwise nothing."""
@@ -136,7 +173,8 @@ class TakingBack:
         while True:
             lists = await self._people.lists()  # others may have extended them meanwhile
             with_it = [each.sha256 for each in lists if not each.fault and cert_id in each.revoked]
-            said = await self._gateways.ask(with_it, anew=True)
+            asked = await self._gateways.ask(with_it, anew=True)
+            said = [each for each in asked if not any(one.has(each.address) for one in self.elsewhere)]
             if all(each.has_list for each in said) or time.monotonic() > until:
                 break
             await asyncio.sleep(_PAUSE_SECONDS)
@@ -145,7 +183,7 @@ class TakingBack:
             told.append(f"{self._gateways.not_asked} more gateways were not asked.")
         elif said and all(each.has_list and each.counts for each in said):
             told.append("Every gateway that this desk knows has it.")
-        elif not said:
+        elif not said and not self.elsewhere:
             told.append("This desk knows no gateway's address, and so does not know whether one has read it.")
         if has_store:
             told.append("A gateway that uses this store, and trusts your key, refuses it within a second.")
@@ -208,6 +246,7 @@ class PeoplePart:
             "signature": signature,
             "why_not": why_not,
             "places": [visible_text(each.name) for each in self._taking.places],
+            "elsewhere": [visible_text(each.url) for each in self._taking.elsewhere],
             "missing": [visible_text(each) for each in self._taking.missing(placed, known)],
             "nonce": "" if why_not else self._taking.nonce(placed),
         }

@@ -217,19 +217,20 @@ class DeskProcess:
             AskedPart(self._desk, self._views, sources.log_of),
             *([CallsPart(sources.log)] if sources.log is not None else []),
         ]
-        self._parts += self._about_people(places.keys, sources)
-        self._watches = [
-            Watch(GatewayElsewhere(url, person.id, unix_seconds), self._desk, self._show) for url in sources.at
-        ]
+        elsewhere = [GatewayElsewhere(url, person.id, unix_seconds) for url in sources.at]
+        self._parts += self._about_people(places.keys, sources, elsewhere)
+        self._watches = [Watch(each, self._desk, self._show) for each in elsewhere]
 
-    def _about_people(self, folder: Path, sources: DeskSources) -> list[PageSection]:
+    def _about_people(
+        self, folder: Path, sources: DeskSources, elsewhere: Sequence[GatewayElsewhere]
+    ) -> list[PageSection]:
         desk, gateways, log = self._desk, Gateways(sources.gateways), sources.log
         people = People(log, folder, lists=sources.lists, person=desk.person, signed=lambda: desk.past.signed)
 
         def names() -> Mapping[str, str]:
             return {desk.person.id: desk.person.name, **sources.names()}
 
-        taking = TakingBack(desk, sources.lists, gateways, people)
+        taking = TakingBack(desk, sources.lists, gateways, people, elsewhere)
         return [PeoplePart(people, names, taking), HealthPart(gateways, people, names, log)]
 
     async def run(self) -> int:

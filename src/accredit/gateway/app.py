@@ -402,8 +402,10 @@ class Routes:
         oauth, shared = self.settings.oauth, self.shared
         if oauth is None or oauth.consent != "desk" or shared.asks is None or shared.store is None or not policies:
             return None
+        if shared.door is None:
+            return None
         holding = Holding(shared.asks, self.settings.rounds.ring)
-        return DeskAsks(policies[0].roots, oauth.public_url, holding, shared.store, before)
+        return DeskAsks(policies[0].roots, oauth.public_url, holding, shared.store, shared.door, before)
 
     def _check_paths(self) -> None:
         """Raise `ConfigurationError` unless all servers have names and paths of their own."""

@@ -1,4 +1,5 @@
-"""Implements `accredit revoke`: creates or extends an issuer's signed list, in a file or in a gateway's store.
+"""Implements `accredit revoke`: creates or extends an issuer's signed list, in a file or in a gateway's store. With
+--at, a gateway elsewhere ends what it keeps for its clients, and no list is written.
 
 If a call has used the certificate, a prefix of its id is enough. So that only the intended certificate is revoked:
 
@@ -8,6 +9,7 @@ If a call has used the certificate, a prefix of its id is enough. So that only t
 - [consent] The certificate is shown, with its subject and scopes, and the user agrees at the terminal or by `--yes`.
 """
 
+import asyncio
 import os
 import re
 import sys
@@ -20,9 +22,10 @@ import msgspec
 
 from accredit.base.clock import unix_seconds
 from accredit.base.standard import STDIN, STDOUT
+from accredit.console.elsewhere import GatewayElsewhere, read_address
 from accredit.console.revoking import begin_list as begin
 from accredit.console.revoking import revoke
-from accredit.errors import AccreditError, ConfigurationError
+from accredit.errors import AccreditError, ConfigurationError, DeskError
 from accredit.keys import AskPassphrase, SigningKey, load_signing_key
 from accredit.ratify import DelegationCert, RevocationList, delegation_sign_bytes
 from accredit.ratify.hybrid import signature_fault
@@ -58,6 +61,7 @@ def run_revoke(
     cert_id: str | None,
     list_file: Path | None,
     store: str | None,
+    at: str | None,
     empty: bool,
     yes: bool,
     passphrase_file: Path | None,
@@ -69,6 +73,10 @@ def run_revoke(
     if not empty and cert_id is None:
         raise ConfigurationError("CERT_ID is missing", "name a certificate; --empty makes a list without entries")
     ask, place = passphrase_source(passphrase_file), ListLocation(list_file, store)
+    if at is not None:
+        if cert_id is None or place != ListLocation(None, None):
+            raise ConfigurationError("--at is for a certificate, and in place of a list", "leave out the others")
+        return end_elsewhere(cert_id, issuer, at, ask=ask, as_json=as_json)
     if cert_id is None:
         return begin_list(issuer, place, ask=ask, as_json=as_json)
     return revoke_certificate(cert_id, issuer, place, ask=ask, agreed=yes, as_json=as_json)
@@ -100,6 +108,25 @@ def revoke_certificate(
         write_out(out, change.after)
     _report(change, cert_id, place, key, as_json=as_json)
     return 0
+
+
+def end_elsewhere(cert_id: str, issuer: Path, url: str, *, ask: AskPassphrase, as_json: bool) -> int:
+    """Have a gateway elsewhere end what the issuer has signed for its clients; return the exit code. Raises
+    `ConfigurationError`."""
+    if not _OWN_ID.fullmatch(cert_id):
+        raise ConfigurationError("CERT_ID: not a whole id (32 hex digits)", "write it as `accredit connect-app` did")
+    address, key = read_address(url), load_signing_key(issuer, ask)
+    try:
+        ended = asyncio.run(GatewayElsewhere(address, key.about.id, unix_seconds).take_back(cert_id, "", key.signer))
+    except DeskError as error:
+        raise ConfigurationError(f"not revoked: {error.reason}", "try again, or revoke it in a list") from None
+    if as_json:
+        print_json({"at": address, "cert_id": cert_id, "ended": ended})
+    elif ended:
+        say(f"{address} has ended {cert_id}: its logins, its tokens, and the agent's key")
+    else:
+        tell(f"{address} keeps nothing of {cert_id}, or does not know {key.about.name}'s key")
+    return 0 if ended else _NEGATIVE
 
 
 def begin_list(issuer: Path, place: ListLocation, *, ask: AskPassphrase, as_json: bool) -> int:

@@ -31,6 +31,8 @@ GOOD = [
     a_request("fetch", code=ASK.code),
     a_request("fetch", code=ASK.code, session=a_session()),
     a_request("answer", code=ASK.code, answer=allowed(ASK)),
+    a_request("revoke", certificate="0" * 32),
+    a_request("revoke", certificate="0" * 32, code=ASK.code),
 ]
 
 
@@ -42,7 +44,7 @@ def test_what_a_desk_asks_is_read_as_it_was_signed(request_: Any) -> None:
     check_signed(read, PERSON)
 
 
-@given(st.binary() | st.integers(0, 20_000).map(lambda at: GOOD[at % 6].encode()[: at % 4_000]))
+@given(st.binary() | st.integers(0, 20_000).map(lambda at: GOOD[at % 8].encode()[: at % 4_000]))
 def test_any_bytes_are_a_request_or_one_error(data: bytes) -> None:
     with pytest.raises(DeskRequestError):
         read_desk_request(data)
@@ -54,6 +56,10 @@ def test_any_bytes_are_a_request_or_one_error(data: bytes) -> None:
     [
         {"op": "revoke_all"},
         {"op": "fetch"},
+        {"op": "revoke"},
+        {"op": "revoke", "certificate": "x"},
+        {"op": "revoke", "certificate": "0" * 32, "known": []},
+        {"certificate": "0" * 32},
         {"op": "answer"},
         {"code": ASK.code},
         {"known": ["x"]},
@@ -72,9 +78,13 @@ def test_what_is_not_written_as_a_request_is_none(changes: dict[str, Any]) -> No
 
 
 @pytest.mark.holds("consent/desk_requests", "members")
-def test_a_session_answers_nothing__and_a_longer_text_is_not_read() -> None:
-    with pytest.raises(DeskRequestError, match="session"):
-        read_desk_request(a_request("answer", code=ASK.code, answer=allowed(ASK), session=a_session()).text())
+def test_a_session_answers_nothing__takes_nothing_back__and_a_longer_text_is_not_read() -> None:
+    for request in (
+        a_request("answer", code=ASK.code, answer=allowed(ASK), session=a_session()),
+        a_request("revoke", certificate="0" * 32, session=a_session()),
+    ):
+        with pytest.raises(DeskRequestError, match="session"):
+            read_desk_request(request.text())
     with pytest.raises(DeskRequestError, match=str(MAX_DESK_REQUEST_BYTES)):
         read_desk_request(LIST.text().ljust(MAX_DESK_REQUEST_BYTES + 1))
 

@@ -23,6 +23,7 @@ from accredit.gateway.holding import Holding
 from accredit.rounds import KeyRing
 from accredit.stores import MemoryStore
 from accredit.stores.asks import MemoryAsks
+from accredit.stores.door.places import MemoryDoor
 
 SIGNER = WORLD.owner.signer()
 
@@ -33,7 +34,8 @@ class Gateway(httpx2.AsyncBaseTransport):
     def __init__(self, said: httpx2.Response | Exception | None = None) -> None:
         self.holding = Holding(MemoryAsks(), KeyRing([bytes(32)]), clock=lambda: NOW)
         self.said = said
-        self._desks = DeskAsks([WORLD.owner.public_key], URL, self.holding, MemoryStore())
+        self.door = MemoryDoor(KeyRing([bytes(32)]))
+        self._desks = DeskAsks([WORLD.owner.public_key], URL, self.holding, MemoryStore(), self.door)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         assert str(request.url) == f"{URL}{ASKS_PATH}"

@@ -1,31 +1,45 @@
 """Taking back where something fails: what only takes away waits for nothing that it does not need."""
 
 import asyncio
+import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
+import httpx2
 import pytest
+from msgspec.structs import replace
 from tests.world.agents import save_delegation
+from tests.world.asgi import Told
 from tests.world.delegations import NOW, World
 
 from accredit.console.desk import Desk
+from accredit.console.elsewhere import GatewayElsewhere
 from accredit.console.gateways import GatewayHealth, Gateways
 from accredit.console.journal import Journal
-from accredit.console.lists import ListPlace
+from accredit.console.lists import OWN_LIST, ListPlace, list_places
 from accredit.console.people import People
 from accredit.console.people_part import PeoplePart, TakingBack, _sentence
+from accredit.console.settings import DeskSettings
 from accredit.console.unlock import KeyHolder, KeyInFile
 from accredit.errors import DeskError
+from accredit.gateway.front.desk_asks import DeskAsks
+from accredit.gateway.holding import Holding
 from accredit.keys import write_file, write_key
 from accredit.ratify import RevocationList, issue_revocation_list
-from accredit.stores import SqliteFile
+from accredit.rounds import KeyRing
+from accredit.stores import MemoryStore, SqliteFile
+from accredit.stores.asks import MemoryAsks
+from accredit.stores.door.places import MemoryDoor
 
 pytestmark = pytest.mark.holds("console/people_part")
 
 WORLD = World()
 
 
-def part_in(folder: Path, *places: Path | SqliteFile) -> tuple[PeoplePart, Journal]:
+def part_in(
+    folder: Path, *places: Path | SqliteFile, elsewhere: Sequence[GatewayElsewhere] = ()
+) -> tuple[PeoplePart, Journal]:
     write_key(folder / "owner.key", WORLD.owner)
     save_delegation(folder / "one.json", (WORLD.grant("comms:email:send", begins=5, ends=NOW * 2),))
     journal = Journal(folder / "state")
@@ -34,7 +48,7 @@ def part_in(folder: Path, *places: Path | SqliteFile) -> tuple[PeoplePart, Journ
     lists = [ListPlace(each, str(each)) for each in places]
     gateways = Gateways(dict)
     people = People(None, folder, lists=lists, person=desk.person)
-    return PeoplePart(people, dict, TakingBack(desk, lists, gateways, people)), journal
+    return PeoplePart(people, dict, TakingBack(desk, lists, gateways, people, elsewhere)), journal
 
 
 async def asked(part: PeoplePart, method: str, said: dict[str, object], *handle: str) -> dict[str, object]:
@@ -43,7 +57,7 @@ async def asked(part: PeoplePart, method: str, said: dict[str, object], *handle:
 
 
 async def taken(part: PeoplePart) -> dict[str, object]:
-    (row,) = (each for each in (await asked(part, "GET", {}))["rows"] if each["level"])  # type: ignore[attr-defined]
+    (row,) = (each for each in (await asked(part, "GET", {"all": 1}))["rows"] if each["level"])  # type: ignore[attr-defined]
     one = await asked(part, "GET", {}, row["handle"])
     return await asked(part, "POST", {"nonce": one["nonce"]}, row["handle"])
 
@@ -129,3 +143,64 @@ def test_what_a_gateway_does_not_say_is_not_known(said: dict[str, object], word:
     plain: dict[str, object] = {"ids": ("g",), "address": "https://g", "status": "ok", "parts": {"revocations": True}}
     gateway = GatewayHealth(**plain | said)  # type: ignore[arg-type]
     assert word in _sentence(gateway)
+
+
+URL = "https://mcp.example.com"
+RING = KeyRing([bytes(32)])
+
+
+class Elsewhere(httpx2.AsyncBaseTransport):
+    """A gateway elsewhere, with what the front door keeps; it can't be reached while `is_down`."""
+
+    def __init__(self) -> None:
+        self.door = MemoryDoor(RING)
+        self.is_down = False
+        holding = Holding(MemoryAsks(), RING, clock=lambda: NOW)
+        self._desks = DeskAsks([WORLD.owner.public_key], URL, holding, MemoryStore(), self.door)
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if self.is_down:
+            raise httpx2.ConnectError("no")
+        told = Told("POST", (), await request.aread())
+        await self._desks.serve(told.exchange)
+        return httpx2.Response(told.status, stream=httpx2.ByteStream(told.body))
+
+    def reached(self) -> GatewayElsewhere:
+        return GatewayElsewhere(URL, WORLD.owner.id, lambda: NOW, self)
+
+
+@pytest.mark.holds("console/people_part", "elsewhere")
+def test_what_was_signed_for_a_gateway_elsewhere_is_taken_back_there__once_it_is_reached(tmp_path: Path) -> None:
+    gateway = Elsewhere()
+    part, journal = part_in(tmp_path, tmp_path / OWN_LIST, elsewhere=[gateway.reached()])
+    chain = json.dumps(json.loads((tmp_path / "one.json").read_bytes())["delegations"]).encode()
+
+    async def play() -> None:
+        grant = await gateway.door.begin(
+            "https://claude.ai/c", WORLD.owner.id, f"{URL}/mcp", bytes(64), ends=NOW, now=NOW
+        )
+        assert (
+            await gateway.door.change(grant, lambda one: replace(one, chain=chain, ends=NOW + 9), now=NOW) is not None
+        )
+        gateway.is_down = True
+        said = await taken(part)
+        assert said["everywhere"] is False
+        assert f"NOT at {URL}" in str(said["told"])
+        gateway.is_down = False
+        said = await taken(part)  # it can be told again
+        assert said["everywhere"] is True
+        assert f"{URL} has ended it." in list(said["told"])  # type: ignore[call-overload]
+        assert await gateway.door.change(grant, lambda one: one, now=NOW) is None
+        with pytest.raises(DeskError):  # there is nothing left to take back
+            await taken(part)
+
+    asyncio.run(play())
+    journal.close()
+
+
+def test_a_desk_for_gateways_elsewhere_alone_remembers_what_it_took_back(tmp_path: Path) -> None:
+    (place,) = list_places(DeskSettings(folder=tmp_path, at=(URL,)))
+    assert place.place == tmp_path / OWN_LIST
+    assert list_places(DeskSettings(folder=tmp_path)) == []
+    (named,) = list_places(DeskSettings(folder=tmp_path, at=(URL,), revocation_list=tmp_path / "mine.json"))
+    assert named.place == tmp_path / "mine.json"

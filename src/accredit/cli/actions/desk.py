@@ -74,7 +74,7 @@ def _run_desk(
         with running:
             raise is_running(running.getpeername())
     settings = read_settings(environ)
-    elsewhere = read_addresses((*at, *settings.at))
+    settings = replace(settings, at=read_addresses((*at, *settings.at)))
     read_names(settings.folder)
     path = find_key(settings)
     key = KeyInFile.read(path)
@@ -96,7 +96,7 @@ def _run_desk(
         )
 
     places = DeskPlaces(desk_socket(environ), state_folder(environ), settings.folder)
-    sources = replace(desk_sources(settings, key.person, own_gateways(environ, config), environ), at=elsewhere)
+    sources = desk_sources(settings, key.person, own_gateways(environ, config), environ)
     server = PageServer(
         port, environ, places.socket.parent, _print_link, wants_browser=wants_browser, told=_output_kind(environ)
     )
@@ -131,6 +131,7 @@ def desk_sources(
         [*{each.name: each for each in lists}.values()],
         named or next(iter(logs.values()), None),
         logs,
+        settings.at,
     )
 
 

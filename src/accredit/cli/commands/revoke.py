@@ -45,6 +45,11 @@ revoke = Command(
             help="The issuer's revocation list; made if missing. -: read from stdin, written to stdout.",
         ),
         option("--store", metavar="URL", help="The gateway's store, in place of a file: sqlite:///FILE."),
+        option(
+            "--at",
+            metavar="URL",
+            help="A gateway elsewhere: it ends what you have signed for its clients. No list is written.",
+        ),
         flag("--empty", help="Name no certificate: make a signed list without entries, if there is none."),
         flag("--yes", help="Do not ask if only the beginning of the id is given."),
         PASSPHRASE_FILE,

@@ -185,14 +185,14 @@ function takeBack(found, handle) {
   if (found.why_not === "read-only") return [];
   const head = make("h2", {}, "Take back");
   if (found.why_not) return [head, make("p", {}, prose(found.why_not))];
-  const words = found.missing.length && found.state === "taken back" ? `It is in one of your lists, and not in that in ${found.missing.join(" and ")} yet. Take it back there as well:` : found.ends_with.length > 1 ? `This ends ${several(found.ends_with.length + found.ends_with_more, "delegation")}, at once and for good:` : "This ends, at once and for good:";
+  const words = found.missing.length && found.state === "taken back" ? `It is taken back, but not in ${found.missing.join(" and ")} yet. Take it back there as well:` : found.ends_with.length > 1 ? `This ends ${several(found.ends_with.length + found.ends_with_more, "delegation")}, at once and for good:` : "This ends, at once and for good:";
   const button = make("button", { type: "button", className: "yes danger", "data-take": "" }, `Take back from ${found.who}`);
   const waits = make("p", { id: "waits", role: "status", "data-text": "" });
   const section = make("section", { className: "ending", id: "take", "aria-label": "Take back" },
     make("p", {}, words), ending(found.ends_with), more(found.ends_with_more),
     found.same_id > 1 ? make("p", { className: "mark" }, "Several certificates have this id. All of them end.") : "",
     found.others ? make("p", { className: "mark" }, `${found.who} holds ${several(found.others, "other delegation")}, which ${found.others === 1 ? "does" : "do"} not end by this.`) : "",
-    make("p", { className: "mute" }, `Your signed revocation list in ${found.places.join(" and ")} gets its id. What runs already is not stopped.`, ...without(found)),
+    make("p", { className: "mute" }, `Your signed revocation list in ${found.places.join(" and ")} gets its id${found.elsewhere.length ? `, and ${found.elsewhere.join(" and ")} ${found.elsewhere.length === 1 ? "is" : "are"} told` : ""}. What runs already is not stopped.`, ...without(found)),
     button, waits,
   );
   button.onclick = () => take(found, handle, button, waits, section);
@@ -213,7 +213,7 @@ async function take(found, handle, button, waits, section) {
     const known = new Set(found.ends_with.map((each) => each.handle));
     const news = found.ends_with_more ? [] : done.ends_with.filter((each) => !known.has(each.handle));
     const told = make("div", { className: "over", role: "status", tabIndex: -1 },
-      make("p", { className: done.everywhere ? "" : "bad" }, done.everywhere ? `Taken back from ${found.who}.` : `Taken back from ${found.who}, but NOT in each of your lists: open this page again to go on.`),
+      make("p", { className: done.everywhere ? "" : "bad" }, done.everywhere ? `Taken back from ${found.who}.` : `Taken back from ${found.who}, but NOT everywhere: open this page again to go on.`),
       done.told.map((each) => make("p", { className: "plain" }, each)),
       ...(news.length ? [make("p", { className: "plain mark" }, "These have ended as well, which this page had not shown:"), ending(news)] : []));
     section.replaceWith(told);

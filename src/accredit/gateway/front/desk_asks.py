@@ -14,6 +14,9 @@ fails is the same 404, as it is for whoever has no key: a stranger learns nothin
   code.
 - [answer] An answer is kept once, and only if its certificates come from this person and allow what was asked, as
   whoever uses them will check again. The digits are told to who has let a client in, and to nobody else.
+- [revoke] What a person takes back ends at once: what they signed for a client with its login, its tokens and the
+  agent's key, and an answer with the ask, or where it was kept. This is the memory of the front door alone: what was
+  signed for other agents is in no list because of it.
 
 A list that has nothing new is answered after `DESK_POLL_SECONDS`, or when that changes. Few may wait; more are answered
 at once. The numbers are those of one process.
@@ -24,7 +27,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from accredit.base.budget import PeerBudget
 from accredit.consent.answers import Answer
@@ -37,14 +40,14 @@ from accredit.consent.desk_requests import (
     read_desk_request,
 )
 from accredit.consent.held import ClientAsk, chain_of
-from accredit.errors import ConsentError
+from accredit.errors import ConsentError, WireError
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.headers import JSON
 from accredit.gateway.holding import ASK_POLL_SECONDS, Holding, OpenAsk
 from accredit.jsonrpc.encode import to_json
 from accredit.limits import CHALLENGE_WINDOW_SECONDS
-from accredit.ports import ProofStore, Spending
-from accredit.ratify import HybridPublicKey
+from accredit.ports import DoorStore, ProofStore, Spending
+from accredit.ratify import DelegationCert, HybridPublicKey
 
 DESK_POLL_SECONDS = 20.0
 """How long a desk waits for news in one request: shorter than proxies let a request be silent."""
@@ -67,12 +70,14 @@ class DeskAsks:
         gateway: str,
         holding: Holding,
         store: ProofStore,
+        door: DoorStore,
         before: "DeskAsks | None" = None,
     ) -> None:
         self._people: Mapping[str, HybridPublicKey] = {each.id: each for each in people}
         self._gateway = gateway
         self._holding = holding
         self._store = store
+        self._door = door
         self._checks = {each: PeerBudget(DESK_CHECKS, DESK_CHECKS_PER_SECOND) for each in self._people}
         if before is not None:
             self._checks |= {id: budget for id, budget in before._checks.items() if id in self._people}
@@ -87,6 +92,8 @@ class DeskAsks:
             answer = None
         elif request.op == "list":
             answer = {"codes": await self._news(request)}
+        elif request.op == "revoke":
+            answer = await self._revoke(request.person, str(request.certificate), request.code)
         else:
             answer = await self._about_one(request)
         found = (200, to_json(answer)) if answer is not None else (404, b"{}")
@@ -138,6 +145,18 @@ class DeskAsks:
             return {"ask": msgspec.Raw(held.ask.text()), "answered": held.answer is not None}
         return await self._answered(request.answer, held, request.person)
 
+    async def _revoke(self, person: str, cert_id: str, code: str | UnsetType) -> Mapping[str, object] | None:
+        """Forget what a certificate gave ([revoke]); None if this person signed nothing with this id that is here."""
+        found = await self._door.take_back(
+            person, lambda chain: _holds(chain, person, cert_id), now=self._holding.clock()
+        )
+        held = await self._holding.find_code(code) if code is not UNSET else None
+        certs = held.answer.certificates if held is not None and held.answer is not None else ()
+        if held is not None and certs and certs[-1].issuer_id == person and cert_id in {each.cert_id for each in certs}:
+            await self._holding.store.take(held.row.key, now=self._holding.clock())
+            found = True
+        return {} if found else None
+
     async def _answered(self, answer: Answer, held: OpenAsk, person: str) -> Mapping[str, object] | None:
         """Keep an answer, and return what the desk is told; None if the answer can't be used ([answer])."""
         if answer.decision == "later" or answer.ask != held.ask.digest.hex():
@@ -151,3 +170,14 @@ class DeskAsks:
         if not await self._holding.answer(held, answer.encode()):
             return None
         return {"digits": held.digits} if is_yes and isinstance(held.ask, ClientAsk) else {}
+
+
+def _holds(chain: bytes, person: str, cert_id: str) -> bool:
+    """Return whether a chain of this person's has a certificate with this id."""
+    if cert_id.encode() not in chain:
+        return False
+    try:
+        certs = [DelegationCert.decode(bytes(each)) for each in msgspec.json.decode(chain, type=list[msgspec.Raw])]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, WireError):
+        return False
+    return certs[-1].issuer_id == person and cert_id in {each.cert_id for each in certs}

@@ -100,6 +100,10 @@ class Door:
         """Forget a grant, and all that belongs to it."""
         await self._write(partial(self._steps.end_grant, grant))
 
+    async def take_back(self, subject: str, holds: Callable[[bytes], bool], *, now: int) -> bool:
+        """Forget the grants of a person, and the added chains, that hold what they take back."""
+        return await self._write(partial(self._steps.take_back, subject, holds, now))
+
     async def aclose(self) -> None:
         """Release all resources."""
         raise NotImplementedError

@@ -36,6 +36,7 @@ from accredit.stores.door.rows import (
     Seals,
     client_key,
     grant_place,
+    person_key,
     place_of,
 )
 
@@ -231,6 +232,22 @@ class Stepper:
     def end_grant(self, grant: Grant) -> Steps[None]:
         """Forget a grant, and all that belongs to it."""
         yield from self._end_grant(grant_place(grant).key)
+
+    def take_back(self, subject: str, holds: Callable[[bytes], bool], now: int) -> Steps[bool]:
+        """Forget what people have taken back. Return whether there was any."""
+        person, found = person_key(subject), False
+        for key, value in (yield _BELONGING, (Kind.GRANT, person, now, MAX_GRANTS_OF_PERSON)):
+            grant = self._seals.open(Place(Kind.GRANT, key, person), value, Grant, now)
+            if grant is not None and holds(grant.chain):
+                yield from self._end_grant(key)
+                found = True
+                continue
+            for name, text in (yield _BELONGING, (Kind.CHAIN, key, now, MAX_CHAINS_OF_GRANT)):
+                added = self._seals.open(Place(Kind.CHAIN, name, key), text, KeptChain, now)
+                if added is not None and holds(added.chain):
+                    yield _DROP, (Kind.CHAIN, name)
+                    found = True
+        return found
 
     def _known(self, grant: Grant, now: int) -> Steps[tuple[Place, Grant | None]]:
         place, known = yield from self._find(Kind.GRANT, grant_place(grant).key, Grant, now)

@@ -18,9 +18,12 @@ from accredit.gateway.front import desk_asks
 from accredit.gateway.front.desk_asks import DESK_CHECKS, MAX_WAITING_DESKS_OF_PERSON, DeskAsks
 from accredit.gateway.holding import Holding
 from accredit.keys import make_key
+from accredit.ports import Grant
+from accredit.ratify import DelegationCert
 from accredit.rounds import KeyRing
 from accredit.stores import MemoryStore
 from accredit.stores.asks import MemoryAsks
+from accredit.stores.door.places import MemoryDoor
 
 OTHER = make_key("human", "Bob", NOW - 9)
 
@@ -31,10 +34,11 @@ class World:
     def __init__(self) -> None:
         self.holding = Holding(MemoryAsks(), KeyRing([bytes(32)]), clock=lambda: NOW)
         self.store = MemoryStore()
+        self.door = MemoryDoor(KeyRing([bytes(32)]))
         self.desks = self.gateway()
 
     def gateway(self, before: DeskAsks | None = None) -> DeskAsks:
-        return DeskAsks([WORLD.owner.public_key, OTHER.public_key], URL, self.holding, self.store, before)
+        return DeskAsks([WORLD.owner.public_key, OTHER.public_key], URL, self.holding, self.store, self.door, before)
 
     async def send(self, body: bytes | DeskRequest, desks: DeskAsks | None = None, method: str = "POST") -> Any:
         told = Told(method, (), body if isinstance(body, bytes) else body.encode())
@@ -192,3 +196,54 @@ async def test_a_desk_waits_for_news__and_only_so_many_do(world: World, monkeypa
     known.cancel()
     await asyncio.wait([known])
     assert world.desks._waiting == []
+
+
+async def _kept(
+    world: World, chain: bytes, subject: str = WORLD.owner.id, client: str = "https://claude.ai/c"
+) -> Grant:
+    """A grant for which a person has signed a chain."""
+    grant = await world.door.begin(client, subject, f"{URL}/mcp", bytes(64), ends=NOW + 600, now=NOW)
+    kept = await world.door.change(grant, lambda one: replace(one, chain=chain, ends=NOW + 900), now=NOW)
+    assert kept is not None
+    return kept
+
+
+def _text(*certificates: DelegationCert) -> bytes:
+    return b"[%b]" % b",".join(each.encode() for each in certificates)
+
+
+@pytest.mark.holds("gateway/front/desk_asks", "revoke")
+async def test_what_a_person_takes_back_ends_with_the_agent_s_key__and_nothing_else_does(world: World) -> None:
+    mine, other = let_in(a_client_ask()).certificates[0], WORLD.grant("comms:email:read")
+    added = allowed(an_ask()).certificates[0]
+    ended = await _kept(world, _text(mine))
+    stays = await _kept(world, _text(other), client="https://other.example/c")
+    theirs = await _kept(world, _text(mine), OTHER.id)
+    assert await world.door.add_chain(stays, _text(added), ends=NOW + 600, now=NOW)
+
+    async def revoke(cert_id: str, **members: Any) -> Any:
+        return await world.send(a_request("revoke", certificate=cert_id, **members))
+
+    assert await revoke(mine.cert_id, person=OTHER.id, by=OTHER) is None  # it does not stand on Bob's word
+    assert await revoke("0" * 32) is None
+    assert await revoke(mine.cert_id) == {}
+    assert await world.door.change(ended, lambda one: one, now=NOW) is None
+    assert await revoke(mine.cert_id) is None
+    assert await revoke(added.cert_id) == {}
+    assert await world.door.chains(stays, now=NOW) == ()
+    for each in (stays, theirs):
+        assert await world.door.change(each, lambda one: one, now=NOW) == each
+
+
+@pytest.mark.holds("gateway/front/desk_asks", "revoke")
+async def test_an_answer_that_nobody_has_used_yet_is_taken_back_with_its_ask(world: World) -> None:
+    ask = an_ask()
+    held = await world.holding.hold(ask)
+    cert_id = (yes := allowed(ask)).certificates[0].cert_id
+    assert await world.send(a_request("revoke", certificate=cert_id, code=ask.code)) is None
+    assert await world.send(a_request("answer", code=ask.code, answer=yes)) == {}
+    assert await world.send(a_request("revoke", certificate="0" * 32, code=ask.code)) is None
+    theirs = a_request("revoke", certificate=cert_id, code=ask.code, person=OTHER.id, by=OTHER)
+    assert await world.send(theirs) is None
+    assert await world.send(a_request("revoke", certificate=cert_id, code=ask.code)) == {}
+    assert await world.holding.find(held.row.key) is None
