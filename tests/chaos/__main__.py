@@ -2,7 +2,8 @@
 
 `python -m tests.chaos [--seed N] [--only NEMESIS...] [--seconds S] [--rounds N]` first shows that its checker finds the
 faults that are put back into the store (`bites`), then plays each nemesis (`nemeses`) while agents call, then sends 64
-copies of one proof to all gateways at once, many times (`rounds`). It prints a table, and ends with 1 if one of the
+copies of one proof to all gateways at once, many times (`rounds`), and logs in to them, with copies of all that is good
+once there (`logins`). It prints a table, and ends with 1 if one of the
 invariants (`judge`) is broken or a fault was not found. I/O: processes, sockets, files.
 """
 
@@ -23,6 +24,7 @@ from tests.chaos import bites, checker, redis
 from tests.chaos.agents import Load
 from tests.chaos.fleet import Fleet, has_balancer
 from tests.chaos.judge import Summary, judged
+from tests.chaos.logins import play_logins
 from tests.chaos.nemeses import NEMESES, Machines, Nemesis
 from tests.chaos.network import go_inside, network
 from tests.chaos.records import RunRecords
@@ -37,6 +39,7 @@ GATEWAYS = ("g1", "g2", "g3")
 AGENTS = 6
 DISK_MEGABYTES = 400
 ROUNDS = (1000, 250, 100)
+LOGINS = 20
 PATIENCE = 60.0
 """Seconds in which a call has to be answered again at every gateway after the last repair."""
 
@@ -133,6 +136,8 @@ async def _play(asked: argparse.Namespace, machines: Machines, upstream: Upstrea
     if not asked.only or "rounds" in asked.only:
         await asyncio.to_thread(machines.fleet.stop_recording)
         broken += await play_rounds(machines.fleet, upstream, asked.rounds)
+        await asyncio.to_thread(machines.fleet.let_apps_in)
+        broken += await play_logins(machines.fleet, LOGINS)
     for note in machines.notes:
         print(note)
     gateways = machines.fleet.gateways.values()

@@ -9,20 +9,23 @@ import contextlib
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec import structs
 from tests.chaos.checker import FIRST, SPENT, UNKNOWN, Operation, unsound
-from tests.chaos.seeded import MakesRoom, ReadsBack, SweepsByItsOwnClock, fast_clock, notices_pass
+from tests.chaos.seeded import MakesRoom, ReadsBack, SweepsByItsOwnClock, fast_clock, nobody_waits, notices_pass
 from tests.world.replicated import Replicated, wait_for
+from tests.world.stores import RING
 
 from accredit.base.clock import unix_seconds
 from accredit.errors import ChallengesFull, StoreUnavailable
-from accredit.ports import Spending
+from accredit.ports import AuthorizationCode, Login, Spending
+from accredit.stores.door.places import PostgresDoor
 from accredit.stores.opening import PostgresDatabase
 from accredit.stores.postgres.store import PostgresStore
 
-Make = Callable[[PostgresDatabase], PostgresStore]
+Make = Callable[[PostgresDatabase], Any]
+S = TypeVar("S", bound="PostgresStore | Codes")
 FRESH_SECONDS = 300
 _ROOM = 20
 _PLAYS = 5  # of a fault that shows only if a store asks again in time, which a busy machine prevents now and then
@@ -34,7 +37,7 @@ class Clients:
     def __init__(self) -> None:
         self.history: list[Operation] = []
 
-    async def spend(self, store: PostgresStore, challenge: bytes, client: str) -> str | None:
+    async def spend(self, store: "PostgresStore | Codes", challenge: bytes, client: str) -> str | None:
         """Presents a challenge; gives what was said."""
         loop = asyncio.get_running_loop()
         begun, now = loop.time(), unix_seconds()
@@ -51,7 +54,7 @@ class Clients:
 
 
 @contextlib.asynccontextmanager
-async def opened(make: Make, database: PostgresDatabase) -> AsyncGenerator[PostgresStore]:
+async def opened(make: Callable[[PostgresDatabase], S], database: PostgresDatabase) -> AsyncGenerator[S]:
     """A store that is closed in the end, and has a connection that was good."""
     store = make(database)
     try:
@@ -66,6 +69,8 @@ async def lost_wait(servers: Replicated, make: Make, *, end_it: str) -> list[Ope
     """The primary has committed, no standby has it, and the wait for one is ended. Then the primary is lost."""
     clients, challenge = Clients(), secrets.token_bytes(32)
     async with opened(make, servers.database()) as store:
+        if isinstance(store, Codes):
+            await store.give(challenge)
         await asyncio.to_thread(servers.cut, *servers.standbys)
         asking = asyncio.create_task(clients.spend(store, challenge, "one"))
         waits = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'accredit'"
@@ -74,7 +79,7 @@ async def lost_wait(servers: Replicated, make: Make, *, end_it: str) -> list[Ope
         await asking
     await asyncio.to_thread(servers.primary.kill)
     await asyncio.to_thread(servers.promote)
-    async with opened(PostgresStore, servers.database()) as store:
+    async with opened(Codes if make is Codes else PostgresStore, servers.database()) as store:
         await clients.spend(store, challenge, "other")
     return clients.history
 
@@ -117,6 +122,43 @@ async def no_room(servers: Replicated, make: Make) -> list[Operation]:
     return clients.history
 
 
+class Codes(PostgresDoor):
+    """The front door's memory, in which a code is what is spent."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        super().__init__(database, RING)
+        self.worker = self._worker
+
+    async def ready(self) -> bool:
+        """Whether its connection is good."""
+        await self.registered("", now=unix_seconds())
+        return True
+
+    async def give(self, code: bytes) -> None:
+        """Has a code be good."""
+        now, given = unix_seconds(), AuthorizationCode("app", "", "", "", ())
+        grant = await self.begin("app", code.hex(), "", code, ends=now + FRESH_SECONDS, now=now)
+        assert await self.approve(grant, lambda kept: kept, code, given, ends=now + FRESH_SECONDS, now=now)
+
+    async def spend(self, challenge: bytes, owner: bytes, **times: Any) -> Spending:
+        """Redeems a code."""
+        told = await self.redeem(
+            challenge, lambda _: True, login=secrets.token_bytes(32), token=owner, now=times["now"]
+        )
+        return Spending.FIRST if isinstance(told, Login) else Spending.SPENT
+
+
+async def codes_at_once(servers: Replicated, make: Callable[[PostgresDatabase], Codes]) -> list[Operation]:
+    """Three gateways get the same codes at once."""
+    clients, codes = Clients(), [secrets.token_bytes(32) for _ in range(_ROOM)]
+    async with contextlib.AsyncExitStack() as stack:
+        stores = [await stack.enter_async_context(opened(make, servers.database())) for _ in range(3)]
+        for code in codes:
+            await stores[0].give(code)
+        await asyncio.gather(*(clients.spend(store, code, "one") for code in codes for store in stores))
+    return clients.history
+
+
 class Bite(NamedTuple):
     """What happens, to the store with the fault and to ours."""
 
@@ -124,6 +166,7 @@ class Bite(NamedTuple):
     faulty: Make
     fault: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
     synchronous: bool = True
+    ours: Make = PostgresStore
 
 
 def _unreplicated(database: PostgresDatabase) -> PostgresStore:
@@ -135,6 +178,10 @@ BITES = {
     "a repeated attempt only reads": Bite(partial(lost_wait, end_it="pg_terminate_backend"), ReadsBack),
     "ended by a gateway's clock": Bite(clock_ahead, SweepsByItsOwnClock),
     "room is made": Bite(no_room, MakesRoom),
+    "a cancelled wait counts, for a code": Bite(
+        partial(lost_wait, end_it="pg_cancel_backend"), Codes, notices_pass, ours=Codes
+    ),
+    "codes, and nobody waits": Bite(codes_at_once, Codes, nobody_waits, ours=Codes),
     "asynchronous standby": Bite(split_brain, _unreplicated, synchronous=False),
 }
 
@@ -152,4 +199,4 @@ async def bitten(servers: Replicated, bite: Bite, *, faulty: bool) -> list[Opera
     await asyncio.to_thread(servers.make_synchronous, bite.synchronous or not faulty)
     await asyncio.to_thread(servers.heal)
     with bite.fault() if faulty else contextlib.nullcontext():
-        return await bite.play(servers, bite.faulty if faulty else PostgresStore)
+        return await bite.play(servers, bite.faulty if faulty else bite.ours)

@@ -3,7 +3,7 @@
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests.world.authorization import Trust
@@ -38,6 +38,15 @@ key_file = "gateway.key"
 [store]
 url = "{store}"
 replicas = "{replicas}"
+"""
+PUBLIC_URL = "https://mcp.example.com"
+_DOOR = f"""
+[tools.list_inbox]
+scope = "email:read"
+[oauth]
+enabled = true
+public_url = "{PUBLIC_URL}"
+registration = true
 """
 _ROOT = """
 [[proofs.roots]]
@@ -186,10 +195,17 @@ class Fleet:
     def stop_recording(self) -> None:
         """Starts the gateways again without records, for what would record the same hundreds of thousands of times."""
         self.records = "off"
+        self._again(lambda text: text.replace('mode = "durable"', 'mode = "off"'))
+
+    def let_apps_in(self) -> None:
+        """Starts the gateways again with a front door."""
+        self._again(lambda text: text + _DOOR)
+
+    def _again(self, edit: Callable[[str], str]) -> None:
         for gateway in self.gateways.values():
             gateway.stop()
             file = gateway.folder / "accredit.toml"
-            file.write_text(file.read_text().replace('mode = "durable"', 'mode = "off"'))
+            file.write_text(edit(file.read_text()))
             gateway.start()
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.chaos.agents import ANSWERED, LOST, REFUSED, RESET, UNKNOWN, Load
 from tests.chaos.fleet import Fleet
 from tests.chaos.judge import judged
+from tests.chaos.logins import play_logins
 from tests.chaos.records import RunRecords
 from tests.chaos.rounds import play_rounds
 from tests.chaos.upstream import Upstream
@@ -28,6 +29,7 @@ pytestmark = [
 ]
 
 ROUNDS = [(20, 5, 5), pytest.param((1000, 1000, 1000), marks=[pytest.mark.long, pytest.mark.timeout(1800)])]
+LOGINS = 4
 PATIENCE = 120.0
 CALLS, AT_ONCE = 500, 50
 READY_SECONDS = 45
@@ -141,6 +143,21 @@ def test_of_64_copies_at_three_gateways_one_reaches_the_server(
     async def main() -> None:
         async with scene(servers, tmp_path, 3, patient=True) as world:
             assert await play_rounds(world.fleet, world.upstream, rounds) == []
+
+    servers.heal()
+    run(main())
+
+
+@pytest.mark.holds("stores/door/steps", "code", "rotation")
+@pytest.mark.holds("gateway/holding", "digits", "once")
+@pytest.mark.holds("gateway/front/desk_asks", "nonce", "answer")
+def test_of_what_is_good_once_in_a_login__three_gateways_that_get_copies_at_once_take_one(
+    servers: Replicated, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with scene(servers, tmp_path, 3, patient=True) as world:
+            await asyncio.to_thread(world.fleet.let_apps_in)
+            assert await play_logins(world.fleet, LOGINS) == []
 
     servers.heal()
     run(main())

@@ -15,7 +15,7 @@ import pytest
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 from tests.world.connected import Connected
-from tests.world.front_door import Browser, FrontDoor, Person, form, json_of
+from tests.world.front_door import CHALLENGE, VERIFIER, Browser, FrontDoor, Person, form, json_of
 from tests.world.oauth_client import CALLBACK
 from tests.world.ports import reserved_port
 from tests.world.running import run
@@ -97,9 +97,6 @@ def test_a_person_lets_an_app_in_with_the_real_command__and_a_stranger_s_key_is_
             assert code == 1, "it is answered once"
 
     run(main())
-
-
-VERIFIER, CHALLENGE = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk", "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
 
 
 class Host:

@@ -40,7 +40,7 @@ from accredit.rounds.sealing import parse_keys
 from accredit.stores import parse_store_url
 
 VOCABULARY = ("email:read", "email:send", "email:search", "mcp:resource", "mcp:prompt", "mcp:tool")
-VERIFIER = secrets.token_urlsafe(43)[:64]
+VERIFIER, CHALLENGE = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk", "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
 
 
 class FrontDoor:
@@ -105,7 +105,8 @@ class FrontDoor:
         async with self._holding() as holding:
             held = await holding.find_code(code)
             assert held is not None
-            assert await holding.answer(held, answer_text(self._yes(held, by or self.trust.owner)))
+            assert isinstance(held.ask, ClientAsk)
+            assert await holding.answer(held, answer_text(yes_to(held.ask, by or self.trust.owner)))
             return held.digits
 
     async def say_no(self, code: str) -> None:
@@ -115,21 +116,21 @@ class FrontDoor:
             assert held is not None
             assert await holding.answer(held, answer_text(Answer(ask=held.ask.digest.hex(), decision="deny")))
 
-    def _yes(self, held: OpenAsk, by: PrivateKeyFile) -> Answer:
-        ask = held.ask
-        assert isinstance(ask, ClientAsk)
-        target = tuple(each.name for each in ask.tools)
-        terms = CallTerms(gateway=ask.gateway.id, method="tools/call", target=target)
-        grant = Grant(
-            subject=ask.agent.public_key,
-            cert_id=secrets.token_hex(16),
-            scope=ask.scopes,
-            issued_at=unix_seconds() - 1,
-            expires_at=ask.until,
-            constraints=(terms.constraint(),),
-        )
-        certificate = issue_delegation(by.signer(), grant, vocabulary=VOCABULARY)
-        return Answer(ask=ask.digest.hex(), decision="allow", certificates=(certificate,))
+
+def yes_to(ask: ClientAsk, by: PrivateKeyFile) -> Answer:
+    """A person's yes to a client, with a certificate of its own."""
+    target = tuple(each.name for each in ask.tools)
+    terms = CallTerms(gateway=ask.gateway.id, method="tools/call", target=target)
+    grant = Grant(
+        subject=ask.agent.public_key,
+        cert_id=secrets.token_hex(16),
+        scope=ask.scopes,
+        issued_at=unix_seconds() - 1,
+        expires_at=ask.until,
+        constraints=(terms.constraint(),),
+    )
+    certificate = issue_delegation(by.signer(), grant, vocabulary=VOCABULARY)
+    return Answer(ask=ask.digest.hex(), decision="allow", certificates=(certificate,))
 
 
 def answer_text(answer: Answer) -> bytes:
