@@ -93,10 +93,15 @@ class ConfigurationError(AccreditError):
 
 
 class WrongPassphrase(ConfigurationError):
-    """A passphrase does not open a key. The text says nothing about the passphrase that was tried."""
+    """A passphrase does not open a key. The text says nothing about the passphrase that was tried. `file` is where the
+    key is, "" if that is not known."""
 
-    def __init__(self, name: str, id: str) -> None:
-        super().__init__(f"this is not the passphrase of {name}'s key ({id})", "try again; nothing was signed")
+    def __init__(self, name: str, id: str, file: str = "") -> None:
+        where = f", {file}" if file else ""
+        super().__init__(
+            f"this is not the passphrase of {name}'s key ({id}){where}",
+            "try again; nothing was signed. A lost passphrase can't be found: then make a new key, and sign anew",
+        )
 
 
 class FrameError(AccreditError):

@@ -17,7 +17,7 @@ from accredit.attest import LogKey, LogSigner
 from accredit.base.deferred import Deferred
 from accredit.base.files import beside
 from accredit.base.text import one_line
-from accredit.errors import ConfigurationError, WireError
+from accredit.errors import ConfigurationError, WireError, WrongPassphrase
 from accredit.keys.files import MissingFile, exists_already, read_file, write_file
 from accredit.keys.formats import (
     KEY_FILE_VERSION,
@@ -199,6 +199,8 @@ def unlock_key(path: Path, key: LockedKeyFile, ask: AskPassphrase | None) -> Pri
     passphrase = ask(key.public())
     try:
         return unlock(key, passphrase)
+    except WrongPassphrase:
+        raise WrongPassphrase(key.name, key.id, str(path)) from None
     finally:
         wipe(passphrase)
 

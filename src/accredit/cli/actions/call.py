@@ -202,7 +202,7 @@ def _trouble(error: BaseException, request: CallOptions, presenter: ProofPresent
             what = excerpt(error.error.message.partition(f": {detail}" if detail else "\0")[0], MAX_TOLD_REASON_CHARS)
             told = f"{what}: {detail}" if detail else what
             if request.url is not None and detail.endswith(NOT_REACHED):
-                return _Trouble(told, (how_to_start(request.url, os.environ),))
+                return _Trouble(detail, (how_to_start(request.url, os.environ),))
             if what.startswith("Upstream unavailable"):
                 return _Trouble(told, (_BEHIND,))
             return _Trouble(told, (_NOT_THERE if what.startswith("Not found: ") else _REFUSED,))
