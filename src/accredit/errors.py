@@ -166,9 +166,10 @@ class AnswerError(FrameError):
 
 class UpstreamError(AccreditError):
     """The upstream gave no answer to judge. `detail` is public and short. If `unsent`, it is certain that no byte of
-    the request was written."""
+    the request was written. `at` is the address that can't be reached, or ""; it is for the log only."""
 
     unsent = False
+    at = ""
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)

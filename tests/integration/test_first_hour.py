@@ -2,6 +2,7 @@
 do."""
 
 import json
+import shlex
 import subprocess
 import sys
 import time
@@ -17,11 +18,13 @@ from tests.world.mail import MAIL, mail_server
 from tests.world.ports import reserved_port
 from tests.world.raw_server import PATIENCE
 from tests.world.up import Newcomer, Up
+from tests.world.warm import path
 
 from accredit import __main__ as entry
 from accredit.config import load
+from accredit.config.servers import endpoints
+from accredit.hosts.table import HOSTS, Places
 from accredit.keys import lock_key, make_key, write_key
-from accredit.setup.up import endpoints
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,6 +35,14 @@ import time
 _time, _time_ns = time.time, time.time_ns
 time.time = lambda: _time() + {seconds}
 time.time_ns = lambda: _time_ns() + {seconds} * 10**9
+"""
+WITHOUT = """
+import sys
+class Without:
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Without())
 """
 
 
@@ -165,6 +176,8 @@ def test_a_key_or_a_delegation_that_is_not_there(gateway: Serving, files: AgentF
 def test_a_server_behind_the_gateway_that_is_not_running(free_port: Callable[[], int], files: AgentFiles) -> None:
     with reserved_port() as port, Serving(f"http://127.0.0.1:{port}/mcp", folder=files.folder) as serving:
         what, remedy = call(files, serving.url).splitlines()[-2:]
+        logged = [json.loads(line) for line in serving.stderr.splitlines() if "upstream_failed" in line]
+        assert {each["at"] for each in logged} == {f"127.0.0.1:{port}"}  # which the client is not told
     assert what.startswith("error: Upstream unavailable")
     assert "start that server" in remedy
 
@@ -246,12 +259,80 @@ def test_an_endpoint_that_asks_for_no_proof_is_told(gateway: Serving, files: Age
         ('[upstream]\nurl = "http://127.0.0.1:9/mcp"', ["/mcp"]),
         ('[servers.a]\nurl = "http://127.0.0.1:9/"\n[servers.b]\nurl = "http://127.0.0.1:8"', ["/mcp/a", "/mcp/b"]),
         ('[servers.a]\nurl = "http://127.0.0.1:9/mcp"\n[gateway]\nmerge = true', ["/mcp", "/mcp/a"]),
+        ('[gateway]\nmerge = true\n[upstream]\nurl = "http://127.0.0.1:9/mcp"', ["/mcp"]),
+        (
+            '[servers.a]\nprotocol = "http"\npath = "/api/a"\nurl = "http://127.0.0.1:9/"\n'
+            '[servers.b]\nprotocol = "authorize"\nproxy = "nginx"\n[servers.c]\nurl = "http://127.0.0.1:8/mcp"',
+            ["/api/a", "/mcp/c"],
+        ),
     ],
 )  # fmt: skip
 def test_up_names_endpoints_that_exist(more: str, paths: list[str], tmp_path: Path) -> None:
     file = tmp_path / "accredit.toml"
     file.write_text(more, "utf-8")
     assert endpoints(load(file, {}, {})) == [f"http://127.0.0.1:8484{path}" for path in paths]
+
+
+def test_an_entry_whose_endpoint_is_gone_since_a_second_server_was_added_is_told__and_mended(
+    tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    """The gateway answered 404 there for ever, and the doctor called it well."""
+    person = Newcomer(tmp_path, free_port())
+    (person.home / ".cursor").mkdir()
+    with mail_server(tmp_path) as server, Up(person, person.words(server)):
+        assert person.run("install", "cursor", "--config", "accredit.toml", "--yes").returncode == 0
+        added = person.run("add", "calendar", server, "--name-existing", "mail")
+        assert added.returncode == 0, added
+        out = person.own / "grants" / "calendar.json"
+        assert f"accredit grant --issuer {person.own / 'owner.key'} " in added.stdout
+        assert f"--out {out}" in added.stdout
+        assert person.run("reload").returncode == 0
+        again = person.run("up", server, "--port", str(person.port))  # the port that it has
+        assert f"{person.url}/mail, {person.url}/calendar" in again.stdout, again
+        told = json.loads(person.run("doctor", "--json").stdout)["findings"]
+        (bad,) = [each for each in told if each["level"] == "bad"]
+        assert bad["what"].startswith(f"cursor: accredit leads to {person.url}, where the gateway has nothing: ")
+        mended = subprocess.run(
+            shlex.split(bad["command"]), cwd=person.work, env=environment({**person.env, "PATH": path()}),
+            capture_output=True, text=True, timeout=4 * PATIENCE, check=False,
+        )  # fmt: skip
+        assert mended.returncode == 0, mended
+        assert person.run("doctor").returncode == 0
+
+
+@pytest.mark.parametrize("host", ["goose", "continue"])
+def test_without_the_extra_for_yaml_every_command_names_it(host: str, tmp_path: Path) -> None:
+    """The doctor said that the file should be repaired."""
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT.format(name="yaml"))
+    env = {
+        "HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path), "XDG_CONFIG_HOME": "", "XDG_STATE_HOME": "",
+        "PYTHONPATH": str(tmp_path),
+    }  # fmt: skip
+    file = HOSTS[host].file(Places(env))
+    file.parent.mkdir(parents=True)
+    file.write_text("name: x\n")
+    install = ("install", host, "--url", "http://127.0.0.1:9/mcp", "--dry-run")
+    for words in (install, ("uninstall", host), ("install", "--list"), ("doctor",)):
+        done = subprocess.run(
+            [sys.executable, "-m", "accredit", *words], cwd=tmp_path, env=environment(env), capture_output=True,
+            text=True, timeout=4 * PATIENCE, check=False,
+        )  # fmt: skip
+        told = " ".join((done.stdout + done.stderr).split())
+        assert "this host's file is YAML, and PyYAML is not installed" in told, done
+        assert "[hosts]'" in told, done
+
+
+def test_without_the_extra_for_fastmcp_its_servers_are_checked_with_a_word_of_how_to_get_it(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT.format(name="fastmcp"))
+    (tmp_path / "server.py").write_text("from fastmcp import FastMCP\nmcp = FastMCP('mail')\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "accredit", "check", "server:mcp"], cwd=tmp_path,
+        env=environment({"PYTHONPATH": str(tmp_path)}), capture_output=True, text=True, timeout=4 * PATIENCE,
+        check=False,
+    )  # fmt: skip
+    what, remedy = done.stderr.splitlines()[-2:]
+    assert what == "error: can't get server:mcp: ModuleNotFoundError: No module named 'fastmcp'"
+    assert remedy.startswith('help: install "accredit[fastmcp]"')
 
 
 def test_a_first_dry_run_names_the_hosts_that_would_be_offered(tmp_path: Path, free_port: Callable[[], int]) -> None:

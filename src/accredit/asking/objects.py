@@ -13,6 +13,7 @@ from mcp.types import INVALID_REQUEST, ErrorData
 
 from accredit.asking.hosts import Capabilities, declaring, no_roots
 from accredit.asking.listing import Connected
+from accredit.base.deferred import install_extra
 from accredit.base.text import excerpt
 from accredit.client import sdk
 from accredit.errors import ConfigurationError
@@ -53,10 +54,10 @@ def import_object(place: str) -> object:
         for step in path.split("."):
             named = getattr(named, step)
     except (Exception, SystemExit) as error:  # whatever the module's own code raises
-        raise ConfigurationError(
-            f"can't get {place}: {type(error).__name__}: {excerpt(str(error))}",
-            "name a module that can be imported from here, and the server in it, such as server:mcp",
-        ) from None
+        remedy = "name a module that can be imported from here, and the server in it, such as server:mcp"
+        if isinstance(error, ModuleNotFoundError) and error.name == "fastmcp":
+            remedy = install_extra("fastmcp")
+        raise ConfigurationError(f"can't get {place}: {type(error).__name__}: {excerpt(str(error))}", remedy) from None
     finally:
         sys.path.remove("")
     return named

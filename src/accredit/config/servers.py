@@ -16,6 +16,7 @@ from msgspec.structs import replace as changed
 
 from accredit.base.text import one_line
 from accredit.config.apis import check_api_path, check_mcp
+from accredit.config.listen import url_here
 from accredit.config.load import Loaded, Origin
 from accredit.config.schema import Server, Servers, Upstream
 from accredit.config.section import keys
@@ -58,6 +59,15 @@ def every_view(loaded: Loaded) -> list[Loaded]:
             "remove gateway.passthrough",
         )
     return [_view(loaded, name, server) for name, server in servers.items()]
+
+
+def endpoints(loaded: Loaded) -> list[str]:
+    """Return the URLs of a gateway's endpoints, for programs on this machine: each server's own, and first, where they
+    are merged or there is one alone, that of the gateway. Raises `ConfigurationError`."""
+    gateway, servers = loaded.config.gateway, loaded.config.servers.by_name
+    whole = [url_here(gateway)] if servers and gateway.merge else []
+    own = [each for each in every_view(loaded) if each.api is None or each.api.protocol in _BEHIND]
+    return [*whole, *(url_here(each.config.gateway) for each in own)]
 
 
 def view(loaded: Loaded, name: str) -> Loaded:

@@ -76,7 +76,7 @@ class Counters:
         if not logged:
             return
         detail = error.reason if isinstance(error, TokenError) else getattr(error, "detail", str(error))
-        about: dict[str, Any] = {"server": server, "method": method}
+        about: dict[str, Any] = {"server": server, "method": method, "at": getattr(error, "at", "")}
         facts = {name: value for name, value in about.items() if value} | trace_field()
         # A challenge begins each call of a sensitive tool: nothing was denied. Nor was an observed call, and until
         # delegations exist that is each call.

@@ -38,13 +38,14 @@ class EntryState(NamedTuple):
 
 class HostState(NamedTuple):
     """The state of one file of a host. `found` says whether the host seems to be installed. `entries` are our own
-    entries in the file. `problem` says why the file can't be read, or is None."""
+    entries in the file. `problem` says why the file can't be read, or is None, and `remedy` what to do about it."""
 
     host: str
     file: Path
     found: bool
     entries: tuple[EntryState, ...]
     problem: str | None = None
+    remedy: str = ""
 
 
 def host_states(environ: Mapping[str, str], folder: Path | None = None) -> list[HostState]:
@@ -90,7 +91,7 @@ def _state(host: Host, file: Path, known: Sequence[Installed], places: Places) -
         of_file = {each.name: each.entry for each in known if each.file == str(file)}
         states = tuple(_entry_states(host, there, of_file))
     except ConfigurationError as error:
-        return HostState(host.name, file, found, (), error.what)
+        return HostState(host.name, file, found, (), error.what, error.remedy)
     return HostState(host.name, file, found, states)
 
 

@@ -28,6 +28,7 @@ from accredit.asking.probe import without_query
 from accredit.asking.reaching import as_configured, read_reach
 from accredit.asking.server import ask_upstream
 from accredit.base.text import one_line
+from accredit.client.presenter import GRANTS
 from accredit.config import Loaded, build_catalog, load, lock_file, read_lock_file
 from accredit.config.apis import api_catalog
 from accredit.config.load import OF_ONE
@@ -35,12 +36,14 @@ from accredit.config.servers import check_server_name, every_view
 from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream, StdioUpstream
 from accredit.keys import read_file, replace_file, write_file
+from accredit.keys.places import config_folder
 from accredit.limits import MAX_LOCK_BYTES
 from accredit.pins import LOCK_FILE, UPSTREAM, Definitions
 from accredit.policy import Entry
 from accredit.setup.config_text import Agent, Api, described_tables, server_tables
 from accredit.setup.documents import check_document, check_served, find_described
 from accredit.setup.init import first_scopes, keep_working_folder, scope_options, summarize_offer, word
+from accredit.setup.own_keys import AGENT_KEY, OWNER_KEY
 from accredit.setup.pin import definitions_of, lock_text
 from accredit.signing.suggest_scopes import PROMPT, RESOURCE, Suggestion, suggestions
 from accredit.terminal.output import MAX_TOLD_CANDIDATES, print_json, say, tell
@@ -340,10 +343,14 @@ def _report(
 
 def _next_steps(name: str, file: str, scopes: str, check: str) -> list[str]:
     """Return three shell lines: delegate first scopes, check the server, have the gateway take it."""
-    folder, config = Path(file).parent, word(Path(file))
-    owner, agent, out = (word(folder / each) for each in ("owner.key", "agent.key", f"{name}.json"))
+    folder, own, config = Path(file).parent, config_folder(os.environ), word(Path(file))
+    out = folder / f"{name}.json"
+    if not (folder / OWNER_KEY).exists() and (own / OWNER_KEY).exists():
+        folder, out = own, own / GRANTS / f"{name}.json"
+    owner, agent, out = word(folder / OWNER_KEY), word(folder / AGENT_KEY), word(out)
+    make = f"mkdir -p {word(own / GRANTS)} && " if folder == own else ""
     return [
-        f"accredit grant --issuer {owner} --agent {agent}.pub {scopes} --expires 7d --out {out}",
+        f"{make}accredit grant --issuer {owner} --agent {agent}.pub {scopes} --expires 7d --out {out}",
         f"{check} --config {config}",
         f"accredit reload --config {config}    # or, where none runs: accredit serve --config {config}",
     ]

@@ -231,7 +231,7 @@ def _members(state: HostState) -> dict[str, object]:
 
 def _describe_state(state: HostState) -> Words:
     if state.problem is not None:
-        return Words(f"can't be read: {state.problem}", BAD)
+        return Words(f"can't be read: {state.problem}; {state.remedy}", BAD)
     bad = [f"{each.name} is {each.state}: {each.why}" for each in state.entries if each.state != "installed"]
     good = [each.name for each in state.entries if each.state == "installed"]
     if bad:

@@ -86,10 +86,9 @@ def endpoint(loaded: "Loaded", server: str | None) -> str:
         raise ConfigurationError(f"no server is called {server!a}", f"name one of {', '.join(servers) or 'none'}")
     if servers and not gateway.merge and server is None:
         raise ConfigurationError("the gateway has several servers", f"name one: --server {next(iter(servers))}")
-    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - as a gateway's address, not for binding
-    host = everywhere.get(gateway.host, gateway.host)
-    scheme = "https" if gateway.tls_cert_file is not None else "http"
-    return _of_server(f"{scheme}://{f'[{host}]' if ':' in host else host}:{gateway.port}{gateway.path}", server)
+    from accredit.config.listen import url_here  # noqa: PLC0415 - as above
+
+    return _of_server(url_here(gateway), server)
 
 
 def _of_server(url: str, server: str | None) -> str:

@@ -34,9 +34,9 @@ from accredit.asking.reaching import Reach, as_configured, read_reach
 from accredit.base.clock import unix_seconds
 from accredit.base.peers import socket_peer
 from accredit.config import Loaded, load
-from accredit.config.listen import url_here
 from accredit.config.load import folder_of
 from accredit.config.schema import Gateway
+from accredit.config.servers import endpoints
 from accredit.console.client import find_desk
 from accredit.errors import ConfigurationError
 from accredit.keys import KeyFile, ReadFiles, load_public_key, public_path, write_file
@@ -99,7 +99,7 @@ def run_up(
         upstream = upstream_of(url, command, reach)
         plan = InitPlan(upstream, folder, as_configured(header, token_env), reach.timeout)
         place = found_place(plan if port is None else plan._replace(port=port))
-    if port is not None and place.is_there:
+    if port is not None and place.is_there and port != load(place.file, os.environ, {}).config.gateway.port:
         raise ConfigurationError(
             f"--port is for a configuration that is made, and {place.file} is there", "change it there"
         )
@@ -297,7 +297,7 @@ def _say_where(wish: UpOptions, loaded: Loaded, gateway: PidFileContent | None, 
     file, urls, pid = wish.place.file, endpoints(loaded), gateway.pid if gateway is not None else None
     if wish.as_json:
         with contextlib.redirect_stdout(sys.__stdout__):
-            told: dict[str, object] = {"started": is_new, "configuration": str(file), "url": urls[0]}
+            told: dict[str, object] = {"started": is_new, "configuration": str(file), "url": next(iter(urls), None)}
             print_json({**told, "gateway_pid": pid, **({"urls": urls} if len(urls) > 1 else {})})
             sys.stdout.flush()
         return
@@ -309,14 +309,6 @@ def _say_where(wish: UpOptions, loaded: Loaded, gateway: PidFileContent | None, 
     else:
         say(f"it runs already: {url} (process {pid}, configured in {file}); so does the desk. Nothing was changed")
     sys.stdout.flush()
-
-
-def endpoints(loaded: Loaded) -> list[str]:
-    """Return the URLs of a gateway's endpoints, for programs on this machine: each server's own, and first, where they
-    are merged or there is one alone, that of the gateway."""
-    whole, names = url_here(loaded.config.gateway), loaded.config.servers.by_name
-    of_servers = [f"{whole.rstrip('/')}/{name}" for name in names]
-    return [whole, *of_servers] if not names or loaded.config.gateway.merge else of_servers
 
 
 @contextlib.contextmanager

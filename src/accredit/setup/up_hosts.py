@@ -69,6 +69,9 @@ def install_words(host: str, server: str | None, file: Path) -> str:
 
 def offer_hosts(loaded: Loaded, file: Path, *, agreed: bool, asks: bool) -> None:
     """Write an entry into each host if the user agrees; otherwise print the command."""
+    for state in [] if adopting_host(loaded) is not None else host_states(os.environ):
+        if state.found and state.problem is not None:
+            tell(f"note: {state.host}: {state.file}: {state.problem}; {state.remedy}")
     for host, server in hosts_without(loaded):
         if agreed or (asks and sys.stdin.isatty()):
             try:

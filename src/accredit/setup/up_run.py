@@ -123,9 +123,16 @@ class _Signals:
         for end in (self._reading, self._writing):
             os.set_blocking(end, False)
         self._wakeup = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
+        self._asking = False
         heard = {each for each in _STOP if signal.getsignal(each) is not signal.SIG_IGN} | {signal.SIGCHLD}
-        self._before = {each: signal.signal(each, _only_wake) for each in heard}
+        self._before = {each: signal.signal(each, self._on_signal) for each in heard}
         return self
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        """Break off what waits for the person. Otherwise the signal only wakes the waiting thread."""
+        if self._asking and number in _STOP:
+            self._asking = False
+            raise click.Abort
 
     def wait(self, seconds: float) -> set[int]:
         """Wait for a signal, at most `seconds`; return those that came."""
@@ -137,14 +144,13 @@ class _Signals:
     def during(self, ask: Callable[[], None]) -> bool:
         """Call `ask`, which a signal to end interrupts; return whether it finished. `wait` still returns that
         signal."""
-        handlers = {each: signal.signal(each, _break_off) for each in self._before.keys() & _STOP}
         try:
+            self._asking = True
             ask()
+            self._asking = False
         except click.Abort:
+            self._asking = False
             return False
-        finally:
-            for each, handler in handlers.items():
-                signal.signal(each, handler)
         return True
 
     def __exit__(
@@ -155,15 +161,6 @@ class _Signals:
         signal.set_wakeup_fd(self._wakeup)
         os.close(self._reading)
         os.close(self._writing)
-
-
-def _break_off(number: int, frame: FrameType | None) -> None:
-    """Break off what waits for the person."""
-    raise click.Abort
-
-
-def _only_wake(number: int, frame: FrameType | None) -> None:
-    """Do nothing: the signal only wakes the waiting thread."""
 
 
 class _Together:

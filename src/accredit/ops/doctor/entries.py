@@ -10,6 +10,7 @@ from typing import NamedTuple
 from accredit.base.clock import unix_seconds
 from accredit.config import load
 from accredit.config.listen import url_here
+from accredit.config.servers import endpoints
 from accredit.errors import ConfigurationError
 from accredit.hosts.drift import EntryState, HostState, host_states
 from accredit.hosts.edit import entries, read_host_file
@@ -66,7 +67,7 @@ def look_at_entries(at: Surroundings) -> Iterator[Result]:
             tell = (
                 bad if str(state.file) in used else note
             )  # where nobody has installed anything it is the host's affair
-            yield tell("hosts", f"{state.host}: {state.file}: {state.problem}", "repair it, or have the host do that")
+            yield tell("hosts", f"{state.host}: {state.file}: {state.problem}", state.remedy)
     if at.loaded is not None and at.loaded.config.proofs.mode == "required":
         yield good("hosts", OAUTH_ONLY)  # no fault: it is said to whoever has one
     found = [entry for state in states if state.entries for entry in _entries(at, state)]
@@ -109,8 +110,13 @@ def _faults(at: Surroundings, entry: _Entry, silent: dict[str, str]) -> Iterator
     if other is not None:
         what = f"{name} starts accredit {other}, which is another version than this"
         yield bad("versions", what, "have it written anew, with this one", entry.command("install"))
+    config = _find_configuration(at, entry.url)
+    there = _endpoints(config) if config is not None else []
+    if there and not any(f"{entry.url.rstrip('/')}/".startswith(f"{each.rstrip('/')}/") for each in there):
+        what = f"{name} leads to {entry.url}, where the gateway has nothing: its endpoints are {', '.join(there)}"
+        words = ("accredit", "install", entry.host.host, "--name", entry.state.name, "--url", there[0], "--yes")
+        yield bad("hosts", what, "have it lead to one of them", "" if entry.is_of_project else command_line(*words))
     if entry.url in silent:
-        config = _find_configuration(at, entry.url)
         start = command_line("accredit", "up", "--config", str(config)) if config is not None else ""
         what = f"{name} leads to {entry.url}: {silent[entry.url]}"
         if any(key.is_relative_to(at.folder / "agents") for key in entry.files("--key")):  # a server was adopted
@@ -136,6 +142,12 @@ def _silent(found: list[_Entry]) -> dict[str, str]:
     urls = {each.url: "" for each in found if each.url and not each.is_of_project}
     problems = {each.address: each.problem for each in ask_gateways(urls) if each.problem}
     return {url: why for url in urls for address, why in problems.items() if url.startswith(f"{address}/")}
+
+
+def _endpoints(file: Path) -> list[str]:
+    with suppress(ConfigurationError):  # of that there is a look of its own
+        return endpoints(load(file, os.environ, {}))
+    return []
 
 
 def _find_configuration(at: Surroundings, url: str) -> Path | None:

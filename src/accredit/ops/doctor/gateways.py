@@ -7,6 +7,7 @@ Asks the gateway of the user's own configuration, if it is on this machine, and 
 import asyncio
 import socket
 from collections.abc import Iterator, Mapping
+from urllib.parse import urlsplit
 
 from accredit.app.pid_file import serving
 from accredit.app.port_holder import find_holder
@@ -75,7 +76,7 @@ def _not_running(at: Surroundings, url: str) -> Result:
         what = f"another program listens on {gateway.host} port {gateway.port}, where the gateway would"
         what = what if holder is None else f"{what}: {holder}"
         return bad("gateway", what, f"stop it, or change gateway.port in {at.file}")
-    return bad("gateway", f"no gateway runs for {at.file}, at {url}", "start it", command)
+    return bad("gateway", f"no gateway runs for {at.file}, at {urlsplit(url).netloc}", "start it", command)
 
 
 def _is_taken(host: str, port: int) -> bool:

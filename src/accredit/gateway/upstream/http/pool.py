@@ -248,7 +248,11 @@ class Pool:
     async def _connect(self, deadline: float) -> Connection:
         origin = self._origin
         until = min(deadline, asyncio.get_running_loop().time() + CONNECT_SECONDS)
-        sock = await open_socket(origin.host, origin.port, until)
+        try:
+            sock = await open_socket(origin.host, origin.port, until)
+        except UpstreamError as error:
+            error.at = origin.authority.decode("ascii")
+            raise
         connection = Connection(sock, self)
         try:
             await attach(sock, connection, origin, until)
