@@ -423,6 +423,27 @@ def test_the_agents_author_s_transport_proves_each_request__and_answers_challeng
     run(main())
 
 
+@pytest.mark.holds("client/agents", "all-scopes")
+def test_of_several_delegations_the_one_that_covers_agent_and_skill_is_presented(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with agent_scene() as at:
+            write_key(tmp_path / "agent.key", at.trust.agent)
+            chains = [at.trust.chain("email:read"), at.trust.chain("email:read", "email:send")]
+            presenter = ProofPresenter(tmp_path / "agent.key", chains)
+            body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": SUMMARIZE}
+            for scope in (None, "email:read"):  # the caller may name the agent's scope, and not know the skill's
+                transport = AccreditedA2A(httpx2.AsyncHTTPTransport(), presenter, VERIFIER, at.url, scope=scope)
+                async with httpx2.AsyncClient(transport=transport) as client:
+                    answer = await client.post(at.url, json=body, headers={"a2a-version": "1.0"})
+                assert "result" in answer.json(), answer.text
+            unnamed = await at.ask("SendMessage", send(), bare=True)
+            needed = ["email:read", "email:send", "comms:email:delete"]
+            assert unnamed["error"]["data"]["required_scopes"] == needed
+            assert len(at.agent.seen) == 2
+
+    run(main())
+
+
 @pytest.mark.holds("gateway/admission/call_gate", "token")
 def test_a_token_that_denies_a_skill_sends_no_message_that_could_be_for_it() -> None:
     async def main() -> None:

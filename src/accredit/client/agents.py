@@ -9,12 +9,13 @@ their interceptors sees it. So the transport proves, and sends once more what is
 - [own-url] Only requests to the agent's URL are proved, and only those that the gateway would read: of A2A 1.0.
 - [one-scope] A proof is bound to the agent's scope. Without one from the caller, the first message has no proof, and
   the refusal names the scope. Another one that is named later is not signed for.
+- [all-scopes] A refusal may name all scopes that a skill needs, once. Then a delegation that covers them all is
+  presented, if there is one.
   A refusal of a request that needs no scope names none: it could be the agent's.
 - [challenge] After `ratify_challenge_required` the gateway's challenge is signed.
 - [tries] A request is sent at most `MAX_SENT_REQUESTS` times. Then the refusal stands.
 """
 
-from collections.abc import Mapping
 from typing import Any, Protocol
 
 import httpx2
@@ -22,16 +23,15 @@ import msgspec
 
 from accredit.a2a.call import call_of
 from accredit.a2a.requests import read_request
+from accredit.base.caching import RecentlyUsed
 from accredit.base.steps import at_one_go
-from accredit.base.text import excerpt
-from accredit.client.http_apis import MAX_SENT_REQUESTS, sign_again
+from accredit.client.http_apis import MAX_SENT_REQUESTS, challenge_of, check_verifier, sign_again
 from accredit.client.presenter import Challenge, ProofPresenter
-from accredit.errors import ProofRefused, RequestError
+from accredit.errors import RequestError
 from accredit.http_api.wire import PROOF_HEADER, encode_proof_header
 from accredit.jsonrpc.encode import to_json
+from accredit.limits import MAX_KNOWN_TARGETS
 from accredit.policy.agent_call import AgentCall
-from accredit.ratify.challenges import CHALLENGE_BYTES
-from accredit.refusals import GATEWAY_CHANGED
 
 MAX_AGENT_REFUSAL_BYTES = 65_536
 """How many bytes of an answer are read as a refusal. The gateway's have some 600."""
@@ -70,6 +70,7 @@ class AccreditedA2A(httpx2.AsyncBaseTransport):
         self._verifier_id = verifier_id
         self._url = url.rstrip("/")
         self._scope = scope
+        self._needed = RecentlyUsed[str, tuple[str, ...]](MAX_KNOWN_TARGETS)
 
     async def handle_async_request(self, request: Any) -> Any:
         """Send a request with its proof, and again as refusals ask for it. Raises `ProofRefused` ([pinned])."""
@@ -81,10 +82,11 @@ class AccreditedA2A(httpx2.AsyncBaseTransport):
             self._prove(request, call, challenge)
             response = await self._transport.handle_async_request(request)
             refused = await _refusal_in(response)
-            if refused is None or not sign_again(refused.get("error")):
+            if refused is None or not sign_again(refused.error):
                 return response
-            had, challenge = self._scope, self._accept(refused, names_scope=call.sends or call.changes_task)
-            if challenge is None and had == self._scope:
+            had = self._scope, self._needed.peek(call.target)
+            challenge = self._accept(refused, call)
+            if challenge is None and had == (self._scope, self._needed.peek(call.target)):
                 return response
         self._prove(request, call, challenge)
         return await self._transport.handle_async_request(request)
@@ -109,37 +111,21 @@ class AccreditedA2A(httpx2.AsyncBaseTransport):
         if needs_scope and self._scope is None:
             return
         scope = self._scope or "" if needs_scope else ""
-        proof = self._presenter.prove(call, scope, self._verifier_id, challenge=challenge)
+        also = (self._needed.get(call.target) or ()) if call.sends else ()
+        proof = self._presenter.prove(call, scope, self._verifier_id, challenge=challenge, also=also)
         request.headers[PROOF_HEADER] = encode_proof_header(to_json(proof)).decode("ascii")
 
-    def _accept(self, refused: Mapping[str, object], *, names_scope: bool) -> Challenge | None:
-        """Return the challenge of a refusal, and note the scope that it names. Raises `ProofRefused` ([pinned])."""
-        try:
-            meta = msgspec.convert(refused.get("_meta", {}), _Meta)
-        except msgspec.ValidationError:
-            return None
-        issued = meta.ratify_challenge
-        verifier = issued.verifier_id if issued is not None else meta.ratify_verifier
-        if verifier and verifier != self._verifier_id:
-            found = excerpt(verifier)
-            text = f"this agent was to be {self._verifier_id}, and says that it is {found}; nothing was signed for it"
-            raise ProofRefused(
-                {"error": "gateway_changed", "found": found}, f"gateway_changed: {text}", GATEWAY_CHANGED
-            )
-        scope = refused.get("required_scope")
-        if names_scope and self._scope is None and isinstance(scope, str):
-            self._scope = scope
-        if issued is None or len(issued.challenge) != CHALLENGE_BYTES:
-            return None
-        return Challenge(issued.challenge, 0, "")
-
-
-class _Error(msgspec.Struct):
-    data: dict[str, object]
-
-
-class _Refusal(msgspec.Struct):
-    error: _Error
+    def _accept(self, refused: "_Data", call: AgentCall) -> Challenge | None:
+        """Return the challenge of a refusal, and note the scopes that it names. Raises `ProofRefused` ([pinned])."""
+        issued = refused.meta.ratify_challenge
+        verifier = issued.verifier_id if issued is not None else refused.meta.ratify_verifier
+        if verifier:
+            check_verifier("agent", self._verifier_id, verifier)
+        if (call.sends or call.changes_task) and self._scope is None:
+            self._scope = refused.required_scope
+        if call.sends and refused.required_scopes and self._needed.peek(call.target) is None:
+            self._needed.put(call.target, refused.required_scopes)
+        return challenge_of(issued.challenge) if issued is not None else None
 
 
 class _Issued(msgspec.Struct):
@@ -152,7 +138,22 @@ class _Meta(msgspec.Struct):
     ratify_verifier: str = ""
 
 
-async def _refusal_in(response: Any) -> Mapping[str, object] | None:
+class _Data(msgspec.Struct):
+    error: str = ""
+    required_scope: str | None = None
+    required_scopes: tuple[str, ...] = ()
+    meta: _Meta = msgspec.field(name="_meta", default_factory=_Meta)
+
+
+class _Error(msgspec.Struct):
+    data: _Data
+
+
+class _Refusal(msgspec.Struct):
+    error: _Error
+
+
+async def _refusal_in(response: Any) -> _Data | None:
     """Return the data of the refusal in an answer, or None if it is none. A stream is left unread."""
     if "json" not in response.headers.get("content-type", ""):
         return None

@@ -94,12 +94,7 @@ class AccreditedHttp(httpx2.Auth):
         named, protocol = told.get("scope"), _PROTOCOLS.get(told.get("workspace", ""))
         if named is None or protocol is None:
             return None
-        if told.get("verifier") != self._verifier_id:
-            found = excerpt(told.get("verifier", ""))
-            text = f"this API was to be {self._verifier_id}, and says that it is {found}; nothing was signed for it"
-            raise ProofRefused(
-                {"error": "gateway_changed", "found": found}, f"gateway_changed: {text}", GATEWAY_CHANGED
-            )
+        check_verifier("API", self._verifier_id, told.get("verifier", ""))
         is_new = named != had or protocol != self._protocol
         self._protocol = protocol
         self._learned.put((request.method, request.url.path), named)
@@ -136,6 +131,20 @@ def sign_again(error: object) -> bool:
     return error in _SIGN_AGAIN
 
 
+def check_verifier(kind: str, named: str, told: str) -> None:
+    """Compare the verifier that the caller named with what an API or agent says it is. Raises `ProofRefused`
+    ([pinned])."""
+    if told != named:
+        found = excerpt(told)
+        text = f"this {kind} was to be {named}, and says that it is {found}; nothing was signed for it"
+        raise ProofRefused({"error": "gateway_changed", "found": found}, f"gateway_changed: {text}", GATEWAY_CHANGED)
+
+
+def challenge_of(nonce: bytes) -> Challenge | None:
+    """Return a gateway's challenge; None if these bytes can be none."""
+    return Challenge(nonce, 0, "") if len(nonce) == CHALLENGE_BYTES else None
+
+
 def read_challenge(response: httpx2.Response) -> dict[str, str]:
     """Return the parameters of a response's `WWW-Authenticate: Ratify`, or an empty result if it has none."""
     value = response.headers.get("www-authenticate", "")[:MAX_CHALLENGE_HEADER_BYTES]
@@ -146,7 +155,6 @@ def read_challenge(response: httpx2.Response) -> dict[str, str]:
 
 def _challenge_in(told: Mapping[str, str]) -> Challenge | None:
     try:
-        challenge = b64decode(told.get("challenge", ""), validate=True)
+        return challenge_of(b64decode(told.get("challenge", ""), validate=True))
     except (Error, ValueError):
         return None
-    return Challenge(challenge, 0, "") if len(challenge) == CHALLENGE_BYTES else None

@@ -30,7 +30,7 @@ import os
 import secrets
 import shlex
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -216,15 +216,21 @@ class ProofPresenter:
         )
 
     def chains_for(
-        self, scope: str, call: GuardedCall | None = None, verifier_id: str = "", *, met: bool = False
+        self,
+        scope: str,
+        call: GuardedCall | None = None,
+        verifier_id: str = "",
+        *,
+        met: bool = False,
+        also: Collection[str] = (),
     ) -> tuple[Chain, ...]:
         """Return the delegations to present, best first ([order]). For the scope "" that is the one that covers most.
-        There may be none: all may be for other gateways or, if a person can be asked, for other calls. `met` says that
-        the gateway's id is only claimed, not named by anybody."""
+        `also` are scopes that the call needs besides. There may be none: all may be for other gateways or, if a person
+        can be asked, for other calls. `met` says that the gateway's id is only claimed, not named by anybody."""
         candidates = _select_for_gateway(self._alive() or self._current(), verifier_id, met=met)
         if self._may_ask and call is not None:
             candidates = tuple(held for held in candidates if not self._is_for_others(held.chain, call, verifier_id))
-        covering = [held for held in candidates if scope in held.granted]
+        covering = [held for held in candidates if held.granted.issuperset((scope, *also))]
         if not covering:
             most = sorted(candidates, key=lambda held: (len(held.granted), held.expires_at))
             return tuple(held.chain for held in most[-1:])
@@ -236,9 +242,11 @@ class ProofPresenter:
             covering = [*good, *(held for held, is_refused in zip(covering, refused, strict=True) if is_refused)]
         return tuple(held.chain for held in covering[:MAX_PRESENTED])
 
-    def chain_for(self, scope: str) -> Chain:
+    def chain_for(
+        self, scope: str, call: GuardedCall | None = None, verifier_id: str = "", also: Collection[str] = ()
+    ) -> Chain:
         """Return the first of `chains_for`. Raises `ConfigurationError` if there is none."""
-        chains = self.chains_for(scope)
+        chains = self.chains_for(scope, call, verifier_id, also=also)
         if not chains:
             raise _nothing_to_present()
         return chains[0]
@@ -278,13 +286,14 @@ class ProofPresenter:
         *,
         challenge: Challenge | None = None,
         chain: Chain = (),
+        also: Collection[str] = (),
     ) -> dict[str, object]:
         """Return a fresh proof of one call, in the form of `_meta.ratify_proof`.
 
         It is bound to `call`, its `scope` ("" for a list) and the gateway `verifier_id`; if that is "", it is bound to
         nothing. Without a `challenge` of the gateway it signs one that is made here (Option A of Ratify). It presents
-        `chain`, by default the one that `chain_for` returns. Raises `ConfigurationError` if there is no delegation, or
-        a `verifier_id` is missing ([exact-call]).
+        `chain`, by default the one that `chain_for` returns; `also` are scopes that it should cover besides. Raises
+        `ConfigurationError` if there is no delegation, or a `verifier_id` is missing ([exact-call]).
         """
         if not verifier_id and not self._unbound:
             raise ConfigurationError(
@@ -295,7 +304,8 @@ class ProofPresenter:
         nonce = challenge.challenge if challenge is not None else self._draw(CHALLENGE_BYTES)
         # The gateway compares our challenge with its clock, which may be behind; its own it accepts at any time.
         signed_at = self._clock() - (CLOCK_LEAD_SECONDS if challenge is None else 0)
-        bundle = present(chain or self.chain_for(scope), self._signer, nonce, signed_at, session_context=context)
+        chain = chain or self.chain_for(scope, call, verifier_id, also)
+        bundle = present(chain, self._signer, nonce, signed_at, session_context=context)
         return bundle.to_dict()
 
     def accept_challenge(self, data: Mapping[str, object], pin: GatewayPin) -> Challenge:

@@ -166,9 +166,9 @@ def sentence(record: CallRecord, evidence: Evidence, names: Mapping[str, str]) -
     words."""
     allowed, signed, _ = evidence
     agent = one_line(names.get(signed.who, f"agent {signed.who}")) if signed.who else "whoever called"
-    target = _printable_name(record.call.target or "")
     gateway = one_line(names[record.gateway]) if record.gateway in names else _printable_name(record.gateway)
-    act = f"{_VERBS.get(record.call.method, record.call.method)} {target} at {gateway}"
+    server = record.call.server
+    act = f"{_act(record.call)} at {f'{_printable_name(server)} ({gateway})' if server else gateway}"
     until = "until it is taken back" if allowed.when == _time(UNTIL_REVOKED) else f"until {allowed.when[:10]}"
     if allowed.verified is False or not allowed.when:
         first = f"nobody is shown to have allowed {agent} to {act} ({one_line(allowed.why)})"
@@ -184,6 +184,16 @@ def sentence(record: CallRecord, evidence: Evidence, names: Mapping[str, str]) -
     else:
         second = f"{agent} is not shown to have signed this call ({one_line(signed.why)})"
     return f"{first}; {second}; {gateway} recorded it."
+
+
+def _act(call: RecordedCall) -> str:
+    """Return what a call asks for, in words."""
+    target = _printable_name(call.target) if call.target else ""
+    if call.method in AGENT_MESSAGES:
+        return f"ask for {target or 'any skill'}"
+    if call.protocol in PROTOCOLS_WITH_PATH:  # the target has the method
+        return f"request {target}".rstrip()
+    return f"{_VERBS.get(call.method) or _printable_name(call.method)} {target}".rstrip()
 
 
 class _Contradiction(Exception):

@@ -10,6 +10,7 @@ from accredit.base.text import excerpt
 from accredit.errors import ProofRefused
 from accredit.jsonrpc.encode import INVALID_PARAMS
 from accredit.jsonrpc.methods import AGENT_MESSAGES
+from accredit.limits import MAX_SCOPES_PER_CERT
 from accredit.policy.catalog import Entry
 from accredit.policy.guarded_call import GuardedCall
 from accredit.policy.quotas import QuotaReached
@@ -211,4 +212,6 @@ def _refusal(code: int, error: str, text: str, call: GuardedCall, entry: Entry |
         data["tool"] = data["target"]
     if entry is not None:
         data["required_scope"] = entry.scope
+        if entry.also and len(entry.needed) <= MAX_SCOPES_PER_CERT:  # of more no delegation could be made
+            data["required_scopes"] = entry.needed
     return ProofRefused({**data, "_meta": {}, **more}, f"{error}: {text}", code)

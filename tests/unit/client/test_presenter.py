@@ -336,6 +336,10 @@ def test_no_gateway_sees_a_delegation_that_is_for_another__whatever_it_asks_for(
     assert agent.chains_for("payments:send", inbox(), "another") == (elsewhere,)
     alone = ProofPresenter(signing_key(trust), [elsewhere], gateway_id=GATEWAY)
     assert alone.chains_for("payments:send", inbox(), GATEWAY) == ()
+    shown = agent.prove(inbox(), "payments:send", GATEWAY)["delegations"]
+    assert shown == agent.prove(inbox(), "email:read", GATEWAY)["delegations"]
+    with pytest.raises(ConfigurationError, match="no delegation to present"):
+        alone.prove(inbox(), "payments:send", GATEWAY)
     prover = Prover(alone)
     attempt = prover.attempt("tools/call", {"name": "list_inbox", "arguments": {}})
     assert attempt is not None

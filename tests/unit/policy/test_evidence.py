@@ -212,6 +212,24 @@ class TestTheSentence:
             " Agent signed this call at 2027-01-15T08:00:00Z; mail-gateway recorded it."
         )
 
+    @pytest.mark.parametrize(
+        ("members", "act"),
+        [
+            ({"protocol": "http", "method": "GET", "target": "GET /a"}, 'request "GET /a" at mail-gateway'),
+            ({"protocol": "authorize", "method": "GET", "target": ""}, "request at mail-gateway"),
+            ({"protocol": "a2a", "method": "SendMessage", "target": "sum"}, "ask for sum at mail-gateway"),
+            ({"protocol": "a2a", "method": "SendStreamingMessage", "target": ""}, "ask for any skill at mail-gateway"),
+            ({"protocol": "a2a", "method": "ListTasks", "target": ""}, "ListTasks at mail-gateway"),
+            ({"server": "mail"}, "call read_file at mail (mail-gateway)"),
+            ({"method": "x at evil\x1b"}, '"x at evil?" read_file at mail-gateway'),
+        ],
+    )
+    def test_says_in_words_what_was_asked_for__by_whichever_protocol(self, members: dict[str, Any], act: str) -> None:
+        record = said(GOOD, **members).decision.predicate
+        assert isinstance(record, CallRecord)
+        told = sentence(record, judged(GOOD), {HOLDERS[2].id: "Agent"})
+        assert told.startswith(f"Owner allowed Agent to {act} until 2027-01-15;")
+
     def test_says_no_more_than_is_proved(self) -> None:
         person, agent = HUMAN.id, f"agent {HOLDERS[2].id}"
         compared = self.told(GOOD, roots={})
