@@ -2,7 +2,8 @@
 our client; and against the front door as an authorization server.
 
 Exit code 0: everything that passes directly passes through the gateway with the same counts of checks (or the
-difference is explained in `report.py`), and our client and the front door pass their scenarios; 1: it does not; 2: wrong use, or no Node.
+difference is explained in `report.py`), and our client and the front door pass their scenarios; 1: it does not; 2:
+wrong use, or no Node.
 """
 
 import argparse

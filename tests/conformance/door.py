@@ -29,6 +29,7 @@ def run_door(node: Node, entry: Path, results: Path, revision: str) -> list[str]
     for scenario in SCENARIOS:
         checks = read_checks(next((folder / "suite").glob(f"*{scenario}*"), folder))
         faults = [f"{check} is a {status}" for check, status in checks if status != "SUCCESS"]
+        faults += [] if checks else ["nothing was checked"]
         problems += [f"{revision} {scenario} (door): {fault}" for fault in faults]
     print(f"{revision} door: {len(SCENARIOS)} scenarios, {len(problems)} problems", flush=True)
     return problems
