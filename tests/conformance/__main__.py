@@ -1,8 +1,9 @@
-"""`make conformance`: the official MCP suite against the everything server, directly and through the gateway; and
-against our client.
+"""`make conformance`: the official MCP suite against the everything server, directly and through the gateway; against
+our client; and against the front door as an authorization server.
 
 Exit code 0: everything that passes directly passes through the gateway with the same counts of checks (or the
-difference is explained in `report.py`), and our client passes its scenarios; 1: it does not; 2: wrong use, or no Node.
+difference is explained in `report.py`), and our client and the front door pass their scenarios; 1: it does not; 2:
+wrong use, or no Node.
 """
 
 import argparse
@@ -17,12 +18,13 @@ from functools import partial
 from pathlib import Path
 
 from tests.conformance.client_suite import run_client
+from tests.conformance.door import run_door
 from tests.conformance.node import Node, NodeMissing, find_node, install_suite
 from tests.conformance.report import DIRECT, Comparison, markdown_report, text_report
 from tests.conformance.suite import REVISIONS, Outcomes, read_outcomes, renamed, run_suite, server_scenarios
 from tests.conformance.targets import MERGED, NAME, TARGETS, NotStarted
 
-CLIENT = "client"
+CLIENT, DOOR = "client", "door"
 AT_ONCE = 2
 """Runs of the suite."""
 HERE = Path(__file__).parent
@@ -32,7 +34,7 @@ BEGIN, END = "<!-- conformance:begin -->", "<!-- conformance:end -->"
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
-    only = [*TARGETS, CLIENT]
+    only = [*TARGETS, CLIENT, DOOR]
     parser.add_argument("--only", choices=only, help="one target (all but direct: compared with it)")
     parser.add_argument("--revision", choices=REVISIONS, help="one revision of the protocol")
     parser.add_argument("--scenario", action="append", default=[], help="only this scenario; may be repeated")
@@ -77,7 +79,7 @@ def write_page(table: str) -> None:
 
 def run(options: argparse.Namespace, node: Node, entry: Path, results: Path) -> list[Comparison]:
     """All comparisons that were asked for: each revision that has the scenarios, through each target."""
-    if options.only == CLIENT:
+    if options.only in (CLIENT, DOOR):
         return []
     targets = list(TARGETS) if options.only is None else list(dict.fromkeys([DIRECT, options.only]))
     return [
@@ -87,11 +89,11 @@ def run(options: argparse.Namespace, node: Node, entry: Path, results: Path) -> 
     ]
 
 
-def run_clients(options: argparse.Namespace, node: Node, entry: Path, results: Path) -> list[str]:
-    """What did not go well with our client, where it was asked for."""
-    if options.only not in (None, CLIENT) or options.scenario:
-        return []
-    return [problem for revision in revisions(options) for problem in run_client(node, entry, results, revision)]
+def run_others(options: argparse.Namespace, node: Node, entry: Path, results: Path) -> list[str]:
+    """What did not go well with our client and the front door, where they were asked for."""
+    runs = {CLIENT: run_client, DOOR: run_door} if not options.scenario else {}
+    chosen = [run for name, run in runs.items() if options.only in (None, name)]
+    return [problem for run in chosen for each in revisions(options) for problem in run(node, entry, results, each)]
 
 
 def revisions(options: argparse.Namespace) -> Sequence[str]:
@@ -105,7 +107,7 @@ def main(arguments: Sequence[str]) -> int:
         node = find_node()
         entry = install_suite(node)
         comparisons = run(options, node, entry, results)
-        problems = run_clients(options, node, entry, results)
+        problems = run_others(options, node, entry, results)
     except (NodeMissing, NotStarted, subprocess.SubprocessError) as error:
         print(error, file=sys.stderr)
         return 2

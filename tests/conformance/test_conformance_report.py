@@ -1,9 +1,13 @@
 """The comparison's own rules: what counts as passed, and which differences fail a run."""
 
+import os
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from tests.conformance.__main__ import PAGE
+from tests.conformance.door import run_door
+from tests.conformance.node import NodeMissing, find_node, install_suite
 from tests.conformance.report import EXPLAINED, Comparison
 from tests.conformance.suite import REVISIONS, Outcome, read_outcomes, renamed
 from tests.conformance.targets import TARGETS
@@ -86,3 +90,13 @@ def test_the_page_names_each_known_difference_with_its_reason_and_every_way() ->
         assert f"- `{each.scenario}` ({', '.join(sorted(each.targets))}): {each.reason}." in page
     assert page.count(f"|  | {' | '.join(TARGETS)} |") == len(REVISIONS)
     assert all(f"**{target}**" in page for target in TARGETS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_suite_logs_in_at_the_front_door_and_finds_nothing_wrong_with_it(tmp_path: Path) -> None:
+    try:
+        node = find_node()
+    except NodeMissing as error:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(str(error))
+    assert run_door(node, install_suite(node), tmp_path, REVISIONS[-1]) == []

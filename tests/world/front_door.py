@@ -9,6 +9,7 @@ import base64
 import contextlib
 import re
 import secrets
+import subprocess
 from collections.abc import AsyncGenerator, Generator
 from html import unescape
 from pathlib import Path
@@ -41,6 +42,7 @@ from accredit.stores import parse_store_url
 
 VOCABULARY = ("email:read", "email:send", "email:search", "mcp:resource", "mcp:prompt", "mcp:tool")
 VERIFIER, CHALLENGE = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk", "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
+_PAGE = re.compile(r"http://\S+/oauth/authorize\?[^\s\x1b\"')]+")
 
 
 class FrontDoor:
@@ -109,6 +111,33 @@ class FrontDoor:
             assert await holding.answer(held, answer_text(yes_to(held.ask, by or self.trust.owner)))
             return held.digits
 
+    async def let_in(self, page: str) -> str:
+        """The owner, to whom a host has shown this page, lets it in; the URL by which their browser goes back to it."""
+        browser = Browser()
+        await browser.get(page)
+        await browser.press("begin", page)
+        await browser.press("confirm", page, digits=await self.say_yes(browser.code))
+        await browser.aclose()
+        assert browser.location, browser.page
+        return browser.location
+
+    def watch(self, program: subprocess.Popen[str]) -> str:
+        """Lets a program in that logs in, and prints the page for the browser; what it prints until its end."""
+        assert program.stdout is not None
+        printed: list[str] = []
+        visited = False
+        try:
+            for line in program.stdout:
+                printed.append(line)
+                page = _PAGE.search(line)
+                if page is not None and not visited:
+                    visited = True
+                    back = asyncio.run(self.let_in(page[0]))
+                    httpx2.get(back, trust_env=False, timeout=PATIENCE)
+        finally:
+            program.kill()
+        return "".join(printed)
+
     async def say_no(self, code: str) -> None:
         """The owner types a code at their desk, and says no."""
         async with self._holding() as holding:
@@ -131,6 +160,11 @@ def yes_to(ask: ClientAsk, by: PrivateKeyFile) -> Answer:
     )
     certificate = issue_delegation(by.signer(), grant, vocabulary=VOCABULARY)
     return Answer(ask=ask.digest.hex(), decision="allow", certificates=(certificate,))
+
+
+def told_by(location: str) -> dict[str, str]:
+    """What a client learns from the URL by which a browser comes back."""
+    return {name: values[0] for name, values in parse_qs(urlsplit(location).query).items()}
 
 
 def answer_text(answer: Answer) -> bytes:
@@ -175,7 +209,7 @@ class Browser:
     @property
     def told(self) -> dict[str, str]:
         """What the browser brings to the client's redirect URI."""
-        return {name: values[0] for name, values in parse_qs(urlsplit(self.location).query).items()}
+        return told_by(self.location)
 
     async def aclose(self) -> None:
         """Closes it."""
@@ -205,14 +239,8 @@ class Person:
 
     async def _visit(self, url: str) -> None:
         self.visited.append(url)
-        browser = Browser()
-        await browser.get(url)
-        await browser.press("begin", url)
-        digits = await self._door.say_yes(browser.code)
-        await browser.press("confirm", url, digits=digits)
-        told = browser.told
+        told = told_by(await self._door.let_in(url))
         self._answer = AuthorizationCodeResult(code=told["code"], state=told.get("state"), iss=told["iss"])
-        await browser.aclose()
 
     async def _returned(self) -> AuthorizationCodeResult:
         return self._answer
