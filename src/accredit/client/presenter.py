@@ -10,7 +10,8 @@
   - No delegation is ever presented for another agent's key.
   - A delegation that names a gateway is presented to that gateway alone.
   - A gateway whose id nobody has named may be any server, and could see all delegations by naming scopes. So only
-    delegations that name it are presented to it, and the first of the others.
+    delegations that name it are presented to it, and the first of the others that allows more than to prove who the
+    agent is.
   - Where a person can be asked, a delegation for certain calls is presented for no other call, even if there is no
     other delegation.
 - [exact-call] A proof is bound to the exact call and to the named gateway. Without a gateway no proof is made, unless
@@ -18,7 +19,8 @@
   proofs.
 - [challenge] A gateway's challenge is signed only if it has 32 bytes, has not expired, and names the pinned gateway.
 - [person-allowed] Delegations that a person gave when asked come after those that were passed in. One for a single
-  exact call is kept in memory. Others are kept in the folder `grants` beside the key, which is read at the start.
+  exact call is kept in memory. Others are kept in the folder `grants` beside the key. What is put there later is
+  read before its next use.
 
 Not checked here: revocation, facts that only the gateway knows (amounts, places, uses), and whether it trusts the
 principal. If the gateway refuses for such a reason, the next delegation is tried (`proving`).
@@ -156,6 +158,7 @@ class ProofPresenter:
         self._may_ask = may_ask
         self._allowed: list[_Held] = []
         self._grants = self.key_path.with_name(GRANTS) if may_ask and self.key_path is not None else None
+        self._grants_stamp: object = None
         self._read_grants()
 
     def __repr__(self) -> str:
@@ -342,18 +345,24 @@ class ProofPresenter:
                     source.held = error
                 else:
                     _log.warning("%s; the delegation that was read before is used", error.what)
+        self._read_grants()
         return (*(each.held for each in self._sources if isinstance(each.held, _Held)), *self._allowed)
 
     def _read_grants(self) -> None:
-        """Read the delegations that a person gave earlier, and delete those that have expired."""
-        files = sorted(self._grants.glob("*.json")) if self._grants is not None else []
-        for file in files[:MAX_GRANTS]:
+        """Read the delegations that were put among the grants since the last time, and delete those that have
+        expired."""
+        stamp = _stamp(self._grants)
+        if self._grants is None or stamp == self._grants_stamp:
+            return
+        self._grants_stamp = stamp
+        known = {held.chain[0].cert_id for held in self._allowed}
+        for file in sorted(self._grants.glob("*.json"))[:MAX_GRANTS]:
             try:
                 chain = _read_chain(file)
                 if min(cert.expires_at for cert in chain) < self._clock():
                     file.unlink(missing_ok=True)
-                    continue
-                self._allowed.append(self._take(chain))
+                elif chain[0].cert_id not in known:
+                    self._allowed = [*self._allowed, self._take(chain)][-MAX_GRANTS:]
             except ConfigurationError as error:
                 _log.warning("%s; it is not presented", error.what)
             except OSError as error:
@@ -430,8 +439,13 @@ def _select_for_gateway(held: tuple[_Held, ...], gateway: str, *, met: bool) -> 
         held = tuple(each for each in held if not _is_elsewhere(each.chain, gateway))
     if not met:
         return held
-    first = next((each for each in held if not _is_elsewhere(each.chain, "")), None)
+    others = [each for each in held if not _is_elsewhere(each.chain, "")]
+    first = next((each for each in others if not all(map(_is_of_identity, each.granted))), next(iter(others), None))
     return tuple(each for each in held if each is first or _is_elsewhere(each.chain, ""))
+
+
+def _is_of_identity(scope: str) -> bool:
+    return scope.startswith("identity:")
 
 
 def _is_elsewhere(chain: Chain, gateway: str) -> bool:

@@ -396,6 +396,31 @@ def test_a_yes_to_one_call_is_never_written_and_others_are_read_again(trust: Tru
 
 
 @pytest.mark.holds("client/presenter", "person-allowed")
+def test_a_grant_that_is_put_there_later_counts_without_a_restart(trust: Trust, tmp_path: Path) -> None:
+    """A host goes on running: a person would be asked for what they have just signed."""
+    files = agent_files(tmp_path, trust)
+    agent = ProofPresenter(files.key, (), may_ask=True)
+    folder = tmp_path / "grants"
+    folder.mkdir()
+    save_delegation(folder / "by-hand.json", later := trust.chain("email:read"))
+    for _ in range(2):
+        assert agent.chains_for("email:read", inbox(), GATEWAY) == (later,)
+    agent.allow(asked := for_calls(trust, "email:send"))
+    assert agent.granted == {"email:read", "email:send"}
+    assert len(agent.chains_for("email:send", None, GATEWAY)) == 1 == len({each[0].cert_id for each in (asked,)})
+
+
+@pytest.mark.holds("client/presenter", "order")
+def test_a_gateway_that_nobody_named_is_shown_one_delegation_that_allows_something(trust: Trust) -> None:
+    """What `install --adopt` signs only says who the agent is: whatever its person signs later would never be shown."""
+    who, first, second = trust.chain("identity:prove"), trust.chain("email:read"), trust.chain("email:send")
+    agent = who_asks(trust, who, first, second)
+    assert agent.chains_for("email:read", inbox(), GATEWAY, met=True) == (first,)
+    assert agent.chains_for("email:send", inbox(), GATEWAY, met=True) == (first,)
+    assert who_asks(trust, who).chains_for("email:read", inbox(), GATEWAY, met=True) == (who,)
+
+
+@pytest.mark.holds("client/presenter", "person-allowed")
 def test_what_lies_among_the_grants_and_is_none_is_not_presented(trust: Trust, tmp_path: Path) -> None:
     files = agent_files(tmp_path, trust)
     folder = tmp_path / "grants"
