@@ -31,7 +31,7 @@ from accredit.http_api.wire import PROOF_HEADER, encode_proof_header
 from accredit.jsonrpc.encode import to_json
 from accredit.policy.agent_call import AgentCall
 from accredit.ratify.challenges import CHALLENGE_BYTES
-from accredit.refusals import GATEWAY_CHANGED
+from accredit.refusals import GATEWAY_CHANGED, is_own_code
 
 MAX_AGENT_REFUSAL_BYTES = 65_536
 """How many bytes of an answer are read as a refusal. The gateway's have some 600."""
@@ -135,6 +135,7 @@ class AccreditedA2A(httpx2.AsyncBaseTransport):
 
 
 class _Error(msgspec.Struct):
+    code: int
     data: dict[str, object]
 
 
@@ -160,6 +161,7 @@ async def _refusal_in(response: Any) -> Mapping[str, object] | None:
     if len(body) > MAX_AGENT_REFUSAL_BYTES:
         return None
     try:
-        return msgspec.json.decode(body, type=_Refusal).error.data
+        error = msgspec.json.decode(body, type=_Refusal).error
+        return error.data if is_own_code(error.code) else None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
