@@ -78,7 +78,7 @@ def test_the_agent_gets_what_was_decided__without_the_proof() -> None:
 @pytest.mark.holds("policy/drill", "skills")
 def test_a_delegation_for_a_drill_lets_nobody_ask_the_agent_or_take_a_conversation() -> None:
     async def main() -> None:
-        async with agent_scene() as at:
+        async with agent_scene(agent=AgentSettings(client_contexts=True)) as at:
             drill = {"scope": DRILL_SCOPE, "chain": at.trust.chain(DRILL_SCOPE)}
             taken = await at.ask("SendMessage", send(skill=DRILL, contextId="c-9"), **drill)
             assert taken["result"]["message"]["role"] == "ROLE_AGENT"
