@@ -99,11 +99,13 @@ class Agent:
         self._chain: Sequence[DelegationCert] = [issue_delegation(self.owner.signer(), grant)]
         request_hash = operation_context_hash(SCOPE, "tools/call", "pay", "", payload_digest(PARAMS))
         self._context = build_session_context(GATEWAY_ID, "", self._agent.id, "", "", request_hash=request_hash)
+        self.id = self._agent.id
         self._draw = iter(range(1 << 40))
 
-    def bundle(self, *, bound: bool) -> ProofBundle:
+    def bundle(self, *, bound: bool = True, context: bytes | None = None) -> ProofBundle:
+        """A proof, bound to the call of `PARAMS` or to another `context`."""
         challenge = next(self._draw).to_bytes(8, "big") + time.time_ns().to_bytes(24, "big")
-        context = self._context if bound else b""
+        context = (self._context if context is None else context) if bound else b""
         return present(self._chain, self._agent.signer(), challenge, int(time.time()), session_context=context)
 
 

@@ -132,6 +132,11 @@ class TaskStore(Protocol):
         """
         ...
 
+    async def renew(self, key: bytes, known: Task, task: Task, *, keep_until: int, now: int) -> bool:
+        """Put `task`, which differs from `known` in its facts alone, in the place of that, and remember it until
+        `keep_until`, if that is later. Return False, and change nothing, if `known` is not the task of this key."""
+        ...
+
     async def find(self, key: bytes, *, now: int) -> Task | None:
         """Return the task of this key, or None."""
         ...

@@ -26,6 +26,11 @@ _UNKNOWN = -32602
 """JSON-RPC's own code for invalid params, used for a target that does not exist."""
 
 
+def is_own_code(code: int) -> bool:
+    """Return whether an error with this code is a refusal of a gateway's."""
+    return -31_100 < code <= -31_000
+
+
 OAUTH_ONLY = (
     "a host that can only sign in by OAuth (claude.ai, ChatGPT, Copilot's cloud agent) can't prove what it may do, and"
     " is refused here: use one that starts `accredit connect`, or have the gateway let it log in ([oauth])"

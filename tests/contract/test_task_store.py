@@ -4,6 +4,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.world.stores import NOW, SHARED_URLS, URLS, opened_tasks
 
 from accredit import limits
@@ -57,6 +58,21 @@ async def test_a_key_that_is_known_keeps_its_task__whoever_comes_next(opening: O
         assert await store.keep(key(1), later, keep_until=NOW + 90, now=NOW + 61) == later
         assert await store.owned(key(1), now=NOW + 61) == frozenset()
         assert await store.owned(key(2), now=NOW + 61) == {key(1)}
+
+
+async def test_a_task_that_is_renewed_is_kept_longer__unless_another_has_changed_it(opening: Opening) -> None:
+    async with opening as store:
+        known = await store.keep(key(1), task(1), keep_until=NOW + 60, now=NOW)
+        changed = replace(known, facts=b"{}")
+        assert await store.renew(key(1), known, changed, keep_until=NOW + 90, now=NOW)
+        assert not await store.renew(key(1), known, known, keep_until=NOW + 99, now=NOW)
+        assert not await store.renew(key(2), known, known, keep_until=NOW + 99, now=NOW)
+        of_another = replace(changed, owner=key(2))
+        assert not await store.renew(key(1), of_another, of_another, keep_until=NOW + 99, now=NOW)
+        assert await store.renew(key(1), changed, changed, keep_until=NOW + 30, now=NOW)
+        assert await store.find(key(1), now=NOW + 90) == changed
+        assert await store.owned(key(1), now=NOW + 90) == {key(1)}
+        assert not await store.renew(key(1), changed, changed, keep_until=NOW + 99, now=NOW + 91)
 
 
 async def test_each_owner_s_tasks_are_listed_for_that_owner_alone(opening: Opening) -> None:

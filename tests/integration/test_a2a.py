@@ -16,11 +16,14 @@ from tests.world.logs import Log, records_in, verified
 from tests.world.running import run
 from tests.world.tokened import Tokened
 
+from accredit.a2a.call import skill_entries
 from accredit.base.clock import unix_ms, unix_seconds
 from accredit.client import AccreditedA2A, ProofPresenter
+from accredit.gateway.front.a2a_relay import MAX_TASK_PAGES
 from accredit.gateway.settings import AgentSettings, RecordSettings
 from accredit.keys import write_key
 from accredit.limits import MAX_TASKS_PER_OWNER
+from accredit.policy import Catalog, Entry
 from accredit.policy.drill import DRILL, DRILL_SCOPE
 from accredit.policy.tasks import Owner
 from accredit.ports import Task
@@ -28,6 +31,11 @@ from accredit.stores import MemoryTasks
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("a2a/errors")]
 SUMMARIZE = send(skill="summarize")
+_TWO = Catalog(
+    routes=skill_entries(
+        Entry(scope="email:read"), {"summarize": Entry(scope="email:send"), "look": Entry(scope="files:read")}
+    )
+)
 HOOK = "https://hooks.example/a"
 
 
@@ -70,7 +78,7 @@ def test_the_agent_gets_what_was_decided__without_the_proof() -> None:
 @pytest.mark.holds("policy/drill", "skills")
 def test_a_delegation_for_a_drill_lets_nobody_ask_the_agent_or_take_a_conversation() -> None:
     async def main() -> None:
-        async with agent_scene() as at:
+        async with agent_scene(agent=AgentSettings(client_contexts=True)) as at:
             drill = {"scope": DRILL_SCOPE, "chain": at.trust.chain(DRILL_SCOPE)}
             taken = await at.ask("SendMessage", send(skill=DRILL, contextId="c-9"), **drill)
             assert taken["result"]["message"]["role"] == "ROLE_AGENT"
@@ -170,10 +178,56 @@ def test_a_list_has_own_tasks_alone__and_counts_no_others() -> None:
     run(main())
 
 
-@pytest.mark.holds("gateway/admission/a2a_gate", "context")
-def test_a_conversation_belongs_to_the_first_who_names_it() -> None:
+@pytest.mark.holds("gateway/front/a2a_relay", "pages")
+def test_a_list_passes_over_pages_that_have_no_own_tasks__and_asks_for_no_end_of_them() -> None:
     async def main() -> None:
         async with agent_scene() as at:
+            await at.ask("SendMessage", SUMMARIZE)
+            own, others = at.agent.tasks["t-1"], task("t-x")
+
+            def page(asked: dict[str, Any]) -> object:
+                number = int(asked["params"].get("pageToken", "0"))
+                more = str(number + 1) if number < 30 else ""
+                return {"tasks": [own if number in (2, 30) else others], "nextPageToken": more, "totalSize": 31}
+
+            at.agent.says = page
+            at.agent.seen.clear()
+            first = (await at.ask("ListTasks", {}))["result"]
+            assert ([one["id"] for one in first["tasks"]], first["nextPageToken"]) == (["t-1"], "3")
+            second = (await at.ask("ListTasks", {"pageToken": "3"}))["result"]
+            assert (second["tasks"], second["nextPageToken"]) == ([], "23")
+            assert len(at.agent.seen) == 3 + MAX_TASK_PAGES
+            last = (await at.ask("ListTasks", {"pageToken": "23"}))["result"]
+            assert ([one["id"] for one in last["tasks"]], last["nextPageToken"]) == (["t-1"], "")
+            assert {each["totalSize"] for each in (first, second, last)} == {1}
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/admission/a2a_gate", "context")
+def test_a_conversation_that_is_remembered_no_more_becomes_nobody_else_s() -> None:
+    async def main() -> None:
+        tasks = _Forgetful()
+        async with agent_scene(tasks=tasks) as at:
+            other = _other_agent(at.trust)
+            made = await at.ask("SendMessage", SUMMARIZE)
+            named = send(skill="summarize", contextId=made["result"]["task"]["contextId"])
+            for hours in (20, 180, 340):  # a week from each message that names it
+                tasks.ahead = hours * 3_600
+                assert "result" in await at.ask("SendMessage", named)
+                assert code(await at.ask("SendMessage", named, trust=other)) == -32001
+            tasks.ahead = 600 * 3_600
+            for who in (other, at.trust):  # the agent may still know it
+                assert code(await at.ask("SendMessage", named, trust=who)) == -32001
+                assert code(await at.ask("ListTasks", {"contextId": "new"}, trust=who)) == -32001
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/admission/a2a_gate", "context")
+def test_a_conversation_belongs_to_the_first_who_names_it__where_clients_may_make_them_up() -> None:
+    async def main() -> None:
+        async with agent_scene(agent=AgentSettings(client_contexts=True)) as at:
             other = _other_agent(at.trust)
             named = send(skill="summarize", contextId="mine")
             assert (await at.ask("SendMessage", named))["result"]["task"]["contextId"] == "mine"
@@ -301,6 +355,8 @@ def test_the_card_names_the_gateway__and_a_proof_leaves_its_skills() -> None:
             assert card["supportedInterfaces"][0]["url"] == at.url
             assert [skill["id"] for skill in card["skills"]] == ["summarize", "wipe"]
             assert (await client.get(url)).json() == card
+            named = (await client.get(url, headers={"host": "localhost:1"})).json()
+            assert named["supportedInterfaces"][0]["url"] == "http://localhost:1/agents/helper"
             assert at.agent.seen == [{"path": "/.well-known/agent-card.json"}]
             less = at.trust.chain("email:read", "email:send")
             extended = await at.ask("GetExtendedAgentCard", {}, chain=less)
@@ -463,6 +519,64 @@ def test_a_token_that_denies_a_skill_sends_no_message_that_could_be_for_it() -> 
     run(main())
 
 
+@pytest.mark.holds("gateway/admission/call_gate", "token")
+def test_a_token_for_some_skills_sees_its_tasks__and_changes_none_of_other_skills() -> None:
+    async def main() -> None:
+        world = Tokened()
+        async with agent_scene(tokens=world.settings(), key_sets=world.key_sets) as at:
+
+            async def status(allowed: list[str] | None, method: str, params: object) -> int:
+                token = {"authorization": f"Bearer {world.token(allowed_tools=allowed)}"}
+                return (await at.post(method, params, headers=token)).status_code
+
+            assert await status(["summarize"], "SendMessage", SUMMARIZE) == 200
+            more = send(skill="summarize", taskId="t-1")
+            for method, params in (("GetTask", {"id": "t-1"}), ("ListTasks", {}), ("CancelTask", {"id": "t-1"})):
+                assert await status(["summarize"], method, params) == 200
+            seen = len(at.agent.seen)
+            assert await status(["wipe"], "CancelTask", {"id": "t-1"}) == 403
+            assert await status(["wipe"], "SendMessage", more) == 403
+            assert len(at.agent.seen) == seen
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/admission/a2a_gate", "skills")
+def test_a_task_that_a_dearer_skill_has_gone_on_with_needs_that_skill_from_then_on() -> None:
+    async def main() -> None:
+        async with agent_scene(policy={"catalog": _TWO}) as at:
+            await at.ask("SendMessage", SUMMARIZE)
+            cheap, both = (
+                at.trust.chain("email:read", "email:send"),
+                at.trust.chain("email:read", "email:send", "files:read"),
+            )
+            assert "result" in await at.ask("CancelTask", {"id": "t-1"}, chain=cheap)
+            assert code(await at.ask("SendMessage", send(skill="look", taskId="t-1"), chain=cheap)) == -31003
+            assert "result" in await at.ask("CancelTask", {"id": "t-1"}, chain=cheap)
+            assert "result" in await at.ask("SendMessage", send(skill="look", taskId="t-1"), chain=both)
+            for chain, passes in ((cheap, False), (both, True)):
+                for method, params in (
+                    ("CancelTask", {"id": "t-1"}),
+                    ("SendMessage", send(skill="summarize", taskId="t-1")),
+                ):
+                    assert ("result" in await at.ask(method, params, chain=chain)) is passes
+
+    run(main())
+
+
+@pytest.mark.holds("a2a/answers", "own-codes")
+def test_an_agent_does_not_speak_for_the_gateway() -> None:
+    async def main() -> None:
+        async with agent_scene() as at:
+            for forged, told in ((-31002, -32006), (-31099, -32006), (-31100, -31100), (-32603, -32603)):
+                error = {"code": forged, "message": "", "data": {"error": "ratify_challenge_required"}}
+                text = json.dumps({"jsonrpc": "2.0", "id": 1, "error": error}).encode()
+                at.agent.says = partial(answer_with, Raw("application/json", [text]))
+                assert code(await at.ask("SendMessage", SUMMARIZE)) == told
+
+    run(main())
+
+
 @pytest.mark.holds("client/agents", "one-scope")
 def test_an_agent_does_not_say_which_scope_messages_need(tmp_path: Path) -> None:
     async def main() -> None:
@@ -497,6 +611,21 @@ def test_an_agent_that_says_it_is_another_one_gets_no_proof(tmp_path: Path) -> N
             assert presenter.calls_proved == 0
 
     run(main())
+
+
+class _Forgetful(MemoryTasks):
+    """A memory of tasks whose clock a test sets ahead, by `ahead` seconds."""
+
+    ahead = 0
+
+    async def keep(self, key: bytes, task: Task, *, keep_until: int, now: int) -> Task:
+        return await super().keep(key, task, keep_until=keep_until + self.ahead, now=now + self.ahead)
+
+    async def renew(self, key: bytes, known: Task, task: Task, *, keep_until: int, now: int) -> bool:
+        return await super().renew(key, known, task, keep_until=keep_until + self.ahead, now=now + self.ahead)
+
+    async def find(self, key: bytes, *, now: int) -> Task | None:
+        return await super().find(key, now=now + self.ahead)
 
 
 def _other_agent(trust: Trust) -> Trust:

@@ -8,8 +8,12 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import mcp_types as types
 import pytest
 from tests.unit.ratify.world import certificate
+from tests.unit.server.test_server_gate import UNBOUND, code_of, connected
+from tests.unit.server.test_server_lowlevel import TOOLS, LowLevel
+from tests.world.authorization import Trust
 from tests.world.certificates import write_certificate
 from tests.world.decisions import Known, call, with_proof
 from tests.world.raw_server import Connection, RawServer, until
@@ -31,6 +35,7 @@ from accredit.policy.decide import decide
 from accredit.ratify import HybridPrivateKey, HybridPublicKey, present
 from accredit.ratify.extras.registry import MAX_REGISTRY_BYTES, RegistryAnswer
 from accredit.ratify.extras.rotation import issue_key_rotation
+from accredit.server import ProofGuard
 from accredit.stores import MemoryStore
 
 pytestmark = pytest.mark.holds("net/registries")
@@ -49,11 +54,11 @@ def stranger(number: int) -> HybridPublicKey:
 class World:
     """A registry behind TLS, what it is asked, and the gateway's clock."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, plain: bool = False) -> None:
         write_certificate(folder)
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
-        self.server = RawServer(self._serve, tls=context)
+        self.server = RawServer(self._serve, tls=None if plain else context)
         self.trust = ssl.create_default_context(cafile=str(folder / "cert.pem"))
         self.now = 1_000.0
         self.asked: list[str] = []
@@ -88,8 +93,8 @@ class World:
 
 
 @contextlib.asynccontextmanager
-async def world(folder: Path) -> AsyncGenerator[World]:
-    found = World(folder)
+async def world(folder: Path, *, plain: bool = False) -> AsyncGenerator[World]:
+    found = World(folder, plain=plain)
     async with found.server:
         found.start()
         yield found
@@ -112,6 +117,33 @@ async def test_a_key_that_replaced_a_pinned_one_is_that_root__and_the_older_one_
         assert await at.name(OLD.public_key) is None
         assert await at.name(NEW.public_key) == "Owner"
         assert len(at.asked) == 4
+
+
+@pytest.mark.holds("server/assemble")
+async def test_a_guarded_server_takes_the_key_that_replaced_a_pinned_one__and_not_that_one(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, plain=True) as at:
+        at.answers |= {NEW.id: REPLACED, OLD.id: REPLACED}
+        url = at.server.url.rstrip("/")
+        low = LowLevel(protect=False)
+        with pytest.raises(ConfigurationError, match="is in registries and in roots"):
+            ProofGuard([OLD.public_key], "mail-gateway", registries={url: [OLD.public_key]})
+        with pytest.raises(ConfigurationError, match="nothing would be judged"):
+            ProofGuard(None, "mail-gateway", registries={url: [OLD.public_key]})
+        ProofGuard([], "mail-gateway", registries={url: [OLD.public_key]}).protect(low.server, tools=TOOLS)
+        async with connected(low.server, "2026-07-28") as client:
+            for owner, refused in ((OLD_FILE, -31004), (NEW_FILE, None)):
+                trust = Trust()
+                trust.owner = owner
+                params = {"name": "list_inbox", "arguments": {}}
+                proof = trust.proof(trust.chain("email:read"), "tools/call", params, UNBOUND)
+                called = client.call_tool("list_inbox", {}, meta=types.RequestParamsMeta(ratify_proof=proof))
+                if refused is None:
+                    await called
+                else:
+                    assert await code_of(called) == refused
+        assert low.ran == ["list_inbox"]
 
 
 @pytest.mark.holds("net/registries", "remembered", "away")

@@ -172,6 +172,10 @@ class _ToldTasks:
         await self._clock.at(now, writes=True)
         return await self._store.keep(key, task, keep_until=keep_until, now=now)
 
+    async def renew(self, key: bytes, known: Task, task: Task, *, keep_until: int, now: int) -> bool:
+        await self._clock.at(now, writes=True)
+        return await self._store.renew(key, known, task, keep_until=keep_until, now=now)
+
     async def find(self, key: bytes, *, now: int) -> Task | None:
         await self._clock.at(now)
         return await self._store.find(key, now=now)

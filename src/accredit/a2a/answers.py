@@ -4,6 +4,7 @@ What passes is written again from what was read, member by member. So whoever re
 that stand twice, in another spelling, or that A2A 1.0 does not have, are not in it.
 
 - [frame] An answer is one response of JSON-RPC 2.0 to this request, with a result or an error. An error may have no id.
+- [own-codes] The codes of the decision's refusals (-31099 to -31000) are the gateway's. An agent's error has another.
 - [result] A result is what the method has (`methods`); that of a message is a task or a message, that of a stream one
   task, message or update.
 - [same-task] An answer about a task is about that which the request names. All events of a stream are about the task of
@@ -25,6 +26,7 @@ from accredit.errors import AnswerError, FrameError, MessageId
 from accredit.jsonrpc.encode import to_json
 from accredit.jsonrpc.text import check_amount, check_text
 from accredit.policy.agent_call import AgentCall
+from accredit.refusals import is_own_code
 
 _Shape = TypeVar("_Shape")
 
@@ -86,6 +88,8 @@ class Answers:
             if _is_there(frame.result):
                 raise AnswerError("a response with a result and an error")
             error = _read(frame.error, _Error)
+            if is_own_code(error.code):
+                raise AnswerError("an error with a code of the gateway's own")
             self._is_over = True
             return Judged(None, error.code, to_json(error))
         if len(frame.result) == 0:
@@ -161,6 +165,12 @@ def only_own(judged: Judged, is_own: Callable[[str], bool], known: int, *, whole
     total = len(kept) if whole and not result.next_page_token else max(known, len(kept))
     listed = replace(result, tasks=kept, total_size=total, page_size=result.page_size or len(kept))
     return judged._replace(result=listed)
+
+
+def next_page(judged: Judged) -> str | None:
+    """Return the token of the page after one of a list that has no tasks, or None."""
+    result = judged.result
+    return result.next_page_token or None if isinstance(result, shapes.ListResult) and not result.tasks else None
 
 
 def _of_task(task: shapes.Task) -> tuple[str, str]:

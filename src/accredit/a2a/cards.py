@@ -10,6 +10,7 @@
 - [pushes] It says that the agent pushes only if some address for that is configured.
 """
 
+import secrets
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
@@ -75,6 +76,21 @@ def shown_card(card: shapes.Card, terms: CardTerms, granted: Collection[str] | N
         security_requirements=_with_proof(card.security_requirements) or [_proof_alone()],
         skills=[replace(each, security_requirements=_with_proof(each.security_requirements)) for each in skills],
     )
+
+
+class PublicCard:
+    """An agent's public card for those who bring no proof, written once: anybody may ask for it, under any name that
+    the gateway's host has."""
+
+    def __init__(self, card: shapes.Card, terms: CardTerms) -> None:
+        """The `url` of `terms` does not matter."""
+        place = secrets.token_hex(16)
+        text = to_json(shown_card(card, terms._replace(url=place)))
+        self._before, _, self._after = text.partition(to_json(place))
+
+    def at(self, url: str) -> bytes:
+        """Return the card's text, with this URL of the agent."""
+        return self._before + to_json(url) + self._after
 
 
 def _covers(skill: str, terms: CardTerms, granted: Collection[str]) -> bool:

@@ -21,6 +21,7 @@ from typing import cast
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from accredit.a2a import shapes
 from accredit.a2a.errors import UNKNOWN_VERSION, unknown_task
@@ -76,6 +77,10 @@ class Asked(Struct, frozen=True, kw_only=True):
         """The request as it is forwarded."""
         head = to_json({"jsonrpc": "2.0", "id": self.id, "method": self.method})
         return head[:-1] + b',"params":' + self.form + b"}"
+
+    def at_page(self, token: str) -> "Asked":
+        """Return the same request for another page of a list."""
+        return replace(self, form=to_json({**self.plain, "pageToken": token}))
 
 
 def read_request(body: bytes, versions: Sequence[bytes]) -> Steps[Asked]:

@@ -48,11 +48,31 @@ class Answered(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=
     """An object in an agent's answer."""
 
 
-class Authentication(Sent, frozen=True, kw_only=True):
-    """`AuthenticationInfo`: how an agent authenticates to whom it pushes."""
+class AnsweredAuthentication(Answered, frozen=True, kw_only=True):
+    """`AuthenticationInfo` in an answer: how an agent authenticates to whom it pushes."""
 
     scheme: str
     credentials: Text = UNSET
+
+
+class Authentication(AnsweredAuthentication, frozen=True, forbid_unknown_fields=True):
+    """The same in a request."""
+
+
+class Part(Answered, frozen=True, kw_only=True):
+    """`Part` of what an agent answers. One of the first four members is there."""
+
+    text: Text = UNSET
+    raw: Text = UNSET
+    url: Text = UNSET
+    data: Raw = ABSENT
+    metadata: Raw = ABSENT
+    filename: Text = UNSET
+    media_type: Text = UNSET
+
+
+class SentPart(Part, frozen=True, forbid_unknown_fields=True):
+    """`Part` of a client's message."""
 
 
 class PushConfig(Sent, frozen=True, kw_only=True):
@@ -64,18 +84,6 @@ class PushConfig(Sent, frozen=True, kw_only=True):
     tenant: Annotated[str, Meta(max_length=0)] | UnsetType = UNSET
     token: Text = UNSET
     authentication: Authentication | UnsetType = UNSET
-
-
-class SentPart(Sent, frozen=True, kw_only=True):
-    """`Part` of a client's message. One of the first four members is there."""
-
-    text: Text = UNSET
-    raw: Text = UNSET
-    url: Text = UNSET
-    data: Raw = ABSENT
-    metadata: Raw = ABSENT
-    filename: Text = UNSET
-    media_type: Text = UNSET
 
 
 class SentMessage(Sent, frozen=True, kw_only=True):
@@ -169,18 +177,6 @@ class PushCreateParams(Params, frozen=True, kw_only=True):
     authentication: Authentication | UnsetType = UNSET
 
 
-class Part(Answered, frozen=True, kw_only=True):
-    """`Part` of what an agent answers."""
-
-    text: Text = UNSET
-    raw: Text = UNSET
-    url: Text = UNSET
-    data: Raw = ABSENT
-    metadata: Raw = ABSENT
-    filename: Text = UNSET
-    media_type: Text = UNSET
-
-
 Parts = Annotated[list[Part], _MOST]
 
 
@@ -268,13 +264,6 @@ class ListResult(Answered, frozen=True, kw_only=True):
     next_page_token: Text = UNSET
     page_size: Number = UNSET
     total_size: Number = UNSET
-
-
-class AnsweredAuthentication(Answered, frozen=True, kw_only=True):
-    """`AuthenticationInfo` in an answer."""
-
-    scheme: str
-    credentials: Text = UNSET
 
 
 class PushResult(Answered, frozen=True, kw_only=True):

@@ -146,6 +146,7 @@ class _Data(msgspec.Struct):
 
 
 class _Error(msgspec.Struct):
+    code: int
     data: _Data
 
 
@@ -161,6 +162,7 @@ async def _refusal_in(response: Any) -> _Data | None:
     if len(body) > MAX_AGENT_REFUSAL_BYTES:
         return None
     try:
-        return msgspec.json.decode(body, type=_Refusal).error.data
+        error = msgspec.json.decode(body, type=_Refusal).error
+        return error.data if is_own_code(error.code) else None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None

@@ -45,6 +45,7 @@ def build_agent(loaded: Loaded, server: Server, environ: Mapping[str, str]) -> A
         (server.public_url or "").rstrip("/"),
         loaded.config.gateway.tls_cert_file is not None,
         tuple(server.push_urls),
+        server.client_contexts,
     )
     behind = build_http_upstream(loaded, environ, urls)
     return ApiUpstream("a2a", RouteTable(()), None, behind, (), agent)

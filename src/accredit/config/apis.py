@@ -26,7 +26,7 @@ from accredit.policy.drill import DRILL_PATHS
 
 _OF_MCP = ("command", "cwd", "env", "tools", "resources", "prompts")
 _BEHIND = ("url", "urls", "headers", "auth", "max_in_flight", "timeout_seconds", "path", "forward_headers")
-_OF_AGENTS = ("scope", "skills", "push_urls", "card_path", "public_url")
+_OF_AGENTS = ("scope", "skills", "push_urls", "client_contexts", "card_path", "public_url")
 _OF_OTHERS = {
     "http": ("proxy", *_OF_AGENTS),
     "authorize": (*_BEHIND, *_OF_AGENTS),

@@ -31,7 +31,7 @@ from accredit.keys import read_file
 from accredit.limits import MAX_KEY_SET_BYTES
 
 _OF_APIS = ("protocol", "path", "forward_headers", "proxy", "routes")
-_OF_AGENTS = ("scope", "skills", "push_urls", "card_path", "public_url")
+_OF_AGENTS = ("scope", "skills", "push_urls", "client_contexts", "card_path", "public_url")
 _LISTENS = (("gateway", "host"), ("gateway", "port"))
 PUBLIC_KEYS = {
     ("proofs", "roots"): ("public_key_file",),

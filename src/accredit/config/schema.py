@@ -342,6 +342,7 @@ class Server(Upstream, frozen=True):
     scope: Annotated[OptionalScope, 'with protocol = "a2a" the scope that each message to the agent needs'] = ""
     skills: Annotated[AgentSkills, "a table of an agent's skills that need a scope besides"] = AgentSkills()
     push_urls: Annotated[list[Url], "a list of the addresses to which an agent may be asked to push"] = []
+    client_contexts: Annotated[bool, "whether clients of an agent may make up ids of conversations"] = False
     card_path: Annotated[Path, "where an agent's card is on its host"] = "/.well-known/agent-card.json"
     public_url: Annotated[Url | None, "the URL that an agent's card names"] = None
     timeout_seconds: Annotated[Seconds | None, "as gateway.upstream_timeout_seconds, for this server alone"] = None

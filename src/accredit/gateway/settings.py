@@ -119,12 +119,13 @@ class MergedUpstream:
 class AgentSettings:
     """What is said of an agent besides its skills. `card_path` is where its card is on its host. `public_url` is its
     URL for clients; if that is "", it is made of the scheme (`tls`) and of the host that a client names. `push_urls`
-    are the addresses to which it may push."""
+    are the addresses to which it may push. With `client_contexts`, a client may make up the id of a conversation."""
 
     card_path: str = "/.well-known/agent-card.json"
     public_url: str = ""
     tls: bool = False
     push_urls: tuple[str, ...] = ()
+    client_contexts: bool = False
 
 
 @dataclass(frozen=True, slots=True)

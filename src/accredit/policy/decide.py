@@ -23,7 +23,8 @@
   - The task is looked up between [revocation] and [replay], once the sender is certain. If this sender does not own the
     task, the request is refused, with the same text for every cause.
   - To see a task, its owner needs nothing more.
-  - A call that goes on with a task, as messages to agents do, needs what that task's own call needed, too.
+  - A call that goes on with a task, as messages to agents do, needs what that task's own call needed, too, and so does
+    whatever changes it afterwards.
   - To change a task, its owner needs the tool's scope and, if the tool is sensitive, a challenge issued here. A bound
     proof must be bound to that scope. The constraints are evaluated for the call that created the task, and no use is
     taken.
@@ -396,9 +397,11 @@ class ProofCheck:
                 task = stored
         if task is None:
             return
-        entry = self._policy.catalog.find(task.method, task.target)
-        if entry is None:  # the tool is no longer in the catalog
+        named = (task.target, *read_made_by(task).also)
+        entry, *also = (self._policy.catalog.find(task.method, each) for each in named)
+        if entry is None or None in also:  # the tool is no longer in the catalog
             raise refusals.unknown_task(self._call)
+        entry = entry.with_also(*filter(None, also)) if also else entry
         if self._continues_task:
             self.entry = self.entry.with_also(entry) if self.entry is not None else None
         else:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from accredit.consent import named_arguments
 from accredit.errors import StoreUnavailable
@@ -34,11 +35,12 @@ on the rest can't be verified."""
 class MadeBy(Struct, frozen=True, kw_only=True):
     """The data for evaluating constraints of later requests about a task: the `facts` of the call that created it, the
     digest of that call's `params`, and the digests of the arguments that constraints name, by their JSON Pointers.
-    Digests are lower-case hex."""
+    Digests are lower-case hex. `also` are the other skills by which messages went on with the task."""
 
     facts: dict[str, str | float] = {}
     params: str = ""
     args: dict[str, str] = {}
+    also: tuple[str, ...] = ()
 
 
 _decode = msgspec.json.Decoder(MadeBy).decode
@@ -112,7 +114,18 @@ def read_made_by(task: Task) -> MadeBy:
     except msgspec.MsgspecError:
         raise StoreUnavailable("what is remembered of a task can't be read") from None
     facts = {name: value for name, value in made.facts.items() if name in CONTEXT_NAMES}
-    return MadeBy(facts=facts, params=made.params, args=made.args)
+    return replace(made, facts=facts)
+
+
+def with_skill(task: Task, skill: str) -> Task:
+    """Return a task that a message for this skill goes on with. Raises `StoreUnavailable`."""
+    made = read_made_by(task)
+    if skill in (task.target, *made.also):
+        return task
+    text = msgspec.json.encode(replace(made, also=(*made.also, skill)))
+    if len(text) > MAX_TASK_FACTS_BYTES:
+        raise StoreUnavailable("no room to remember one more skill of a task")
+    return replace(task, facts=text)
 
 
 def facts_of_call_that_made(task: Task, verifier_id: str) -> CallFacts:

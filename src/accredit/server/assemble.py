@@ -20,6 +20,7 @@ from accredit.keys import load_key_set, load_root
 from accredit.limits import CHALLENGE_WINDOW_SECONDS
 from accredit.net import IssuerKeys
 from accredit.net.fetch import check_url
+from accredit.net.registries import Registries, Registry
 from accredit.policy import MCP_SCOPES, Catalog, Entry, Policy, may_guard, scope_fault, with_own
 from accredit.ports import ProofStore
 from accredit.ratify import CertificateCache, Evaluator, HybridPublicKey, derive_id, zone_names
@@ -67,6 +68,7 @@ class Guard:
         tokens: TokenRules | None = None,
         methods: Iterable[str] = (),
         constraint_evaluators: Mapping[str, Evaluator] | None = None,
+        registries: Mapping[str, Iterable[_Root]] | None = None,
         clock: Callable[[], int] = unix_seconds,
     ) -> None:
         """Read the keys and lists. Raises `ConfigurationError`.
@@ -74,7 +76,8 @@ class Guard:
         The arguments are the settings of the same names in `[proofs]` and `[gateway]`; paths are relative to the
         working directory. If `roots` is None, proofs are not judged, only `tokens`. `store` is a URL, or a store that
         its owner closes. `methods` are the server's own methods that pass without a decision. `constraint_evaluators`
-        has the evaluators of constraints that extensions define, by type. `clock` returns unix seconds.
+        has the evaluators of constraints that extensions define, by type. `registries` are the keys that are pinned at
+        registries, by URL: what has replaced one of them is a root. `clock` returns unix seconds.
         """
         _check(gateway_id, default_tool_scope, binding)
         _check_seconds(freshness_seconds=freshness_seconds, challenge_seconds=challenge_seconds)
@@ -84,14 +87,12 @@ class Guard:
         self.scoped_tools = frozenset(tokens.tool_scopes if tokens is not None else ())
         self._tokens = _tokens(tokens, clock, proofs=roots is not None) if tokens is not None else None
         if roots is None:
-            if self._tokens is None:
-                raise ConfigurationError(
-                    "nothing would be judged: neither proofs nor tokens", 'write roots=["owner.key.pub"]'
-                )
+            _check_judges(self._tokens, registries)
             self._owned_store = None
             self._judge = Judge(None, self._tokens, clock, _check_methods(methods))
             return
-        pinned = _load_roots(roots)
+        pinned = _load_roots(roots, needed=not registries)
+        asked = _load_registries(registries or {}, pinned)
         policy = Policy(
             verifier_id=gateway_id,
             roots=pinned,
@@ -103,10 +104,10 @@ class Guard:
             bind_agent=tokens is not None and tokens.bind_agent,
             cert_cache=CertificateCache(),
             constraint_evaluators=with_own(constraint_evaluators or {}),
+            find_root=Registries(asked).name if asked else None,
         )
-        # a store passed in by its owner is not searched for lists
         url = parse_store_url(store, Path()) if isinstance(store, str) else InMemory()
-        keys = {derive_id(key): key for key in pinned}
+        keys = {derive_id(key): key for known in (pinned, *(each.pins for each in asked)) for key in known}
         url.check_tables()
         opened = url.open(clock()) if isinstance(store, str) else store
         lists = open_revocations(url, opened, [Path(path) for path in revocation_files], keys, _report)
@@ -224,9 +225,9 @@ def _read(path: Path, read: Callable[[Path], _T]) -> _T:
         raise GuardFileError(error.what, error.remedy) from None
 
 
-def _load_roots(roots: Iterable[_Root]) -> dict[HybridPublicKey, str]:
+def _load_roots(roots: Iterable[_Root], name: str = "roots", *, needed: bool = True) -> dict[HybridPublicKey, str]:
     """Return the public keys of the trusted principals, with their names."""
-    _check_list("roots", roots)
+    _check_list(name, roots)
     pinned: dict[HybridPublicKey, str] = {}
     for root in roots:
         if isinstance(root, HybridPublicKey):
@@ -234,9 +235,23 @@ def _load_roots(roots: Iterable[_Root]) -> dict[HybridPublicKey, str]:
             continue
         key = _read(Path(root), load_root)
         pinned[key.public_key] = key.name
-    if not pinned:
-        raise ConfigurationError("roots names nobody, so no proof could count", 'write roots=["owner.key.pub"]')
+    if not pinned and needed:
+        raise ConfigurationError(f"{name} names nobody, so no proof could count", 'name a key: ["owner.key.pub"]')
     return pinned
+
+
+def _load_registries(registries: Mapping[str, Iterable[_Root]], roots: Mapping[HybridPublicKey, str]) -> list[Registry]:
+    """Return the registries with their pinned keys. None of those is a root as well: it would stay one when it was
+    replaced."""
+    found = [Registry(url, _load_roots(pins, f"registries[{url!r}]")) for url, pins in registries.items()]
+    for name in (name for each in found for key, name in each.pins.items() if key in roots):
+        raise ConfigurationError(f"{one_line(name)} is in registries and in roots", "take it out of roots")
+    return found
+
+
+def _check_judges(tokens: Tokens | None, registries: object) -> None:
+    if tokens is None or registries:
+        raise ConfigurationError("nothing would be judged: neither proofs nor tokens", 'write roots=["owner.key.pub"]')
 
 
 def _check(gateway_id: str, default_tool_scope: str, binding: str) -> None:

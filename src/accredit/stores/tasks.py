@@ -29,6 +29,10 @@ _FIND = (
     f" AND {_IS_BYTES} AND {_SIZE} <= {MAX_TASK_BYTES}"
 )
 _OWNED = f"SELECT key FROM tasks WHERE owner = ? AND keep_until >= ? AND length(key) = 32 LIMIT {MAX_TASKS_PER_OWNER}"  # noqa: S608 - of constants
+_RENEW = (
+    "UPDATE tasks SET facts = ?, keep_until = max(keep_until, ?)"
+    " WHERE key = ? AND keep_until >= ? AND owner = ? AND facts = ?"
+)
 
 
 class _Kept(NamedTuple):
@@ -63,6 +67,14 @@ class MemoryTasks:
             self._tasks[key] = _Kept(task, keep_until)
             self._owned.setdefault(task.owner, set()).add(key)
         return task
+
+    async def renew(self, key: bytes, known: Task, task: Task, *, keep_until: int, now: int) -> bool:
+        """Replace a task by one of the same owner, and keep it longer. Return False if `known` is not there."""
+        with self._lock:
+            if self._alive(key, now) != known:
+                return False
+            self._tasks[key] = _Kept(task, max(keep_until, self._tasks[key].keep_until))
+        return True
 
     async def find(self, key: bytes, *, now: int) -> Task | None:
         """Return the task of this key, or None."""
@@ -103,6 +115,11 @@ class SqliteTasks:
         if kept is None:
             raise StoreUnavailable(_FULL)
         return kept
+
+    async def renew(self, key: bytes, known: Task, task: Task, *, keep_until: int, now: int) -> bool:
+        """Replace a task by one of the same owner, and keep it longer. Return False if `known` is not there."""
+        made = (task.facts, keep_until, key, now, known.owner, known.facts)
+        return await self._worker.run(lambda connection: connection.execute(_RENEW, made).rowcount == 1)
 
     async def find(self, key: bytes, *, now: int) -> Task | None:
         """Return the task of this key, or None."""

@@ -1,16 +1,18 @@
 """The gate of an agent: decides whether a request of A2A may go on, and whose its tasks and conversations are. Asks the
 ports; logs.
 
-Each request passes `admit`, once it was read (`a2a.requests`). It takes the steps of `call_gate`, and three more before
+Each request passes `admit`, once it was read (`a2a.requests`). It takes the steps of `call_gate`, and four more before
 the record:
 
 - [push] A push configuration names an address that is configured. Without any address, no method about push
   configurations is there.
 - [room] There is room to remember one more task of the caller's, and one more conversation. Else the agent would act,
   and nobody could ask about it.
-- [context] A conversation belongs to the first who named it, or to whom the agent gave it. A2A lets clients make up its
-  id, so an unknown one is taken, and remembered before anything is forwarded. Another's is refused as an unknown task
-  is.
+- [context] A conversation belongs to whom the agent gave it. Any other is refused as an unknown task is: the agent may
+  still know one that is no longer remembered here. Only with `client_contexts` an unknown one becomes the caller's,
+  before anything is forwarded.
+- [skills] A task that a message goes on with needs from now on what the message needs, too. To go on with it or change
+  it, the token denies none of its skills.
 
 What an agent answers passes `settle` before its client sees any of it:
 
@@ -18,8 +20,8 @@ What an agent answers passes `settle` before its client sees any of it:
   impossible, the client gets a refusal in place of the answer.
 - [known-id] A task or a conversation that is another's is no answer: it is invalid.
 
-Both are remembered for a day (`TASK_SECONDS`), and no longer known after that. Where proofs are only observed, an
-answer is refused for none of this.
+Both are remembered for a day (`TASK_SECONDS`), and for a week from each message that names them (`USED_TASK_SECONDS`).
+After that they are unknown. Where proofs are only observed, an answer is refused for none of this.
 """
 
 from collections.abc import Sequence
@@ -31,16 +33,23 @@ from accredit.a2a.errors import push_refused
 from accredit.a2a.methods import METHODS
 from accredit.a2a.requests import Asked
 from accredit.base.clock import unix_seconds
-from accredit.errors import AnswerError, ProofRefused, StoreUnavailable
+from accredit.errors import AccreditError, AnswerError, StoreUnavailable, TokenError
 from accredit.gateway.admission.call_gate import CallGate, report_fault
 from accredit.gateway.call import Call
 from accredit.gateway.headers import RawHeaders
+from accredit.gateway.settings import AgentSettings
 from accredit.limits import MAX_TASKS_PER_OWNER, TASK_SECONDS
 from accredit.policy import refusals
 from accredit.policy.agent_call import AgentCall
 from accredit.policy.drill import is_drill
-from accredit.policy.tasks import Owner, TaskScope, encode_task_facts, task_key
+from accredit.policy.tasks import Owner, TaskScope, encode_task_facts, read_made_by, task_key, with_skill
 from accredit.ports import Task, TaskStore
+
+USED_TASK_SECONDS = 604_800
+"""How long a task or a conversation is remembered from the last message that goes on with it: a week."""
+GO_ON_TRIES = 8
+"""How often it is tried to note that a message goes on with a task, while others do the same. Each try that fails is
+one that another message has won."""
 
 
 class A2aGate(CallGate):
@@ -53,8 +62,8 @@ class A2aGate(CallGate):
         guarded = call_of(asked, proofs)
         error: BaseException | None = None
         try:
-            also = self._skills if guarded.sends and not guarded.target else ()
-            await self._admit_call(guarded, call, credentials, named=guarded.sends, also=also, form=asked.form)
+            targets = self._skills_of(guarded.target) if guarded.sends else ()
+            await self._admit_call(guarded, call, credentials, targets=targets, form=asked.form)
         except BaseException as found:
             error = found
             raise
@@ -106,10 +115,11 @@ class A2aGate(CallGate):
             raise refusals.no_decision(call.guarded, None) from None
         return only_own(judged, lambda id: task_key(place.name, id) in own, len(own), whole=whole)
 
-    async def _refusal_besides(self, guarded: AgentCall, call: Call) -> ProofRefused | None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return why an allowed request is refused all the same ([push] and [context])."""
+    async def _refusal_besides(self, guarded: AgentCall, call: Call) -> AccreditError | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Return why an allowed request is refused all the same ([push] to [skills])."""
         pushes = METHODS[guarded.method].pushes or guarded.push_url is not None
-        if pushes and (not self._push_urls or guarded.push_url not in (None, *self._push_urls)):
+        allowed = self._agent.push_urls
+        if pushes and (not allowed or guarded.push_url not in (None, *allowed)):
             return push_refused(guarded.method)
         if call.decision is None or self.policy.observes or is_drill(guarded.method, guarded.target):
             return None
@@ -117,8 +127,14 @@ class A2aGate(CallGate):
             await self._check_room(guarded, call)
             if guarded.context:
                 await self._check_context(guarded, call)
+            if guarded.continued:
+                await self._go_on(guarded, call)
+            elif call.task is not None:
+                self._check_skills(call.task, call)
         except AnswerError:
             return refusals.unknown_task(guarded)
+        except TokenError as error:
+            return error
         except StoreUnavailable as error:
             report_fault(guarded, error)
             return refusals.no_decision(guarded, call.decision.entry)
@@ -133,29 +149,55 @@ class A2aGate(CallGate):
                 raise StoreUnavailable("no room to remember one more task or conversation of this caller")
 
     async def _check_context(self, guarded: AgentCall, call: Call) -> None:
-        """Check whose the conversation is that a request names ([context]). A message makes an unknown one the
-        caller's. Raises `AnswerError` and `StoreUnavailable`."""
-        place = self._contexts
-        if guarded.sends:
-            await self._own(place, guarded.context, call, guarded)
+        """Check whose the conversation is that a request names ([context]), and remember it longer if a message does.
+        Raises `AnswerError` and `StoreUnavailable`."""
+        place, now = self._contexts, unix_seconds()
+        key = task_key(place.name, guarded.context)
+        known = await self._remembered.find(key, now=now)
+        if known is None and self._agent.client_contexts:
+            if guarded.sends:
+                await self._own(place, guarded.context, call, guarded)
             return
-        known = await self._remembered.find(task_key(place.name, guarded.context), now=unix_seconds())
-        if known is not None and known.owner != self._owner(place, call):
-            raise AnswerError("a context of another")
+        if known is None or known.owner != self._owner(place, call):
+            raise AnswerError("a context that is not the caller's")
+        if guarded.sends:
+            await self._remembered.renew(key, known, known, keep_until=now + USED_TASK_SECONDS, now=now)
+
+    async def _go_on(self, guarded: AgentCall, call: Call) -> None:
+        """Note by which skill a message goes on with a task ([skills]). Raises `AnswerError`, `TokenError` and
+        `StoreUnavailable`."""
+        key = task_key(self.place.name, guarded.continued)
+        for _ in range(GO_ON_TRIES):
+            now = unix_seconds()
+            known = await self._remembered.find(key, now=now)
+            if known is None:
+                raise AnswerError("a task that was forgotten just now")
+            self._check_skills(known, call)
+            task = with_skill(known, guarded.target)
+            if await self._remembered.renew(key, known, task, keep_until=now + USED_TASK_SECONDS, now=now):
+                return
+        raise StoreUnavailable("too many go on with this task at once")
+
+    def _check_skills(self, task: Task, call: Call) -> None:
+        """Check that the token denies no skill of a task ([skills]). Raises `TokenError` and `StoreUnavailable`."""
+        for skill in (task.target, *read_made_by(task).also):
+            self._check_targets(call, self._skills_of(skill))
 
     async def _own(self, place: TaskScope, id: str, call: Call, guarded: AgentCall) -> None:
         """Remember whose a task or a conversation is. Raises `AnswerError` if it is another's, `StoreUnavailable`."""
         now, chain = unix_seconds(), call.authority.chain if call.authority is not None else ()
         made = encode_task_facts({}, guarded.digest, guarded.arguments, chain)
         task = Task(self._owner(place, call), guarded.method, guarded.target if guarded.sends else "", made, "")
-        kept = await self._remembered.keep(task_key(place.name, id), task, keep_until=now + TASK_SECONDS, now=now)
+        key = task_key(place.name, id)
+        kept = await self._remembered.keep(key, task, keep_until=now + TASK_SECONDS, now=now)
         if kept.owner != task.owner and not self.policy.observes:
             raise AnswerError("a task or a context of another")
+        if kept != task and kept.owner == task.owner:
+            await self._remembered.renew(key, kept, kept, keep_until=now + USED_TASK_SECONDS, now=now)
 
-    @property
-    def _skills(self) -> tuple[str, ...]:
-        """The skills that have scopes: a message that names none may be for any, so a token must not deny one."""
-        return tuple(filter(None, self.policy.catalog.routes))
+    def _skills_of(self, named: str) -> tuple[str, ...]:
+        """Return the skills that a token must not deny: a message that names none may be for any that has a scope."""
+        return (named,) if named else tuple(filter(None, self.policy.catalog.routes)) or ("",)
 
     @property
     def _contexts(self) -> TaskScope:
@@ -164,8 +206,9 @@ class A2aGate(CallGate):
         return TaskScope(name, server, by_token=self.place.by_token)
 
     @property
-    def _push_urls(self) -> tuple[str, ...]:
-        return self._api.agent.push_urls if self._api.agent is not None else ()
+    def _agent(self) -> AgentSettings:
+        assert self._api.agent is not None  # noqa: S101 - `ApiServer` makes no other gate for an API
+        return self._api.agent
 
     @property
     def _remembered(self) -> TaskStore:

@@ -88,7 +88,7 @@ class ApiGate(CallGate):
             json_body=json_body,
             prefix=asked.prefix,
         )
-        await self._admit_call(guarded, call, asked.credentials)
+        await self._admit_call(guarded, call, asked.credentials, targets=(guarded.target,))
         return guarded
 
 

@@ -96,17 +96,15 @@ class CallGate:
         call: Call,
         credentials: RawHeaders,
         *,
-        named: bool = True,
-        also: Sequence[str] = (),
+        targets: Sequence[str],
         form: bytes | None = None,
     ) -> None:
-        """Take a call through [token], [decision] and [record]. `named` says that its target has a name that tokens may
-        deny; `also` are names that it stands for, too. `form` is what a record of full arguments holds. Raises what
-        refuses it."""
+        """Take a call through [token], [decision] and [record]. `targets` are what its token must not deny.
+        `form` is what a record of full arguments holds. Raises what refuses it."""
         params = RecordedParams(guarded.digest.hex(), form if self._full else None)
         about = About(guarded.method, guarded.target, params, 0, None, self._api.protocol, self._ids.draw())
         try:
-            await self._check_token(credentials, call, (guarded.target if named else "", *also))
+            await self._check_token(credentials, call, targets)
         except (TokenError, KeysUnavailable, RequestError) as error:
             await self._record_stranger(about, call, error)
             raise
@@ -124,7 +122,7 @@ class CallGate:
         if call.observed is not None:
             self._counters.refused(call.observed, method=guarded.target, observed=True)
 
-    async def _refusal_besides(self, guarded: GuardedCall, call: Call) -> ProofRefused | None:
+    async def _refusal_besides(self, guarded: GuardedCall, call: Call) -> AccreditError | None:
         """Return why a call that was allowed is refused all the same."""
         return None
 
@@ -134,8 +132,13 @@ class CallGate:
             return
         call.token = await self._bearer.of_header(credentials)
         self._bearer.require(call.token)
-        for target in targets:
-            self._bearer.check_tool(target, call.token)
+        self._check_targets(call, targets)
+
+    def _check_targets(self, call: Call, targets: Sequence[str]) -> None:
+        """Check that a call's token denies none of these. Raises `TokenError`."""
+        if self._bearer is not None:
+            for target in targets:
+                self._bearer.check_tool(target, call.token)
 
     async def _decide(self, guarded: GuardedCall, call: Call) -> None:
         """Decide a request ([decision]), and store the decision. Raises `ProofRefused` for quotas that count without

@@ -9,7 +9,10 @@
   invalid event ends its stream with an error, after the good ones.
 - [outcome] Whose the answer's task is is remembered, and the outcome is on record, before the client sees anything of
   the answer; of a stream, before its first event.
-- [card] The agent's card is fetched at most each `CARD_SECONDS` for all who ask, and shown as `a2a.cards` says.
+- [card] The agent's card is fetched at most each `CARD_SECONDS` for all who ask, and shown as `a2a.cards` says. For
+  those without a proof it is written once.
+- [pages] A page of a list without any task of the caller's is not the answer, unless it is the last one: the gateway
+  asks for the next, up to `MAX_TASK_PAGES` for one request.
 - [drill] A message for one of the gateway's own skills (`policy.drill`) that passes is answered here.
 - [refusal] A refusal is an error of JSON-RPC with status 200, but for what no request of A2A was read of, and for a
   proof that came with a question for the card (as at an HTTP API).
@@ -20,8 +23,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
-from accredit.a2a.answers import Answers, Judged
-from accredit.a2a.cards import CARD_PATH, MAX_CARD_BYTES, CardTerms, read_card, shown_card
+from accredit.a2a.answers import Answers, Judged, next_page
+from accredit.a2a.cards import CARD_PATH, MAX_CARD_BYTES, CardTerms, PublicCard, read_card, shown_card
 from accredit.a2a.errors import error_told
 from accredit.a2a.methods import VERSION
 from accredit.a2a.requests import Asked, read_request
@@ -53,7 +56,7 @@ from accredit.gateway.settings import AgentSettings, GatewaySettings
 from accredit.gateway.turns import in_turns, next_turn, turn
 from accredit.gateway.upstream.http.answer import Answer
 from accredit.gateway.upstream.http.sending import Sender
-from accredit.gateway.upstream.large_answers import LargeAnswers
+from accredit.gateway.upstream.large_answers import Held, LargeAnswers
 from accredit.gateway.upstream.reply import WhileConnected
 from accredit.http_api.wire import PROOF_HEADER
 from accredit.jsonrpc.encode import INVALID_REQUEST, to_json
@@ -66,6 +69,9 @@ from accredit.policy.drill_answers import DRILL_TEXT
 CARD_SECONDS = 30.0
 """How long an agent's card is shown as it was fetched. Anybody may ask for it, and each question would be one to the
 agent."""
+MAX_TASK_PAGES = 20
+"""The most pages of a list that are asked for to answer one request. An agent's pages have 50 tasks if nobody says
+otherwise, so a caller's tasks are found among 1,000 of others by one request."""
 FAILED_CARD_SECONDS = 1.0
 """How long nobody asks for a card again that could not be had: those who wait for it are refused, too."""
 
@@ -100,6 +106,7 @@ class A2aRelay:
         self._counters = counters
         self._base = base or b"/"
         self._card: Card | None = None
+        self._public: PublicCard | None = None
         self._card_until = self._failed_until = 0.0
         self._fetching = asyncio.Lock()
 
@@ -161,40 +168,41 @@ class A2aRelay:
         await exchange.reply(status, told.frame(id), [JSON, NO_STORE, *headers])
 
     async def _forward(self, exchange: Exchange, asked: Asked, guarded: AgentCall, call: Call) -> None:
-        """Forward an allowed request, and its answer ([headers] to [outcome])."""
+        """Forward an allowed request, and its answer ([headers] to [pages])."""
         room = exchange.rooms.streams if asked.method == "SubscribeToTask" else exchange.rooms.calls
-        prepared = self._sender.client.prepare("POST", self._headers(exchange), target=self._base)
         with room.held(exchange), WhileConnected(exchange):
-            answer = await self._sender.exchange(exchange, prepared, asked.text)
+            held = self._large.of(exchange)
             try:
-                _check_head(answer)
-                if answer.head.is_stream and asked.does.streams:
-                    await self._pass_events(exchange, answer, asked, guarded, call)
-                else:
-                    await self._pass_whole(exchange, answer, asked, guarded, call)
+                judged = await self._ask(exchange, asked, guarded, call, held)
+                for _ in range(MAX_TASK_PAGES - 1):
+                    token = next_page(judged) if judged is not None else None
+                    if not token:
+                        break
+                    judged = await self._ask(exchange, asked.at_page(token), guarded, call, held)
+                if judged is not None:
+                    await self._gate.settle(call, guarded, judged)
+                    frame = judged.frame(asked.id)
+                    await _settle(call, judged)
+                    await exchange.reply(200, frame, [JSON, NO_STORE])
             finally:
-                answer.close()
+                held.leave()
 
-    async def _pass_whole(
-        self, exchange: Exchange, answer: Answer, asked: Asked, guarded: AgentCall, call: Call
-    ) -> None:
-        if not answer.head.is_json:
-            raise AnswerError("not JSON")
-        held = self._large.of(exchange)
+    async def _ask(self, exchange: Exchange, asked: Asked, guarded: AgentCall, call: Call, held: Held) -> Judged | None:
+        """Return an answer with what this caller may see of it; None once the events of a stream are passed on."""
+        prepared = self._sender.client.prepare("POST", self._headers(exchange), target=self._base)
+        answer = await self._sender.exchange(exchange, prepared, asked.text)
         try:
+            _check_head(answer)
+            if answer.head.is_stream and asked.does.streams:
+                await self._pass_events(exchange, answer, asked, guarded, call)
+                return None
+            if not answer.head.is_json:
+                raise AnswerError("not JSON")
             text = await answer.read(self._settings.max_response_bytes, timeout=self._settings.patience, grow=held.grow)
-            await turn(len(text))
-            judged = Answers(asked.id, guarded).judge(text)
-            judged = await self._edited(exchange, asked, judged, call)
-            await self._gate.settle(call, guarded, judged)
-            frame = judged.frame(asked.id)
-            await _settle(call, judged)
-            await exchange.reply(200, frame, [JSON, NO_STORE])
         finally:
-            held.leave()
-
-    async def _edited(self, exchange: Exchange, asked: Asked, judged: Judged, call: Call) -> Judged:
-        """Return an answer with what this caller may see of it."""
+            answer.close()
+        await turn(len(text))
+        judged = Answers(asked.id, guarded).judge(text)
         if isinstance(asked.params, ListParams):
             return await self._gate.only_own(call, judged, whole=not asked.params.page_token)
         if isinstance(judged.result, Card):
@@ -265,7 +273,13 @@ class A2aRelay:
         exchange.vouched = granted is not None
         with exchange.rooms.calls.held(exchange):
             card = await self._known_card(exchange)
-        await exchange.reply(200, to_json(shown_card(card, self._terms(exchange), granted)), [JSON, NO_STORE])
+        terms = self._terms(exchange)
+        if granted is not None:
+            text = to_json(shown_card(card, terms, granted))
+        else:
+            self._public = self._public or PublicCard(card, terms)
+            text = self._public.at(terms.url)
+        await exchange.reply(200, text, [JSON, NO_STORE])
 
     async def _known_card(self, exchange: Exchange) -> Card:
         """Return the agent's card, fetched by one request at a time. Raises `AnswerError` and `UpstreamError`."""
@@ -276,7 +290,7 @@ class A2aRelay:
             if loop.time() < self._failed_until:
                 raise UpstreamUnavailable("its card could not be had")
             try:
-                self._card = await self._fetched_card(exchange)
+                self._card, self._public = await self._fetched_card(exchange), None
             except (AnswerError, UpstreamError):
                 self._failed_until = loop.time() + FAILED_CARD_SECONDS
                 raise

@@ -28,6 +28,9 @@ _OWNED = f"""
 SELECT key FROM tasks WHERE owner = $1 AND keep_until >= $2 AND octet_length(key) = 32 LIMIT {MAX_TASKS_PER_OWNER}"""
 _FORGOTTEN = f"SELECT {forgotten_end('tasks')}"
 _REWRITE = f"UPDATE tasks SET flow = flow WHERE {_THIS} RETURNING {_COLUMNS}"
+_RENEW = f"""
+UPDATE tasks SET facts = $3, keep_until = greatest(keep_until, $4)
+WHERE {_THIS} AND owner = $5 AND facts = $6 RETURNING 1"""
 _WRITE = f"""
 INSERT INTO tasks VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (key) DO UPDATE SET (owner, method, target, facts, flow, keep_until) =
@@ -55,11 +58,17 @@ class PostgresTasks:
         self._sweep = sweeping("tasks", "tasks", clock)
         self.worker = Worker(database, self._tend)
         self._keep = Batch(self._keep_each, False)
+        self._renew = Batch(_renew_each, False)
         self._find, self._list = Batch(_find_each, True), Batch(_fetch_owned, True)
 
     async def keep(self, key: bytes, task: Task, *, keep_until: int, now: int) -> Task:
         """Store a task and return it. If the key has a task already, return that one. Raises `StoreUnavailable`."""
         return await self.worker.run(self._keep, _Kept(key, task, keep_until, now))
+
+    async def renew(self, key: bytes, known: Task, task: Task, *, keep_until: int, now: int) -> bool:
+        """Replace a task by one of the same owner, and keep it longer. Return False if `known` is not there."""
+        made = (key, now, task.facts, keep_until, known.owner, known.facts)
+        return await self.worker.run(self._renew, made)
 
     async def find(self, key: bytes, *, now: int) -> Task | None:
         """Return the task of this key, or None."""
@@ -101,6 +110,12 @@ class PostgresTasks:
         else:
             self._room.add(1)
         return _task(written[0]) if written else StoreUnavailable("the task ended while it was remembered")
+
+
+async def _renew_each(
+    connection: Connection, asked: Sequence[tuple[bytes, int, bytes, int, bytes, bytes]]
+) -> Sequence[bool]:
+    return [bool(await connection.fetch(_RENEW, *each)) for each in asked]
 
 
 async def _find_each(connection: Connection, asked: Sequence[tuple[bytes, int]]) -> Sequence[Task | None]:
