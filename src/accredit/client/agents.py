@@ -32,6 +32,7 @@ from accredit.http_api.wire import PROOF_HEADER, encode_proof_header
 from accredit.jsonrpc.encode import to_json
 from accredit.limits import MAX_KNOWN_TARGETS
 from accredit.policy.agent_call import AgentCall
+from accredit.refusals import is_own_code
 
 MAX_AGENT_REFUSAL_BYTES = 65_536
 """How many bytes of an answer are read as a refusal. The gateway's have some 600."""
