@@ -54,7 +54,7 @@ dist: $(RUN_READY)
 		for each in sorted(pathlib.Path("dist").glob("[!S]*"))]' > dist/SHA256SUMS
 	cat dist/SHA256SUMS
 
-BENCHES = proofs authorization records recording tokens token_gateway servers merged telemetry startup
+BENCHES = proofs authorization front_door records recording tokens token_gateway servers merged telemetry startup
 
 # All of it, or (ARGS="--only NAME") a part of the first.
 bench: $(READY)

@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from bench import footprint, main_job, report, speed
+from bench import footprint, front_door, main_job, report, speed
 from bench.errors import BenchError
 from bench.processes import NGINX, ROOT, gateway, nginx, upstream
 from bench.speed import DIRECT, FULL, GATEWAY, QUICK, Plan, Series, Way
@@ -25,7 +25,10 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few series and rounds: about a minute")
     parser.add_argument(
-        "--only", metavar="NAME", default="", help="only the series whose name holds it, 'memory', or 'main-job'"
+        "--only",
+        metavar="NAME",
+        default="",
+        help="only the series whose name holds it, or one of 'memory', 'main-job', 'front-door'",
     )
     parser.add_argument(
         "--write", action="store_true", help=f"put the tables into {PAGE.relative_to(ROOT)}, and two ratios into README"
@@ -33,6 +36,8 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if options.write and (options.only or options.quick):
         parser.error("--write takes a whole run")
+    if options.only == front_door.NAME:
+        return front_door.main(["--quick"] if options.quick else [])
     plan = chosen(QUICK if options.quick else FULL, options.only)
     calls = QUICK_GROWTH_CALLS if options.quick else FULL_GROWTH_CALLS
     if not plan.series and options.only not in (MEMORY, main_job.NAME):

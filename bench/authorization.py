@@ -42,6 +42,7 @@ from accredit.ratify import (
     operation_context_hash,
     present,
 )
+from accredit.ratify.constraints import Constraint
 from bench.errors import BenchError
 from bench.processes import Server, configured
 from bench.side_by_side import cpu_ns
@@ -51,7 +52,7 @@ SCOPE = "payments:send"
 PARAMS = {"name": "pay", "arguments": {"amount": 12, "currency": "EUR", "to": "x" * 60}}
 ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"%s"}]}}' % (b"x" * 130)
 CONNECTIONS = 16
-_HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 FULL, QUICK = (15, 320), (5, 240)
 """Rounds, and calls in a round."""
 TARGET = 1.3
@@ -81,20 +82,21 @@ class Way:
 
 
 class Agent:
-    """Signs calls."""
+    """Signs calls. Its delegation has these constraints."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *constraints: Constraint) -> None:
         now = int(time.time())
-        self._owner, self._agent = make_key("human", "Owner", now), make_key("agent", "Agent", now)
-        write_key(folder / "owner.key", self._owner)
+        self.owner, self._agent = make_key("human", "Owner", now), make_key("agent", "Agent", now)
+        write_key(folder / "owner.key", self.owner)
         grant = Grant(
             subject=self._agent.public_key,
             cert_id="c" * 32,
             scope=(SCOPE,),
             issued_at=now - 60,
             expires_at=now + 86_400,
+            constraints=constraints,
         )
-        self._chain: Sequence[DelegationCert] = [issue_delegation(self._owner.signer(), grant)]
+        self._chain: Sequence[DelegationCert] = [issue_delegation(self.owner.signer(), grant)]
         request_hash = operation_context_hash(SCOPE, "tools/call", "pay", "", payload_digest(PARAMS))
         self._context = build_session_context(GATEWAY_ID, "", self._agent.id, "", "", request_hash=request_hash)
         self._draw = iter(range(1 << 40))
@@ -150,7 +152,7 @@ async def post_all(
     url: str,
     bodies: Sequence[bytes],
     connections: int = CONNECTIONS,
-    headers: Mapping[str, str] = _HEADERS,
+    headers: Mapping[str, str] = HEADERS,
     answer: bytes = ANSWER,
 ) -> list[float]:
     """Posts each body once; returns how many seconds each answer took."""

@@ -40,7 +40,7 @@ from accredit.ratify.wire import tree
 from accredit.rounds.sealing import parse_keys
 from accredit.stores import parse_store_url
 
-VOCABULARY = ("email:read", "email:send", "email:search", "mcp:resource", "mcp:prompt", "mcp:tool")
+VOCABULARY = ("email:read", "email:send", "email:search", "mcp:resource", "mcp:prompt", "mcp:tool", "payments:send")
 VERIFIER, CHALLENGE = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk", "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
 _PAGE = re.compile(r"http://\S+/oauth/authorize\?[^\s\x1b\"')]+")
 

@@ -56,6 +56,10 @@ class FrontToken(Struct, frozen=True, kw_only=True):
     issued_at: int
     expires_at: int
 
+    def is_current(self, now: int) -> bool:
+        """Return whether it is valid now ([times])."""
+        return self.issued_at - TOKEN_LEEWAY_SECONDS <= now < self.expires_at + TOKEN_LEEWAY_SECONDS
+
 
 class _Claims(Struct, frozen=True):
     iss: _Text

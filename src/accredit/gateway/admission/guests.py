@@ -34,8 +34,8 @@ from accredit.errors import InsufficientScope, InvalidToken, ProofRefused, WireE
 from accredit.gateway.admission.guest_asks import GuestAsks, Waits, is_askable, say_who_waits
 from accredit.gateway.oauth_settings import OAuthSettings
 from accredit.jsonrpc.methods import TASK_CHANGES
-from accredit.limits import MAX_PROOF_BUNDLE_BYTES
-from accredit.oauth.access_tokens import is_front_token, verify_access_token
+from accredit.limits import MAX_CACHED_TOKENS, MAX_PROOF_BUNDLE_BYTES
+from accredit.oauth.access_tokens import FrontToken, is_front_token, verify_access_token
 from accredit.policy import LISTS, Decision, Entry, GuardedCall, Policy, refusals
 from accredit.policy.guarded_call import call_of_platform
 from accredit.policy.tasks import TaskScope, task_key
@@ -137,7 +137,9 @@ class Guests:
         self._clock = clock
         self._draw = draw
         self._ids = RandomIds()
-        self._agents = RecentlyUsed[bytes, Agent](MAX_LOADED_AGENTS)
+        self._agents = RecentlyUsed[tuple[bytes, bytes], Agent](MAX_LOADED_AGENTS)
+        self._tokens = RecentlyUsed[str, FrontToken](MAX_CACHED_TOKENS)
+        """Verified tokens, by the SHA-256 of their texts."""
 
     def is_own(self, token: str) -> bool:
         """Return whether a bearer token says that it is of the front door."""
@@ -145,10 +147,13 @@ class Guests:
 
     async def enter(self, text: str) -> Guest:
         """Return who comes with a token ([login]). Raises `InvalidToken` and `StoreUnavailable`."""
-        now = self._clock()
-        token = verify_access_token(text, self.settings.public_url, self._resource, self.settings.keys, now)
-        if not self.settings.lets_in(token.client_id):
-            raise InvalidToken("its client is no longer let in (oauth.clients)", "the client is no longer let in")
+        now, digest = self._clock(), sha256(text.encode()).hexdigest()
+        token = self._tokens.get(digest)
+        if token is None or not token.is_current(now):
+            token = verify_access_token(text, self.settings.public_url, self._resource, self.settings.keys, now)
+            if not self.settings.lets_in(token.client_id):
+                raise InvalidToken("its client is no longer let in (oauth.clients)", "the client is no longer let in")
+            self._tokens.put(digest, token)
         login = await self._door.login(bytes.fromhex(token.login), now=now)
         if login is None:
             raise InvalidToken("its login has ended", "the login has ended")
@@ -159,7 +164,7 @@ class Guests:
             token.issuer,
             self._agent(grant).signer.id,
             min(token.expires_at, login.ends),
-            sha256(text.encode()).hexdigest(),
+            digest,
             jti=token.token_id,
             scopes=frozenset(token.scopes),
             client=token.client_id,
@@ -239,11 +244,10 @@ class Guests:
         return self._ids.draw()
 
     def _agent(self, grant: Grant) -> Agent:
-        name = sha256(grant.seeds + grant.chain).digest()
-        agent = self._agents.get(name)
+        agent = self._agents.get((grant.seeds, grant.chain))
         if agent is None:
             agent = Agent(grant)
-            self._agents.put(name, agent)
+            self._agents.put((grant.seeds, grant.chain), agent)
         return agent
 
     def _uncovered(self, case: "_Case", entry: Entry) -> Decision:

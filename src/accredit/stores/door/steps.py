@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
+from accredit.base.caching import RecentlyUsedInSize
 from accredit.errors import StoreUnavailable
 from accredit.limits import CLOCK_BACK_SECONDS
 from accredit.ports import AuthorizationCode, Change, Grant, Login, Rejected
@@ -56,6 +57,9 @@ MAX_CHAINS_OF_GRANT = 64
 """The most chains that are added to one grant. Each took a person's answer, and most end within the hour."""
 DOOR_SWEEP_ROWS = 200
 """Expired rows that one writing step deletes, in a millisecond or so; it adds two at most."""
+
+MAX_OPENED_LOGINS, MAX_OPENED_LOGIN_BYTES = 1_024, 33_554_432
+"""How many logins stay opened, and in how many bytes: each has some 40 KB, with its rows as they are sealed."""
 
 T = TypeVar("T")
 Row = Any
@@ -97,6 +101,8 @@ class Stepper:
     def __init__(self, seals: Seals, draw: Callable[[int], bytes] = secrets.token_bytes) -> None:
         self._seals = seals
         self._draw = draw
+        self._opened = RecentlyUsedInSize[tuple[Any, ...], Login](MAX_OPENED_LOGINS, MAX_OPENED_LOGIN_BYTES)
+        """Logins by their sealed rows, as each call of a client asks for its login again."""
 
     def register(self, client_id: str, document: bytes, ends: int, now: int) -> Steps[None]:
         """Keep a client's document. If there are too many, it replaces the one that ends first."""
@@ -196,10 +202,17 @@ class Stepper:
         rows = yield _LOGIN, (Kind.GRANT, Kind.LOGIN, login, now)
         if not rows:
             return None
-        value, key, parent, of_grant = rows[0]
-        kept = self._seals.open(Place(Kind.LOGIN, login, key), value, KeptLogin, now)
-        grant = self._seals.open(Place(Kind.GRANT, key, parent), of_grant, Grant, now)
-        return Login(grant, kept.scopes, kept.ends) if kept is not None and grant is not None else None
+        sealed = (login, *rows[0])
+        known = self._opened.get(sealed)
+        if known is None:
+            value, key, parent, of_grant = rows[0]
+            kept = self._seals.open(Place(Kind.LOGIN, login, key), value, KeptLogin, now)
+            grant = self._seals.open(Place(Kind.GRANT, key, parent), of_grant, Grant, now)
+            if kept is None or grant is None:
+                return None
+            known = Login(grant, kept.scopes, kept.ends)
+            self._opened.put(sealed, known, len(value) + len(of_grant) + len(grant.chain))
+        return known if min(known.ends, known.grant.ends) >= now else None
 
     def add_chain(self, grant: Grant, chain: bytes, ends: int, now: int) -> Steps[bool]:
         """Keep one more chain of a grant."""
