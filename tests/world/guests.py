@@ -86,7 +86,7 @@ class FrontDoor:
             client_id=grant.client_id,
             login=name,
             token_id=secrets.token_hex(16),
-            scopes=tuple(scopes),
+            scope=" ".join(scopes),
             issued_at=now,
             expires_at=now + 900,
         )

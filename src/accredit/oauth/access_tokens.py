@@ -35,67 +35,48 @@ TYPE = "at+jwt"
 _ALGORITHM = "ES256"
 
 _Text = Annotated[str, Meta(min_length=1)]
+_CLAIMS = {
+    "issuer": "iss", "subject": "sub", "resource": "aud", "token_id": "jti", "login": "sid", "issued_at": "iat",
+    "expires_at": "exp",
+}  # fmt: skip
 _Moment = Annotated[int, Meta(ge=0, le=MAX_SAFE_INTEGER)]
 _COMPACT = re.compile(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+")
 
 
-class FrontToken(Struct, frozen=True, kw_only=True):
+class FrontToken(Struct, frozen=True, kw_only=True, rename=_CLAIMS.get):
     """The content of an access token. Times are unix seconds.
 
     `subject` is the person's root id, or a digest of issuer and subject of a login. `resource` is the endpoint, `login`
-    the id (hex) of its login, and `token_id` its own id.
+    the id (hex) of its login, and `token_id` its own id. `scope` is a list with spaces.
     """
 
-    issuer: str
-    subject: str
-    resource: str
-    client_id: str
-    login: str
-    token_id: str
-    scopes: tuple[str, ...]
-    issued_at: int
-    expires_at: int
+    issuer: _Text
+    subject: _Text
+    resource: _Text
+    client_id: _Text
+    token_id: _Text
+    login: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+    issued_at: _Moment
+    expires_at: _Moment
+    scope: str = ""
+    cnf: object = UNSET
 
     def is_current(self, now: int) -> bool:
         """Return whether it is valid now ([times])."""
         return self.issued_at - TOKEN_LEEWAY_SECONDS <= now < self.expires_at + TOKEN_LEEWAY_SECONDS
 
 
-class _Claims(Struct, frozen=True):
-    iss: _Text
-    sub: _Text
-    aud: _Text
-    client_id: _Text
-    jti: _Text
-    sid: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
-    iat: _Moment
-    exp: _Moment
-    scope: str = ""
-    cnf: object = UNSET
-
-
 class _Type(Struct, frozen=True):
     typ: str = ""
 
 
-_read_claims = msgspec.json.Decoder(_Claims).decode
+_read_token = msgspec.json.Decoder(FrontToken).decode
 _read_type = msgspec.json.Decoder(_Type).decode
 
 
 def mint_access_token(key: "EllipticCurvePrivateKey", token: FrontToken) -> str:
     """Return a signed access token. Raises `ConfigurationError` for a key of another curve."""
-    claims = _Claims(
-        iss=token.issuer,
-        sub=token.subject,
-        aud=token.resource,
-        client_id=token.client_id,
-        jti=token.token_id,
-        sid=token.login,
-        iat=token.issued_at,
-        exp=token.expires_at,
-        scope=" ".join(token.scopes),
-    )
-    return sign(key, claims, TYPE)
+    return sign(key, token, TYPE)
 
 
 def is_front_token(text: str, issuer: str) -> bool:
@@ -116,30 +97,20 @@ def verify_access_token(text: str, issuer: str, resource: str, keys: KeySet, now
     if compact.algorithm != _ALGORITHM or not _is_signed(compact, keys):
         raise InvalidToken("the signature is not good")
     try:
-        claims = _read_claims(compact.claims)
+        token = _read_token(compact.claims)
     except NOT_JSON:
         raise InvalidToken("the claims are not those of an access token") from None
-    if claims.iss != issuer:
+    if token.issuer != issuer:
         raise InvalidToken("another issuer")
-    if claims.cnf is not UNSET:
+    if token.cnf is not UNSET:
         raise InvalidToken("bound to a key (cnf), whose proof is not checked here")
-    if claims.aud != resource:
+    if token.resource != resource:
         raise InvalidToken("another audience", "the token is for another endpoint")
-    if claims.iat - TOKEN_LEEWAY_SECONDS > now:
+    if token.issued_at - TOKEN_LEEWAY_SECONDS > now:
         raise InvalidToken("issued in the future")
-    if claims.exp + TOKEN_LEEWAY_SECONDS <= now:
+    if token.expires_at + TOKEN_LEEWAY_SECONDS <= now:
         raise InvalidToken("expired", "the token has expired")
-    return FrontToken(
-        issuer=claims.iss,
-        subject=claims.sub,
-        resource=claims.aud,
-        client_id=claims.client_id,
-        login=claims.sid,
-        token_id=claims.jti,
-        scopes=tuple(claims.scope.split()),
-        issued_at=claims.iat,
-        expires_at=claims.exp,
-    )
+    return token
 
 
 def _is_signed(compact: Compact, keys: KeySet) -> bool:

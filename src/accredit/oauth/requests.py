@@ -19,7 +19,7 @@ A token request:
   ones, so a secret or a signed assertion is refused, and not ignored.
 - [verifier] The SHA-256 of `code_verifier` is the challenge of the code (`fits`).
 
-Codes and refresh tokens are random, and only their SHA-256 is kept (`digest_of`). The store knows whether one is valid.
+Codes and refresh tokens are random, and only their SHA-256 is kept. The store knows whether one is valid.
 """
 
 import hashlib
@@ -168,11 +168,6 @@ def fits(verifier: str, challenge: str) -> bool:
     """Return whether a verifier matches a code's challenge ([verifier])."""
     digest = urlsafe_b64encode(hashlib.sha256(verifier.encode("ascii")).digest()).rstrip(b"=")
     return hmac.compare_digest(digest, challenge.encode("ascii"))
-
-
-def digest_of(secret: str) -> str:
-    """Return the form in which a code or a token is kept: its SHA-256, in hex."""
-    return hashlib.sha256(secret.encode("ascii", "replace")).hexdigest()
 
 
 def find_endpoint(parameters: Parameters, endpoints: Collection[str]) -> str:

@@ -24,7 +24,7 @@ TOKEN = FrontToken(
     client_id="https://claude.ai/c",
     login="0b" * 32,
     token_id="t1",
-    scopes=("email:read", "email:send"),
+    scope="email:read email:send",
     issued_at=NOW,
     expires_at=NOW + 900,
 )
@@ -134,3 +134,10 @@ def test_what_is_no_token_is_not_ours(text: str) -> None:
 def test_any_text_is_refused(text: str) -> None:
     assert not is_front_token(text, ISSUER)
     reason(text)
+
+
+def test_a_token_that_was_verified_is_current_as_long_as_it_would_be_verified_again() -> None:
+    assert TOKEN.is_current(NOW - TOKEN_LEEWAY_SECONDS)
+    assert TOKEN.is_current(NOW + 899 + TOKEN_LEEWAY_SECONDS)
+    assert not TOKEN.is_current(NOW - 1 - TOKEN_LEEWAY_SECONDS)
+    assert not TOKEN.is_current(NOW + 900 + TOKEN_LEEWAY_SECONDS)

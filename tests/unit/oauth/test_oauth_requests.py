@@ -17,7 +17,6 @@ from accredit.oauth.requests import (
     CodeGrant,
     RefreshGrant,
     choose_scopes,
-    digest_of,
     fits,
     read_asked,
     read_authorization,
@@ -251,11 +250,6 @@ def test_a_refresh_wins_no_scope() -> None:
     assert reduce_scopes(("b",), ("a", "b")) == ("b",)
     with pytest.raises(OAuthError, match=r"^invalid_scope"):
         reduce_scopes(("a", "c"), ("a", "b"))
-
-
-def test_a_secret_is_kept_as_its_digest() -> None:
-    assert digest_of("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    assert digest_of("ä\ud800")
 
 
 _VALUES = st.sampled_from(

@@ -166,7 +166,7 @@ class Guests:
             min(token.expires_at, login.ends),
             digest,
             jti=token.token_id,
-            scopes=frozenset(token.scopes),
+            scopes=frozenset(token.scope.split()),
             client=token.client_id,
             login=login,
         )

@@ -327,7 +327,7 @@ class FrontDoor:
             client_id=login.grant.client_id,
             login=name.hex(),
             token_id=secrets.token_hex(16),
-            scopes=scopes,
+            scope=" ".join(scopes),
             issued_at=now,
             expires_at=ends,
         )
