@@ -90,6 +90,11 @@ class FrontDoor:
         async with self._holding() as holding:
             return await holding.find_code(code)
 
+    async def hold(self, ask: ClientAsk) -> OpenAsk:
+        """Hold a client's ask, as the gateway's page does."""
+        async with self._holding() as holding:
+            return await holding.hold(ask)
+
     async def waiting_for(self, query: str) -> str:
         """The code of a call that waits for the owner, by its argument `query`; waits until there is one."""
         until = asyncio.get_running_loop().time() + PATIENCE

@@ -54,7 +54,7 @@ _TYPES = {
     "svg": "image/svg+xml",
 }
 _SHELL = "index.html"
-_PAGES = re.compile(r"/|/a/[0-9A-Za-z-]{1,16}|/calls|/calls/[0-9a-f]{1,64}|/people|/people/[0-9a-f]{32}|/health")
+_PAGES = re.compile(r"/|/a/[0-9A-Za-z-]{1,16}|/calls|/calls/[0-9a-f]{1,64}|/people|/people/[0-9a-f]{32}|/apps|/health")
 _LOGIN = "/api/login"
 _NUMBER = re.compile(r"[0-9]{1,16}", re.ASCII)
 _STATUS = {

@@ -23,7 +23,7 @@ from accredit.console.lists import KeyOf, ListPlace, SeenList, people_in, revoke
 from accredit.console.log_pages import CALLS_LOOKED_AT, LogPages
 from accredit.errors import ConfigurationError, DeskError, WireError
 from accredit.keys import DelegationFile, KeyFile, read_file
-from accredit.keys.places import agent_folders
+from accredit.keys.places import APPS, agent_folders
 from accredit.limits import MAX_DELEGATION_CHAIN_DEPTH, MAX_DELEGATION_FILE_BYTES
 from accredit.ratify import DelegationCert, HybridPublicKey
 from accredit.ratify.verify import certificate_fault
@@ -224,8 +224,9 @@ def _count(seen: _Seen, record: _Record) -> None:
 
 
 def _in_files(folder: Path) -> Iterable[tuple[Path, tuple[Link, ...]]]:
-    """Yield the chains in the files of a folder, of its adopted agents, and of the folder `grants` in each."""
-    places = (place for each in agent_folders(folder) for place in (each, each / _GRANTS))
+    """Yield the chains in the files of a folder, of its adopted agents, and of the folders `grants` and `apps` in
+    each."""
+    places = (place for each in agent_folders(folder) for place in (each, each / _GRANTS, each / APPS))
     paths = (path for place in places for path in sorted(place.glob("*.json")))
     for path in islice(paths, MAX_DELEGATION_FILES):
         with suppress(ConfigurationError, WireError, OSError):

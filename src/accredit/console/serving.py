@@ -21,8 +21,10 @@ import uvicorn
 from msgspec import Struct
 
 from accredit.base.clock import unix_ms, unix_seconds
+from accredit.consent.held import ClientAsk
 from accredit.console import browser
 from accredit.console.api import Page, PageSection
+from accredit.console.apps import AppsPart
 from accredit.console.book import PendingAsk
 from accredit.console.connections import PageConnection
 from accredit.console.desk import Desk
@@ -65,12 +67,14 @@ class DeskPlaces(Struct, frozen=True):
 
 class DeskSources(Struct, frozen=True):
     """The desk's sources about the gateways on this machine. `names` returns names by the ids of keys and gateways, and
-    `gateways` the ids of gateways by URL. `lists` are the places of the person's revocation list. `log` is the log that
+    `gateways` the ids of gateways by URL. `check_app` is that of `AppsPart`.
+    `lists` are the places of the person's revocation list. `log` is the log that
     the pages show. `logs` are all logs, by the ids of their gateways; that of "" may be any other gateway's. `at` are
     the public URLs of gateways elsewhere."""
 
     names: Callable[[], Mapping[str, str]]
     gateways: Callable[[], Mapping[str, str]]
+    check_app: Callable[[ClientAsk], None]
     lists: Sequence[ListPlace] = ()
     log: LogPages | None = None
     logs: Mapping[str, LogPages] = {}
@@ -213,11 +217,13 @@ class DeskProcess:
         self._desk = Desk(person, keys(changed), self._journal, unix_seconds, changed)
         self._views = Views(self._desk, sources.names)
         self._control = listen(places.socket)
+        elsewhere = [GatewayElsewhere(url, person.id, unix_seconds) for url in sources.at]
+        self._apps = AppsPart(self._desk, elsewhere, places.keys, sources.check_app)
         self._parts: list[PageSection] = [
             AskedPart(self._desk, self._views, sources.log_of),
+            self._apps,
             *([CallsPart(sources.log)] if sources.log is not None else []),
         ]
-        elsewhere = [GatewayElsewhere(url, person.id, unix_seconds) for url in sources.at]
         self._parts += self._about_people(places.keys, sources, elsewhere)
         self._watches = [Watch(each, self._desk, self._show) for each in elsewhere]
 
@@ -240,6 +246,7 @@ class DeskProcess:
             self._desk,
             self._server.url,
             circumstances=self._views.circumstances,
+            apps=self._apps.waiting,
             show=self._show,
             open_page=self._server.open_page,
         )

@@ -21,7 +21,7 @@ import json
 import os
 import socket
 import stat
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -148,12 +148,14 @@ class DeskSocket:
         circumstances: Callable[[PendingAsk], Circumstances],
         show: Callable[[PendingAsk], None],
         open_page: Callable[[str], Awaitable[str]],
+        apps: Callable[[], Sequence[Said]] = tuple,
     ) -> None:
         self._desk = desk
         self._address = address
         self._circumstances = circumstances
         self._show = show
         self._open_page = open_page
+        self._apps = apps
         self._connections: set[asyncio.Task[Any] | None] = set()
         self._asking = 0
         self._works: Mapping[str, Callable[[object, _Connection], Said | Awaitable[Said]]] = {
@@ -238,7 +240,7 @@ class DeskSocket:
 
     def _list(self, _value: object, _connection: "_Connection") -> Said:
         self._desk.expire()
-        return {"asks": [_summary(each) for each in self._desk.book.waiting(self._desk.now())]}
+        return {"asks": [_summary(each) for each in self._desk.book.waiting(self._desk.now())] + [*self._apps()]}
 
     def _whole(self, code: object, _connection: "_Connection") -> Said:
         asked = self._desk.find(str(code))

@@ -23,6 +23,8 @@ DELEGATION = "delegation.json"
 """The name of an agent's delegation, beside its key."""
 MAX_AGENT_FOLDERS = 100
 """How many folders of adopted agents are looked at."""
+APPS = "apps"
+"""The folder within the person's own that holds what they have signed for apps that can only log in."""
 AGENTS = "agents"
 """The folder within the person's own that holds the agents of hosts, one for each host whose servers were adopted."""
 

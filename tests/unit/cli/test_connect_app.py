@@ -7,13 +7,14 @@ import pytest
 from tests.unit.console.test_elsewhere import SIGNER, Gateway
 from tests.world.asked import GATEWAY, URL, a_client_ask, an_ask
 
-from accredit.cli.actions.connect_app import app_facts, check_gateway, find_app
+from accredit.cli.actions.connect_app import check_gateway
 from accredit.consent.asks import AskedGateway
 from accredit.consent.held import AskingClient, ClientAsk
+from accredit.console.apps import app_facts, find_app
 from accredit.errors import DeskError, ProofRefused
 from accredit.keys.places import AGENTS, KNOWN_GATEWAYS
 
-pytestmark = pytest.mark.holds("cli/actions/connect_app")
+pytestmark = [pytest.mark.holds("cli/actions/connect_app"), pytest.mark.holds("console/apps")]
 
 
 async def test_an_app_is_found_at_whichever_gateway_has_its_code__and_a_call_is_no_app() -> None:
@@ -28,12 +29,13 @@ async def test_an_app_is_found_at_whichever_gateway_has_its_code__and_a_call_is_
         await find_app(gateways[1:], call.code, SIGNER)
 
 
+@pytest.mark.holds("console/apps", "told")
 def test_what_an_app_calls_itself_can_t_pass_for_our_words() -> None:
     client = AskingClient("https://evil.example/c", "Claude” by claude.ai", "http://127.0.0.1:9/")
     told = dict(app_facts(a_client_ask(client=client), URL))
     assert told["known by"] == "evil.example"
     assert told["which calls itself"].startswith(f"{GATEWAY} - ")
-    assert "any program here" in told["your browser goes to"]
+    assert "any program on this computer" in told["your browser goes to"]
     assert told["app"].count("”") == 1
 
 

@@ -43,6 +43,10 @@ def deny_ask(code: str, *, as_json: bool) -> int:
 
 def _row(ask: dict[str, Any], names: Mapping[str, str]) -> list[str]:
     """Return an ask's row. A name that the person has not given is quoted."""
+    if ask.get("kind") == "client":
+        client, ends = ask["client"], words.relative(int(ask["expires"]), unix_seconds())
+        called = f"“{in_quotes(client['name'])}” ({one_word(client['host']) or 'registered'})"
+        return [ask["code"], called, f"{len(ask['tools'])} tools", one_word(ask["endpoint"]), ends]
     until, agent = int(ask["expires_at"]), ask["agent"]
     called = visible_text(names[agent["id"]]) if agent["id"] in names else f"“{in_quotes(agent['name'])}”"
     return [

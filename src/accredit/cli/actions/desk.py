@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 from accredit.app.pid_file import is_served
 from accredit.attest import LogKey, RecordKey
 from accredit.base.private_memory import keep_memory_private
+from accredit.cli.actions.connect_app import check_gateway
 from accredit.config import gateway_id, load
 from accredit.config.listen import url_here
 from accredit.console.client import find_desk, tell_desk
@@ -128,6 +130,7 @@ def desk_sources(
     return DeskSources(
         names,
         lambda: _known_addresses(folder, gateways),
+        partial(check_gateway, folder),
         [*{each.name: each for each in lists}.values()],
         named or next(iter(logs.values()), None),
         logs,

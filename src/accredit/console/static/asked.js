@@ -43,7 +43,7 @@ export const asked = {
   },
 };
 
-const passphrase = (state) =>
+export const passphrase = (state) =>
   state.key !== "asking" ? [] : [make("p", { className: "warn" }, state.wrong ? make("strong", {}, "That was not the passphrase. ") : "", prose(`${state.wrong ? "Type it again" : "Type your passphrase"} ${state.place}.`))];
 
 function others(state) {

@@ -84,7 +84,7 @@ export function decision(found, fields, done) {
 }
 
 /** Call `then` once an element has been on a visible page for a moment, without a break. */
-function onceSeen(element, then) {
+export function onceSeen(element, then) {
   let since = null;
   const look = () => {
     const isVisible = document.visibilityState === "visible" && element.isConnected;

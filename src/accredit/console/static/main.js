@@ -9,9 +9,10 @@ import { calls } from "./calls.js";
 import { follow, isSignedIn, send, signIn } from "./desk.js";
 import { make, prose } from "./dom.js";
 import { health } from "./health.js";
+import { apps } from "./apps.js";
 import { people } from "./people.js";
 
-const parts = [asked, calls, people, health];
+const parts = [asked, calls, people, apps, health];
 const main = document.querySelector("main");
 const CODE = /^\/a\/([0-9A-Za-z]{4}-?[0-9A-Za-z]{2})$/;
 const waiting = (state) => state.asks ?? [];
