@@ -23,6 +23,7 @@
     │   ├── InvalidToken          ... one that is not good
     │   └── InsufficientScope     ... a good one that may not do this
     ├── OAuthError                a request to the gateway's authorization server that is refused
+    │   └── LoginUnavailable      ... as the identity provider does not answer
     ├── KeySetError               public keys for verifying tokens could not be fetched or read
     ├── KeysUnavailable           an issuer's keys can't be had for now
     ├── AccessTokenError          a token for the upstream that could not be had, or read
@@ -312,6 +313,13 @@ class OAuthError(AccreditError):
         self.detail = detail
 
 
+class LoginUnavailable(OAuthError):
+    """The identity provider does not answer: nobody can log in, and no groups are read again."""
+
+    def __init__(self) -> None:
+        super().__init__("temporarily_unavailable", "the identity provider does not answer")
+
+
 class KeySetError(AccreditError):
     """A set of public keys could not be fetched or read. The text is for the log and the operator."""
 
@@ -329,7 +337,11 @@ class KeysUnavailable(AccreditError):
 
 class AccessTokenError(AccreditError):
     """The authorization server gave no token for the upstream. The text is for the log, and quotes nothing of an
-    answer."""
+    answer. `word` is the error's code, if it is one that the specification names."""
+
+    def __init__(self, reason: str, word: str = "") -> None:
+        super().__init__(reason)
+        self.word = word
 
 
 class CollectorError(AccreditError):

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from asyncio import Future
 
     from accredit.oauth.clients import Client
+    from accredit.oauth.forms import Parameters
+    from accredit.oauth.openid import Person
 
 
 class Spending(Enum):
@@ -414,6 +416,23 @@ class ClientSource(Protocol):
 
     async def aclose(self) -> None:
         """Release all resources."""
+        ...
+
+
+class People(Protocol):
+    """Where people log in."""
+
+    async def login_url(self, redirect_uri: str, state: str, secret: str) -> str:
+        """Return where a person logs in. Raises `LoginUnavailable`."""
+        ...
+
+    async def log_in(self, answer: "Parameters", redirect_uri: str, secret: str, now: int) -> "Person":
+        """Return who has logged in, by the parameters that came back. Raises `OAuthError`."""
+        ...
+
+    async def read_again(self, refresh_token: str, now: int) -> "Person":
+        """Return a person's groups as they are now. Raises `LoginUnavailable`, and `OAuthError` if their login is
+        over."""
         ...
 
 

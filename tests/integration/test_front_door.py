@@ -4,11 +4,10 @@ with proofs that the gateway makes. What strangers and thieves try beside it com
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Generator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from html import unescape
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -16,8 +15,9 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 from tests.world.command import accredit
 from tests.world.connected import Connected
-from tests.world.front_door import CHALLENGE, VERIFIER, Browser, FrontDoor, Person, form, json_of
+from tests.world.front_door import VERIFIER, FrontDoor, Person, form, json_of
 from tests.world.oauth_client import CALLBACK
+from tests.world.oauth_host import Host, host
 from tests.world.ports import reserved_port
 from tests.world.running import run
 from tests.world.terminal import Terminal
@@ -108,87 +108,6 @@ def test_a_person_lets_an_app_in_with_the_real_command__and_a_stranger_s_key_is_
     run(main())
 
 
-class Host:
-    """An OAuth client, made by hand, and the browser of whoever uses it."""
-
-    def __init__(self, door: FrontDoor, http: httpx2.AsyncClient, id: str) -> None:
-        self.door, self.http, self.id = door, http, id
-        self.open = AsyncExitStack()
-
-    async def browser(self) -> Browser:
-        """Another browser."""
-        found = Browser()
-        self.open.push_async_callback(found.aclose)
-        return found
-
-    def ask(self, **changes: str) -> str:
-        """The URL of an authorization request."""
-        members = {
-            "response_type": "code",
-            "client_id": self.id,
-            "redirect_uri": CALLBACK,
-            "code_challenge": CHALLENGE,
-            "code_challenge_method": "S256",
-            "resource": self.door.endpoint,
-            "scope": "email:read",
-            "state": "s",
-            **changes,
-        }
-        return f"{self.door.url}/oauth/authorize?{urlencode({name: value for name, value in members.items() if value})}"
-
-    async def code(self) -> str:
-        """A code, for which a person has said yes."""
-        browser = await self.browser()
-        await browser.get(self.ask())
-        await browser.press("begin", self.door.url)
-        await browser.press("confirm", self.door.url, digits=await self.door.say_yes(browser.code))
-        assert "code" in browser.told, (browser.status, browser.location, browser.page)
-        return browser.told["code"]
-
-    async def post(self, path: str, **fields: str) -> httpx2.Response:
-        """Posts a form."""
-        return await self.http.post(f"{self.door.url}/oauth/{path}", **form(client_id=self.id, **fields))
-
-    async def redeem(self, code: str, **changes: str) -> httpx2.Response:
-        """Brings a code."""
-        fields = {"code": code, "code_verifier": VERIFIER, "resource": self.door.endpoint, "redirect_uri": CALLBACK}
-        return await self.post("token", **{"grant_type": "authorization_code", **fields, **changes})
-
-    async def refresh(self, token: str, **changes: str) -> httpx2.Response:
-        """Brings a refresh token."""
-        fields = {"refresh_token": token, "resource": self.door.endpoint}
-        return await self.post("token", **{"grant_type": "refresh_token", **fields, **changes})
-
-    async def call(self, token: str | None, tool: str = "list_inbox", **arguments: Any) -> httpx2.Response:
-        """Calls a tool in the era without sessions."""
-        meta = {
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientInfo": {"name": "host", "version": "1"},
-            "io.modelcontextprotocol/clientCapabilities": {},
-        }
-        params = {"name": tool, "arguments": arguments, "_meta": meta}
-        headers = {
-            "accept": "application/json, text/event-stream",
-            "mcp-protocol-version": "2026-07-28",
-            "mcp-method": "tools/call",
-            "mcp-name": tool,
-            **({"authorization": f"Bearer {token}"} if token else {}),
-        }
-        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-        return await self.http.post(self.door.endpoint, json=message, headers=headers)
-
-
-@asynccontextmanager
-async def host(door: FrontDoor) -> AsyncGenerator[Host]:
-    async with httpx2.AsyncClient(trust_env=False, timeout=60) as http:
-        about = {"redirect_uris": [CALLBACK], "client_name": "Host"}
-        registered = await http.post(f"{door.url}/oauth/register", json=about)
-        assert registered.status_code == 201
-        one = Host(door, http, json_of(registered)["client_id"])
-        async with one.open:
-            yield one
-
-
 @pytest.mark.holds("gateway/front/door/server", "code", "no-store")
 def test_a_code_is_good_once__and_its_second_use_ends_what_came_of_the_first(door: FrontDoor) -> None:
     async def main() -> None:
@@ -259,7 +178,8 @@ def test_a_revoked_login_is_over_at_once__and_who_has_no_token_learns_nothing(do
     run(main())
 
 
-@pytest.mark.holds("gateway/front/door/desk", "own-browser", "digits", "asked-after-yes", "once")
+@pytest.mark.holds("gateway/front/door/desk", "digits", "asked-after-yes", "once")
+@pytest.mark.holds("gateway/front/door/flows", "own-browser")
 def test_a_page_that_is_forwarded_to_another_browser_gets_nothing(door: FrontDoor) -> None:
     async def main() -> None:
         async with host(door) as one:
@@ -443,7 +363,7 @@ def test_our_own_client_shows_a_proof_as_it_begins(door: FrontDoor) -> None:
         assert "result" in answer, answer
 
 
-@pytest.mark.holds("gateway/front/door/desk", "new-key")
+@pytest.mark.holds("gateway/front/door/flows", "new-key")
 def test_who_consents_again_ends_what_was_granted_before(door: FrontDoor) -> None:
     async def main() -> None:
         async with host(door) as one:

@@ -18,6 +18,7 @@ from tests.world.routes import Route, messages_of
 from accredit.base.clock import unix_seconds
 from accredit.errors import ConfigurationError
 from accredit.gateway import create_app
+from accredit.gateway.oauth_settings import IdpSettings
 from accredit.gateway.settings import HttpUpstream
 from accredit.ratify.constraints import MaxAmount, MaxRate
 from accredit.stores import MemoryStore, RevocationLists
@@ -234,6 +235,27 @@ async def test_a_client_sees_the_tools_and_lists_that_its_delegation_covers(fron
     async with route("http-modern", front, tmp_path, visit) as way:
         tools = (await ask(way, visit.token, {}, "tools/list"))["result"]["tools"]
         assert "list_inbox" in [tool["name"] for tool in tools]
+
+
+@pytest.mark.holds("gateway/admission/guests", "groups", "standing")
+async def test_a_login_whose_groups_are_not_known_any_more_gives_nothing(trust: Trust, tmp_path: Path) -> None:
+    """Groups that were read too long ago, a person who consented at a desk before, and one who logged in before."""
+    idp = IdpSettings("https://idp.example", "accredit", "s3cret", trust.agent.signer(), (), {}, recheck_seconds=3_600)
+    login: dict[str, Any] = {"consent": "idp", "idp": idp}
+    cases = ((login, 60, "r", 200), (login, 3_700, "r", 401), (login, 0, "", 401), ({}, 60, "r", 401))
+    for settings, seconds, token, status in cases:
+        front = FrontDoor(trust, **settings)
+        visit = await front.visit()
+        now = unix_seconds()
+        known = await front.door.change(
+            visit.grant, lambda one, at=now - seconds, of=token: replace(one, login=of, checked=at), now=now
+        )
+        assert known is not None
+        async with route("http-modern", front, tmp_path, visit) as way:
+            answer = await way.send(post(way.era, "tools/call", INBOX), token=visit.token)
+            assert answer.status == status, answer
+            if status == 200:  # nothing is held: the client is told which scope it lacks
+                assert (await way.send(post(way.era, "tools/call", SEND), token=visit.token)).status == 403
 
 
 def test_without_a_door_there_are_no_guests__and_the_start_says_so(front: FrontDoor) -> None:

@@ -25,9 +25,10 @@ from accredit.config import (
     try_record_signer,
 )
 from accredit.errors import ConfigurationError
+from accredit.gateway.oauth_settings import IdpSettings, PeopleFor
 from accredit.gateway.settings import ProofSettings
 from accredit.gateway.upstream.http.sending import AccessTokensFor
-from accredit.ports import AccessTokens, AskStore, ClientSource, KeySets, ProofStore, TaskStore
+from accredit.ports import AccessTokens, AskStore, ClientSource, KeySets, People, ProofStore, TaskStore
 from accredit.rounds import KeyRing
 from accredit.stores import OpenStore, RevocationLists, StoreUrl, open_revocations
 from accredit.stores.audit_log.process import LogProcess
@@ -46,6 +47,12 @@ def _access_tokens(grant: AccessGrant) -> AccessTokens:
     return net.AccessTokens(grant)
 
 
+def _people(idp: IdpSettings) -> People:
+    from accredit.net.identity_provider import IdentityProvider  # noqa: PLC0415 - as above
+
+    return IdentityProvider(idp.issuer, idp.client_id, idp.client_secret)
+
+
 class Ports(NamedTuple):
     """The adapters, each named after its port; None if it is not needed. The caller closes all but the revocations."""
 
@@ -58,6 +65,7 @@ class Ports(NamedTuple):
     door: Door | None = None
     asks: AskStore | None = None
     client_documents: ClientSource | None = None
+    people: PeopleFor = _people
 
 
 def assemble(loaded: Loaded, proofs: ProofSettings | None, ring: KeyRing | None = None) -> Ports:

@@ -9,8 +9,7 @@ Checked in this order; each failure is a `ConfigurationError` that names the set
 - what a client was granted has to be there after a restart: a store that lasts needs a file of keys that seals it;
 - there is a configuration file, beside which the key of session tokens is. A gateway that starts makes a missing one;
 - `[oauth.idp]` is there if, and only if, people log in. Its key is an agent's and not the gateway's own. Its delegation
-  is a chain from a root to that key, valid now, that may be passed on, and covers the scopes of each group. Then it is
-  refused all the same: the login itself is not built.
+  is a chain to that key, valid now, that may be passed on, and covers the scopes of each group.
 
 Not checked: whether clients reach the public URL, or the gateway reaches the identity provider.
 """
@@ -60,12 +59,6 @@ def build_oauth(loaded: Loaded, environ: Mapping[str, str], *, starting: bool = 
             "oauth.enabled is set and there is no configuration file beside which the key of its tokens could be",
             "write [oauth] into accredit.toml, and name that file with --config",
         )
-    idp = _idp(loaded, table.idp, environ)
-    if idp is not None:
-        raise ConfigurationError(
-            'oauth.consent = "idp" is not served by this version: nobody could log in',
-            'set oauth.consent = "desk", and remove [oauth.idp]',
-        )
     return OAuthSettings(
         public_url=public_url,
         gateway_id=gateway_id(loaded),
@@ -77,7 +70,7 @@ def build_oauth(loaded: Loaded, environ: Mapping[str, str], *, starting: bool = 
         refresh_seconds=table.refresh_days * 86_400,
         hold_seconds=table.hold_seconds,
         private_documents=table.private_documents,
-        idp=idp,
+        idp=_idp(loaded, table.idp, environ),
     )
 
 
@@ -202,5 +195,5 @@ def _chain(path: "Path", key: SigningKey) -> "tuple[DelegationCert, ...]":
 def _unusable(path: "Path", why: str) -> ConfigurationError:
     return ConfigurationError(
         one_line(f"oauth.idp.delegation: {path}: {why}"),
-        f"accredit grant ... --to front.key.pub --scope {DELEGATE} and the scopes of the groups",
+        f"accredit grant --agent front.key.pub --scope {DELEGATE}, with a --scope for each of the groups' ones",
     )

@@ -30,6 +30,7 @@ from accredit.gateway.front.ratify_http import PREFIX, RatifyHttp
 from accredit.gateway.front.session_binding import sessions_of
 from accredit.gateway.headers import JSON
 from accredit.gateway.holding import Holding
+from accredit.gateway.oauth_settings import PeopleFor
 from accredit.gateway.recording.early_refusals import AnonymousRecordBudget
 from accredit.gateway.replies import refusal, too_little_memory
 from accredit.gateway.room import Rooms
@@ -66,6 +67,7 @@ def create_app(
     door: DoorStore | None = None,
     asks: AskStore | None = None,
     client_documents: ClientSource | None = None,
+    people: PeopleFor | None = None,
 ) -> "Gateway":
     """Return an ASGI application in front of one upstream, or of several.
 
@@ -73,7 +75,8 @@ def create_app(
     list has its own `server` and `path`; otherwise they are equal. Some features need a port: if proofs are required,
     `store` and `revocations` are asked about them; if tokens are accepted, `key_sets` has the issuers' keys; if calls
     are recorded, `records` is the log; if OAuth clients are let in, `door` remembers them, `asks` holds what their
-    people are asked, and `client_documents` has what clients publish of themselves.
+    people are asked, and `client_documents` has what clients publish of themselves; `people` makes what asks the
+    identity provider, if people log in.
 
     `tasks` stores the owners of tasks, by default in this process. `access_tokens` makes what fetches the gateway's own
     tokens for a server, where the settings require such tokens. `on_tools` gets the result of each `tools/list` as the
@@ -88,7 +91,8 @@ def create_app(
     counters = Counters()
     if telemetry is not None:
         counters = Counters(invalid=telemetry.invalid, unasked=telemetry.unasked)
-    return Gateway(servers, Shared(counters, *ports, AnonymousRecordBudget(), telemetry, door, asks, client_documents))
+    of_door = (door, asks, client_documents, people)
+    return Gateway(servers, Shared(counters, *ports, AnonymousRecordBudget(), telemetry, *of_door))
 
 
 def _servers(upstream: GatewaySettings | str | Sequence[str] | Sequence[GatewaySettings]) -> list[GatewaySettings]:
@@ -378,12 +382,10 @@ class Routes:
     def _front_door(self, before: "FrontDoor | None") -> "FrontDoor | None":
         """Return where OAuth clients log in, or None if that is not here."""
         oauth, shared = self.settings.oauth, self.shared
-        if oauth is None or oauth.consent != "desk":
-            return None
-        if shared.door is None or shared.asks is None or shared.client_documents is None:
+        if oauth is None or shared.door is None or shared.asks is None or shared.client_documents is None:
             return None  # clients are let in, and log in at another gateway
         # Loaded here, as few gateways have a front door.
-        from accredit.gateway.front.door.desk import DeskConsent  # noqa: PLC0415
+        from accredit.gateway.front.door.flows import Flows  # noqa: PLC0415
         from accredit.gateway.front.door.requests import Endpoint  # noqa: PLC0415
         from accredit.gateway.front.door.server import FrontDoor  # noqa: PLC0415
 
@@ -393,9 +395,18 @@ class Routes:
             if each.settings.proofs is not None
         }
         ring = self.settings.rounds.ring
-        holding = Holding(shared.asks, ring)
-        desk = DeskConsent(oauth, holding, shared.door, ring)
-        return FrontDoor(oauth, endpoints, desk, shared.client_documents, shared.door, holding, before)
+        holding, flows = Holding(shared.asks, ring), Flows(oauth, shared.door, ring)
+        if oauth.idp is None:
+            from accredit.gateway.front.door.desk import DeskConsent  # noqa: PLC0415
+
+            consent = DeskConsent(oauth, holding, flows)
+        else:
+            from accredit.gateway.front.door.login import LoginConsent  # noqa: PLC0415
+
+            if shared.people is None or shared.store is None:
+                return None
+            consent = LoginConsent(oauth, oauth.idp, shared.people(oauth.idp), flows, shared.store)
+        return FrontDoor(oauth, endpoints, consent, flows, shared.client_documents, holding, before)
 
     def _asks_for_desks(self, policies: Sequence[Policy], before: DeskAsks | None) -> DeskAsks | None:
         """Return where people's desks ask for what waits here, or None if nothing can wait."""

@@ -1,6 +1,6 @@
 """The section `[oauth]`: the gateway as an authorization server for its own endpoints. No I/O."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -13,6 +13,8 @@ from accredit.tokens import KeySet, public_jwk, read_key_set
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+    from accredit.ports import People
 
 REGISTERED_SECONDS = 7_776_000
 """How long a registered client is known that nobody has consented to: 90 days. Old hosts register once, and keep it."""
@@ -30,6 +32,10 @@ class IdpSettings:
     chain: tuple[DelegationCert, ...] = field(repr=False)
     groups: Mapping[str, tuple[str, ...]]
     recheck_seconds: int = 86_400
+
+
+PeopleFor = Callable[[IdpSettings], "People"]
+"""Makes what asks an identity provider."""
 
 
 @dataclass(frozen=True, slots=True)

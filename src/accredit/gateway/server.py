@@ -31,6 +31,7 @@ from accredit.gateway.front.passthrough import forward, matches_pattern, refuse
 from accredit.gateway.front.resource_metadata import Resource
 from accredit.gateway.front.session_binding import sessions_of
 from accredit.gateway.holding import Holding
+from accredit.gateway.oauth_settings import PeopleFor
 from accredit.gateway.recording.early_refusals import AnonymousRecordBudget
 from accredit.gateway.recording.recorder import recorder_of
 from accredit.gateway.room import Parts, Rooms
@@ -63,6 +64,7 @@ class Shared(NamedTuple):
     door: DoorStore | None = None
     asks: AskStore | None = None
     client_documents: ClientSource | None = None
+    people: PeopleFor | None = None
 
 
 class Server:

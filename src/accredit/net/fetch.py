@@ -87,6 +87,13 @@ async def public_address(host: str, port: int) -> str:
     return addresses[0]
 
 
+async def place_of(url: httpx2.URL, resolve: Resolve | None) -> tuple[httpx2.URL, dict[str, str], dict[str, str]]:
+    """Return where to send a request for a URL, with the header and the extension that name its host there ([public]).
+    Raises `KeySetError`."""
+    place = url if resolve is None else url.copy_with(host=await resolve(url.host, url.port or _PORTS[url.scheme]))
+    return place, {"host": url.netloc.decode("ascii")}, {"sni_hostname": url.host}
+
+
 def check_url(key: str, url: str, otherwise: str = "keys that come in the clear can be anybody's") -> None:
     """Check a configured URL: it has a host, no password, and meets [https]. Raises `ConfigurationError`, which names
     `key`. If the URL breaks [https], the error's text is `otherwise`."""
@@ -104,9 +111,8 @@ async def _get(
     client: httpx2.AsyncClient, url: httpx2.URL, max_bytes: int, redirects: int, resolve: Resolve | None
 ) -> bytes:
     for _ in range(redirects + 1):
-        place = url if resolve is None else url.copy_with(host=await resolve(url.host, url.port or _PORTS[url.scheme]))
-        named = {"host": url.netloc.decode("ascii")}, {"sni_hostname": url.host}
-        async with client.stream("GET", place, headers=named[0], extensions=named[1]) as response:
+        place, host, names = await place_of(url, resolve)
+        async with client.stream("GET", place, headers=host, extensions=names) as response:
             if not response.has_redirect_location:
                 return await _body(response, max_bytes)
             target = url.join(response.headers["location"])

@@ -14,8 +14,8 @@ The caller limits the time; `tokens.access` and `tokens.introspection` read what
 
 import httpx2
 
-from accredit.errors import AccessTokenError
-from accredit.net.fetch import trust
+from accredit.errors import AccessTokenError, KeySetError
+from accredit.net.fetch import Resolve, place_of, trust
 from accredit.tokens import AccessGrant, AccessToken, SubjectToken, error_word, read_access_token
 
 MAX_TOKEN_ANSWER_BYTES = 65_536
@@ -41,19 +41,17 @@ async def request_token(grant: AccessGrant, subject: SubjectToken | None) -> Acc
     return read_access_token(await post_form(grant.token_url, grant.authorization, grant.form(subject)), subject)
 
 
-async def post_form(url: str, authorization: str, form: bytes) -> bytes:
-    """Post a form, with the credentials of the gateway, and return the JSON of the answer. Raises
-    `AccessTokenError`."""
-    headers = {**_HEADERS, "authorization": authorization}
+async def post_form(url: str, authorization: str, form: bytes, resolve: Resolve | None = None) -> bytes:
+    """Post a form, with the credentials of the gateway, and return the JSON of the answer. If `resolve` is given,
+    connect to the address that it returns. Raises `AccessTokenError`."""
     try:
         # Its own timeouts would interfere with the caller's.
         client = httpx2.AsyncClient(verify=trust(), trust_env=False, follow_redirects=False, timeout=None)
-        async with (
-            client,
-            client.stream("POST", url, content=form, headers=headers) as response,
-        ):
+        place, host, names = await place_of(httpx2.URL(url), resolve)
+        headers = {**_HEADERS, **host, "authorization": authorization}
+        async with client, client.stream("POST", place, content=form, headers=headers, extensions=names) as response:
             return await _read(response)
-    except (httpx2.ConnectError, OSError):
+    except (httpx2.ConnectError, OSError, KeySetError):
         raise Unreachable("not reached") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, ValueError) as error:
         raise AccessTokenError(type(error).__name__) from None  # its text may quote the other side
@@ -69,7 +67,7 @@ async def _read(response: httpx2.Response) -> bytes:
             raise AccessTokenError(f"more than {MAX_TOKEN_ANSWER_BYTES} bytes")
     if response.status_code != 200:
         word = error_word(bytes(body))
-        raise AccessTokenError(f"status {response.status_code}{f': {word}' if word else ''}")
+        raise AccessTokenError(f"status {response.status_code}{f': {word}' if word else ''}", word)
     if response.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise AccessTokenError("the answer is not JSON")
     return bytes(body)

@@ -15,6 +15,8 @@ from accredit.errors import OAuthError
 METADATA_PATH = "/.well-known/oauth-authorization-server"
 AUTHORIZE_PATH = "/oauth/authorize"
 TOKEN_PATH = "/oauth/token"  # noqa: S105 - a path
+LOGIN_PATH = "/oauth/login"
+"""Where an identity provider sends the browser back to."""
 REVOKE_PATH = "/oauth/revoke"
 REGISTER_PATH = "/oauth/register"
 ASKED_PATH = "/oauth/asked/"

@@ -16,7 +16,6 @@ A document (draft-ietf-oauth-client-id-metadata-document), or a registration (RF
 Not checked: whether the name belongs to the client. The person who is asked sees the host beside it.
 """
 
-import hashlib
 from typing import Annotated
 
 import msgspec
@@ -45,13 +44,6 @@ class Client(Struct, frozen=True, kw_only=True):
     def host(self) -> str:
         """The host that published its document; "" if it was registered."""
         return host_of(self.id)
-
-    @property
-    def digest(self) -> str:
-        """A SHA-256, in hex, of the data about a client that a person is shown. If it changes, they are told at the
-        next consent."""
-        shown = [self.name, sorted({redirect_host(each) for each in self.redirect_uris})]
-        return hashlib.sha256(msgspec.json.encode(shown)).hexdigest()
 
 
 _Texts = Annotated[list[str], Meta(max_length=MAX_REDIRECTS)]

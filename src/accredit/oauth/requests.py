@@ -166,8 +166,12 @@ def read_revocation(form: Parameters, *, private: bool = False) -> Revocation:
 
 def fits(verifier: str, challenge: str) -> bool:
     """Return whether a verifier matches a code's challenge ([verifier])."""
-    digest = urlsafe_b64encode(hashlib.sha256(verifier.encode("ascii")).digest()).rstrip(b"=")
-    return hmac.compare_digest(digest, challenge.encode("ascii"))
+    return hmac.compare_digest(challenge_of(verifier), challenge)
+
+
+def challenge_of(verifier: str) -> str:
+    """Return the challenge (S256) of a verifier."""
+    return urlsafe_b64encode(hashlib.sha256(verifier.encode("ascii")).digest()).rstrip(b"=").decode("ascii")
 
 
 def find_endpoint(parameters: Parameters, endpoints: Collection[str]) -> str:

@@ -56,10 +56,17 @@ def read_key_set_url(body: bytes, issuer: str) -> str:
         raise KeySetError("no metadata with issuer and jwks_uri") from None
     if metadata.issuer != issuer:
         raise KeySetError("its metadata is that of another issuer")
-    found, asked = _parts(metadata.jwks_uri), _parts(issuer)
-    if found is None or asked is None or (found.scheme == "http" and not is_loopback_host(asked.hostname or "")):
+    if not is_endpoint_of(metadata.jwks_uri, issuer):
         raise KeySetError("its jwks_uri is no https URL")
     return metadata.jwks_uri
+
+
+def is_endpoint_of(url: str, issuer: str) -> bool:
+    """Return whether a URL in an issuer's metadata may be asked ([key-set])."""
+    found, asked = _parts(url), _parts(issuer)
+    return (
+        found is not None and asked is not None and (found.scheme == "https" or is_loopback_host(asked.hostname or ""))
+    )
 
 
 def is_elsewhere(url: str, issuer: str) -> bool:

@@ -144,10 +144,12 @@ def test_an_issuer_of_tokens_has_another_name(folder: Path) -> None:
     assert "two keys" in fault(folder, BASE + ON + issuer)
 
 
-def test_a_login_that_nobody_could_make_stops_the_start__once_all_else_is_right(folder: Path) -> None:
-    told = fault(folder, BASE + ON + IDP)
-    assert "not served by this version" in told
-    assert "s3cret" not in told
+def test_a_login_is_built_of_its_table__and_shows_no_secret(folder: Path) -> None:
+    settings = built(folder, BASE + ON + IDP)
+    assert settings is not None
+    assert settings.idp is not None
+    assert (settings.idp.client_secret, settings.idp.groups) == ("s3cret", {"mail-users": ("email:read",)})
+    assert "s3cret" not in repr(settings)
 
 
 def test_a_new_delegation_is_a_new_policy__and_a_door_that_is_shut_is_none(folder: Path) -> None:

@@ -139,8 +139,6 @@ def test_a_changed_name_or_redirect_is_told() -> None:
     assert changes_of(known, moved) == ()
     assert changes_of(renamed, known) == ("name",)
     assert changes_of(moved, known) == ("redirect",)
-    assert known.digest == port.digest
-    assert len({known.digest, renamed.digest, moved.digest}) == 3
 
 
 _JSON = st.recursive(

@@ -8,7 +8,7 @@
 
 import hashlib
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
@@ -40,6 +40,11 @@ dd { margin: 0; }
 label { display: block; font-weight: 600; margin: 16px 0 4px; }
 input { font: 20px/1.4 ui-monospace, monospace; color: inherit; background: var(--ground); width: 9em; max-width: 100%;
  border: 1px solid var(--line); border-radius: 6px; padding: 6px 10px; min-height: 44px; letter-spacing: .2em; }
+fieldset { border: 1px solid var(--hair); border-radius: 8px; margin: 16px 0 0; padding: 4px 16px 12px; min-width: 0; }
+.tick { display: flex; gap: 12px; align-items: flex-start; font-weight: 400; margin: 8px 0 0; overflow-wrap: anywhere; }
+.tick input { flex: none; width: 24px; min-height: 24px; height: 24px; margin: 0; }
+.tick span { min-width: 0; }
+small { color: var(--mute); }
 button { font: inherit; font-weight: 600; min-height: 44px; padding: 8px 24px; border-radius: 8px;
  border: 2px solid var(--act); background: var(--ground); color: var(--act); cursor: pointer; }
 a { color: var(--act); }
@@ -109,6 +114,33 @@ def code_page(wanted: Wanted, flow: str, action: str, code: str, note: str = "")
     return Page(_title(wanted), body, answers_to=form_action(wanted.request.redirect_uri))
 
 
+def tick_page(
+    wanted: Wanted,
+    flow: str,
+    action: str,
+    ticks: Iterable[tuple[str, Sequence[str], bool]],
+    person: str,
+    notes: Iterable[str] = (),
+) -> Page:
+    """Return the page where a person who has logged in ticks what an app may do. Each tick is of a scope, with its
+    tools, and says whether it is ticked before. `person` is what their identity provider calls them, or ""."""
+    rows = "".join(
+        f'<label class="tick"><input type="checkbox" name="{escape(f"scope {scope}")}" value="yes"'
+        f"{' checked' if is_ticked else ''}> <span>{_list(tools)} <small>({escape(in_quotes(scope))})</small></span>"
+        "</label>"
+        for scope, tools, is_ticked in ticks
+    )
+    who = f"<p>You are logged in as “<bdi>{escape(in_quotes(person))}</bdi>”.</p>" if person else ""
+    body = (
+        f"{''.join(map(_note, notes))}{who}{_about(wanted, with_tools=False)}"
+        "<p>Go on only if you began this yourself, in that app. You let it act for you until you take that back.</p>"
+    )
+    fields = f"<fieldset><legend>It may call these tools</legend>{rows}</fieldset>"
+    buttons = (("cancel", "Cancel", False), ("allow", "Allow", True))
+    body += _form(action, flow, fields, buttons)
+    return Page(_title(wanted), body, answers_to=form_action(wanted.request.redirect_uri))
+
+
 def asked_page(ask: Ask) -> Page:
     """Return the page about a call that waits for a person's answer. It grants nothing, and shows no arguments: others
     could guess its address."""
@@ -140,7 +172,7 @@ def _title(wanted: Wanted) -> str:
     return f"“{in_quotes(wanted.client.name)}” asks to act for you"
 
 
-def _about(wanted: Wanted) -> str:
+def _about(wanted: Wanted, *, with_tools: bool = True) -> str:
     client, request = wanted.client, wanted.request
     host = client.host or "unknown: it registered here under a name of its own choice"
     rows = [
@@ -150,8 +182,9 @@ def _about(wanted: Wanted) -> str:
         ("Wants to use", request.resource),
     ]
     listed = "".join(f"<dt>{escape(name)}</dt><dd><bdi>{escape(value)}</bdi></dd>" for name, value in rows)
+    tools = f"<dt>Tools</dt><dd>{_list(wanted.tools)}</dd>" if with_tools else ""
     local = "any program on this computer can claim this name" if is_any_programs(request.redirect_uri) else ""
-    return f"<dl>{listed}<dt>Tools</dt><dd>{_list(wanted.tools)}</dd></dl>{_note(local)}"
+    return f"<dl>{listed}{tools}</dl>{_note(local)}"
 
 
 def _list(names: Iterable[str]) -> str:

@@ -4,16 +4,18 @@
   `/oauth/token`, `/oauth/revoke` and `/oauth/register` take POST. `/oauth/register` is there if it is enabled.
 - [asked] Below `ASKED_PATH` is a page about each call that waits for a person. Its code can be guessed, so it shows no
   arguments, and is looked up at a bounded rate.
-- [no-redirector] Nobody is redirected before they have pressed a button: an erroneous request gets a page, whose link
-  names the client's host (RFC 9700 section 4.11.2). Otherwise links to the gateway would lead wherever a stranger's
-  document says.
+- [no-redirector] Nobody is redirected to a client before they have pressed a button: an erroneous request gets a page,
+  whose link names the client's host (RFC 9700 section 4.11.2). Otherwise links to the gateway would lead wherever a
+  stranger's document says. Where people log in, they are sent to the configured provider at once.
 - [own-form] The form of a page comes from the gateway's own origin, in the browser's words, and belongs to the
-  browser's cookie (`desk`). Other endpoints look at no cookie.
+  browser's cookie (`flows`), as does what an identity provider sends back to `/oauth/login`. Other endpoints look at no
+  cookie.
 - [public-clients] A client is known by its code or refresh token alone. An Authorization header is refused there.
 - [code] A code gives tokens once, to the client that it was for, at the redirect URI and for the endpoint that it was
   for, with the verifier of its challenge.
 - [rotation] A refresh token gives new ones once, and fewer scopes than were granted at most. A client that is no longer
-  on the allow-list gets none.
+  on the allow-list gets none. Where people log in, their groups are read before: while their provider does not answer,
+  nothing is renewed, and the refresh token stays good.
 - [revoke] A token of either kind ends its login. Whoever has none learns nothing: the answer is always 200.
 - [rate] Codes, refresh tokens, registrations and forms are looked up, or kept, at a bounded rate, of which
   one peer gets at most a half: 429.
@@ -32,8 +34,8 @@ import msgspec
 from accredit.base.budget import PeerBudget
 from accredit.base.clock import unix_seconds
 from accredit.consent.asks import Ask, read_code
-from accredit.errors import AskError, InvalidToken, OAuthError, StoreUnavailable
-from accredit.gateway.front.door.desk import SECRET_BYTES, Going
+from accredit.errors import AskError, InvalidToken, LoginUnavailable, OAuthError, StoreUnavailable
+from accredit.gateway.front.door.flows import SECRET_BYTES, Flows, Going
 from accredit.gateway.front.door.pages import Page, asked_page, ended_page, wrong_page
 from accredit.gateway.front.door.requests import (
     Endpoint,
@@ -51,6 +53,7 @@ from accredit.oauth.access_tokens import FrontToken, mint_access_token, verify_a
 from accredit.oauth.answers import (
     ASKED_PATH,
     AUTHORIZE_PATH,
+    LOGIN_PATH,
     METADATA_PATH,
     REGISTER_PATH,
     REVOKE_PATH,
@@ -64,7 +67,7 @@ from accredit.oauth.clients import MAX_CLIENT_BYTES, read_registration, registra
 from accredit.oauth.forms import MAX_FORM_BYTES, Parameters, read_parameters
 from accredit.oauth.requests import CodeGrant, RefreshGrant, fits, read_grant, read_revocation, reduce_scopes
 from accredit.oauth.uris import GIVEN_ID
-from accredit.ports import AuthorizationCode, ClientSource, DoorStore, Login, Rejected
+from accredit.ports import AuthorizationCode, ClientSource, Login, Rejected
 
 TOKENS = 200
 """How many requests for tokens, and revocations, are taken in a burst: each is a transaction of the store."""
@@ -88,6 +91,7 @@ DOOR_RETRY_SECONDS = 2
 _METHODS = {
     METADATA_PATH: ("GET",),
     AUTHORIZE_PATH: ("GET", "POST"),
+    LOGIN_PATH: ("GET",),
     TOKEN_PATH: ("POST",),
     REVOKE_PATH: ("POST",),
     REGISTER_PATH: ("POST",),
@@ -113,16 +117,16 @@ class _Budgets:
 class Consent(Protocol):
     """How people consent."""
 
-    def begin(self, wanted: Wanted, browser: str) -> Page:
-        """Return the first page for a request. Raises `OAuthError`."""
+    async def begin(self, wanted: Wanted, browser: str) -> Page | str:
+        """Return the first page for a request, or the URL where the person logs in. Raises `OAuthError`."""
         ...
 
-    def read(self, form: Parameters, browser: str) -> Going:
-        """Return what a form brings. Raises `OAuthError`."""
+    async def go_on(self, going: Going, wanted: Wanted, browser: str) -> Page | str:
+        """Return the next page, or the URL of the client to go to. Raises `OAuthError` and `StoreUnavailable`."""
         ...
 
-    async def go_on(self, going: Going, wanted: Wanted, browser: str, address: str) -> Page | str:
-        """Return the next page, or the URL of the client to go to. Raises `StoreUnavailable`."""
+    async def check_again(self, login: Login) -> None:
+        """Check whether a login may be renewed. Raises `OAuthError` if not, and `StoreUnavailable`."""
         ...
 
 
@@ -135,8 +139,8 @@ class FrontDoor:
         settings: OAuthSettings,
         endpoints: Mapping[str, Endpoint],
         consent: Consent,
+        flows: Flows,
         documents: ClientSource,
-        door: DoorStore,
         holding: Holding,
         before: "FrontDoor | None" = None,
         *,
@@ -145,11 +149,14 @@ class FrontDoor:
         self._settings = settings
         self._endpoints = endpoints
         self._consent = consent
+        self._flows = flows
         self._documents = documents
-        self._door = door
+        self._door = flows.door
         self._holding = holding
         self._budgets = before._budgets if before is not None else _Budgets()
         self._clock = clock
+        there = {REGISTER_PATH: settings.registration, LOGIN_PATH: settings.consent == "idp"}
+        self._absent = {path for path, is_there in there.items() if not is_there}
         scopes = frozenset[str]().union(*(each.scopes for each in endpoints.values()))
         self._metadata = to_json(server_metadata(settings.public_url, scopes, registration=settings.registration))
         self._cookie = f"__Host-{_COOKIE}" if settings.is_secure else _COOKIE
@@ -163,15 +170,15 @@ class FrontDoor:
         if path not in _METHODS:
             await self._show_asked(exchange, path)
             return
-        methods = _METHODS[path] if path != REGISTER_PATH or self._settings.registration else ()
+        methods = _METHODS[path] if path not in self._absent else ()
         if exchange.head.method not in methods:
             status = 405 if methods else 404
             headers = [(b"allow", ", ".join(methods).encode())] if methods else []
             await self._answer(exchange, status, {"error": "invalid_request"}, headers)
         elif path == METADATA_PATH:
             await exchange.reply(200, self._metadata, [JSON])
-        elif path == AUTHORIZE_PATH:
-            await self._authorize(exchange)
+        elif path in (AUTHORIZE_PATH, LOGIN_PATH):
+            await self._authorize(exchange, path)
         else:
             await self._answer_client(exchange, path)
 
@@ -187,18 +194,20 @@ class FrontDoor:
             pass
         await _show(exchange, page)
 
-    async def aclose(self) -> None:
-        """Release all resources."""
-        await self._documents.aclose()
-
-    async def _authorize(self, exchange: Exchange) -> None:
+    async def _authorize(self, exchange: Exchange, path: str) -> None:
         try:
-            if exchange.head.method == "GET":
+            if path == LOGIN_PATH:
+                await self._go_on(exchange, read_parameters(exchange.head.query), "state")
+            elif exchange.head.method == "GET":
                 await self._begin(exchange)
             else:
-                await self._go_on(exchange)
+                self._check_own_form(exchange)
+                await self._go_on(exchange, await self._form(exchange), "flow")
         except WrongRequest as error:
             await _show(exchange, wrong_page(error.detail, error.location))
+        except LoginUnavailable:
+            why = "The identity provider does not answer. Try again soon."
+            await _show(exchange, ended_page("You can't log in now", why, 503))
         except OAuthError as error:
             await _show(exchange, ended_page("This request can't be answered", f"{error.error}: {error.detail}."))
         except StoreUnavailable:
@@ -210,13 +219,12 @@ class FrontDoor:
         browser = self._browser(exchange) or secrets.token_urlsafe(SECRET_BYTES)
         secure = "; Secure" if self._settings.is_secure else ""
         cookie = f"{self._cookie}={browser}; Path=/; HttpOnly; SameSite=Lax{secure}"
-        await _show(exchange, self._consent.begin(wanted, browser), [(b"set-cookie", cookie.encode("ascii"))])
+        await _show(exchange, await self._consent.begin(wanted, browser), [(b"set-cookie", cookie.encode("ascii"))])
 
-    async def _go_on(self, exchange: Exchange) -> None:
-        self._check_own_form(exchange)
-        form = await self._form(exchange)
+    async def _go_on(self, exchange: Exchange, form: Parameters, field: str) -> None:
+        """Go on with what the browser brings back in the parameter `field`."""
         browser = self._browser(exchange)
-        going = self._consent.read(form, browser)
+        going = self._flows.read(form, browser, field)
         if not self._budgets.forms.take(exchange.peer):
             await _show(exchange, ended_page("Too many at once", "Go back, and try again in a minute.", 429))
             return
@@ -226,11 +234,7 @@ class FrontDoor:
         if endpoint is None:
             raise OAuthError("invalid_target", "the endpoint is gone")
         wanted = Wanted(request, client, endpoint.tools(request.scopes), endpoint.policy)
-        found = await self._consent.go_on(going, wanted, browser, exchange.peer)
-        if isinstance(found, str):
-            await _redirect(exchange, found)
-        else:
-            await _show(exchange, found)
+        await _show(exchange, await self._consent.go_on(going, wanted, browser))
 
     def _check_own_form(self, exchange: Exchange) -> None:
         """Check where a form comes from, as far as the browser says it ([own-form])."""
@@ -273,8 +277,9 @@ class FrontDoor:
             tokens = await (self._redeem(grant) if isinstance(grant, CodeGrant) else self._rotate(grant))
             await self._answer(exchange, 200, tokens, [(b"pragma", b"no-cache")])
         except OAuthError as error:
-            status = 429 if error.error == "temporarily_unavailable" else status_of(error)
-            headers = [(b"retry-after", b"%d" % DOOR_RETRY_SECONDS)] if status == 429 else []
+            is_later = error.error == "temporarily_unavailable"
+            status = 429 if is_later and not isinstance(error, LoginUnavailable) else status_of(error)
+            headers = [(b"retry-after", b"%d" % DOOR_RETRY_SECONDS)] if is_later else []
             await self._answer(exchange, status, error_answer(error), headers)
         except StoreUnavailable:
             error = OAuthError("temporarily_unavailable", "the gateway can't look that up for now")
@@ -309,6 +314,7 @@ class FrontDoor:
         scopes = reduce_scopes(grant.scopes, stands.scopes)
         if not self._settings.lets_in(grant.client_id):
             raise OAuthError("invalid_grant", "this client is no longer let in here (oauth.clients)")
+        await self._consent.check_again(stands)
         fresh = name + secrets.token_urlsafe(SECRET_BYTES)
         login = await self._door.rotate(
             _digest(name), _digest(grant.refresh_token), _digest(fresh), client_id=grant.client_id, now=self._clock()
@@ -372,14 +378,13 @@ class FrontDoor:
         await exchange.reply(status, to_json(members), [JSON, _NO_STORE, *(headers or [])])
 
 
-async def _show(exchange: Exchange, page: Page, headers: RawHeaders | None = None) -> None:
-    await exchange.reply(page.status, page.html(), [*page.headers(), *(headers or [])])
-
-
-async def _redirect(exchange: Exchange, location: str) -> None:
-    """Send a browser on. The status says that it does so with GET, whatever it came with."""
-    headers = [(b"location", location.encode("ascii")), _NO_STORE, (b"referrer-policy", b"no-referrer")]
-    await exchange.reply(303, b"", headers)
+async def _show(exchange: Exchange, page: Page | str, headers: RawHeaders | None = None) -> None:
+    """Show a page, or send the browser on to a URL. The status says that it does so with GET, whatever it came with."""
+    if isinstance(page, Page):
+        await exchange.reply(page.status, page.html(), [*page.headers(), *(headers or [])])
+        return
+    location = [(b"location", page.encode("ascii")), _NO_STORE, (b"referrer-policy", b"no-referrer")]
+    await exchange.reply(303, b"", [*location, *(headers or [])])
 
 
 def _digest(secret: str) -> bytes:

@@ -1,0 +1,189 @@
+"""What is going on with a person who is asked to consent, as their browser brings it back; and the code for the client
+at the end. The store is asked for the last part only.
+
+- [own-browser] What is going on is sealed, for the cookie of the browser that began and for the one parameter that
+  brings it back. So a page that is forwarded to another browser can't be answered from there, nor can another site
+  send a form of its own.
+- [new-key] Who consents to a client again gives it a new key, and what was granted to the old one ends.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from accredit.base.clock import unix_seconds
+from accredit.errors import OAuthError, SealError
+from accredit.gateway.oauth_settings import OAuthSettings
+from accredit.oauth.answers import code_redirect, error_redirect
+from accredit.oauth.forms import MAX_FORM_BYTES, Parameters
+from accredit.oauth.requests import Authorization
+from accredit.ports import AuthorizationCode, Change, DoorStore
+from accredit.ratify import DelegationCert, HybridPrivateKey, encode_delegation_cert
+from accredit.ratify.hybrid import SEED_BYTES
+from accredit.ratify.scopes import intersect
+from accredit.rounds.sealing import NONCE_BYTES, KeyRing
+
+CODE_SECONDS = 60
+"""How long an authorization code is good for. A browser brings it to its client within a second or two."""
+SECRET_BYTES = 32
+"""Random bytes of a code, and of each half of a refresh token: nobody guesses them."""
+BEGUN_SECONDS = 600
+"""How long a key waits in the store for the consent that it was made for."""
+
+_LABEL, _VERSION = b"accredit front door forms 1", "f1."
+_FORM_ROOM = 2_048
+"""What a form has beside its sealed text: a button, digits, ticks."""
+
+
+class Flow(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What a page's form brings back. `ends` is in unix seconds.
+
+    At a desk, `ask` is the key of the held ask, and `seeds` are the agent's; both are b"" until *Continue* was pressed.
+    With a login, `secret` is that of the login. Once it is over, `subject` and `name` say who has logged in, `offered`
+    which scopes they may pass on, and `checked` when their groups were read.
+    """
+
+    client_id: str
+    redirect_uri: str
+    state: str
+    challenge: str
+    resource: str
+    scopes: tuple[str, ...]
+    ends: int
+    ask: bytes = b""
+    seeds: bytes = b""
+    secret: str = ""
+    subject: str = ""
+    name: str = ""
+    offered: tuple[str, ...] = ()
+    checked: int = 0
+
+    @classmethod
+    def of(cls, request: Authorization, ends: int, secret: str = "") -> "Flow":
+        """Return what begins with a request."""
+        return cls(
+            client_id=request.client_id,
+            redirect_uri=request.redirect_uri,
+            state=request.state,
+            challenge=request.challenge,
+            resource=request.resource,
+            scopes=request.scopes,
+            ends=ends,
+            secret=secret,
+        )
+
+    @property
+    def request(self) -> Authorization:
+        """The authorization request that it began with."""
+        return Authorization(
+            client_id=self.client_id,
+            redirect_uri=self.redirect_uri,
+            state=self.state,
+            challenge=self.challenge,
+            resource=self.resource,
+            scopes=self.scopes,
+        )
+
+
+class Going(NamedTuple):
+    """What a browser brings: the parameters, and what was begun."""
+
+    form: Parameters
+    flow: Flow
+
+    @property
+    def do(self) -> str:
+        """The button that was pressed."""
+        return self.form.get("do")
+
+
+class Flows:
+    """Seals what is going on, and opens it. `browser` is the random value of a browser's cookie. `clock` returns unix
+    seconds, `draw(n)` n random bytes."""
+
+    def __init__(
+        self,
+        settings: OAuthSettings,
+        door: DoorStore,
+        ring: KeyRing,
+        clock: Callable[[], int] = unix_seconds,
+        draw: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        self._settings = settings
+        self.door = door
+        self._ring = ring.derived(_LABEL)
+        self.clock = clock
+        self.draw = draw
+
+    def seal(self, flow: Flow, browser: str, field: str = "flow", *, most: int = MAX_FORM_BYTES - _FORM_ROOM) -> str:
+        """Return the value of a parameter, of `most` characters. Raises `OAuthError` if it would be longer."""
+        sealed = self._ring.lock(
+            _VERSION, msgspec.msgpack.encode(flow), _binding(browser, field), self.draw(NONCE_BYTES)
+        )
+        if len(sealed) > most:
+            raise OAuthError("invalid_request", "the request is too long for a form")
+        return sealed
+
+    def read(self, form: Parameters, browser: str, field: str = "flow") -> Going:
+        """Return what a browser brings ([own-browser]). Raises `OAuthError`."""
+        try:
+            data = self._ring.unlock(_VERSION, form.require(field), _binding(browser, field))
+            flow = msgspec.msgpack.decode(data, type=Flow)
+        except (SealError, msgspec.MsgspecError):
+            raise OAuthError("access_denied", "this page was begun in another browser, or its cookie is gone") from None
+        if flow.ends < self.clock():
+            raise OAuthError("access_denied", "this page was open for too long: begin again in your app")
+        return Going(form, flow)
+
+    async def give_code(
+        self, flow: Flow, subject: str, seeds: bytes, chain: Sequence[DelegationCert], change: Change
+    ) -> str:
+        """Keep what was signed to the key of `seeds`, with a further change of the grant; return where the browser
+        brings the client its code ([new-key])."""
+        now, door = self.clock(), self.door
+        text = b"[%b]" % b",".join(map(encode_delegation_cert, chain))
+        ends = min(each.expires_at for each in chain)
+        granted = {*intersect(each.scope for each in chain)}
+        code = secrets.token_urlsafe(SECRET_BYTES)
+        begun = (flow.client_id, subject, flow.resource, seeds)
+        grant = await door.begin(*begun, ends=now + BEGUN_SECONDS, now=now)
+        if grant.seeds != seeds:
+            await door.end_grant(grant)
+            grant = await door.begin(*begun, ends=now + BEGUN_SECONDS, now=now)
+        given = AuthorizationCode(
+            flow.client_id,
+            flow.redirect_uri,
+            flow.challenge,
+            flow.resource,
+            tuple(each for each in flow.scopes if each in granted),
+        )
+        digest = hashlib.sha256(code.encode()).digest()
+        kept = await door.approve(
+            grant,
+            lambda one: msgspec.structs.replace(change(one), chain=text, ends=ends),
+            digest,
+            given,
+            ends=now + CODE_SECONDS,
+            now=now,
+        )
+        if not kept:  # somebody consented to the same client at the same moment
+            return self.refusal(flow, "another consent to this client came between")
+        return code_redirect(flow.redirect_uri, self._settings.public_url, flow.state, code)
+
+    def refusal(self, flow: Flow, why: str) -> str:
+        """Return where the browser tells the client that nothing was granted."""
+        error = OAuthError("access_denied", why)
+        return error_redirect(flow.redirect_uri, self._settings.public_url, flow.state, error)
+
+
+def key_of(seeds: bytes) -> HybridPrivateKey:
+    """Return an agent's key, of its two seeds."""
+    return HybridPrivateKey(seeds[:SEED_BYTES], seeds[SEED_BYTES:])
+
+
+def _binding(browser: str, field: str) -> bytes:
+    return hashlib.sha256(f"{field} {browser}".encode()).digest()

@@ -1,0 +1,283 @@
+"""People log in at a real identity provider, tick what an app may do, and the app's calls go through with proofs under
+the delegation that a person signed for the gateway. What they have no group for, or lose, goes through no more."""
+
+import json
+from collections.abc import Generator
+from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
+
+import httpx2
+import pytest
+from tests.world.front_door import Browser, json_of
+from tests.world.oauth_client import CALLBACK
+from tests.world.oauth_host import Host, host
+from tests.world.openid_provider import LoginDoor, Provider, running_provider
+from tests.world.ports import reserved_port
+from tests.world.raw_server import Connection, RawServer
+from tests.world.running import run
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def doors(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[LoginDoor, Provider]]:
+    with reserved_port() as port, reserved_port() as other:
+        door = LoginDoor(tmp_path_factory.mktemp("door"), port, f"http://127.0.0.1:{other}")
+        with running_provider(other, door) as provider, door.serving():
+            yield door, provider
+
+
+@pytest.fixture
+def door(doors: tuple[LoginDoor, Provider]) -> LoginDoor:
+    return doors[0]
+
+
+@pytest.fixture
+def provider(doors: tuple[LoginDoor, Provider]) -> Provider:
+    doors[1].tell("ada", ada=["mail-users", "searchers"])
+    return doors[1]
+
+
+async def tokens_of(door: LoginDoor, one: Host, *ticks: str, scope: str = "email:read") -> dict[str, str]:
+    browser = await one.browser()
+    await door.follow(browser, one.ask(scope=scope))
+    await browser.press("allow", door.url, **{f"scope {each}": "yes" for each in ticks or ("email:read",)})
+    return json_of(await one.redeem(browser.told["code"]))
+
+
+@pytest.mark.holds("gateway/front/door/login", "groups", "signed")
+def test_a_person_logs_in__ticks__and_the_app_calls_that_and_no_more(door: LoginDoor, provider: Provider) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            browser = await one.browser()
+            await door.follow(browser, one.ask(scope="email:read email:search email:send mcp:tool"))
+            assert "logged in as “<bdi>Ada</bdi>”" in browser.page
+            assert all(each in browser.page for each in ("list_inbox", "search", "Host", "127.0.0.1"))
+            assert "send_email" not in browser.page
+            await browser.press("allow", door.url)
+            assert "Tick what" in browser.page
+            await browser.press("allow", door.url, **{"scope email:read": "yes", "scope email:send": "yes"})
+            assert (browser.told["iss"], browser.told["state"]) == (door.url, "s")
+            tokens = json_of(await one.redeem(browser.told["code"]))
+            assert tokens["scope"] == "email:read"
+            answer = await one.call(tokens["access_token"])
+            assert not json_of(answer)["result"].get("isError")
+            for tool, scope in (("search", "email:search"), ("send_email", "email:send")):
+                refused = await one.call(tokens["access_token"], tool)
+                assert refused.status_code == 403
+                said = refused.headers["www-authenticate"]
+                assert 'error="insufficient_scope"' in said
+                assert scope in said
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/front/door/login", "read-again")
+def test_a_lost_group_ends_the_login_at_the_next_refresh__with_its_access_tokens(
+    door: LoginDoor, provider: Provider
+) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            tokens = await tokens_of(door, one)
+            provider.tell(ada=["mail-users"])  # what was not passed on is not missed
+            tokens = json_of(await one.refresh(tokens["refresh_token"]))
+            assert (await one.call(tokens["access_token"])).status_code == 200
+            provider.tell(ada=["searchers"])
+            assert json_of(await one.refresh(tokens["refresh_token"]))["error"] == "invalid_grant"
+            assert (await one.call(tokens["access_token"])).status_code == 401
+            provider.tell(ada=["mail-users"])
+            assert json_of(await one.refresh(tokens["refresh_token"]))["error"] == "invalid_grant"
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/front/door/login", "read-again")
+def test_a_person_who_has_left_has_no_login_any_more(door: LoginDoor, provider: Provider) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            provider.tell("bob", bob=["mail-users"])
+            tokens = await tokens_of(door, one)
+            provider.tell("ada", bob=None)
+            assert json_of(await one.refresh(tokens["refresh_token"]))["error"] == "invalid_grant"
+            assert (await one.call(tokens["access_token"])).status_code == 401
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/front/door/login", "groups")
+def test_who_is_in_no_group_lets_nothing_in(door: LoginDoor, provider: Provider) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            browser = await one.browser()
+            provider.tell(ada=["senders", "strangers"])
+            await door.follow(browser, one.ask(scope="email:read email:send"))
+            assert browser.status == 403
+            assert not browser.location
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/front/door/server", "no-redirector")
+def test_who_does_not_log_in_is_sent_nowhere__and_who_cancels_is(door: LoginDoor, provider: Provider) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            browser = await one.browser()
+            provider.tell("")
+            await door.follow(browser, one.ask())
+            assert browser.status == 400
+            assert not browser.location
+            provider.tell("ada")
+            other = await one.browser()
+            await door.follow(other, one.ask())
+            await other.press("cancel", door.url)
+            assert (other.told["error"], other.told["iss"]) == ("access_denied", door.url)
+
+    run(main())
+
+
+async def _returned(door: LoginDoor, browser: Browser, url: str) -> str:
+    """The URL to which the provider sends a browser back."""
+    await door.follow(browser, url, door.callback)
+    assert browser.location.startswith(door.callback)
+    return browser.location
+
+
+def _with(url: str, **changes: str) -> str:
+    parts = urlsplit(url)
+    values = {name: each[0] for name, each in parse_qs(parts.query).items()}
+    return urlunsplit(parts._replace(query=urlencode({**values, **changes})))
+
+
+@pytest.mark.holds("gateway/front/door/login", "own-browser", "once")
+@pytest.mark.holds("gateway/front/door/flows", "own-browser")
+def test_a_callback_is_good_in_the_browser_that_began__and_once(door: LoginDoor, provider: Provider) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            mine, theirs = await one.browser(), await one.browser()
+            callback = await _returned(door, mine, one.ask())
+            await door.follow(theirs, one.ask())  # with a cookie of its own, and logged in
+            await theirs.get(callback)
+            assert theirs.status == 400
+            assert "another browser" in theirs.page
+            await mine.get(callback)
+            page = mine.page
+            assert "Allow" in page
+            await mine.get(callback)
+            assert "answered before" in mine.page
+            for _ in range(2):
+                theirs.page = page
+                await theirs.press("allow", door.url, **{"scope email:read": "yes"})
+                assert not theirs.location
+            mine.page = page
+            await mine.press("allow", door.url, **{"scope email:read": "yes"})
+            assert mine.told["code"]
+            mine.page = page
+            await mine.press("allow", door.url, **{"scope email:read": "yes"})
+            assert not mine.location
+
+    run(main())
+
+
+@pytest.mark.holds("oauth/openid", "one-secret", "issuer-named")
+def test_two_logins_of_one_browser_can_not_be_mixed(door: LoginDoor, provider: Provider) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            browser = await one.browser()
+            first = await _returned(door, browser, one.ask(state="first"))
+            second = await _returned(door, browser, one.ask(state="second", scope="email:search"))
+            code = parse_qs(urlsplit(second).query)["code"][0]
+            await browser.get(_with(first, code=code))
+            assert browser.status == 400
+            assert "Allow" not in browser.page
+            third = await _returned(door, browser, one.ask())
+            await browser.get(_with(third, iss="https://elsewhere.example"))
+            assert "another identity provider" in browser.page
+            form = await _returned(door, browser, one.ask())
+            state = parse_qs(urlsplit(form).query)["state"][0]
+            await browser.get(f"{door.callback}?{urlencode({'state': state})}")
+            assert browser.status == 400
+            assert "Allow" not in browser.page
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/front/door/flows", "new-key")
+def test_who_consents_again_ends_what_was_granted_before(door: LoginDoor, provider: Provider) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            before = await tokens_of(door, one)
+            after = await tokens_of(door, one, "email:search", scope="email:search email:read")
+            assert after["scope"] == "email:search"
+            assert (await one.call(before["access_token"])).status_code == 401
+            assert (await one.call(after["access_token"], "search", query="x")).status_code == 200
+
+    run(main())
+
+
+def test_an_ended_login_is_over_at_once(door: LoginDoor, provider: Provider) -> None:
+    async def main() -> None:
+        async with host(door) as one:
+            tokens = await tokens_of(door, one)
+            assert (await one.post("revoke", token=tokens["refresh_token"])).status_code == 200
+            assert (await one.call(tokens["access_token"])).status_code == 401
+            assert json_of(await one.refresh(tokens["refresh_token"]))["error"] == "invalid_grant"
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/front/door/login", "read-again")
+@pytest.mark.holds("net/identity_provider", "away")
+def test_while_the_provider_is_away_nothing_is_renewed__and_nothing_is_lost(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    async def main(door: LoginDoor, other: int) -> None:
+        async with host(door) as one:
+            with running_provider(other, door):
+                tokens = await tokens_of(door, one)
+            away = await one.refresh(tokens["refresh_token"])
+            assert (away.status_code, json_of(away)["error"]) == (503, "temporarily_unavailable")
+            assert (await one.call(tokens["access_token"])).status_code == 200
+            browser = await one.browser()
+            await browser.get(f"{door.callback}?state=s&code=c")
+            assert browser.status == 400
+
+    with reserved_port() as port, reserved_port() as other:
+        door = LoginDoor(tmp_path_factory.mktemp("door"), port, f"http://127.0.0.1:{other}")
+        with door.serving():
+            run(main(door, other))
+
+
+@pytest.mark.holds("gateway/front/door/login", "changed")
+def test_an_app_that_calls_itself_otherwise_than_at_the_last_consent_is_shown_as_such(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    about: dict[str, object] = {"client_name": "Host", "redirect_uris": [CALLBACK]}
+
+    async def publish(connection: Connection) -> None:
+        while await connection.request() is not None:
+            body = json.dumps(about).encode()
+            await connection.send(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n".encode(), body)
+
+    async def consent(door: LoginDoor, id: str) -> str:
+        async with httpx2.AsyncClient(trust_env=False) as http:
+            one = Host(door, http, id)
+            async with one.open:
+                browser = await one.browser()
+                await door.follow(browser, one.ask())
+                page = browser.page
+                await browser.press("allow", door.url, **{"scope email:read": "yes"})
+                assert browser.told["code"]
+                return page
+
+    async def main() -> None:
+        async with RawServer(publish) as publisher:
+            about["client_id"] = id = publisher.url.rpartition("/")[0] + "/client.json"
+            for name in ("Host", "Host", "Other"):  # the gateway starts anew: a document is remembered for a while
+                about["client_name"] = name
+                with door.serving():
+                    page = await consent(door, id)
+                    assert ("it called itself “Host”" in page) == (name == "Other")
+
+    with reserved_port() as port, reserved_port() as other:
+        door = LoginDoor(tmp_path_factory.mktemp("door"), port, f"http://127.0.0.1:{other}")
+        with running_provider(other, door):
+            run(main())
