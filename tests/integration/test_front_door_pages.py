@@ -42,7 +42,7 @@ def program() -> Generator[tuple[str, list[str]]]:
             self.end_headers()
             self.wfile.write(b"<title>Back in the app</title>")
 
-        def log_message(self, *_: object) -> None: ...
+        def log_message(self, format: str, *args: Any) -> None: ...
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Waiting) as server:
         thread = threading.Thread(target=server.serve_forever)

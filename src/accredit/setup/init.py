@@ -59,8 +59,8 @@ from accredit.terminal.output import QUIET, print_json, say, tell
 
 class InitPlan(NamedTuple):
     """What to set up: the server, the folder, `upstream.headers` as they are written in the file, the timeout in
-    seconds, the server's name in `[servers]` ("" if it goes into `[upstream]`), the gateway's port, and the URL by which
-    hosts know it that can only log in ("" to let none in)."""
+    seconds, the server's name in `[servers]` ("" if it goes into `[upstream]`), the gateway's port, and the URL
+    by which hosts know it that can only log in ("" to let none in)."""
 
     upstream: HttpUpstream | StdioUpstream
     folder: Path
