@@ -37,7 +37,8 @@ def program() -> Generator[tuple[str, list[str]]]:
 
     class Waiting(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            came.append(self.path)
+            if self.path.startswith("/callback"):  # the browser asks for an icon, too
+                came.append(self.path)
             self.send_response(200)
             self.end_headers()
             self.wfile.write(b"<title>Back in the app</title>")
