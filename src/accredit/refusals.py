@@ -38,6 +38,16 @@ OAUTH_ONLY = (
 """A sentence for people with such a host."""
 
 
+def oauth_hosts(public_url: str) -> str:
+    """Return what people should know who have such a host. `public_url` is where it can log in; "" if nowhere."""
+    if not public_url:
+        return OAUTH_ONLY
+    return (
+        "a host that can only sign in by OAuth (claude.ai, ChatGPT, Copilot's cloud agent) logs in at"
+        f" {public_url}, and is let in by `accredit connect-app`"
+    )
+
+
 class Refused(NamedTuple):
     """One row. `status` is the HTTP status. It is 200 if clients should show the error's text, which they do only then.
 

@@ -13,11 +13,15 @@ from typing import Any, ClassVar
 
 import pytest
 from tests.world import sse_server
+from tests.world.agents import MAIL_SERVER
 from tests.world.certificates import write_certificate
 from tests.world.command import Serving, accredit, environment, wait_until
 from tests.world.connected import Connected
+from tests.world.ports import reserved_port
 from tests.world.raw_server import PATIENCE
-from tests.world.warm import Warm
+from tests.world.warm import Warm, python
+
+from accredit.keys import make_key, write_key
 
 pytestmark = pytest.mark.holds("asking/probe")
 
@@ -190,3 +194,25 @@ def test_a_server_of_the_older_transport_is_set_up__and_the_gateway_serves_it(be
         finally:
             server.kill()
             server.wait(PATIENCE)
+
+
+def test_a_gateway_for_hosts_that_log_in_is_made_whole__and_doctor_and_drill_are_not_kept_out(tmp_path: Path) -> None:
+    """Without a proof all is 401 there, also what these ask: they would call a good gateway a bad one."""
+    wrong = accredit("init", "--oauth", "http://mcp.example.com", "--", "nothing", folder=tmp_path)
+    assert (wrong.returncode, "oauth.public_url" in wrong.stderr, [*tmp_path.iterdir()]) == (2, True, [])
+    with reserved_port() as port:
+        url = f"http://127.0.0.1:{port}"
+        made = accredit("init", "--oauth", url, "--", python(), str(MAIL_SERVER), folder=tmp_path)
+        assert made.returncode == 0, made.stderr
+        assert f"logs in at {url}" in made.stdout
+        assert (tmp_path / "cluster.keys").stat().st_mode & 0o777 == 0o600
+        configuration = tmp_path / "accredit.toml"
+        configuration.write_text(configuration.read_text("utf-8").replace("port = 8484", f"port = {port}"), "utf-8")
+        write_key(tmp_path / "owner.key", make_key("human", "Owner", 1_700_000_000))
+        with Serving("--config", "accredit.toml", "--port", str(port), folder=tmp_path):
+            env = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+            looked = accredit("doctor", "--config", "accredit.toml", folder=tmp_path, env=env)
+            for good in (f"gateway: {url} is ok", f"logs in at {url}"):
+                assert good in " ".join(looked.stdout.split()), looked.stdout
+            drilled = accredit("drill", "--issuer", "owner.key", "--config", "accredit.toml", folder=tmp_path)
+            assert drilled.returncode == 0, drilled.stdout + drilled.stderr

@@ -33,7 +33,7 @@ from accredit.config import (
 from accredit.config.schema import SECTIONS, Server
 from accredit.errors import ConfigurationError
 from accredit.ops.config_missing import all_faults, differing_tools, scope_slips
-from accredit.refusals import OAUTH_ONLY
+from accredit.refusals import oauth_hosts
 from accredit.terminal.output import print_json, say
 
 _T = TypeVar("_T")
@@ -88,7 +88,8 @@ def _notes(parts: dict[str, object], loaded: Loaded) -> Iterator[str]:
     if parts["exposed"]:
         yield f"{parts['exposed']}; `accredit serve` needs --insecure"
     if parts["proofs"] == "required":
-        yield OAUTH_ONLY
+        oauth = loaded.config.oauth
+        yield oauth_hosts((oauth.enabled and oauth.public_url) or "")
     if parts["proofs"] == "observe":
         yield "proofs are only observed: no call is refused for want of authority"
         if parts["records"] == "off":

@@ -70,6 +70,18 @@ port = 9464                # where the proxy asks, at {path}
 _DEFAULT = """\
 default_tool_scope = ""    # "": tools without a table below are refused; or a scope, such as "mcp:tool"
 """
+_OAUTH = """
+[oauth]                    # hosts that can only log in: docs/how-to/hosts-that-log-in.md
+enabled = true
+public_url = {url}         # as hosts know this gateway
+registration = true        # some hosts have no metadata document, and register here
+# clients = ["https://claude.ai/*"]    # without it, any client may ask a person
+
+[cluster]
+keys_file = "{keys}" # seals these hosts' keys in the store; gateways that share one share this file
+"""
+CLUSTER_KEYS_FILE = "cluster.keys"
+"""The key file that `init --oauth` writes beside the configuration."""
 _TOOLS = """\
 # The tools, each with the scope that a delegation has to hold. A sensitive one takes only proofs over a challenge that
 # the gateway made for this very call.
@@ -106,6 +118,11 @@ def configuration(
         rest=f"{_kinds(offer, name)}\n{_TOOLS}",
     )
     return "\n".join([head, *(tool_table(each, name) for each in suggestions)])
+
+
+def oauth_tables(public_url: str) -> str:
+    """Return the tables that let in hosts that can only log in."""
+    return _OAUTH.format(url=string(public_url), keys=CLUSTER_KEYS_FILE)
 
 
 @dataclass(frozen=True)

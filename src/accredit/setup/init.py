@@ -12,7 +12,9 @@ If the command is killed, it may leave the key and the lock without a configurat
 it keeps an intact key, and a lock that equals the one it would write (`Prepared.write`).
 """
 
+import base64
 import os
+import secrets
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -30,7 +32,7 @@ from accredit.base.clock import unix_seconds
 from accredit.base.files import SHARED_FOLDER, make_folder
 from accredit.base.text import one_line
 from accredit.config.attest import GATEWAY_KEY_FILE
-from accredit.config.load import DEFAULT_FILE
+from accredit.config.load import DEFAULT_FILE, load
 from accredit.config.schema import Gateway
 from accredit.config.servers import check_server_name
 from accredit.errors import ConfigurationError
@@ -39,8 +41,16 @@ from accredit.hosts.credentials import secret_parts, url_holds_secret
 from accredit.keys import load_public_key, make_key, public_path, read_file, read_key, write_file, write_key
 from accredit.limits import MAX_LOCK_BYTES
 from accredit.pins import LOCK_FILE, UPSTREAM
-from accredit.refusals import OAUTH_ONLY
-from accredit.setup.config_text import Agent, Api, configuration, described_configuration
+from accredit.refusals import oauth_hosts
+from accredit.rounds.sealing import KEY_BYTES
+from accredit.setup.config_text import (
+    CLUSTER_KEYS_FILE,
+    Agent,
+    Api,
+    configuration,
+    described_configuration,
+    oauth_tables,
+)
 from accredit.setup.documents import check_document, check_served, find_described
 from accredit.setup.pin import definitions_of, lock_text
 from accredit.signing.suggest_scopes import PROMPT, READING, RESOURCE, Suggestion, suggestions
@@ -49,7 +59,8 @@ from accredit.terminal.output import QUIET, print_json, say, tell
 
 class InitPlan(NamedTuple):
     """What to set up: the server, the folder, `upstream.headers` as they are written in the file, the timeout in
-    seconds, the server's name in `[servers]` ("" if it goes into `[upstream]`), and the gateway's port."""
+    seconds, the server's name in `[servers]` ("" if it goes into `[upstream]`), the gateway's port, and the URL
+    by which hosts know it that can only log in ("" to let none in)."""
 
     upstream: HttpUpstream | StdioUpstream
     folder: Path
@@ -57,6 +68,13 @@ class InitPlan(NamedTuple):
     seconds: float | None = None
     server: str = ""
     port: int = Gateway().port
+    oauth: str = ""
+
+    @property
+    def more_files(self) -> Sequence[tuple[Path, bytes, bool]]:
+        """The files beside them: with `oauth`, a key that seals in the store. Each has whether it is private."""
+        key = base64.b64encode(secrets.token_bytes(KEY_BYTES)) + b"\n"
+        return [(self.folder / CLUSTER_KEYS_FILE, key, True)] if self.oauth else []
 
     @property
     def files(self) -> tuple[Path, Path, Path, Path]:
@@ -78,6 +96,7 @@ def run_init(
     openapi: Path | str | None,
     agent_card: Path | str | None,
     proxy: str | None,
+    oauth: str,
     header: Sequence[str],
     token_env: str | None,
     timeout: float | None,
@@ -90,22 +109,27 @@ def run_init(
     if openapi is not None or agent_card is not None:
         if not server:
             raise ConfigurationError("an HTTP API or an agent has no name of its own", "give it one: --server NAME")
+        if oauth:
+            raise ConfigurationError("--oauth is for MCP servers", "write [oauth] into the file yourself")
         _check_free(folder, _files_of(folder))
         found = find_described(server, openapi, agent_card, url, proxy, header, token_env, timeout)
         return _set_up_described(found, folder, as_json=as_json)
+    if oauth:  # a wrong URL is told before the server is asked
+        load(folder / DEFAULT_FILE, {}, {}, content=oauth_tables(oauth).encode())
     reach = read_reach(header, token_env, timeout)
     upstream = upstream_of(url, command, reach)
-    return set_up(InitPlan(upstream, folder, as_configured(header, token_env), reach.timeout, server), as_json=as_json)
+    plan = InitPlan(upstream, folder, as_configured(header, token_env), reach.timeout, server, oauth=oauth)
+    return set_up(plan, as_json=as_json)
 
 
 def set_up(plan: InitPlan, *, as_json: bool) -> int:
     """Write the files into the folder, and print what to do next. Raises `ConfigurationError`."""
     folder = plan.folder
-    _check_free(folder, plan.files)
+    _check_free(folder, [*plan.files, *(path for path, *_ in plan.more_files)])
     made = Prepared.asked(plan)
     made.write()
     steps = _next_steps(folder, first_scopes(made.offer, made.suggested))
-    _report(plan.files, made.offer, made.suggested, steps, as_json=as_json)
+    _report(plan, made.offer, made.suggested, steps, as_json=as_json)
     return 0
 
 
@@ -156,8 +180,9 @@ class Prepared(NamedTuple):
         lock = lock_text({plan.server or UPSTREAM: definitions_of(offer)})
         suggested = suggestions(offer, plan.server)
         where = keep_working_folder(upstream, plan.folder)
-        text = configuration(where, offer, suggested, plan.headers, plan.server, plan.port).encode()
-        return cls(plan, offer, upstream, suggested, lock, text)
+        text = configuration(where, offer, suggested, plan.headers, plan.server, plan.port)
+        text += oauth_tables(plan.oauth) if plan.oauth else ""
+        return cls(plan, offer, upstream, suggested, lock, text.encode())
 
     def write(self) -> None:
         """Write the files (step 3). Raises `ConfigurationError` if one exists, except for a key and a lock from an
@@ -168,7 +193,7 @@ class Prepared(NamedTuple):
         if self.upstream != self.plan.upstream and isinstance(self.upstream, HttpUpstream):
             tell(f"the server is at {without_query(self.upstream.url)}: the configuration names that")
         locks = [] if _holds(lock, self.lock) else [(lock, self.lock, False)]
-        _write([*locks, (file, self.text, _may_hold_secret(self.upstream))], keys)
+        _write([*locks, *self.plan.more_files, (file, self.text, _may_hold_secret(self.upstream))], keys)
 
 
 def _write(files: Iterable[tuple[Path, bytes, bool]], keys: list[Path]) -> None:
@@ -261,8 +286,10 @@ def word(path: Path) -> str:
 
 
 def _report(
-    files: Sequence[Path], offer: ServerListing, suggested: Sequence[Suggestion], steps: Sequence[str], *, as_json: bool
+    plan: InitPlan, offer: ServerListing, suggested: Sequence[Suggestion], steps: Sequence[str], *, as_json: bool
 ) -> None:
+    more = [path for path, *_ in plan.more_files]
+    files = [*plan.files, *more]
     if as_json:
         tools = [{"name": each.tool, "scope": each.scope, "sensitive": each.sensitive} for each in suggested]
         others = {"resources": len(offer.resources) + len(offer.templates), "prompts": len(offer.prompts)}
@@ -271,8 +298,10 @@ def _report(
     say(f"wrote {files[0]}: {summarize_offer(offer, suggested)}. Read it before you go on.")
     say(f"wrote {files[1]}, which only you can read, and {files[2]}")
     say(f"wrote {files[3]}: what these tools say of themselves; a gateway refuses calls of one that changes")
+    for each in more:
+        say(f"wrote {each}, which only you can read: it seals the keys of hosts that log in. Don't lose it")
     _say_next(steps)
-    say(f"note: {OAUTH_ONLY}", QUIET)
+    say(f"note: {oauth_hosts(plan.oauth)}", QUIET)
 
 
 def _say_next(steps: Iterable[str]) -> None:

@@ -27,6 +27,8 @@ init = ProgramCommand(
 
     accredit init http://127.0.0.1:9000/mcp --server mail
 
+    accredit init http://127.0.0.1:9000/mcp --oauth https://mcp.example.com
+
     accredit init --openapi https://petstore.example/openapi.json --server pets
 
     accredit init --agent-card https://helper.example/.well-known/agent-card.json --server helper
@@ -52,6 +54,12 @@ init = ProgramCommand(
         OPENAPI,
         AGENT_CARD,
         PROXY,
+        option(
+            "--oauth",
+            metavar="URL",
+            default="",
+            help="Let hosts in that can only log in, such as claude.ai. URL: the gateway's origin, as they know it.",
+        ),
         HEADER,
         TOKEN_ENV,
         TIMEOUT,

@@ -22,7 +22,7 @@ from accredit.ops.doctor.gateways import ask_gateways
 from accredit.ops.doctor.keys import look_at_grant, look_at_key
 from accredit.ops.doctor.surroundings import Surroundings
 from accredit.ops.doctor.versions import other_version
-from accredit.refusals import OAUTH_ONLY
+from accredit.refusals import oauth_hosts
 from accredit.terminal.wording import relative
 
 
@@ -69,7 +69,10 @@ def look_at_entries(at: Surroundings) -> Iterator[Result]:
             )  # where nobody has installed anything it is the host's affair
             yield tell("hosts", f"{state.host}: {state.file}: {state.problem}", state.remedy)
     if at.loaded is not None and at.loaded.config.proofs.mode == "required":
-        yield good("hosts", OAUTH_ONLY)  # no fault: it is said to whoever has one
+        oauth = at.loaded.config.oauth
+        yield good(
+            "hosts", oauth_hosts((oauth.enabled and oauth.public_url) or "")
+        )  # no fault: it is said to whoever has one
     found = [entry for state in states if state.entries for entry in _entries(at, state)]
     silent = _silent(found)
     for entry in found:

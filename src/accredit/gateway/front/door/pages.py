@@ -25,14 +25,18 @@ _STYLE = """
  --hair: #2e343a; --act: #8cc2ff; --on-act: #0b1622; --warn: #ffd58a; --warn-ground: #2a2213; --warn-edge: #b98a36; } }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--ground); color: var(--text); font: 16px/1.5 system-ui, sans-serif; }
-main { max-width: 640px; margin: 22px auto; padding: 0 24px; }
+header { border-bottom: 1px solid var(--line); padding: 12px 24px; font-weight: 600; }
+main { max-width: 640px; margin: 24px auto; padding: 0 24px; }
 h1 { font-size: 26px; line-height: 1.3; margin: 0 0 6px; overflow-wrap: anywhere; }
-p, dd, li { overflow-wrap: anywhere; }
+h2 { font-size: 15px; margin: 28px 0 0; color: var(--mute); }
+p, dd { overflow-wrap: anywhere; }
+code { font: 14px/1.5 ui-monospace, monospace; }
 bdi, strong { unicode-bidi: isolate; }
-dl { display: grid; grid-template-columns: minmax(0, max-content) minmax(0, 1fr); gap: 3px 20px; margin: 16px 0; }
+dl { display: grid; grid-template-columns: minmax(0, max-content) minmax(0, 1fr); gap: 4px 20px; margin: 12px 0; }
 dt { color: var(--mute); }
 dd { margin: 0; }
-.code { font: 600 32px/1.3 ui-monospace, monospace; letter-spacing: .06em; margin: 12px 0; }
+.code { font: 600 32px/1.3 ui-monospace, monospace; letter-spacing: .06em; margin: 12px 0; padding: 12px 16px;
+ border: 2px solid var(--text); border-radius: 6px; width: fit-content; }
 .warn { background: var(--warn-ground); color: var(--warn); padding: 8px 16px;
  border-left: 3px solid var(--warn-edge); }
 .go { display: flex; flex-wrap: wrap; gap: 12px; margin: 16px 0 0; padding: 14px 0 0;
@@ -49,6 +53,9 @@ button { font: inherit; font-weight: 600; min-height: 44px; padding: 8px 24px; b
  border: 2px solid var(--act); background: var(--ground); color: var(--act); cursor: pointer; }
 a { color: var(--act); }
 button.yes { background: var(--act); color: var(--on-act); }
+:focus-visible { outline: 3px solid var(--act); outline-offset: 3px; }
+@media (max-width: 480px) { header, main { padding-left: 16px; padding-right: 16px; } h1 { font-size: 22px; }
+ dl { grid-template-columns: minmax(0, 1fr); gap: 0; } dd { margin-bottom: 8px; } .go button { flex: 1; } }
 """
 _STYLE_HASH = b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 
@@ -67,7 +74,7 @@ class Page(NamedTuple):
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
             f"<title>{escape(self.title)}</title>\n<style>{_STYLE}</style>\n</head>\n"
-            f"<body>\n<main>\n<h1>{escape(self.title)}</h1>\n{self.body}\n</main>\n</body>\n</html>\n"
+            f"<body>\n<header>accredit</header>\n<main>\n<h1>{escape(self.title)}</h1>\n{self.body}\n</main>\n</body>\n</html>\n"
         ).encode()
 
     def headers(self) -> RawHeaders:
@@ -108,8 +115,8 @@ def code_page(wanted: Wanted, flow: str, action: str, code: str, note: str = "")
         " <code>accredit connect-app</code>, and type this code:</p>"
         f'<p class="code">{escape(code)}</p>'
         "<p>Type it only if you began this yourself, in this browser. Your desk says who asks and for what.</p>"
-        f"{_about(wanted)}"
         f"{_form(action, flow, digits, (('confirm', 'Connect', True), ('cancel', 'Cancel', False)))}"
+        f"<h2>Who asks, and for what</h2>{_about(wanted)}"
     )
     return Page(_title(wanted), body, answers_to=form_action(wanted.request.redirect_uri))
 
@@ -183,7 +190,7 @@ def _about(wanted: Wanted, *, with_tools: bool = True) -> str:
     ]
     listed = "".join(f"<dt>{escape(name)}</dt><dd><bdi>{escape(value)}</bdi></dd>" for name, value in rows)
     tools = f"<dt>Tools</dt><dd>{_list(wanted.tools)}</dd>" if with_tools else ""
-    local = "any program on this computer can claim this name" if is_any_programs(request.redirect_uri) else ""
+    local = "Any program on your computer can claim this name." if is_any_programs(request.redirect_uri) else ""
     return f"<dl>{listed}{tools}</dl>{_note(local)}"
 
 
