@@ -88,7 +88,11 @@ _ROWS = (
         "ratify_constraint_unknown", DENIED, grant_helps=True, other_may_pass=True,
         advice="The new delegation must do without this constraint: the gateway does not know it.",
     ),
-    Refused("ratify_invalid_scope", DENIED),
+    Refused(
+        "ratify_invalid_scope", DENIED,
+        advice="The delegation has a scope that is not known here, so none of its scopes counts here. Whoever signed it"
+        " corrects that scope, or signs one delegation for each gateway or server, with its scopes alone.",
+    ),
     Refused("ratify_delegation_not_authorized", DENIED),
     Refused("ratify_invalid", DENIED),
     Refused(
@@ -100,8 +104,8 @@ _ROWS = (
     Refused("too_many_challenges", TOO_MANY_CHALLENGES),
     Refused(
         "unknown_tool", _UNKNOWN,
-        advice="No delegation can allow it before it has a scope. Whoever runs the gateway has the tables of all tools"
-        " that its server lists written by `accredit check --fix`, and then runs `accredit reload`.",
+        advice="No delegation can allow it before it has a scope. Where the gateway runs, run `accredit check --fix`,"
+        " then `accredit reload`. In a server with a guard of its own, write `@require` over the function.",
     ),
     Refused("unknown_resource", _UNKNOWN),
     Refused("unknown_prompt", _UNKNOWN),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.world.agents import AgentFiles
+from tests.world.agents import AgentFiles, save_delegation
 from tests.world.authorization import GATEWAY, Trust
 from tests.world.calls import meta
 from tests.world.command import Serving, accredit
@@ -322,3 +322,16 @@ def test_one_call_made_many_times_at_once_is_one_ask_and_few_connections__and_on
         desk.tell_all(answer)
         results = [text(host.hear()["result"]) for _ in range(MAX_HOLDS_OF_ASK)]
     assert sum("sent to ada" in each for each in results) == 1
+
+
+def test_an_agent_whose_delegation_has_expired_says_so_when_nobody_answers(
+    trust: Trust, gateway: Serving, files: AgentFiles, desk: ScriptedDesk, tmp_path: Path
+) -> None:
+    """Each call was asked for at the desk and held, and only the log of the host said why."""
+    old = save_delegation(tmp_path / "old.json", trust.chain("email:read", ends=-1))
+    words = ("--key", str(files.key), "--delegation", str(old), "--hold", "0.2")
+    with Connected(files.folder, gateway.url, *words, **desk.env) as host:
+        host.initialize()
+        told = text(called(host))
+    assert told.startswith("Ada has not answered yet")
+    assert f"\nThis agent asks since {old} has expired: ask its principal for a new one: " in told

@@ -201,7 +201,7 @@ class Asking:
         """
         waiting = self._asks.get(ask.same_call) or _Waiting(ask)
         if waiting.holds >= MAX_HOLDS_OF_ASK:
-            return Withheld(_not_answered(waiting, ask.code))
+            return Withheld(self._not_answered(waiting, ask.code))
         waiting.holds += 1
         desk, began = None, asyncio.get_running_loop().time()
         try:
@@ -305,13 +305,13 @@ class Asking:
                 each.cancel()
             with suppress(asyncio.CancelledError, DeskGone, OSError):
                 await next_line
-        return Withheld(_not_answered(waiting, ask.code))
+        return Withheld(self._not_answered(waiting, ask.code))
 
     def _judged(self, line: DeskLine, waiting: _Waiting) -> tuple[Allowed | Withheld | str] | None:
         """Return the decision in a line of the desk, in a tuple of one. Return None if the line only says that the ask
         is pending. Raises `DeskGone`."""
         if line.error == "rate":
-            return (Withheld(_not_answered(waiting, "")),)
+            return (Withheld(self._not_answered(waiting, "")),)
         if line.error:
             _log.warning("the desk takes no ask: %s", excerpt(line.error))
             return ("",)
@@ -330,7 +330,7 @@ class Asking:
                 raise DeskGone
             if answer.decision == "later":
                 self._asks.forget(ask.same_call)
-                return Withheld(_not_answered(waiting, ask.code))
+                return Withheld(self._not_answered(waiting, ask.code))
             if answer.decision == "deny":
                 return Withheld(denial_message(waiting.person, ask.code))
             chain = chain_allowed(answer, ask, self._clock())
@@ -340,6 +340,9 @@ class Asking:
             return ""
         self._asks.forget(ask.same_call)
         return Allowed(chain)
+
+    def _not_answered(self, waiting: _Waiting, code: str) -> str:
+        return _not_answered(waiting, code, self._presenter.faults)
 
 
 def _refusal(refusal: ProofRefused, scope: str) -> AskedRefusal:
@@ -405,7 +408,7 @@ def denial_message(person: str, code: str) -> str:
     return f"{person} said no to this call (code {code}). Do not try it again or another way round."
 
 
-def _not_answered(waiting: _Waiting, code: str) -> str:
+def _not_answered(waiting: _Waiting, code: str, faults: Sequence[ConfigurationError]) -> str:
     target = one_line(waiting.ask.target)
     named = f" (code {code})" if code else ""
     ways = [f"open {waiting.url}{f'/a/{code}' if code else ''}"] if waiting.url else []
@@ -414,4 +417,5 @@ def _not_answered(waiting: _Waiting, code: str) -> str:
     return (
         f"{waiting.person} has not answered yet{named}. Tell the user: {', or '.join(ways)}\n"
         f"{opens}When they say that it is allowed, call {target} again with exactly the same arguments."
+        + "".join(f"\nThis agent asks since {one_line(each.what)}: {one_line(each.remedy)}." for each in faults)
     )

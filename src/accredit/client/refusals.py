@@ -165,7 +165,8 @@ def _option(constraint: Constraint) -> list[str]:
         case MaxAmount() if constraint.max_amount == int(constraint.max_amount):
             return ["--max-amount", f"{int(constraint.max_amount)}{constraint.currency}"]
         case _:
-            return ["--constraint", canonical(constraint.members()).decode()]
+            # Without blanks no name in it reads as a command, wherever a terminal wraps the line.
+            return ["--constraint", canonical(constraint.members()).decode().replace(" ", "\\u0020")]
 
 
 def _lacks_scope(refusal: ProofRefused) -> bool:

@@ -10,6 +10,7 @@
 import asyncio
 import contextlib
 import os
+import shlex
 import shutil
 import socket
 import tomllib
@@ -74,7 +75,7 @@ class Root(NamedTuple):
 
 def plan(file: Path, own: Sequence[Own], host: str, root: Root) -> Plan:
     """Return what to write. Raises `ConfigurationError`."""
-    before = _before(file)
+    before = _before(file, host)
     content = before.content if before is not None else None
     tables = tomllib.loads(content.decode()) if content is not None else {}
     known: dict[str, Any] = tables.get("servers", {})
@@ -156,7 +157,7 @@ class _Names:
         return True
 
 
-def _before(file: Path) -> Loaded | None:
+def _before(file: Path, host: str) -> Loaded | None:
     """Return the existing configuration, if any. Raises `ConfigurationError` if servers can't be added to it."""
     if not os.path.lexists(file):
         return None
@@ -170,9 +171,10 @@ def _before(file: Path) -> Loaded | None:
             "name another file, or give its server a name: accredit add ... --name-existing NAME",
         )
     if loaded.config.proofs.mode == "required":
+        own = file.parent.with_name(f"{file.parent.name}-{host}") / file.name
         raise ConfigurationError(
-            f"{file} requires proofs: nobody could use the host's servers there before their tools are in its catalog",
-            "name another file, and see there what is used; or put the servers in one by one: accredit add NAME ...",
+            f"{file} requires proofs: {host} could call nothing there until somebody allows it",
+            f"begin {host} with a file of its own: accredit install {host} --adopt --config {shlex.quote(str(own))}",
         )
     return loaded
 

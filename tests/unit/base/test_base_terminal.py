@@ -57,6 +57,17 @@ def test_a_row_goes_on_after_its_margin() -> None:
     assert rows("    one two three four five", 20) == ["    one two three", "      | four five"]
 
 
+def test_a_command_of_ours_is_not_cut__so_that_it_can_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    def narrow(_stream: object) -> int:
+        return MIN_TERMINAL_COLUMNS
+
+    monkeypatch.setattr("accredit.base.terminal.width_of", narrow)
+    command = f"  accredit grant --constraint '{'x' * 200}'"
+    assert for_stderr(command) == command
+    assert "\n" not in for_stderr(f"{command}\nerror: of somebody else's")
+    assert len(for_stderr(command.replace("accredit", "another")).splitlines()) > 1
+
+
 def test_a_code_is_not_cut() -> None:
     found = rows("x" * 30 + "⟨U+202E⟩" + "x" * 30, 40)
     assert any("⟨U+202E⟩" in row for row in found)

@@ -87,6 +87,7 @@ def test_the_command_does_what_it_says(trust: Trust, tmp_path: Path) -> None:
     files = agent_files(folder, trust, "email:read")
     presenter = held(files.key, files.delegation)
     text = told(presenter, "ratify_scope_denied", required_scope="custom:$(deploy)", called="$(deploy) 'it'")
+    assert "$(deploy)\\u0020" in text  # no name of the server's is a word by itself where a terminal wraps the line
     write_key(tmp_path / "boss.key", trust.owner)
     (line,) = [line for line in text.splitlines() if line.startswith("  accredit grant")]
     words = [str(tmp_path / "boss.key") if word == "PATH" else word for word in shlex.split(line)]

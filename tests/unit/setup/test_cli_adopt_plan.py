@@ -214,6 +214,9 @@ def test_a_configuration_that_can_not_take_them_is_left(old: str, why: str, gate
     with pytest.raises(ConfigurationError) as refused:
         gateway.plan(a=CAT)
     assert why in refused.value.what
+    if why == "requires proofs":  # a command that works: a file of its own, whatever the folder is called
+        own = gateway.file.parent.with_name(f"{gateway.file.parent.name}-cursor") / "accredit.toml"
+        assert refused.value.remedy.endswith(f"accredit install cursor --adopt --config {own}")
 
 
 def test_what_a_person_said_of_a_variable_is_kept_as_a_credential(gateway: Gateway) -> None:
