@@ -10,7 +10,7 @@ if:
 - [times] `exp` is not past, and `iat` is not in the future, apart from the allowed difference of clocks;
 - [whole] `sub`, `client_id`, `jti` and `sid` are there, and there is no `cnf`, as its proof would not be checked here.
 
-Not checked: whether the login (`sid`) has ended. The store knows that.
+Not checked: whether the login that `sid` names has ended. The store knows that.
 """
 
 import re
