@@ -2,9 +2,9 @@
 
 - [binding] A proof covers the method, the skill or the task that it is about, the params in the form of RFC 8785
   without the proof, the scope, the gateway with the agent's name, and the protocol. It is good for this request alone.
-- [label] The protocol has a label of its own: a proof for A2A is never good for MCP or an HTTP API, nor theirs here.
-- [one-proof] A proof is in the header `Ratify-Proof`, or in `params.metadata`, in one spelling. Two that differ, or
-  text that is not base64url without padding, are a proof that is invalid.
+- [label] A2A has a label of its own. A proof for A2A is never good for MCP or an HTTP API, and none of theirs for A2A.
+- [one-proof] A proof is in the header `Ratify-Proof`, or in `params.metadata`, in one spelling. Two that differ are
+  an invalid proof. So is text that is not base64url without padding.
 - [skill] A message that names a skill needs the agent's scope and the skill's. One that names none needs those of all
   skills, since no request of A2A says which skill it is for. An unknown skill is refused.
 - [continued] A message that goes on with a task needs what that task's earlier messages needed, too.

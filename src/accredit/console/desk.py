@@ -127,9 +127,8 @@ class Desk:
 
     @property
     def wanted_for(self) -> str:
-        """The text of what the passphrase would be used for now: the signature that waits for the key. If none waits,
-        but each signature needs the passphrase, it is that of the only pending ask. "" if there is none, or more than
-        one."""
+        """What the passphrase would sign now, in words: the signature that waits for the key. If none waits, but each
+        signature needs the passphrase, it is the only pending ask. "" if none is pending, or more than one."""
         return self.keys.wanted_for or self._beforehand
 
     async def unlock(self, passphrase: str, told: str | None) -> None:

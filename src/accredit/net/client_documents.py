@@ -4,10 +4,10 @@ Anybody can make the gateway look at a URL, by asking for authorization in its n
 
 - [public-host] The document is at a public https URL of one spelling (`oauth.uris`). Its host's addresses are all
   public, and the one that is connected to is one of those that were checked (`fetch`, [public]).
-- [no-redirects] No redirect is followed: whoever can redirect at a host is not its owner.
+- [no-redirects] No redirect is followed: somebody who can make a host redirect need not own it.
 - [bounded] It has at most `MAX_CLIENT_BYTES` and comes within `DOCUMENT_SECONDS`.
-- [remembered] It counts for `DOCUMENT_KEPT_SECONDS`, and its absence for `DOCUMENT_PAUSE_SECONDS`. The number of both
-  is bounded. They are kept apart, so that no flood of invented URLs displaces what is good.
+- [remembered] A document counts for `DOCUMENT_KEPT_SECONDS`. A failure counts for `DOCUMENT_PAUSE_SECONDS`. The number
+  of both is bounded. They are kept apart, so that a flood of invented URLs displaces no good document.
 - [one-fetch] A document is fetched once at a time, for all who wait for it.
 - [rate] Fetches have a budget, and few run at once. So nobody can make the gateway flood a host.
 """

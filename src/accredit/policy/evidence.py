@@ -95,8 +95,8 @@ class Part(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """What the record of an allowed call proves: who allowed it (there, `when` is the end of the permission), and who
-    signed it. `unanswered` are the constraints that can't be judged by the record."""
+    """What the record of an allowed call proves: who allowed it, and who signed it. In `allowed`, `when` is the end of
+    the permission. `unanswered` are the constraints that can't be judged by the record."""
 
     allowed: Part
     signed: Part

@@ -2,15 +2,15 @@
 
 Others than gateways may be able to write to the tables. So a writer verifies a row before it signs or uses it.
 
-- [own-chain] Its own chain ends where the writer remembers, or later, at an entry that its own key has signed: the
-  answer to its last write may have been lost, or a previous process may have written more. Otherwise somebody else has
-  changed the chain.
+- [own-chain] Its own chain ends where the writer remembers, or at a later entry that its own key has signed. Such an
+  entry is no fault: the answer to the last write may have been lost, or a previous process may have written more. At any
+  other end, somebody else has changed the chain.
 - [other-chains] Another writer's chain ends at its last entry, if a trusted key has signed that entry. The writer's row
   is used only as a counter.
 - [open-calls] A call is open if no record holds its outcome, and the record of its decision verifies: it is signed by a
   trusted key, names this gateway, is at its own place, is filed under its own call, and its decision is to forward.
 - [repeated-turns] A turn (the events written together) may have been written before, in this chain or in one that has
-  ended since. It was if its first decision is on record. A turn without a decision needs no check: if it was written,
+  ended since. If its first decision is on record, it was. A turn without a decision needs no check: if it was written,
   the calls that it ends are no longer open.
 
 Not detected here: that the end of a chain was cut off, and its row changed to match. A checkpoint that was kept

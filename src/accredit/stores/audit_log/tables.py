@@ -49,9 +49,9 @@ class ChainMoved(StoreUnavailable):
 
 
 class ChainEnd(NamedTuple):
-    """The end of a writer's chain: the writer's name and number; how many records the chain has, the SHA-256 of the
-    last one, and how many of them a checkpoint covers; and the last turn of the writer's queue that was written. `over`
-    says that the chain has ended for good."""
+    """The end of a writer's chain. `name` and `writer` are the writer's name and number. `records` is how many records
+    the chain has, and `checkpointed` how many of them a checkpoint covers. `head` is the SHA-256 of the last one.
+    `turn` is the last turn of the writer's queue that was written. `over` says that the chain has ended for good."""
 
     name: str
     writer: int

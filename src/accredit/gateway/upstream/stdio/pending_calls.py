@@ -4,13 +4,13 @@ A line is judged by `Expected.event`. An invalid line is never forwarded, unless
 
 - [fails-request] if it answers a request, wholly or in part, that request fails with the reason. The id is looked for
   even in a line that is not a valid frame. An id in another type ("1" for 1) counts if it can mean only one request;
-- [long-line] some lines can't be searched for the id: they are too long to be read, or are invalid, long, and have too
-  many arrays and objects. The id is then looked for at the line's two ends. If it is not there, the line belongs to all
-  open requests, as it could answer any. If the line does not begin as a message does, it belongs to the only open
-  request, if there is just one. A server's request of that length is answered with the reason;
+- [long-line] a line may be too long to be read, or long and invalid with too many arrays and objects. Then the id is
+  looked for at the line's two ends only. If it is not there, the line belongs to all open requests, as it could answer
+  any. A line that does not even begin as a message belongs to the open request, if there is exactly one. A server's
+  request of that length is answered with the reason;
 - [late] the answer to a request that was abandoned is dropped in silence;
 - [nameless] an error without an id answers the only open request, unless it may be about a notification or a response.
-  It may be if one was sent after the last request that the child has answered, and no such error has come for it yet;
+  It may be about one that was sent after the last request that the child has answered. Each of them has one such error;
 - [other] anything else is dropped and counted: many servers print to their stdout.
 """
 
