@@ -3,10 +3,10 @@
 ProtoJSON lets a reader take several spellings of one object: `task_id` for `taskId`, a number for an enum or in a
 string, null for what is absent. Other readers take only one of them. So what comes from a client (`Sent`) has members
 of the specification only, in the spelling that it shows, and nothing in another form. What comes from an agent
-(`Answered`) is read so, too; members that the specification does not have are left out of what is sent on, since only
-what was read is written again.
+(`Answered`) is read in the same way. Only what was read is sent on, so members that the specification does not have
+are left out.
 
-`metadata` and what else is free in its form stays text. It is not read here, but for an object being one.
+`metadata` and other members of free form stay text. They are not read here, except that an object must be one.
 """
 
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""What a desk asks of a gateway elsewhere: a request that its person has signed, or a key of theirs. No I/O.
+"""A desk's request to a gateway on another machine, signed by its person or with a key that they certified. No I/O.
 
 A request is decoded and checked in these steps. Any bytes at all lead either to a request or to one `DeskRequestError`.
 

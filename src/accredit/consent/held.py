@@ -168,8 +168,8 @@ def chain_of(answer: Answer, ask: AnyAsk, now: int) -> tuple[DelegationCert, ...
 
 
 def client_grant(ask: ClientAsk, cert_id: str, now: int) -> Grant:
-    """Return what a person signs who lets a client in: these tools at this gateway, with these scopes, until the end
-    that was asked for. Raises `NotOffered` if a gateway asks for more than a standing delegation may be of: a wildcard,
+    """Return what a person signs to let a client in: these tools at this gateway, with these scopes, until the end
+    that was asked for. Raises `NotOffered` if a gateway asks for more than a standing delegation may hold: a wildcard,
     the right to delegate, a scope that the vocabulary calls sensitive, or more than `MAX_CLIENT_SECONDS`."""
     if any(each.endswith("*") or each == "identity:delegate" or is_sensitive(each) for each in ask.scopes):
         raise NotOffered("the gateway asks for scopes that no app is given for days: nothing can be signed here")

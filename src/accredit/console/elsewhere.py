@@ -1,4 +1,4 @@
-"""A gateway elsewhere, as a person's desk reaches it: `accredit desk --at URL`. I/O: the network, bounded.
+"""A gateway on another machine, as a person's desk reaches it: `accredit desk --at URL`. I/O: the network, bounded.
 
 - [address] A URL is https, or http to this machine, with no path: the gateway's public URL. Each request names it, so
   that no other gateway can use it.
@@ -10,7 +10,7 @@
   this person. What the gateway says besides is shown as its word, or not at all. A client's ask has to
   name this gateway's URL. A gateway's id is its own word, too: a person is shown it before they sign for it.
 
-The answer is signed by the person's key again. So is a no: if the key is locked, it is not sent, and the ask runs out.
+Each answer is signed by the person's key, also a no. If the key is locked, no answer is sent, and the ask runs out.
 """
 
 import asyncio

@@ -1,5 +1,5 @@
-"""A request to an agent (A2A) as the decision sees it: which of its methods are about what, and what a proof for it is
-bound to. No I/O. `a2a.call` makes it of a request.
+"""A request to an agent (A2A) as the decision sees it: what each method is about, and what a proof for it is bound to.
+No I/O. `a2a.call` makes one from a request.
 """
 
 from accredit.attest import CallRecord

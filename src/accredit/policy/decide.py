@@ -31,15 +31,15 @@
 - [record] The caller records the decision before anything is forwarded or refused (`gateway.recording`).
 - [allow] The call is allowed.
 - [observe] Where the policy `observes`, the steps are the same, but refusals by [target], [proof], [revocation],
-  [replay] and [authority] are not enforced: the decision says what would have been, and the call is forwarded as with
-  proofs off. Challenges are still spent, and uses taken. These things differ:
+  [replay] and [authority] are not enforced. The decision has the refusal that there would have been, and the call is
+  forwarded as with proofs off. Challenges are still spent, and uses taken. These things differ:
   - Nobody is asked to sign a challenge, so a sensitive target takes one that the client made.
   - The proof for a target without an entry in the catalog is verified too, to learn who calls.
   - If a task belongs to a token, the agent that made it is not compared (`TaskScope.by_token`).
 
   These refusals are enforced even then:
-  - those for want of a decision: the store does not answer, or a clock was set back;
-  - those that are not about authority, and so are made elsewhere: for tokens, pins, sealed states, bounds, invalid
+  - those where nothing could be decided: the store does not answer, or a clock was set back;
+  - those that are not about authority, which this function does not make: for tokens, pins, sealed states, bounds, invalid
     messages and calls that can't be recorded.
 
 If a need is not answered, the call is refused: any exception in place of an answer ends in a refusal. Not checked here:

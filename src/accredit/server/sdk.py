@@ -6,8 +6,8 @@ The SDK does not tell an extension its server. It calls an extension only for `t
 and lists, and does not tell it the function behind a name. So the guard finds out which server applies it (when that
 calls `settings`), and puts a gate (`gate`) in front of that server's other middleware.
 
-A tool call that has not passed the gate, for whatever reason, is refused: by the extension or, in a low-level server,
-which has no extensions, when its handler is looked up (`lowlevel`). If a running call makes the server do something
+A tool call that has not passed the gate, for whatever reason, is refused by the extension. A low-level server has no
+extensions: there it is refused when its handler is looked up (`lowlevel`). If a running call makes the server do something
 else (`mcp.call_tool`, `ctx.read_resource`), that is judged anew: on the same authority, with its own arguments
 (`policy.within`).
 

@@ -1,5 +1,5 @@
 """Implements `accredit revoke`: creates or extends an issuer's signed list, in a file or in a gateway's store. With
---at, a gateway elsewhere ends what it keeps for its clients, and no list is written.
+--at, a gateway on another machine ends what it keeps for its clients, and no list is written.
 
 If a call has used the certificate, a prefix of its id is enough. So that only the intended certificate is revoked:
 

@@ -48,7 +48,7 @@ revoke = Command(
         option(
             "--at",
             metavar="URL",
-            help="A gateway elsewhere: it ends what you have signed for its clients. No list is written.",
+            help="A gateway on another machine: it ends what you signed for its clients. No list is written.",
         ),
         flag("--empty", help="Name no certificate: make a signed list without entries, if there is none."),
         flag("--yes", help="Do not ask if only the beginning of the id is given."),

@@ -6,8 +6,8 @@
 - [verification] The token is verified (`policy.authorizer`), for the session in which the message has come (`session`,
   which the caller of this module passes).
 - [rights] A called tool must be one that the token allows, and the token must have the scope that the tool requires.
-- [guests] A token of the gateway's own front door is verified apart, whatever `[tokens]` says (`guests`): only in the
-  header, and not against [rights], since delegations say what its agent may do.
+- [guests] A token of the gateway's own front door is verified by `guests`, whatever `[tokens]` says. It counts only in
+  the header. [rights] does not apply to it, since delegations say what its agent may do.
 - [removal] Every token is removed from the message, including those that did not decide (`without`).
 
 At the merged endpoint of several servers, a token that denies a tool also denies it under its merged name.

@@ -13,8 +13,7 @@ Requirements"). Reads the clock and randomness; logs.
   about the task, for as long as a task without a `ttl` is remembered.
 
 A state is bound to the server (one of several), the principal, the method, the target and the other params. In the
-legacy era nothing is sealed, and every returned state is refused: some server might read a state there too, and it
-could be forged.
+legacy era nothing is sealed, and every returned state is refused: it could be forged, and some server might read it.
 
 Not checked here: whether a state was returned before. Each round is authorized anew. If a certificate is valid for one
 call only, the decision also needs the flow's name and the number of the round.

@@ -3,8 +3,8 @@
 Others than gateways may be able to write to the tables. So a writer verifies a row before it signs or uses it.
 
 - [own-chain] Its own chain ends where the writer remembers, or at a later entry that its own key has signed. Such an
-  entry is no fault: the answer to the last write may have been lost, or a previous process may have written more. At any
-  other end, somebody else has changed the chain.
+  entry is no fault: the answer to the last write may have been lost, or a previous process may have written more. If
+  the chain ends anywhere else, somebody else has changed it.
 - [other-chains] Another writer's chain ends at its last entry, if a trusted key has signed that entry. The writer's row
   is used only as a counter.
 - [open-calls] A call is open if no record holds its outcome, and the record of its decision verifies: it is signed by a

@@ -1,9 +1,9 @@
 """The protocol between a gateway and the process that writes its log (`process`, `writer_main`). No I/O.
 
 Both ends are this program, on one machine, and nobody else has an end of the socket between them. A frame is a length
-(4 bytes, little-endian) and as many bytes. The first frame to the process is `Opening`. Each later frame is a request:
-its deadline (8 bytes, a double: seconds of this machine's monotonic clock), after which nobody waits for the answer,
-and then the request in MessagePack.
+(4 bytes, little-endian) and as many bytes. The first frame to the process is `Opening`. Each later frame is a request.
+It begins with a deadline (8 bytes, a double: seconds of this machine's monotonic clock), after which nobody waits for
+the answer. Then comes the request in MessagePack.
 
 Answers come in the order of the requests. An answer begins with one of these:
 
