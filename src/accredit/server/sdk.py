@@ -7,9 +7,9 @@ and lists, and does not tell it the function behind a name. So the guard finds o
 calls `settings`), and puts a gate (`gate`) in front of that server's other middleware.
 
 A tool call that has not passed the gate, for whatever reason, is refused by the extension. A low-level server has no
-extensions: there it is refused when its handler is looked up (`lowlevel`). If a running call makes the server do something
-else (`mcp.call_tool`, `ctx.read_resource`), that is judged anew: on the same authority, with its own arguments
-(`policy.within`).
+extensions: there it is refused when its handler is looked up (`lowlevel`). If a running call makes the server do
+something else (`mcp.call_tool`, `ctx.read_resource`), that is judged anew: on the same authority, with its own
+arguments (`policy.within`).
 
 Not checked: what the server's own code does outside of any request, and functions that call each other directly.
 """

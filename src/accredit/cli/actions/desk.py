@@ -55,7 +55,7 @@ def run_desk(
 ) -> int:
     """Run `accredit desk` until it is stopped; return the exit code. Raises `ConfigurationError`."""
     if read_only and at:
-        raise ConfigurationError("with --read-only there is no key to sign requests to another gateway", "leave out one of the two")
+        raise ConfigurationError("--read-only has no key to sign what --at sends", "leave out one of the two")
     if read_only:
         return _run_read_only_desk(port, store, config, wants_browser=not no_browser)
     if store is not None:

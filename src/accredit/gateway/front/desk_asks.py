@@ -15,8 +15,8 @@ fails is the same 404, as it is for whoever has no key: a stranger learns nothin
 - [answer] An answer is kept once, and only if its certificates come from this person and allow what was asked, as
   whoever uses them will check again. The digits are told to who has let a client in, and to nobody else.
 - [revoke] What a person takes back ends at once. If they signed it for a client, its login, its tokens and the agent's
-  key end with it. If it was an answer, the ask or the kept answer ends. This is the memory of the front door alone: what
-  was signed for other agents is in no list because of it.
+  key end with it. If it was an answer, the ask or the kept answer ends. This is the memory of the front door
+  alone: what was signed for other agents is in no list because of it.
 
 A list that has nothing new is answered after `DESK_POLL_SECONDS`, or when that changes. Few may wait; more are answered
 at once. The numbers are those of one process.

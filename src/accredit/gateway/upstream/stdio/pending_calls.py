@@ -10,7 +10,7 @@ A line is judged by `Expected.event`. An invalid line is never forwarded, unless
   request of that length is answered with the reason;
 - [late] the answer to a request that was abandoned is dropped in silence;
 - [nameless] an error without an id answers the only open request, unless it may be about a notification or a response.
-  It may be about one that was sent after the last request that the child has answered. Each of these takes one such error;
+  It may be about one that was sent after the last request that the child has answered. Each of these takes one error;
 - [other] anything else is dropped and counted: many servers print to their stdout.
 """
 
