@@ -114,4 +114,4 @@ KEYS = option(
     callback=reads,
     help="A trusted public key: the gateway's or attest.signer's; may be repeated.",
 )
-SINCE = option("--since", metavar="TIME", help="Calls since then: 2026-08-01T12:00:00Z, or 7d for so long ago.")
+SINCE = option("--since", metavar="TIME", help="Calls since then: 2026-08-01T12:00:00Z, or 7d (seven days ago).")

@@ -228,7 +228,7 @@ class ProofPresenter:
         also: Collection[str] = (),
     ) -> tuple[Chain, ...]:
         """Return the delegations to present, best first ([order]). For the scope "" that is the one that covers most.
-        `also` are scopes that the call needs besides. There may be none: all may be for other gateways or, if a person
+        `also` are further scopes that the call needs. There may be none: all may be for other gateways or, if a person
         can be asked, for other calls. `met` says that the gateway's id is only claimed, not named by anybody."""
         candidates = _select_for_gateway(self._alive() or self._current(), verifier_id, met=met)
         if self._may_ask and call is not None:
@@ -295,7 +295,7 @@ class ProofPresenter:
 
         It is bound to `call`, its `scope` ("" for a list) and the gateway `verifier_id`; if that is "", it is bound to
         nothing. Without a `challenge` of the gateway it signs one that is made here (Option A of Ratify). It presents
-        `chain`, by default the one that `chain_for` returns; `also` are scopes that it should cover besides. Raises
+        `chain`, by default the one that `chain_for` returns; `also` are further scopes to cover. Raises
         `ConfigurationError` if there is no delegation, or a `verifier_id` is missing ([exact-call]).
         """
         if not verifier_id and not self._unbound:

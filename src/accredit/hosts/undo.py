@@ -1,6 +1,6 @@
 """Removes an entry from a host's file, or restores the whole file. I/O: reads the file and its backups.
 
-- When an entry is removed, every other byte stays, but for an empty table of servers that was made for it. A file that
+- When an entry is removed, every other byte stays, except an empty table of servers that was made for it. A file that
   was made for the entry and holds nothing else is deleted. If the host's own server of that name was adopted, its old
   text is restored.
 - When the whole file is restored, it becomes what it was when it last had none of the entries, or had the adopted

@@ -247,6 +247,6 @@ def moment(option: str, text: str) -> int:
         time = None
     if time is None or time.tzinfo is None:
         raise ConfigurationError(
-            f"{option} {text}: not a time", f"write one like {timestamp(unix_ms())}, or 7d for so long ago"
+            f"{option} {text}: not a time", f"write one like {timestamp(unix_ms())}, or 7d (seven days ago)"
         )
     return int(time.timestamp() * 1000)

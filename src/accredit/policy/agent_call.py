@@ -29,7 +29,7 @@ class AgentCall(GuardedCall, frozen=True, dict=True):
 
     @property
     def guarded(self) -> bool:
-        """Whether the request needs a proof: each does, but for the public card."""
+        """Whether the request needs a proof: each does, except one for the public card."""
         return self.method != GET_CARD
 
     @property

@@ -67,7 +67,7 @@ class Entry(Struct, frozen=True, kw_only=True):
         return self.missing_from(granted) is None
 
     def missing_from(self, granted: Collection[str]) -> str | None:
-        """Return a scope that a grant would have to have besides to satisfy this entry, or None."""
+        """Return a scope that a grant still lacks to satisfy this entry, or None."""
         if self.covered_by(granted) is None:
             return self.scope
         return next((missing for each in self.also if (missing := each.missing_from(granted)) is not None), None)

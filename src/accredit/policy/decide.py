@@ -39,8 +39,8 @@
 
   These refusals are enforced even then:
   - those where nothing could be decided: the store does not answer, or a clock was set back;
-  - those that are not about authority, and are made elsewhere: for tokens, pins, sealed states, bounds, invalid messages
-    and calls that can't be recorded.
+  - those that are not about authority, made elsewhere: for tokens, pins, sealed states, bounds, invalid messages and
+    calls that can't be recorded.
 
 If a need is not answered, the call is refused: any exception in place of an answer ends in a refusal. Not checked here:
 whether the person meant it, what the upstream does with the call, and whether a proof that is not bound to its call was

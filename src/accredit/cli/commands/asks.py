@@ -63,7 +63,7 @@ deny = Command(
 
 connect_app = Command(
     "connect-app",
-    """Lets an app act for you that can only log in, by the code that its page shows. Needs a terminal.
+    """Lets an app that can only log in act for you, by the code that its page shows. Needs a terminal.
 
     The code is on the page of the gateway to which the app has sent your browser. The command shows the app, where your
     browser goes next, and the tools that it may call, and signs if you say so. Then type the six digits into that page.

@@ -53,7 +53,7 @@ _SERVER = option("--server", metavar="NAME", shell_complete=server_names, help="
 _PRINCIPAL = option("--principal", metavar="ID", help="Calls of this principal: the id, or its beginning.")
 _AGENT = option("--agent", metavar="ID", help="Calls of this agent: the id, or its beginning.")
 _DECISION = option("--decision", type=Choice(("allow", "deny", "challenge")), help="Calls with this decision.")
-_TIME = "2026-08-01T12:00:00Z, or 7d for so long ago"
+_TIME = "2026-08-01T12:00:00Z, or 7d (seven days ago)"
 
 _list = Command(
     "list",

@@ -10,7 +10,7 @@ suggest = Command(
     Tables are TOML for the configuration. Grants are commands for the signer, with the key files of this machine;
     sensitive tools have a grant of their own. Each says which calls it would have allowed. What nobody used is left out
     (`accredit check --fix` writes the tables of all tools), and so are calls that nobody signed or that were refused.
-    Only records count that verify with the named keys, or the configuration's. Read it before you apply it: it shows
+    Only records that verify with the named keys, or the configuration's, count. Read it before you apply it: it shows
     what agents did, not what they should do.
 
     Examples:

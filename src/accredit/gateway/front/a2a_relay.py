@@ -14,7 +14,7 @@
 - [pages] A page of a list without any task of the caller's is not the answer, unless it is the last one: the gateway
   asks for the next, up to `MAX_TASK_PAGES` for one request.
 - [drill] A message for one of the gateway's own skills (`policy.drill`) that passes is answered here.
-- [refusal] A refusal is an error of JSON-RPC with status 200, but for what no request of A2A was read of, and for a
+- [refusal] A refusal is an error of JSON-RPC with status 200, except where no request of A2A could be read, and for a
   proof that came with a question for the card (as at an HTTP API).
 """
 

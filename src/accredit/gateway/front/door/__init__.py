@@ -1,6 +1,6 @@
 """The front door: the gateway as an authorization server for hosts that speak only OAuth.
 
-- `server`: its endpoints, but for what people see
+- `server`: its endpoints, except what people see
 - `requests`: who asks for authorization, and for what
 - `desk`: consent by a person at their desk
 - `pages`: what people see

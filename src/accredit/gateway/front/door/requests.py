@@ -60,7 +60,7 @@ class Endpoint(NamedTuple):
         return frozenset(each for each in self.scopes if each == READS or each.endswith(":read"))
 
     def tools(self, scopes: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the tools that these scopes are for, but for sensitive ones."""
+        """Return the tools that these scopes are for, except sensitive ones."""
         catalog = self.policy.catalog.tools
         return tuple(name for name, entry in catalog.items() if not entry.sensitive and entry.allows(scopes))
 

@@ -33,8 +33,8 @@ IDLE_SECONDS = 4.0
 """How long a connection is kept for the next request. Common servers (Node, uvicorn) close after five seconds of
 silence. A request that reaches the server after it has closed is lost, as it can't be sent again."""
 MAX_ANSWER_HEADS = 8
-"""How many heads of one server's answers are cached. They are the same again and again, but for the length and, each
-second, the date. A lookup takes some 0.1 us for each. Each has at most `MAX_REMEMBERED_HEAD_BYTES`."""
+"""How many heads of one server's answers are cached. They repeat, except for the length and, each second,
+the date. A lookup takes some 0.1 us for each. Each has at most `MAX_REMEMBERED_HEAD_BYTES`."""
 MAX_HEAD_BYTES = 65_536
 """How many bytes the names and values of an answer's headers may have. Also how many bytes without content an upstream
 may send in a row (an endless status line, chunk extension or trailer). Servers themselves stop at 8 to 64 KiB."""
