@@ -8,7 +8,7 @@
 - [skill] A message that names a skill needs the agent's scope and the skill's. One that names none needs those of all
   skills, since no request of A2A says which skill it is for. An unknown skill is refused.
 - [continued] A message that goes on with a task needs what that task's earlier messages needed, too.
-- [own] A message needs each task that it names to be the caller's.
+- [own] Each task that a message names must be the caller's.
 """
 
 from collections.abc import Mapping, Sequence

@@ -7,8 +7,8 @@
   no content coding. So an extension that only a header would activate is not.
 - [answer] What the agent answers, and each event of its streams, is judged (`a2a.answers`), and written again. An
   invalid event ends its stream with an error, after the good ones.
-- [outcome] Whose the answer's task is is remembered, and the outcome is on record, before the client sees anything of
-  the answer; of a stream, before its first event.
+- [outcome] Before the client sees anything of the answer (of a stream: its first event), the owner of the answer's task
+  is remembered, and the outcome is on record.
 - [card] The agent's card is fetched at most each `CARD_SECONDS` for all who ask, and shown as `a2a.cards` says. For
   those without a proof it is written once.
 - [pages] A page of a list without any task of the caller's is not the answer, unless it is the last one: the gateway

@@ -5,8 +5,8 @@ types the page's code at their desk is asked, and may sign a delegation to that 
 page's form (`flows`).
 
 - [asked-after-yes] Nobody is asked by the mere visit of a URL: an ask begins with *Continue*.
-- [digits] The client gets its code only if whoever began types the digits that the desk shows after the yes. So neither
-  has somebody who made a person type a code got anything, nor has a person who types a stranger's code lost it.
+- [digits] The client gets its code only if whoever began types the digits that the desk shows after the yes. So
+  somebody who makes a person type a code gets nothing, and a person who types a stranger's code loses nothing.
 - [trusted] Whoever answered is one of the endpoint's roots, or may be one by a registry; each call asks that again.
 - [once] An answered ask is taken once. What was signed is used only for the key of this very form.
 """
