@@ -24,6 +24,7 @@ class Idp:
         self.answers: dict[str, tuple[str, bytes]] = {}
         self.groups = ["mail-users"]
         self.hang: asyncio.Event | None = None
+        self.hangs = "/token"
         self.server = RawServer(self._serve)
 
     @property
@@ -44,7 +45,7 @@ class Idp:
         while (request := await connection.request()) is not None:
             path = request.target
             self.asked.append(path)
-            if path == "/token" and self.hang is not None:
+            if path == self.hangs and self.hang is not None:
                 await self.hang.wait()
             own = {"/jwks": json.dumps({"keys": [self.key.jwk()]}).encode()}
             status, body = self.answers.get(path) or (
@@ -134,6 +135,46 @@ def test_a_provider_that_hangs_holds_up_few__and_not_for_long(monkeypatch: pytes
             with pytest.raises(LoginUnavailable):
                 await provider.read_again("r", unix_seconds())
             going.set()
+
+    run(main())
+
+
+@pytest.mark.holds("net/identity_provider", "remembered")
+def test_strangers_who_begin_logins_while_the_provider_hangs_make_nobody_wait_in_turn() -> None:
+    async def main() -> None:
+        idp, now = Idp(), [1_000.0]
+        async with idp.server:
+            provider = IdentityProvider(idp.url, "accredit", "s3cret", lambda: now[0])
+            idp.hang, idp.hangs = asyncio.Event(), PLACE
+            idp.answers[PLACE] = ("500 No", b"{}")
+            begun = [asyncio.create_task(provider.login_url("https://mcp.example", "s", "s" * 43)) for _ in range(3)]
+            await until(lambda: idp.asked == [PLACE])
+            now[0] += METADATA_RETRY_SECONDS  # it takes longer than that to fail
+            idp.hang.set()
+            found = await asyncio.gather(*begun, return_exceptions=True)
+            assert [type(each) for each in found] == [LoginUnavailable] * 3
+            assert idp.asked == [PLACE]
+
+    run(main())
+
+
+@pytest.mark.holds("net/identity_provider", "remembered")
+def test_what_still_counts_is_used_while_newer_keys_are_asked_for_in_vain() -> None:
+    async def main() -> None:
+        idp, now = Idp(), [1_000.0]
+        async with idp.server:
+            provider = IdentityProvider(idp.url, "accredit", "s3cret", lambda: now[0])
+            await provider.read_again("r", unix_seconds())
+            idp.key, now[0] = IssuerKey("key-2"), now[0] + METADATA_RETRY_SECONDS
+            idp.hang, idp.hangs = asyncio.Event(), PLACE
+            idp.answers[PLACE] = ("500 No", b"{}")
+            refresh = asyncio.create_task(provider.read_again("r", unix_seconds()))
+            await until(lambda: idp.asked.count(PLACE) == 2)
+            assert await provider.login_url("https://mcp.example", "s", "s" * 43)
+            idp.hang.set()
+            with pytest.raises(OAuthError, match="signature"):
+                await refresh
+            assert await provider.login_url("https://mcp.example", "s", "s" * 43)
 
     run(main())
 

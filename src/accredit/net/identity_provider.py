@@ -5,7 +5,8 @@
 - [elsewhere] An endpoint at another host than the issuer's is reached at a public address only, the one that was
   checked.
 - [remembered] Metadata and keys count for `METADATA_SECONDS`; an id token with another key has them fetched again. They
-  are asked for every `METADATA_RETRY_SECONDS` at most, once for all who wait.
+  are asked for `METADATA_RETRY_SECONDS` after the last answer at the earliest, once for all who wait. Who needs nothing
+  new does not wait.
 - [bounded] A request has `LOGIN_SECONDS`, and few run at once.
 - [away] Whatever keeps the provider from answering is `LoginUnavailable`. Only its own `invalid_grant` says that a
   login is over.
@@ -31,7 +32,7 @@ from accredit.tokens.discovery import MAX_METADATA_BYTES, is_elsewhere, metadata
 METADATA_SECONDS = 300.0
 """How long the provider's metadata and keys count. So long a withdrawn key may still be accepted."""
 METADATA_RETRY_SECONDS = 5.0
-"""The least time between two attempts to get them. Anybody can begin a login, and so cause one."""
+"""The least time from the end of one attempt to get them to the next. Anybody can begin a login, and so cause one."""
 LOGIN_SECONDS = 10.0
 """How long the provider has for one answer. A person waits for the page."""
 MAX_LOGINS_AT_ONCE = 64
@@ -57,7 +58,7 @@ class IdentityProvider:
         self._authorization = basic_credentials(client_id, client_secret)
         self._clock = clock
         self._known: _Known | None = None
-        self._tried_at = self._known_until = -math.inf
+        self._ask_at = self._known_until = -math.inf
         self._looking = asyncio.Lock()
         self._running = 0
 
@@ -98,16 +99,18 @@ class IdentityProvider:
 
     async def _look_up(self, kid: str | None = None) -> _Known:
         """Return the provider's metadata, and keys that have this id among them, if there are any ([remembered])."""
-        async with self._looking:
-            known = self._known if self._clock() < self._known_until else None
-            is_whole = known is not None and known.keys.knows(kid)
-            if not is_whole and self._clock() >= self._tried_at + METADATA_RETRY_SECONDS:
-                self._tried_at = self._clock()
-                known = self._known = await self._fetch()
-                self._known_until = self._clock() + METADATA_SECONDS
+        known = self._current()
+        if known is None or not known.keys.knows(kid):
+            async with self._looking:
+                known = self._current()
+                if (known is None or not known.keys.knows(kid)) and self._clock() >= self._ask_at:
+                    known = await self._fetch() or known
         if known is None:
             raise LoginUnavailable
         return known
+
+    def _current(self) -> _Known | None:
+        return self._known if self._clock() < self._known_until else None
 
     async def _fetch(self) -> _Known | None:
         try:
@@ -116,10 +119,13 @@ class IdentityProvider:
             provider, url = openid.read_provider(body, self._issuer), read_key_set_url(body, self._issuer)
             way = self._way_to(url)
             keys = await fetch(url, max_bytes=MAX_KEY_SET_BYTES, timeout=LOGIN_SECONDS, redirects=0, resolve=way)
-            return _Known(provider, read_key_set(keys))
+            self._known, self._known_until = _Known(provider, read_key_set(keys)), self._clock() + METADATA_SECONDS
+            return self._known
         except KeySetError as error:
             self._away(f"no metadata and keys: {error}")
             return None
+        finally:
+            self._ask_at = self._clock() + METADATA_RETRY_SECONDS  # from its end: it may take longer than that
 
     def _way_to(self, url: str) -> Resolve | None:
         """Return what looks up the host of an endpoint ([elsewhere])."""
