@@ -2,18 +2,31 @@
 the delegation that a person signed for the gateway. What they have no group for, or lose, goes through no more."""
 
 import json
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 
 import httpx2
 import pytest
+from msgspec.structs import replace
+from tests.world.authorization import Trust
 from tests.world.front_door import Browser, json_of
+from tests.world.guests import FrontDoor as Front
 from tests.world.oauth_client import CALLBACK
 from tests.world.oauth_host import Host, host
 from tests.world.openid_provider import LoginDoor, Provider, running_provider
 from tests.world.ports import reserved_port
 from tests.world.raw_server import Connection, RawServer
 from tests.world.running import run
+from tests.world.stores import RING
+
+from accredit.base.clock import unix_seconds
+from accredit.errors import OAuthError
+from accredit.gateway.front.door.flows import Flows
+from accredit.gateway.front.door.login import LoginConsent
+from accredit.gateway.oauth_settings import IdpSettings
+from accredit.oauth.forms import Parameters
+from accredit.oauth.openid import Person
+from accredit.stores import MemoryStore
 
 pytestmark = pytest.mark.slow
 
@@ -281,3 +294,48 @@ def test_an_app_that_calls_itself_otherwise_than_at_the_last_consent_is_shown_as
         door = LoginDoor(tmp_path_factory.mktemp("door"), port, f"http://127.0.0.1:{other}")
         with running_provider(other, door):
             run(main())
+
+
+class _Leaving:
+    """A provider that says a login is over, after `meanwhile` has happened."""
+
+    def __init__(self, meanwhile: Callable[[], Awaitable[object]]) -> None:
+        self._meanwhile = meanwhile
+
+    async def login_url(self, redirect_uri: str, state: str, secret: str) -> str:
+        raise NotImplementedError
+
+    async def log_in(self, answer: Parameters, redirect_uri: str, secret: str, now: int) -> Person:
+        raise NotImplementedError
+
+    async def read_again(self, refresh_token: str, now: int) -> Person:
+        await self._meanwhile()
+        raise OAuthError("invalid_grant", "the identity provider says that this login is over")
+
+
+@pytest.mark.holds("gateway/front/door/login", "read-again")
+@pytest.mark.parametrize("is_checked", [True, False])
+async def test_only_groups_that_another_gateway_has_read_meanwhile_renew_a_login__not_a_new_login(
+    trust: Trust, *, is_checked: bool
+) -> None:
+    """A person who has lost a group, and whose login is over, logs in anew just as their app refreshes."""
+    front, now = Front(trust), unix_seconds()
+    visit = await front.visit()
+    grant = await front.door.change(visit.grant, lambda one: replace(one, login="old", checked=now - 9), now=now)
+    assert grant is not None
+
+    async def meanwhile() -> None:
+        checked = now if is_checked else now - 9
+        await front.door.change(grant, lambda one: replace(one, login="new", checked=checked), now=now)
+
+    idp = IdpSettings("https://idp.example", "accredit", "s3cret", trust.agent.signer(), (), {})
+    flows = Flows(front.settings, front.door, RING)
+    consent = LoginConsent(front.settings, idp, _Leaving(meanwhile), flows, MemoryStore())
+    login = await front.door.login(bytes.fromhex(visit.name), now=now)
+    assert login is not None
+    if is_checked:
+        await consent.check_again(login)
+    else:
+        with pytest.raises(OAuthError, match="invalid_grant"):
+            await consent.check_again(login)
+    assert (await front.door.login(bytes.fromhex(visit.name), now=now) is not None) is is_checked

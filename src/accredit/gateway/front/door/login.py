@@ -176,8 +176,8 @@ class LoginConsent:
             if error.error != "invalid_grant":
                 raise
             since = await door.change(grant, lambda one: one, now=now)
-            if since is not None and since.login != grant.login:
-                return  # another gateway has read them meanwhile, and has replaced the provider's token
+            if since is not None and since.checked > grant.checked:
+                return  # another gateway has read them meanwhile. A new login alone has not
             await door.end_grant(grant)
             raise
         if person.subject != grant.subject or not {*login.scopes} <= self._given(person.groups):
