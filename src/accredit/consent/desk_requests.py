@@ -20,6 +20,7 @@ from typing import Annotated, Any, ClassVar, Literal, cast
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
+from accredit.base.ed25519 import is_signed
 from accredit.canonical import canonical
 from accredit.consent.answers import Answer
 from accredit.errors import DeskRequestError, WireError
@@ -117,6 +118,18 @@ def check_place(request: DeskRequest, gateway: str, now: int) -> None:
         raise DeskRequestError("not from now: compare the clocks")
     if request.session is not UNSET and not now <= request.session.until <= now + DESK_SESSION_SECONDS:
         raise DeskRequestError("the session is over, or longer than one may be")
+
+
+def is_likely(request: DeskRequest, person: HybridPublicKey) -> bool:
+    """Return whether the Ed25519 parts of a request's signatures are good. It takes a third of the time of
+    `check_signed`, and nobody else gets that far."""
+    key = person
+    if request.session is not UNSET:
+        key = request.session.public_key
+        message = _session_bytes(request.session, person.id)
+        if not is_signed(message, request.session.signature.ed25519, person.ed25519):
+            return False
+    return is_signed(_request_bytes(request), request.signature.ed25519, key.ed25519)
 
 
 def check_signed(request: DeskRequest, person: HybridPublicKey) -> None:

@@ -5,8 +5,9 @@ fails is the same 404, as it is for whoever has no key: a stranger learns nothin
 
 - [bounded] The body has at most `MAX_DESK_REQUEST_BYTES`, and the shape of a request.
 - [for-us] It is for this gateway, and from now.
-- [known] It names one of the people whom the gateway trusts. Only then is a signature verified, at a bounded rate for
-  each of them.
+- [known] It names one of the people whom the gateway trusts. Only then is a signature verified: first its Ed25519
+  part, as quickly as any request is read. Who has got that right is verified at a bounded rate for each person. So
+  nobody keeps a person out by asking in their name: behind a proxy, all have one address.
 - [signed] That person, or a session that they have certified, has signed it.
 - [nonce] Its nonce is new in all gateways of the store. Nonces are kept among the spent challenges, for longer than a
   request is good; a store that does not know what was spent before it began refuses requests from then.
@@ -37,6 +38,7 @@ from accredit.consent.desk_requests import (
     DeskRequest,
     check_place,
     check_signed,
+    is_likely,
     read_desk_request,
 )
 from accredit.consent.held import ClientAsk, chain_of
@@ -106,7 +108,7 @@ class DeskAsks:
             request = read_desk_request(body)
             check_place(request, self._gateway, now)
             person = self._people.get(request.person)
-            if person is None or not self._checks[person.id].take(peer):
+            if person is None or not is_likely(request, person) or not self._checks[person.id].take(peer):
                 return None
             check_signed(request, person)
         except ConsentError:

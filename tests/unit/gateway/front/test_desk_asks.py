@@ -247,3 +247,14 @@ async def test_an_answer_that_nobody_has_used_yet_is_taken_back_with_its_ask(wor
     assert await world.send(theirs) is None
     assert await world.send(a_request("revoke", certificate=cert_id, code=ask.code)) == {}
     assert await world.holding.find(held.row.key) is None
+
+
+@pytest.mark.holds("gateway/front/desk_asks", "known")
+@pytest.mark.parametrize("session", [None, a_session(OTHER)])
+async def test_who_asks_in_a_person_s_name_does_not_keep_them_out(world: World, session: Any) -> None:
+    """From the same address, as behind a proxy: a person must always be able to take back what they have signed."""
+    more = {} if session is None else {"session": session}
+    for _ in range(DESK_CHECKS + 9):
+        assert await world.send(a_request(by=OTHER, **more)) is None
+    assert await world.send(a_request()) == {"codes": []}
+    assert await world.send(a_request(session=a_session())) == {"codes": []}
