@@ -149,15 +149,14 @@ class DeskAsks:
 
     async def _revoke(self, person: str, cert_id: str, code: str | UnsetType) -> Mapping[str, object] | None:
         """Forget what a certificate gave ([revoke]); None if this person signed nothing with this id that is here."""
-        found = await self._door.take_back(
-            person, lambda chain: _holds(chain, person, cert_id), now=self._holding.clock()
-        )
+        found, now = False, self._holding.clock()
         held = await self._holding.find_code(code) if code is not UNSET else None
         certs = held.answer.certificates if held is not None and held.answer is not None else ()
         if held is not None and certs and certs[-1].issuer_id == person and cert_id in {each.cert_id for each in certs}:
-            await self._holding.store.take(held.row.key, now=self._holding.clock())
-            found = True
-        return {} if found else None
+            found = await self._holding.store.take(held.row.key, now=now) is not None
+        # Last: if the answer was taken before that, what it gave is here.
+        kept = await self._door.take_back(person, lambda chain: _holds(chain, person, cert_id), now=now)
+        return {} if found or kept else None
 
     async def _answered(self, answer: Answer, held: OpenAsk, person: str) -> Mapping[str, object] | None:
         """Keep an answer, and return what the desk is told; None if the answer can't be used ([answer])."""

@@ -13,10 +13,10 @@ from tests.world.desk_requests import a_request, a_session
 
 from accredit.consent import Answer
 from accredit.consent.desk_requests import MAX_DESK_REQUEST_BYTES, DeskRequest
-from accredit.errors import RequestError
+from accredit.errors import AskGone, RequestError
 from accredit.gateway.front import desk_asks
 from accredit.gateway.front.desk_asks import DESK_CHECKS, MAX_WAITING_DESKS_OF_PERSON, DeskAsks
-from accredit.gateway.holding import Holding
+from accredit.gateway.holding import Holding, OpenAsk
 from accredit.keys import make_key
 from accredit.ports import Grant
 from accredit.ratify import DelegationCert
@@ -258,3 +258,28 @@ async def test_who_asks_in_a_person_s_name_does_not_keep_them_out(world: World, 
         assert await world.send(a_request(by=OTHER, **more)) is None
     assert await world.send(a_request()) == {"codes": []}
     assert await world.send(a_request(session=a_session())) == {"codes": []}
+
+
+@pytest.mark.holds("gateway/front/desk_asks", "revoke")
+async def test_an_answer_that_is_used_just_now_is_taken_back_all_the_same(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page takes the answer between the two places where it can be."""
+    ask = an_ask()
+    held = await world.holding.hold(ask)
+    cert = (yes := allowed(ask)).certificates[0]
+    assert await world.send(a_request("answer", code=ask.code, answer=yes)) == {}
+    find_code, kept = world.holding.find_code, list[Grant]()
+
+    async def use(code: str) -> OpenAsk | None:
+        found = await find_code(code)
+        try:
+            await world.holding.take(held.row.key)
+        except AskGone:
+            return None
+        kept.append(await _kept(world, _text(cert)))
+        return found
+
+    monkeypatch.setattr(world.holding, "find_code", use)
+    assert await world.send(a_request("revoke", certificate=cert.cert_id, code=ask.code)) == {}
+    assert [await world.door.change(each, lambda one: one, now=NOW) for each in kept] == [None]
