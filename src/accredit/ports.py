@@ -157,8 +157,9 @@ class Grant(Struct, frozen=True):
 
     `seeds` (64 bytes: Ed25519, ML-DSA-65) are the agent's private key. `chain` is the delegation that people signed to
     that key: a JSON array of certificates, leaf first; b"" until somebody has consented. `ends` is its last second.
-    `seen` is what was shown of the client when it was consented to. `login` is the identity provider's refresh token,
-    and `checked` when it was last asked for the person's groups; "" and 0 if a person signed at their desk.
+    `seen` is what was shown of the client when it was consented to. `login` is a refresh token of the identity
+    `provider`, by its issuer, and `checked` when it was last asked for the person's groups; "" and 0 if a person signed
+    at their desk.
 
     A chain from a store is not trusted: on each use the caller verifies it, to a root.
     """
@@ -172,6 +173,7 @@ class Grant(Struct, frozen=True):
     seen: bytes = b""
     login: str = ""
     checked: int = 0
+    provider: str = ""
 
     def __repr__(self) -> str:
         return f"<Grant of {self.client_id!r} at {self.resource!r}>"

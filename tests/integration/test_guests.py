@@ -239,16 +239,26 @@ async def test_a_client_sees_the_tools_and_lists_that_its_delegation_covers(fron
 
 @pytest.mark.holds("gateway/admission/guests", "groups", "standing")
 async def test_a_login_whose_groups_are_not_known_any_more_gives_nothing(trust: Trust, tmp_path: Path) -> None:
-    """Groups that were read too long ago, a person who consented at a desk before, and one who logged in before."""
+    """Groups that were read too long ago, a person who consented at a desk before, one who logged in before, and one
+    who logged in at another provider."""
     idp = IdpSettings("https://idp.example", "accredit", "s3cret", trust.agent.signer(), (), {}, recheck_seconds=3_600)
     login: dict[str, Any] = {"consent": "idp", "idp": idp}
-    cases = ((login, 60, "r", 200), (login, 3_700, "r", 401), (login, 0, "", 401), ({}, 60, "r", 401))
-    for settings, seconds, token, status in cases:
+    at, other = idp.issuer, "https://before.example"
+    cases = (
+        (login, 60, at, 200),
+        (login, 3_700, at, 401),
+        (login, 0, "", 401),
+        ({}, 60, at, 401),
+        (login, 9, other, 401),
+    )
+    for settings, seconds, provider, status in cases:
         front = FrontDoor(trust, **settings)
         visit = await front.visit()
         now = unix_seconds()
         known = await front.door.change(
-            visit.grant, lambda one, at=now - seconds, of=token: replace(one, login=of, checked=at), now=now
+            visit.grant,
+            lambda one, at=now - seconds, of=provider: replace(one, login="r", checked=at, provider=of),
+            now=now,
         )
         assert known is not None
         async with route("http-modern", front, tmp_path, visit) as way:

@@ -321,14 +321,15 @@ async def test_only_groups_that_another_gateway_has_read_meanwhile_renew_a_login
     """A person who has lost a group, and whose login is over, logs in anew just as their app refreshes."""
     front, now = Front(trust), unix_seconds()
     visit = await front.visit()
-    grant = await front.door.change(visit.grant, lambda one: replace(one, login="old", checked=now - 9), now=now)
+    idp = IdpSettings("https://idp.example", "accredit", "s3cret", trust.agent.signer(), (), {})
+    known = {"login": "old", "checked": now - 9, "provider": idp.issuer}
+    grant = await front.door.change(visit.grant, lambda one: replace(one, **known), now=now)
     assert grant is not None
 
     async def meanwhile() -> None:
         checked = now if is_checked else now - 9
         await front.door.change(grant, lambda one: replace(one, login="new", checked=checked), now=now)
 
-    idp = IdpSettings("https://idp.example", "accredit", "s3cret", trust.agent.signer(), (), {})
     flows = Flows(front.settings, front.door, RING)
     consent = LoginConsent(front.settings, idp, _Leaving(meanwhile), flows, MemoryStore())
     login = await front.door.login(bytes.fromhex(visit.name), now=now)
@@ -339,3 +340,21 @@ async def test_only_groups_that_another_gateway_has_read_meanwhile_renew_a_login
         with pytest.raises(OAuthError, match="invalid_grant"):
             await consent.check_again(login)
     assert (await front.door.login(bytes.fromhex(visit.name), now=now) is not None) is is_checked
+
+
+@pytest.mark.holds("gateway/front/door/login", "read-again")
+async def test_another_provider_than_that_of_a_login_ends_it__and_is_not_shown_its_token(trust: Trust) -> None:
+    async def shown() -> None:
+        raise AssertionError("the other provider was asked")
+
+    front, now = Front(trust), unix_seconds()
+    visit = await front.visit()
+    known = {"login": "secret", "checked": now, "provider": "https://before.example"}
+    assert await front.door.change(visit.grant, lambda one: replace(one, **known), now=now) is not None
+    idp = IdpSettings("https://idp.example", "accredit", "s3cret", trust.agent.signer(), (), {})
+    consent = LoginConsent(front.settings, idp, _Leaving(shown), Flows(front.settings, front.door, RING), MemoryStore())
+    login = await front.door.login(bytes.fromhex(visit.name), now=now)
+    assert login is not None
+    with pytest.raises(OAuthError, match="invalid_grant"):
+        await consent.check_again(login)
+    assert await front.door.login(bytes.fromhex(visit.name), now=now) is None

@@ -7,7 +7,7 @@ which people signed delegations. Each request that is decided is proved with tha
 - [login] The token is valid (`oauth.access_tokens`), for this endpoint and for a client that is let in, and its login
   stands: each request asks the store. The grant is of the client and person that the token names.
 - [groups] Where people log in at an identity provider, their groups were read in the last `recheck_hours`. A grant of
-  another kind of consent than the configured one counts no more.
+  another kind of consent than the configured one, or of another provider, counts no more.
 - [agent] A chain of certificates that the store holds is used only if it is for the grant's key. Whether it is good,
   and ends in a root, is verified with each proof, as any other is (`policy.decide`).
 - [call] The proof is bound to this very request, by Ratify's profile for keys that a platform holds: `workspace_id` is
@@ -177,7 +177,7 @@ class Guests:
     def _check_groups(self, grant: Grant) -> None:
         """Check that a grant came about as people consent here, and its person's groups are known ([groups])."""
         idp = self.settings.idp
-        if bool(grant.login) != (idp is not None):
+        if grant.provider != (idp.issuer if idp is not None else ""):
             raise InvalidToken("its person consented in another way than people do now", "the login has ended")
         if idp is not None and grant.checked + idp.recheck_seconds < self._clock():
             raise InvalidToken("its person's groups have to be read again", "refresh the token")

@@ -114,7 +114,8 @@ class LoginConsent:
             return ended_page("You can't let this app in", why, 403)
         begun = (flow.client_id, person.subject, flow.resource, self._flows.draw(2 * SEED_BYTES))
         grant = await self._flows.door.begin(*begun, ends=now + BEGUN_SECONDS, now=now)
-        kept = await self._flows.door.change(grant, lambda one: replace(one, login=person.refresh_token), now=now)
+        known = {"login": person.refresh_token, "provider": self._idp.issuer}
+        kept = await self._flows.door.change(grant, lambda one: replace(one, **known), now=now)
         if kept is None:
             return ended_page("This has ended", "Another login came between. Begin again in your app.")
         asked = replace(
@@ -155,7 +156,7 @@ class LoginConsent:
         seen = msgspec.json.encode(wanted.client)
 
         def change(grant: Grant) -> Grant:
-            return replace(grant, seen=seen, login=known.login, checked=flow.checked)
+            return replace(grant, seen=seen, login=known.login, checked=flow.checked, provider=known.provider)
 
         return await self._flows.give_code(flow, flow.subject, seeds, (leaf, *idp.chain), change)
 
@@ -169,6 +170,9 @@ class LoginConsent:
         grant = await door.change(login.grant, lambda one: one, now=now)
         over = OAuthError("invalid_grant", "the login has ended: its groups no longer give what was passed on")
         if grant is None:
+            raise over
+        if grant.provider != self._idp.issuer:  # which is not shown another one's token
+            await door.end_grant(grant)
             raise over
         try:
             person = await self._people.read_again(grant.login, now)
