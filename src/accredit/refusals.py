@@ -31,21 +31,15 @@ def is_own_code(code: int) -> bool:
     return -31_100 < code <= -31_000
 
 
-OAUTH_ONLY = (
-    "a host that can only sign in by OAuth (claude.ai, ChatGPT, Copilot's cloud agent) can't prove what it may do, and"
-    " is refused here: use one that starts `accredit connect`, or have the gateway let it log in ([oauth])"
-)
-"""A sentence for people with such a host."""
+_HOSTS = "claude.ai, ChatGPT and Copilot's cloud agent can only log in by OAuth"
+_HOW = "docs/how-to/hosts-that-log-in.md lets them in"
+OAUTH_ONLY = f"{_HOSTS}: {_HOW}"
+"""A sentence for people with such a host. It is true whether or not they can log in here."""
 
 
 def oauth_hosts(public_url: str) -> str:
     """Return what people should know who have such a host. `public_url` is where it can log in; "" if nowhere."""
-    if not public_url:
-        return OAUTH_ONLY
-    return (
-        "a host that can only sign in by OAuth (claude.ai, ChatGPT, Copilot's cloud agent) logs in at"
-        f" {public_url}, and is let in by `accredit connect-app`"
-    )
+    return f"{_HOSTS}, and do so at {public_url}" if public_url else f"{_HOSTS}, and are refused here: {_HOW}"
 
 
 class Refused(NamedTuple):

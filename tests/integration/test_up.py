@@ -1,8 +1,10 @@
 """`accredit up` from an empty home: real processes, a real terminal, and everything that can come between."""
 
+import base64
 import json
 import os
 import re
+import secrets
 import signal
 import socket
 import subprocess
@@ -223,6 +225,22 @@ def test_where_the_gateway_only_observes_the_agent_is_told_apart__and_is_granted
     assert scopes == ["identity:prove"]
     agent = json.loads((person.own / "agent.key.pub").read_text())["id"]
     assert agent in person.run("log", "list", "--json").stdout
+
+
+def test_hosts_that_log_in_are_not_told_to_be_refused__where_they_are_let_in(server: str, person: Newcomer) -> None:
+    with person.up(server) as up:
+        assert "and are refused here: docs/" in up.said
+        assert up.stop() == 0
+    origin = f"http://127.0.0.1:{person.port}"
+    oauth = f'[oauth]\nenabled = true\npublic_url = "{origin}"\n[cluster]\nkeys_file = "cluster.keys"\n'
+    (person.work / "cluster.keys").write_text(f"{base64.b64encode(secrets.token_bytes(32)).decode()}\n")
+    (person.work / "cluster.keys").chmod(0o600)
+    file = person.work / "accredit.toml"
+    file.write_text(file.read_text() + oauth)
+    with person.up(server) as up:
+        assert f"can only log in by OAuth, and do so at {origin}" in up.said
+        assert "refused here" not in up.said
+        assert up.stop() == 0
 
 
 def test_what_no_gateway_would_take_is_told_before_anything_is_started_or_offered(

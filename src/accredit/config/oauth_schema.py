@@ -57,3 +57,8 @@ class OAuth(Section, frozen=True):
         bool, "whether clients' documents may be on private addresses, and over http on loopback: for tests"
     ] = False
     idp: Annotated[OAuthIdp | None, 'with consent = "idp", a table: where people log in'] = None
+
+    @property
+    def open_at(self) -> str:
+        """Where hosts log in; "" if nowhere."""
+        return (self.enabled and self.public_url) or ""

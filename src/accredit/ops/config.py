@@ -88,8 +88,7 @@ def _notes(parts: dict[str, object], loaded: Loaded) -> Iterator[str]:
     if parts["exposed"]:
         yield f"{parts['exposed']}; `accredit serve` needs --insecure"
     if parts["proofs"] == "required":
-        oauth = loaded.config.oauth
-        yield oauth_hosts((oauth.enabled and oauth.public_url) or "")
+        yield oauth_hosts(loaded.config.oauth.open_at)
     if parts["proofs"] == "observe":
         yield "proofs are only observed: no call is refused for want of authority"
         if parts["records"] == "off":

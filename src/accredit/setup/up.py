@@ -42,7 +42,7 @@ from accredit.errors import ConfigurationError
 from accredit.keys import KeyFile, ReadFiles, load_public_key, public_path, write_file
 from accredit.keys.files import exists_already
 from accredit.keys.places import DELEGATION, desk_sockets
-from accredit.refusals import OAUTH_ONLY
+from accredit.refusals import oauth_hosts
 from accredit.setup.init import InitPlan, Prepared, summarize_offer
 from accredit.setup.own_grant import fault_of_grant, grant_command, grant_message, sign_first
 from accredit.setup.own_keys import AGENT_KEY, OwnKey, Passphrases, agent_key, own_config_folder, person_key
@@ -305,7 +305,7 @@ def _say_where(wish: UpOptions, loaded: Loaded, gateway: PidFileContent | None, 
     if is_new:
         say(f"up: {url} (configured in {file}); Ctrl-C ends it", GOOD)
         if loaded.config.proofs.mode == "required":
-            say(f"note: {OAUTH_ONLY}", QUIET)
+            say(f"note: {oauth_hosts(loaded.config.oauth.open_at)}", QUIET)
     else:
         say(f"it runs already: {url} (process {pid}, configured in {file}); so does the desk. Nothing was changed")
     sys.stdout.flush()

@@ -69,10 +69,7 @@ def look_at_entries(at: Surroundings) -> Iterator[Result]:
             )  # where nobody has installed anything it is the host's affair
             yield tell("hosts", f"{state.host}: {state.file}: {state.problem}", state.remedy)
     if at.loaded is not None and at.loaded.config.proofs.mode == "required":
-        oauth = at.loaded.config.oauth
-        yield good(
-            "hosts", oauth_hosts((oauth.enabled and oauth.public_url) or "")
-        )  # no fault: it is said to whoever has one
+        yield good("hosts", oauth_hosts(at.loaded.config.oauth.open_at))  # no fault: it is said to whoever has one
     found = [entry for state in states if state.entries for entry in _entries(at, state)]
     silent = _silent(found)
     for entry in found:
