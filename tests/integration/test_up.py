@@ -227,6 +227,7 @@ def test_where_the_gateway_only_observes_the_agent_is_told_apart__and_is_granted
     assert agent in person.run("log", "list", "--json").stdout
 
 
+@pytest.mark.holds("config/oauth_schema")
 def test_hosts_that_log_in_are_not_told_to_be_refused__where_they_are_let_in(server: str, person: Newcomer) -> None:
     with person.up(server) as up:
         assert "and are refused here: docs/" in up.said
