@@ -194,6 +194,10 @@ def test_whoever_sees_or_reads_badly_can_tick__and_is_sent_back_to_the_app(
         assert told_by(came[1])["error"] == "access_denied"
 
 
+def _is_of_forms(message: Any) -> bool:
+    return "form-action" in message.text
+
+
 @pytest.mark.parametrize("is_kept", [False, True])
 def test_what_a_stranger_would_get_into_a_page_loads_nothing__runs_nothing__and_sends_nothing_away(
     door: FrontDoor, browser: Any, is_kept: bool
@@ -211,7 +215,7 @@ def test_what_a_stranger_would_get_into_a_page_loads_nothing__runs_nothing__and_
         with program(body, policy if is_kept else "") as (place, _), page_of(browser) as page:
             page.goto(place)
             if is_kept:
-                with page.expect_console_message(lambda message: "form-action" in message.text):
+                with page.expect_console_message(_is_of_forms):
                     page.click("#theirs button", no_wait_after=True)  # else Playwright waits for where it would lead
                 assert (page.title() == "owned", came) == (False, [])
             else:
