@@ -1,21 +1,24 @@
 """People log in at a real identity provider, tick what an app may do, and the app's calls go through with proofs under
 the delegation that a person signed for the gateway. What they have no group for, or lose, goes through no more."""
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Generator
+from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 
 import httpx2
 import pytest
 from msgspec.structs import replace
 from tests.world.authorization import Trust
+from tests.world.command import accredit
 from tests.world.front_door import Browser, json_of
 from tests.world.guests import FrontDoor as Front
 from tests.world.oauth_client import CALLBACK
 from tests.world.oauth_host import Host, host
 from tests.world.openid_provider import LoginDoor, Provider, running_provider
 from tests.world.ports import reserved_port
-from tests.world.raw_server import Connection, RawServer
+from tests.world.raw_server import PATIENCE, Connection, RawServer
 from tests.world.running import run
 from tests.world.stores import RING
 
@@ -257,6 +260,32 @@ def test_while_the_provider_is_away_nothing_is_renewed__and_nothing_is_lost(
         door = LoginDoor(tmp_path_factory.mktemp("door"), port, f"http://127.0.0.1:{other}")
         with door.serving():
             run(main(door, other))
+
+
+def test_what_a_person_has_taken_back_from_the_gateway_ends_with_all_that_was_passed_on_under_it(
+    tmp_path: Path,
+) -> None:
+    """In mid-session: the app's token still counts, and proves nothing. Nor does a renewed one, or that of a new login."""
+
+    async def main(door: LoginDoor) -> None:
+        async with host(door) as one:
+            tokens = await tokens_of(door, one)
+            assert "result" in json_of(await one.call(tokens["access_token"]))
+            words = ("--issuer", "owner.key", "--store", "sqlite:///gateway.db")
+            done = await asyncio.to_thread(accredit, "revoke", door.passed_on, *words, folder=door.folder)
+            assert done.returncode == 0, done.stderr
+            async with asyncio.timeout(PATIENCE):
+                while "result" in json_of(await one.call(tokens["access_token"])):
+                    await asyncio.sleep(0.05)
+            renewed = json_of(await one.refresh(tokens["refresh_token"]))
+            answers = [await one.call(renewed["access_token"])]
+            answers.append(await one.call((await tokens_of(door, one))["access_token"]))
+            assert [json_of(each)["error"]["data"]["error"] for each in answers] == ["ratify_revoked"] * 2
+
+    with reserved_port() as port, reserved_port() as other:
+        door = LoginDoor(tmp_path, port, f"http://127.0.0.1:{other}")
+        with running_provider(other, door), door.serving():
+            run(main(door))
 
 
 @pytest.mark.holds("gateway/front/door/login", "changed")

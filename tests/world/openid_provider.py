@@ -64,9 +64,10 @@ class LoginDoor(FrontDoor):
         write_key(folder / "front.key", self.front)
         scopes = ("email:read", "email:search", "email:send", DELEGATE)
         now = unix_seconds()
+        self.passed_on = secrets.token_hex(16)
         grant = Grant(
             subject=self.front.public_key,
-            cert_id=secrets.token_hex(16),
+            cert_id=self.passed_on,
             scope=scopes,
             issued_at=now - 5,
             expires_at=now + 86_400,
