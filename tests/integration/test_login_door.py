@@ -265,7 +265,7 @@ def test_while_the_provider_is_away_nothing_is_renewed__and_nothing_is_lost(
 def test_what_a_person_has_taken_back_from_the_gateway_ends_with_all_that_was_passed_on_under_it(
     tmp_path: Path,
 ) -> None:
-    """In mid-session: the app's token still counts, and proves nothing. Nor does a renewed one, or that of a new login."""
+    """In mid-session: the app's token still counts, but proves nothing. A renewed one or a new login proves nothing."""
 
     async def main(door: LoginDoor) -> None:
         async with host(door) as one:

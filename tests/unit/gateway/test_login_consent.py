@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from tests.world.issuer import IssuerKey
+from tests.world.raw_server import PATIENCE
 
 from accredit.base.clock import unix_seconds
 from accredit.errors import OAuthError
@@ -83,9 +84,10 @@ class Gateway:
         grant = await self.door.begin(
             CLIENT, "ada", RESOURCE, secrets.token_bytes(2 * SEED_BYTES), ends=now + 900, now=now
         )
+        known = {"login": "token 0", "checked": now - 9, "provider": "https://idp.example", "chain": b"[]"}
         code = AuthorizationCode(CLIENT, "http://127.0.0.1:1/", "c", RESOURCE, ("email:read",))
         kept = await self.door.approve(
-            grant, lambda one: replace(one, login="token 0", chain=b"[]"), b"c" * 32, code, ends=now + 60, now=now
+            grant, lambda one: replace(one, **known), b"c" * 32, code, ends=now + 60, now=now
         )
         login = await self.door.redeem(b"c" * 32, lambda _: True, login=b"l" * 32, token=b"t" * 32, now=now)
         assert kept
@@ -102,7 +104,8 @@ async def gateways(folder: Path) -> AsyncGenerator[tuple[Rotating, Gateway, Gate
     people = Rotating()
     both = [Gateway(folder, people) for _ in range(2)]
     try:
-        yield people, both[0], both[1]
+        async with asyncio.timeout(PATIENCE):
+            yield people, both[0], both[1]
     finally:
         for each in both:
             await each.door.aclose()
