@@ -205,7 +205,9 @@ def _trouble(error: BaseException, request: CallOptions, presenter: ProofPresent
                 return _Trouble(detail, (how_to_start(request.url, os.environ),))
             if what.startswith("Upstream unavailable"):
                 return _Trouble(told, (_BEHIND,))
-            return _Trouble(told, (_NOT_THERE if what.startswith("Not found: ") else _REFUSED,))
+            if what.startswith("Not found: "):
+                return _Trouble(what, (_NOT_THERE,))
+            return _Trouble(told, (_REFUSED,))
         case RequestTimeout():
             return _Trouble(str(error), ("give it more time with --timeout",))
         case InputRequestError():
