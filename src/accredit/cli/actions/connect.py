@@ -60,9 +60,8 @@ def start_connect(
 
     proves, faults = None, ()
     if key is not None:
-        delegations, may_ask = delegation or (), bool(desk)
         try:
-            proves = ProofPresenter(key, delegations, gateway_id=gateway_id, may_ask=may_ask, patient=True)
+            proves = ProofPresenter(key, delegation or (), gateway_id=gateway_id, may_ask=bool(desk), patient=True)
             faults = proves.faults
         except ConfigurationError as error:  # the host would show nothing but "Connection closed"
             faults = (ConfigurationError(error.what, f"{error.remedy}. Then restart the host"),)
