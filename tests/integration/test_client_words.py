@@ -42,7 +42,7 @@ def test_where_no_gateway_runs_the_error_says_where_and_how_to_start_one(tmp_pat
     reason = f"the gateway at 127.0.0.1:{port} can't be reached: is it running, and is the URL right?"
     assert (caught.value.error.code, caught.value.error.data) == (-32000, reason)
     what, remedy = done.stderr.splitlines()
-    assert what == f"error: Upstream unavailable: {reason}"
+    assert what == f"error: {reason}"
     assert str(caught.value) == f"Upstream unavailable: {reason} If it is not, {remedy.removeprefix('help: ')}"
 
 

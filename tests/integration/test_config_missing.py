@@ -69,8 +69,8 @@ def test_tools_that_only_one_side_has_and_slips_of_scopes_are_notes__where_the_s
         (tmp_path / "accredit.toml").write_text(f'[upstream]\nurl = "{url}"\n{tables}', "utf-8")
 
     slips = [
-        "tools: the scope emial:read is no known one; did you mean email:read?",
-        "tools: the scope mcp:tol is no known one; did you mean mcp:tool?",
+        "tools.old: the scope emial:read is no known one; did you mean email:read?",
+        "tools.odd: the scope mcp:tol is no known one; did you mean mcp:tool?",
     ]
     with mail_server(tmp_path) as url:
         write(url)

@@ -295,7 +295,6 @@ def test_a_gateway_that_is_down_is_an_error_for_each_request__and_is_found_when_
             "--key is of no use without --delegation, as no desk has run",
         ),
         (("http://127.0.0.1:1/mcp", "--delegation", "delegation.json"), "no use without --key"),
-        (("http://127.0.0.1:1/mcp", "--key", "no.key", "--delegation", "delegation.json"), "there is no key no.key"),
         (("http://127.0.0.1:1/mcp", "--token-env", "UNSET_TOKEN"), "UNSET_TOKEN holds no token"),
     ],
 )
@@ -355,8 +354,27 @@ def test_of_two_delegations_the_one_that_is_good_is_used(gateway: Serving, trust
         assert "ada@example.org" in connected.ask("tools/call", call)["result"]["content"][0]["text"]
 
 
-def test_a_key_that_others_can_read_is_refused(files: AgentFiles) -> None:
-    files.key.chmod(0o644)
-    done = accredit("connect", "http://127.0.0.1:1/mcp", *files.options, folder=files.folder)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "others can read" in done.stderr
+@pytest.mark.parametrize(
+    ("mode", "says"),
+    [
+        (0o644, "{key} is a private key that others can read (mode 0644): chmod 600 {key}"),
+        (None, "there is no key {key}: `accredit keys new {key} --kind agent` makes one"),
+    ],
+)
+def test_a_key_that_can_not_be_used_is_not_used__and_the_host_reads_why_instead_of_connection_closed(
+    mode: int | None, says: str, gateway: Serving, files: AgentFiles
+) -> None:
+    if mode is None:
+        files.key.unlink()
+    else:
+        files.key.chmod(mode)
+    with Connected(files.folder, gateway.url, *files.options) as connected:
+        call = {"name": "list_inbox", "arguments": {}, "_meta": meta()}
+        told = connected.ask("tools/call", call)["result"]
+        text = told["content"][0]["text"]
+        assert told["isError"] is True
+        assert text.startswith("Not allowed: ")
+        assert says.format(key=files.key) in text
+        assert "Then restart the host." in text
+        assert "accredit grant" not in text  # no delegation helps a key that can't be used
+        assert says.format(key=files.key) in connected.stderr

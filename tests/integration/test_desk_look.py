@@ -129,7 +129,8 @@ def test_the_command_that_a_page_names_opens_the_ask__and_one_that_is_not_there_
         page.wait_for_selector(f"code:text-is('accredit desk open {ask.code}')")
         assert "send_email" not in page.content()
         done = accredit("desk", "open", ask.code.lower().replace("-", ""), folder=desk.folder, env=desk.env)
-        assert (done.returncode, done.stdout) == (0, "the link is in the terminal of the desk\n"), done
+        where = "the link is in the terminal where `accredit desk` (or `accredit up`) runs\n"
+        assert (done.returncode, done.stdout) == (0, where), done
         assert desk.link() not in done.stdout + done.stderr
         page.goto("about:blank")
         page.goto(desk.link())

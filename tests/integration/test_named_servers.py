@@ -7,7 +7,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from mcp import Client
+from mcp import Client, MCPError
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from tests.world.command import Serving, accredit, environment
 from tests.world.honest_server import HonestServer
@@ -15,6 +15,7 @@ from tests.world.raw_server import PATIENCE, RawServer
 from tests.world.running import run
 from tests.world.warm import python
 
+from accredit.client import AccreditedClient
 from accredit.keys import DelegationFile
 
 pytestmark = [
@@ -166,6 +167,21 @@ def test_each_server_is_checked_or_the_one_that_is_named__and_tables_are_written
     assert "tables for search of mail" in fixed.stderr
     assert (tmp_path / "accredit.toml").read_text("utf-8").startswith(lacking)
     assert "[servers.mail.tools.search]\n" in (tmp_path / "accredit.toml").read_text("utf-8")
+
+
+def test_a_slip_in_a_scope_is_a_note_of_check(made: Path, tmp_path: Path) -> None:
+    text = (made / "accredit.toml").read_text("utf-8")
+    before, table, after = text.partition("[servers.calendar.tools.search]")
+    (tmp_path / "accredit.toml").write_text(before + table + after.replace('"mcp:tool"', '"mcp:tol"', 1), "utf-8")
+    done = accredit("check", "calendar", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "note: search: the scope mcp:tol is no known one; did you mean mcp:tool?" in done.stdout
+
+
+async def test_a_client_at_a_gateway_of_several_servers_reads_to_name_one(gateway: Serving) -> None:
+    with pytest.raises(MCPError, match="Not found: /mcp: name the endpoint that `accredit serve` prints"):
+        async with AccreditedClient(at(gateway)):
+            pass
 
 
 async def test_what_is_for_one_server_goes_to_no_other(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ from accredit.canonical import canonical
 from accredit.client.desk_socket import DESK_ANSWER_SECONDS, DeskConnection, DeskGone, DeskLine, text_or_empty
 from accredit.client.desk_start import DeskStarter
 from accredit.client.pages import Pages
-from accredit.client.presenter import ProofPresenter
+from accredit.client.presenter import NotValidYet, ProofPresenter
 from accredit.client.proving import TokenTakers, scope_in
 from accredit.client.refusals import strip_mark
 from accredit.consent import Answer, Ask, chain_allowed, read_answer
@@ -174,6 +174,8 @@ class Asking:
             return ""
         if refusal.code == UNTRUSTED_ROOT and self._presenter.principals:
             return ""  # the gateway does not trust the person
+        if not self._presenter.granted and any(isinstance(each, NotValidYet) for each in self._presenter.faults):
+            return ""  # by a wrong clock, no desk would take the ask
         dumped = request.model_dump(by_alias=True, mode="json", exclude_unset=True)
         sent = self._token_takers.readings(request.method, dumped.get("params") or {})[0]
         params = {name: value for name, value in sent.items() if name not in LEG_MEMBERS}

@@ -11,8 +11,9 @@ gateway.
   (`client.asking`), the call is held meanwhile, and made once more if the person allows it.
 - [session-first] Messages of a legacy host wait while its `initialize` is unanswered. Before that answer there is no
   session to bind proofs to, and the server's era is unknown.
-- [useless-proof] An unusable delegation does not end the program, since hosts don't tell people why a server has ended.
-  It is not presented, and the text of each refusal says what is wrong with it, until its file is mended.
+- [useless-proof] An unusable key or delegation does not end the program, since hosts don't tell people why a server has
+  ended. It is not used, and the text of each refusal says what is wrong with it. A delegation is read again once its
+  file is mended; for a key the host has to be restarted.
 - [ends] When the host closes its side, open calls may finish. While the gateway is gone, each request gets an error; a
   later request may find the gateway again.
 
@@ -56,7 +57,7 @@ from accredit.client.presenter import ProofPresenter
 from accredit.client.refusals import Caller, explain_refusal, mark_uncovered, public_data, refusal_of
 from accredit.client.sdk import Incoming, ReadStream, WriteStream
 from accredit.consent import Ask
-from accredit.errors import FrameError, LineTooLong, RequestError
+from accredit.errors import ConfigurationError, FrameError, LineTooLong, RequestError
 from accredit.jsonrpc.encode import INVALID_ANSWER, INVALID_REQUEST, UNAVAILABLE, UPSTREAM_ERROR, error_frame
 from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.lines import LineSplitter, encode_line
@@ -95,7 +96,8 @@ class HostConnection(Protocol):
 
 
 class Connecting(Struct, frozen=True, kw_only=True):
-    """How to reach the gateway. Without a `presenter` nothing is proved, and the gateway's refusals say so.
+    """How to reach the gateway. Without a `presenter` nothing is proved, and the gateway's refusals say so; `key_fault`
+    is why there is none, if a key was named.
 
     `headers` are sent with every request. `timeout` is how many seconds the gateway may be silent, or None. With
     `modern`, the modern era is spoken to the gateway if possible, whatever the host speaks. `desk` are the possible
@@ -105,6 +107,7 @@ class Connecting(Struct, frozen=True, kw_only=True):
 
     url: str
     presenter: ProofPresenter | None = None
+    key_fault: ConfigurationError | None = None
     token: str = ""
     headers: Mapping[str, str] = {}
     timeout: float | None = None
@@ -141,7 +144,8 @@ async def run(connecting: Connecting, make_host: Callable[[], HostConnection]) -
     code = 1
     with anyio.CancelScope() as ending:  # a gateway that does not answer a session's end must not delay ours
         async with Bridge(transport, modern=connecting.modern) as (read, write):
-            code = await _Connection(read, write, host, Caller(presenter, connecting.url), asking).serve(stopping)
+            caller = Caller(presenter, connecting.url, key_fault=connecting.key_fault)
+            code = await _Connection(read, write, host, caller, asking).serve(stopping)
             ending.deadline = anyio.current_time() + STOP_GRACE_SECONDS
     with suppress(TimeoutError):
         async with asyncio.timeout(STOP_GRACE_SECONDS):

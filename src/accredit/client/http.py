@@ -42,6 +42,7 @@ SILENCE_SECONDS = 3_600.0
 
 BROKEN_OFF = "the gateway broke its answer off"
 NOT_REACHED = "can't be reached: is it running, and is the URL right?"
+NOT_THERE = "name the endpoint that `accredit serve` prints; of several servers name one: URL/NAME"
 HOW_TO_START = "start it with `accredit up`, or `accredit serve --config FILE`, which print its URL"
 
 _SESSION_HEADER = "mcp-session-id"

@@ -79,6 +79,10 @@ Chain = Sequence[DelegationCert]
 """A delegation and its parents, leaf first."""
 
 
+class NotValidYet(ConfigurationError):
+    """A delegation begins later: usually this machine's clock is behind."""
+
+
 class _Held(NamedTuple):
     chain: tuple[DelegationCert, ...]
     granted: frozenset[str]
@@ -412,7 +416,7 @@ class ProofPresenter:
             )
         begins = max(cert.issued_at for cert in chain)
         if begins > self._clock():
-            raise ConfigurationError(
+            raise NotValidYet(
                 f"{name} is not valid yet: it begins at {_utc(begins)}, and this machine's clock says"
                 f" {_utc(self._clock())}",
                 "see whether the clock is right: `timedatectl set-ntp true` has the network set it; `accredit doctor`"

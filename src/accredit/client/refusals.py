@@ -21,7 +21,7 @@ from mcp_types import ErrorData
 from msgspec import Struct
 
 from accredit.base.text import excerpt, one_line
-from accredit.client.presenter import ProofPresenter
+from accredit.client.presenter import NotValidYet, ProofPresenter
 from accredit.client.proving import scope_in
 from accredit.consent.call import CallTerms
 from accredit.errors import ConfigurationError, ProofRefused
@@ -73,11 +73,19 @@ def refusal_of(error: ErrorData) -> ProofRefused | None:
 
 class Caller(Struct, frozen=True):
     """The caller: its proofs, the server's URL ("" for none), and the command of ours that is running ("" for a program
-    of the user's)."""
+    of the user's). `key_fault` is why there are no proofs, if a key was named."""
 
     presenter: ProofPresenter | None
     url: str = ""
     command: str = "accredit connect"
+    key_fault: ConfigurationError | None = None
+
+    @property
+    def faults(self) -> tuple[ConfigurationError, ...]:
+        """What is wrong with the key, or with each delegation that can't be used."""
+        if self.key_fault is not None:
+            return (self.key_fault,)
+        return self.presenter.faults if self.presenter is not None else ()
 
     def gateway_at(self, refusal: ProofRefused) -> str:
         """Return the id of the refusing gateway: the pinned one or, for a caller without a key, the one that the
@@ -101,11 +109,16 @@ class Caller(Struct, frozen=True):
 def explain_refusal(refusal: ProofRefused, caller: Caller, method: str, target: object) -> str:
     """Explain to a person, in a few lines, why a call of this `method` and `target` was refused."""
     presenter = caller.presenter
+    row = BY_WORD.get(refusal.error)
+    faults = caller.faults if row is not None and row.grant_helps else ()
+    for each in faults if presenter is not None and not presenter.granted else ():
+        if isinstance(each, NotValidYet):  # a new delegation would not help
+            return f"Not allowed: {one_line(each.what)}: {one_line(each.remedy)} ({excerpt(refusal.error)})."
     scope = scope_in(refusal.data.get("required_scope"))
     lines = [f"Not allowed: {_reason(refusal, scope, presenter)} ({excerpt(refusal.error)})."]
-    row = BY_WORD.get(refusal.error)
-    if row is not None and row.grant_helps and presenter is not None:
-        lines += [f"{one_line(each.what)}: {one_line(each.remedy)}." for each in presenter.faults]
+    lines += [f"{one_line(each.what)}: {one_line(each.remedy)}." for each in faults]
+    if faults and caller.key_fault is not None:
+        return "\n".join(lines)  # a delegation helps only once there is a key
     if scope is not None and (row is None or row.grant_helps):
         granted = presenter.granted if presenter is not None else frozenset[str]()
         shown = caller.shown()

@@ -36,7 +36,7 @@ from accredit.base.text import excerpt
 from accredit.client.apart import Apart
 from accredit.client.budgets import Budgets
 from accredit.client.gateways import Reached, to_gateway
-from accredit.client.http import HOW_TO_START, NOT_REACHED
+from accredit.client.http import HOW_TO_START, NOT_REACHED, NOT_THERE
 from accredit.client.legs import Dialogs, Legs, RoundsCall, legacy_callback, one_at_a_time, read_result
 from accredit.client.pins import check_name
 from accredit.client.presenter import ProofPresenter
@@ -147,7 +147,7 @@ class AccreditedClient:
         except MCPError as error:
             refusal = refusal_of(error.error)
             if refusal is None:
-                _put_into_words(error)
+                _put_into_words(error, connecting=not method)
                 raise
             if method:
                 target = getattr(params, TARGET_MEMBER.get(method, ""), None)
@@ -301,10 +301,15 @@ def _transport(target: _Local, presenter: ProofPresenter | None, token: str, nam
     return ProvingTransport(inner, prover, token=token, heard=budgets.heard)
 
 
-def _put_into_words(error: MCPError) -> None:
+def _put_into_words(error: MCPError, *, connecting: bool) -> None:
     """Add details to the message of an error of ours: the reason, and how to start a gateway that can't be reached. The
     exception object stays the same, since a new one would keep the old one and its data in memory."""
     why = error.error.data
+    if connecting and error.error.message.startswith("Not found: "):
+        message = f"{error.error.message}: {NOT_THERE}"
+        error.error = ErrorData(code=error.error.code, message=message, data=NOT_THERE)
+        error.args = (error.error.code, message, NOT_THERE)
+        return
     if error.error.code != UPSTREAM_ERROR or not isinstance(why, str):
         return
     message = f"{error.error.message}: {excerpt(why, MAX_TOLD_REASON_CHARS)}"

@@ -52,6 +52,7 @@ DESK_IDLE_SECONDS = 60.0
 
 
 _SOCKET_MODE = 0o600
+_WRONG = "this is not the passphrase of the desk's key: try again"
 Said = Mapping[str, Any]
 
 
@@ -274,11 +275,11 @@ class DeskSocket:
         members = cast("Said", said) if isinstance(said, dict) else {"passphrase": said}
         passphrase, wanted_for = members.get("passphrase"), members.get("for")
         if not isinstance(passphrase, str) or len(passphrase) > MAX_PASSPHRASE_BYTES:
-            raise DeskError("passphrase", "that is not the passphrase")
+            raise DeskError("passphrase", _WRONG)
         try:
             await self._desk.unlock(passphrase, wanted_for if isinstance(wanted_for, str) else None)
         except ConfigurationError:
-            raise DeskError("passphrase", "that is not the passphrase") from None
+            raise DeskError("passphrase", _WRONG) from None
         return {"key": self._desk.keys.state}
 
 

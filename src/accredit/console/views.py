@@ -230,9 +230,10 @@ def _who(ask: Ask, known: Circumstances, agent: str | None, gateway: str | None)
     if known.started_by:
         facts.append(Fact("started by", visible_text(known.started_by), "so that program calls itself"))
     refusal = ask.refusal
-    has = ", ".join(map(one_word, refusal.granted_scope)) or "nothing"
+    has = ", ".join(map(one_word, refusal.granted_scope))
+    shown = f"what the agent has shown allows {has}" if has else "the agent has shown nothing that allows it"
     # What else the agent holds, it did not show: the gateway's words are about the delegation that came with the call.
-    text = f"it needs {one_word(refusal.required_scope)}; what the agent showed allows {has}, so it says"
+    text = f"it needs {one_word(refusal.required_scope)}, and {shown} (so the agent says)"
     reason = f"“{in_quotes(refusal.reason)}”" if refusal.reason else ""
     code = (one_word(refusal.required_scope), *map(one_word, refusal.granted_scope))
     return (*facts, where, Fact("refused because", text, reason, code))

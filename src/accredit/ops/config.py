@@ -17,6 +17,7 @@ from accredit.config import (
     Loaded,
     SettingRow,
     build_all_settings,
+    build_catalog,
     build_proofs,
     build_records,
     build_rounds,
@@ -31,9 +32,11 @@ from accredit.config import (
     tls_context,
 )
 from accredit.config.schema import SECTIONS, Server
+from accredit.config.servers import every_view
 from accredit.errors import ConfigurationError
-from accredit.ops.config_missing import all_faults, differing_tools, scope_slips
+from accredit.ops.config_missing import all_faults, differing_tools
 from accredit.refusals import oauth_hosts
+from accredit.signing.vocabulary import scope_slips
 from accredit.terminal.output import print_json, say
 
 _T = TypeVar("_T")
@@ -48,7 +51,13 @@ def check_configuration(*, config: Path | None, as_json: bool) -> None:
             "no configuration: there is no accredit.toml here", "name a file with --config or ACCREDIT_CONFIG"
         )
     parts = _check_everything(loaded)  # only now something is printed: nothing that raises comes after it
-    differences = [*scope_slips(loaded), *differing_tools(loaded)]
+    scopes = {each.place("tools"): build_catalog(each.config).tools for each in every_view(loaded)}
+    slips = [
+        f"{place}.{slip}"
+        for place, tools in scopes.items()
+        for slip in scope_slips({tool: entry.scope for tool, entry in tools.items()})
+    ]
+    differences = [*slips, *differing_tools(loaded)]
     if as_json:
         print_json({**parts, **({"notes": differences} if differences else {})})
         return

@@ -9,7 +9,6 @@ import os
 import shlex
 import socket
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
@@ -24,9 +23,7 @@ from accredit.config.section import Section
 from accredit.config.servers import every_view
 from accredit.config.values import SecretFrom
 from accredit.errors import ConfigurationError
-from accredit.policy import MCP_SCOPES
 from accredit.policy.drill import DRILLS
-from accredit.ratify.scopes import CANONICAL_SCOPES
 from accredit.terminal.output import MAX_TOLD_CANDIDATES
 
 CHECK_REACH_SECONDS = 0.5
@@ -35,7 +32,6 @@ connection, or an answer in ten times that, tools are not compared. (`accredit c
 
 _IS_MADE = ("secret_file",)
 _FILE, _FILES = "_file", ("files", "public_key_files")
-_CLOSE = 0.85
 
 
 def all_faults(first: Iterable[ConfigurationError], loaded: Loaded) -> list[ConfigurationError]:
@@ -83,19 +79,6 @@ def _missing_file(file: str, name: str, folder: Path) -> Iterator[tuple[str, Con
         make = f"accredit keys new {shlex.quote(str(path.with_suffix('')))} --kind human makes it"
         remedy = make if of_person else "make it, or correct its name"
         yield str(path), ConfigurationError(one_line(f"{name}: there is no {path}"), one_line(remedy))
-
-
-def scope_slips(loaded: Loaded) -> Iterator[str]:
-    """Yield a note for each scope of a single tool that is nearly spelled like a known one. Known are those of Ratify,
-    of MCP, and of other tools."""
-    for each in every_view(loaded):
-        scopes = [entry.scope for entry in build_catalog(each.config).tools.values()]
-        for scope in sorted({*scopes} - CANONICAL_SCOPES - MCP_SCOPES):
-            shared = {other for other in scopes if other != scope and scopes.count(other) > 1}
-            known = sorted(CANONICAL_SCOPES | MCP_SCOPES | shared)
-            near = get_close_matches(scope, known, n=1, cutoff=_CLOSE) if scopes.count(scope) == 1 else []
-            if near:
-                yield one_line(f"{each.place('tools')}: the scope {scope} is no known one; did you mean {near[0]}?")
 
 
 def differing_tools(loaded: Loaded) -> Iterator[str]:

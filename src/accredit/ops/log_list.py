@@ -21,6 +21,7 @@ from accredit.limits import FOLLOW_SECONDS, SHORT_ID_CHARS
 from accredit.ops.log_names import known_names, one_agent, one_principal
 from accredit.ops.log_place import (
     as_configuration_errors,
+    gateway_names_in,
     keys_to_show_with,
     log_store,
     moment,
@@ -155,7 +156,7 @@ def run_list(
         before=None if before is None else moment("--before", before),
     )
     where = (str(file) if file is not None and config is None else store, config)  # a file's log is nobody's here
-    names, keys = known_names(known, *where), keys_to_show_with(key, *where)
+    names, keys = {**gateway_names_in(key), **known_names(known, *where)}, keys_to_show_with(key, *where)
     auditor = Auditor(people_to_show_with(root, *where), only_these=bool(root), now=unix_ms() // 1000)
     listing = Listing(limit=limit, follow=follow, as_json=as_json, names=names, auditor=auditor, keys=keys)
     if file is not None:

@@ -9,7 +9,13 @@ from accredit.attest import CallRecord, Envelope, LogKey, RecordKey, Stored, dec
 from accredit.base.clock import unix_ms
 from accredit.errors import AttestationError
 from accredit.ops.log_names import known_names, one_call
-from accredit.ops.log_place import as_configuration_errors, keys_to_show_with, log_store, people_to_show_with
+from accredit.ops.log_place import (
+    as_configuration_errors,
+    gateway_names_in,
+    keys_to_show_with,
+    log_store,
+    people_to_show_with,
+)
 from accredit.ops.log_record import Names, print_evidence, print_record
 from accredit.policy.evidence import NO_EVIDENCE, Auditor
 from accredit.stores import LogStore
@@ -30,7 +36,7 @@ def run_show(
     as_json: bool,
 ) -> int:
     """Run `accredit log show`; return the exit code. Raises `ConfigurationError`."""
-    names = known_names(known, store, config)
+    names = {**gateway_names_in(key), **known_names(known, store, config)}
     keys, people = keys_to_show_with(key, store, config), people_to_show_with(root, store, config)
     auditor = Auditor(people, only_these=bool(root))
     return show_call(log_store(store, config), call_id, keys, auditor, names, as_json=as_json)

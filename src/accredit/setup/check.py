@@ -38,6 +38,7 @@ from accredit.policy.facts import CONTEXT_NAMES
 from accredit.setup.check_documents import check_document
 from accredit.setup.check_fix import add_tables
 from accredit.signing.suggest_scopes import advertised_scope, fault_of
+from accredit.signing.vocabulary import scope_slips
 from accredit.terminal.output import print_json, say
 
 _OBSERVED = "note: proofs are only observed: the gateway refuses no call for want of authority"
@@ -224,7 +225,9 @@ def _check_offer(offer: ServerListing, catalog: Catalog | None, pinned: Definiti
     lines += [f"note: {change.text}" for change in instructions]
     if different:
         lines.append("note: accredit pin shows what is different from accredit.lock")
-    lines += _unsaid_facts(catalog, offer.tools) if catalog is not None else ()
+    if catalog is not None:
+        slips = scope_slips({tool: entry.scope for tool, entry in catalog.tools.items()})
+        lines += [*_unsaid_facts(catalog, offer.tools), *(f"note: {slip}" for slip in slips)]
     return _Checked(not findings, members, lines)
 
 

@@ -22,6 +22,7 @@ from msgspec import Struct
 from accredit.asking.reaching import read_reach
 from accredit.base.clock import unix_seconds
 from accredit.base.standard import STDOUT
+from accredit.consent import CALL
 from accredit.errors import ConfigurationError, IssueError, WireError
 from accredit.keys import (
     AskPassphrase,
@@ -231,7 +232,7 @@ def _warn(request: GrantOptions, sensitive: tuple[str, ...]) -> None:
         counts = "counts where a gateway or a server asks for it"
         tell(f"warning: {scope} is not one of Ratify's own scopes: it {counts}{hint}")
     for constraint in request.constraints:
-        if isinstance(constraint, Extension):
+        if isinstance(constraint, Extension) and constraint.type != CALL:
             tell(f"warning: only verifiers that know {constraint.type} can judge that constraint; others refuse")
     for note in request.notes:
         tell(note)

@@ -4,11 +4,14 @@ A gateway accepts the scopes of its vocabulary: the canonical ones, MCP's own, a
 no catalog, so it accepts any scope that a catalog could name, with a warning.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
+from accredit.base.text import one_line
 from accredit.policy import MCP_SCOPES, OWN_SCOPE
 from accredit.ratify.scopes import CANONICAL_SCOPES, WILDCARDS, unknown_scope
+
+_CLOSE = 0.85
 
 
 def catalog_scopes(scopes: Iterable[str]) -> frozenset[str]:
@@ -33,3 +36,15 @@ def canonical_neighbour(scope: str) -> str | None:
     known = sorted(CANONICAL_SCOPES | MCP_SCOPES | WILDCARDS.keys())
     ending = [each for each in known if each.endswith(f":{scope}")]
     return next(iter(ending or get_close_matches(scope, known, n=1, cutoff=0.8)), None)
+
+
+def scope_slips(scope_of: Mapping[str, str]) -> Iterator[str]:
+    """Yield a note for each tool whose scope is nearly spelled like a known one, and is no other tool's. `scope_of` are
+    the scopes of a server's tools. Known are those of Ratify, of MCP, and those that several tools have."""
+    scopes = list(scope_of.values())
+    known = CANONICAL_SCOPES | MCP_SCOPES
+    shared = {each for each in scopes if scopes.count(each) > 1}
+    for tool, scope in scope_of.items():
+        near = [] if scope in known | shared else get_close_matches(scope, sorted(known | shared), n=1, cutoff=_CLOSE)
+        if near:
+            yield one_line(f"{tool}: the scope {scope} is no known one; did you mean {near[0]}?")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from mcp_types import ErrorData
-from tests.world.agents import agent_files
+from tests.world.agents import agent_files, save_delegation
 from tests.world.authorization import GATEWAY, Trust
 
 from accredit.cli import app
@@ -212,6 +212,20 @@ def test_another_gateway_s_id_and_the_known_one_are_both_named_whole() -> None:
 def test_a_grant_is_not_proposed_where_it_would_not_help() -> None:
     for error, code in [("ratify_replayed", -31005), ("too_many_challenges", -31007), ("unknown_tool", -32602)]:
         assert "accredit grant" not in told(None, error, code, required_scope="email:send")
+
+
+def test_by_a_clock_that_is_behind_the_clock_is_named__and_no_new_delegation(trust: Trust, tmp_path: Path) -> None:
+    files = agent_files(tmp_path, trust)
+    new = save_delegation(tmp_path / "new.json", trust.chain("email:send", begins=3_600))
+    late = ProofPresenter(files.key, [new], gateway_id=GATEWAY, patient=True)
+    text = told(late, "missing_ratify_proof", required_scope="email:send", target="send_email")
+    assert text.startswith(f"Not allowed: {new} is not valid yet: it begins at ")
+    assert "timedatectl" in text
+    assert "accredit grant" not in text
+    # With another delegation that is good, the call lacks a scope: a grant helps.
+    good = save_delegation(tmp_path / "good.json", trust.chain("email:read"))
+    both = ProofPresenter(files.key, [new, good], gateway_id=GATEWAY, patient=True)
+    assert "accredit grant" in told(both, "ratify_scope_denied", required_scope="mcp:prompt", target="x")
 
 
 def test_a_gateways_words_are_bounded_and_steer_no_terminal() -> None:

@@ -49,9 +49,8 @@ def test_no_name_that_others_chose_goes_on_with_our_words() -> None:
     assert (" " in target, " " in place) == (False, False)
     facts = {each.label: each for each in described.who}
     assert facts["refused because"].note == "“harmless) (says accredit”"
-    assert (
-        facts["refused because"].text == "it needs mcp:tool; what the agent showed allows all;⟨U+0020⟩safe, so it says"
-    )
+    told = "it needs mcp:tool, and what the agent has shown allows all;⟨U+0020⟩safe (so the agent says)"
+    assert facts["refused because"].text == told
     assert facts["gateway"].note.startswith("so the agent says; ")
     assert described.server_says.count("“") == described.server_says.count("”") == 1
     (offer,) = choices(ask, circumstances())
@@ -93,7 +92,7 @@ def test_what_is_not_known_of_an_agent_is_not_said__a_grant_signed_elsewhere_is_
     said = [*(each.text for each in told.warnings), *(each.text for each in told.who)]
     assert not any("nothing was allowed to this agent" in each or "this agent has" in each for each in said)
     assert "what was signed elsewhere (`accredit grant`) is not known here" in " ".join(said)
-    assert "what the agent showed allows identity:prove, so it says" in " ".join(said)
+    assert "what the agent has shown allows identity:prove (so the agent says)" in " ".join(said)
 
 
 @pytest.mark.slow

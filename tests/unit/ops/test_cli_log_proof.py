@@ -208,6 +208,11 @@ def test_log_show_says_the_same__by_the_configurations_own_roots(run: Run, folde
     assert f"{HUMAN.id} (compared with no key of yours) allowed" in shown(run, folder).words
 
 
+def test_log_show_names_a_gateway_by_the_key_that_is_passed_in__as_log_verify_does(run: Run, folder: Folder) -> None:
+    words = shown(run, folder, *KEY, "--store", "sqlite:///accredit.db").words
+    assert "to call send_email at mail-gateway until 2027-01-15" in words
+
+
 def test_every_command_that_shows_a_call_says_the_same_of_it(run: Run, folder: Folder) -> None:
     agent = KeyFile(KEY_FILE_VERSION, "agent", "Assistant", HOLDERS[2].id, 1, HOLDERS[2].public_key)
     (folder.path / "assistant.key.pub").write_bytes(agent.text())

@@ -10,8 +10,10 @@ from tests.world.delegations import DAY, World, tampered
 from tests.world.in_process import Refused, Run, Save
 
 from accredit.base.clock import unix_seconds
+from accredit.consent import CallTerms
 from accredit.keys import DelegationFile, make_key, write_key
 from accredit.ratify import DelegationCert, verify_chain
+from accredit.ratify.canonical import canonical
 from accredit.ratify.constraints import MaxAmount, MaxRate, MaxSpeed, ResourcePath, TimeWindow
 from accredit.ratify.structures import UNTIL_REVOKED
 
@@ -142,6 +144,14 @@ def test_a_constraint_that_few_verifiers_know_is_signed_with_a_warning(run: Run)
     done = run(*OWNER, *SEND, *OUT, "--constraint", '{"type": "com.example.hours", "params": {"a": 1}}')
     assert done.code == 0
     assert "warning: only verifiers that know com.example.hours" in done.err
+
+
+def test_a_bound_on_calls_is_accredits_own__and_frightens_nobody_who_pastes_a_suggested_line(run: Run) -> None:
+    terms = CallTerms(gateway="g", method="tools/call", target=("x",))
+    words = canonical(terms.constraint().members()).decode()
+    done = run(*OWNER, *SEND, *OUT, "--constraint", words)
+    assert done.code == 0
+    assert "only verifiers" not in done.err
 
 
 @pytest.mark.holds("signing/grant", "consent")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from accredit.signing.vocabulary import canonical_neighbour, catalog_scopes, impossible_scope
+from accredit.signing.vocabulary import canonical_neighbour, catalog_scopes, impossible_scope, scope_slips
 
 KNOWN = ["comms:email:send", "meeting:*", "identity:delegate", "custom:x", "custom:*", "custom:a b", "mcp:tool"]
 CATALOG = ["email:send", "payment:initiate", "comms:email:forward", "mcp:other", "Acme:Do-It", "a.b/c:d_e"]
@@ -50,3 +50,11 @@ def test_what_no_vocabulary_can_hold_is_impossible(scope: str) -> None:
 )
 def test_what_may_have_been_meant(scope: str, meant: str | None) -> None:
     assert canonical_neighbour(scope) == meant
+
+
+def test_a_slip_in_a_tools_scope_is_named_with_the_tool__and_a_scope_of_several_tools_is_none() -> None:
+    shared = {"one": "custom:mail:send", "two": "custom:mail:send", "three": "email:read", "four": "acme:do-it"}
+    assert list(scope_slips({**shared, "five": "mcp:tol", "six": "custom:mail:snd"})) == [
+        "five: the scope mcp:tol is no known one; did you mean mcp:tool?",
+        "six: the scope custom:mail:snd is no known one; did you mean custom:mail:send?",
+    ]

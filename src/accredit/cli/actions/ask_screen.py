@@ -51,7 +51,7 @@ class AskScreen:
         self.say("")
         self.say(described.title, "bold")
         self.say(f"Code {described.code}, ends {words.relative(described.until, unix_seconds())}.", QUIET)
-        self.say("Compare the code with the one your assistant tells you.", QUIET)
+        self.say("If your assistant shows a code, it has to be this one.", QUIET)
         self.say("")
         self.fields(described, unfolded=unfolded)
         for each in _warnings(described):

@@ -54,6 +54,7 @@ _BEHIND = (
     "the gateway runs, but the server behind it does not answer: start that server; `accredit doctor`, where the"
     " gateway runs, names it"
 )
+_ENDED = "the gateway starts that server by a command, which has ended: the gateway's log shows what it printed"
 _ASKS = "call it from a host that can answer: a shell can't"
 _NOT_LISTED = "a gateway lists no tool that its catalog lacks: `accredit check --config FILE` names those"
 
@@ -204,8 +205,10 @@ def _trouble(error: BaseException, request: CallOptions, presenter: ProofPresent
             if request.url is not None and detail.endswith(NOT_REACHED):
                 return _Trouble(detail, (how_to_start(request.url, os.environ),))
             if what.startswith("Upstream unavailable"):
-                return _Trouble(told, (_BEHIND,))
-            return _Trouble(told, (_NOT_THERE if what.startswith("Not found: ") else _REFUSED,))
+                return _Trouble(told, (_ENDED if detail.startswith("the upstream ended") else _BEHIND,))
+            if what.startswith("Not found: "):
+                return _Trouble(what, (_NOT_THERE,))
+            return _Trouble(told, (_REFUSED,))
         case RequestTimeout():
             return _Trouble(str(error), ("give it more time with --timeout",))
         case InputRequestError():

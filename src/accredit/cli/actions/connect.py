@@ -58,12 +58,14 @@ def start_connect(
         from accredit.client.connect import Connecting, run
         from accredit.gateway.front.host import StdioHost
 
-    proves = None
+    proves, faults = None, ()
     if key is not None:
-        delegations, may_ask = delegation or (), bool(desk)
-        proves = ProofPresenter(key, delegations, gateway_id=gateway_id, may_ask=may_ask, patient=True)
+        try:
+            proves = ProofPresenter(key, delegation or (), gateway_id=gateway_id, may_ask=bool(desk), patient=True)
+            faults = proves.faults
+        except ConfigurationError as error:  # the host would show nothing but "Connection closed"
+            faults = (ConfigurationError(error.what, f"{error.remedy}. Then restart the host"),)
     configure_logs(log_level, log_format)
-    faults = proves.faults if proves is not None else ()
     for each in faults:
         logging.getLogger("accredit.client").error("%s: %s", each.what, each.remedy)
     _quiet()
@@ -73,6 +75,7 @@ def start_connect(
     connecting = Connecting(
         url=url,
         presenter=proves,
+        key_fault=faults[0] if proves is None and faults else None,
         token=reach.token,
         headers=reach.headers,
         timeout=reach.timeout,

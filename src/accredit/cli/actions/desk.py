@@ -204,7 +204,7 @@ def open_desk(code: str | None, *, as_json: bool) -> int:
     else:
         log = f"the link is at the end of {desk_log(os.environ)}"
         told = {"browser": "opened in the browser", "log": log}
-        say(told.get(str(opened), "the link is in the terminal of the desk"))
+        say(told.get(str(opened), "the link is in the terminal where `accredit desk` (or `accredit up`) runs"))
     return 0
 
 

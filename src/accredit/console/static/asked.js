@@ -141,7 +141,7 @@ function pending(found) {
     headline,
     ...below(found, headline),
     make("p", { className: "mute" }, `Code `, make("strong", { className: "code" }, found.code), ` · asked ${clock(found.asked_at, true)} · waits until ${clock(found.until)}`),
-    make("p", { className: "mute" }, "Compare the code with the one your assistant tells you."),
+    make("p", { className: "mute" }, "If your assistant shows a code, it has to be this one."),
     make("h2", { id: "arguments" }, "With exactly these arguments"),
     make("div", { className: "args", role: "group", "aria-labelledby": "arguments" }, fields.element),
     ...warnings,
