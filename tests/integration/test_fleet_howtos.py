@@ -172,7 +172,9 @@ def test_the_how_to_on_two_gateways_does_what_it_says__one_may_go_and_every_reco
 
                 wait_until(each_has_served)
             assert "ada@example.org: The engine" in hosts.run(call, made)
-        assert verdict(2 * (calls + 1), 2) in hosts.run(look, made).splitlines()
+        lines = hosts.run(look, made).splitlines()
+        asked = sum("ratify_challenge_required" in line for line in lines)  # on a slow machine a proof may be too old
+        assert verdict(2 * (calls + 1) + asked, 2) in lines
 
 
 def verdict(records: int, writers: int) -> str:

@@ -315,7 +315,7 @@ def test_a_page_runs_nothing__is_in_no_frame__and_goes_to_the_redirect_s_origin_
             assert "<script" not in browser.page
             assert "\u202e" not in browser.page
             assert "HttpOnly" in browser.headers["set-cookie"]
-            assert "any program on this computer" in browser.page
+            assert "Any program on your computer" in browser.page
 
     run(main())
 

@@ -192,7 +192,7 @@ class Browser:
         self._take(await self.client.get(url))
 
     async def press(self, button: str, url: str, **fields: str) -> None:
-        """Presses a button of the page's form."""
+        """Presses a button of the page's form; again while the gateway says that too many came at once."""
         form = re.search(r'name="flow" value="([^"]+)"', self.page)
         assert form is not None, self.page
         origin = "/".join(url.split("/")[:3])
@@ -202,7 +202,11 @@ class Browser:
             "origin": origin,
             "sec-fetch-site": "same-origin",
         }
-        self._take(await self.client.post(f"{origin}/oauth/authorize", content=data, headers=headers))
+        answer = await self.client.post(f"{origin}/oauth/authorize", content=data, headers=headers)
+        while answer.status_code == 429:
+            await asyncio.sleep(0.2)
+            answer = await self.client.post(f"{origin}/oauth/authorize", content=data, headers=headers)
+        self._take(answer)
 
     @property
     def code(self) -> str:

@@ -8,6 +8,7 @@ import os
 import pwd
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -46,8 +47,11 @@ def config_folder(environ: Mapping[str, str]) -> Path:
 
 
 def agent_folders(folder: Path) -> list[Path]:
-    """Return the folders of agents' keys within the person's own: itself, and one for each adopted host."""
-    return [folder, *sorted((folder / AGENTS).glob("*/"))[:MAX_AGENT_FOLDERS]]
+    """Return the folders of agents' keys within the person's own: itself, and one for each adopted host, as far as they
+    can be read."""
+    with suppress(OSError):
+        return [folder, *sorted((folder / AGENTS).glob("*/"))[:MAX_AGENT_FOLDERS]]
+    return [folder]
 
 
 def state_folder(environ: Mapping[str, str]) -> Path:
