@@ -3,8 +3,8 @@
 
 import contextlib
 import fcntl
-import secrets
 import os
+import secrets
 import subprocess
 from collections.abc import Generator
 from pathlib import Path
