@@ -204,7 +204,7 @@ def test_a_gateway_for_hosts_that_log_in_is_made_whole__and_doctor_and_drill_are
         url = f"http://127.0.0.1:{port}"
         made = accredit("init", "--oauth", url, "--", python(), str(MAIL_SERVER), folder=tmp_path)
         assert made.returncode == 0, made.stderr
-        assert f"logs in at {url}" in made.stdout
+        assert f"do so at {url}" in made.stdout
         assert (tmp_path / "cluster.keys").stat().st_mode & 0o777 == 0o600
         configuration = tmp_path / "accredit.toml"
         configuration.write_text(configuration.read_text("utf-8").replace("port = 8484", f"port = {port}"), "utf-8")
@@ -212,7 +212,7 @@ def test_a_gateway_for_hosts_that_log_in_is_made_whole__and_doctor_and_drill_are
         with Serving("--config", "accredit.toml", "--port", str(port), folder=tmp_path):
             env = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
             looked = accredit("doctor", "--config", "accredit.toml", folder=tmp_path, env=env)
-            for good in (f"gateway: {url} is ok", f"logs in at {url}"):
+            for good in (f"gateway: {url} is ok", f"do so at {url}"):
                 assert good in " ".join(looked.stdout.split()), looked.stdout
             drilled = accredit("drill", "--issuer", "owner.key", "--config", "accredit.toml", folder=tmp_path)
             assert drilled.returncode == 0, drilled.stdout + drilled.stderr

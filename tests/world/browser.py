@@ -54,6 +54,13 @@ def chromium() -> Generator[Any]:
     _missing("Playwright")
 
 
+_SETTLE = """
+new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done))).then(() => Promise.all(
+  document.getAnimations().filter(each => each.effect.getComputedTiming().endTime < Infinity)
+    .map(each => each.finished.catch(() => 0)))).then(() => true)
+"""
+
+
 @cache
 def axe() -> str:
     """The text of axe-core, installed from its lock file."""
@@ -72,7 +79,8 @@ def axe() -> str:
 
 
 def faults(page: Any) -> list[str]:
-    """What axe finds wrong on a page as it stands (WCAG 2.2 AA, and good practice)."""
+    """What axe finds wrong on a page as it stands (WCAG 2.2 AA, and good practice), once no color is changing."""
+    page.evaluate(_SETTLE)
     page.evaluate(axe())
     found = page.evaluate(_RUN, _TAGS)["violations"]
     return [f"{each['id']}: {node['html'][:200]}" for each in found for node in each["nodes"]]
