@@ -74,13 +74,13 @@ async def over_http(url: str, http: GatewayHttp) -> AsyncGenerator[TransportStre
 @asynccontextmanager
 async def over_sse(url: str, http: GatewayHttp) -> AsyncGenerator[TransportStreams]:
     """Open HTTP+SSE over this client, which is closed at the end. Raises `NoEventStream`."""
-    to_reader, read = create_context_streams[Incoming](0)
-    write, to_write = create_context_streams[SessionMessage](0)
-    posted = anyio.Event()
     async with http, stream_within_origin(http, "GET", url, headers=EVENTS) as response:
         events = events_of(response)
         endpoint = await _endpoint(url, response, events)
         http.is_session = True
+        to_reader, read = create_context_streams[Incoming](0)  # now that there is somebody who closes them
+        write, to_write = create_context_streams[SessionMessage](0)
+        posted = anyio.Event()
 
         async def hear() -> None:
             async with to_reader:
