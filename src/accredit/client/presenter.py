@@ -63,6 +63,7 @@ from accredit.ratify import (
 )
 from accredit.ratify.challenges import CHALLENGE_BYTES
 from accredit.ratify.facts import CallFacts, VerifierContext
+from accredit.ratify.scopes import IDENTITY
 from accredit.refusals import CHALLENGE_REQUIRED
 
 MAX_GRANTS = 64
@@ -444,12 +445,9 @@ def _select_for_gateway(held: tuple[_Held, ...], gateway: str, *, met: bool) -> 
     if not met:
         return held
     others = [each for each in held if not _is_elsewhere(each.chain, "")]
-    first = next((each for each in others if not all(map(_is_of_identity, each.granted))), next(iter(others), None))
+    useful = (each for each in others if not all(scope.startswith(IDENTITY) for scope in each.granted))
+    first = next(useful, next(iter(others), None))
     return tuple(each for each in held if each is first or _is_elsewhere(each.chain, ""))
-
-
-def _is_of_identity(scope: str) -> bool:
-    return scope.startswith("identity:")
 
 
 def _is_elsewhere(chain: Chain, gateway: str) -> bool:

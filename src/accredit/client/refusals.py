@@ -39,13 +39,12 @@ from accredit.policy.refusals import UNKNOWN_ERRORS
 from accredit.ratify import Constraint
 from accredit.ratify.canonical import canonical
 from accredit.ratify.constraints import MaxAmount, MaxRate, TimeWindow
-from accredit.ratify.scopes import WILDCARDS, is_sensitive
+from accredit.ratify.scopes import IDENTITY, WILDCARDS, is_sensitive
 from accredit.refusals import BY_WORD, CODES, OAUTH_ONLY
 
 _LIMIT = "LIMIT"
 _MARK = "[Not covered by this agent's delegation: needs "
 _MISMATCH = ("found", "url", "known_url")
-_IDENTITY = "identity:"
 _STALE = ("ratify_invalid: stale_challenge", "stale_challenge")
 _CLOCKS = (
     "This machine's clock and the gateway's differ, unless the call waited for long: compare the clocks with"
@@ -194,7 +193,7 @@ def _object(value: object) -> dict[str, object]:
 def is_for_a_person(scope: str) -> bool:
     """Return whether only a person should decide to grant a scope. The server chose it, so no command is suggested for
     such a scope."""
-    return scope.startswith(_IDENTITY) or scope in WILDCARDS or "*" in scope or is_sensitive(scope)
+    return scope.startswith(IDENTITY) or scope in WILDCARDS or "*" in scope or is_sensitive(scope)
 
 
 def _is_portable(name: str) -> bool:

@@ -34,7 +34,7 @@ from accredit.limits import (
     MAX_URI_LENGTH,
 )
 from accredit.ratify import DelegationCert, Extension, Grant, verify_chain
-from accredit.ratify.scopes import is_sensitive
+from accredit.ratify.scopes import DELEGATE, is_sensitive
 from accredit.ratify.wire import Integer, WireObject, tree
 
 MAX_CLIENT_TOOLS = 200
@@ -171,7 +171,7 @@ def client_grant(ask: ClientAsk, cert_id: str, now: int) -> Grant:
     """Return what a person signs to let a client in: these tools at this gateway, with these scopes, until the end
     that was asked for. Raises `NotOffered` if a gateway asks for more than a standing delegation may hold: a wildcard,
     the right to delegate, a scope that the vocabulary calls sensitive, or more than `MAX_CLIENT_SECONDS`."""
-    if any(each.endswith("*") or each == "identity:delegate" or is_sensitive(each) for each in ask.scopes):
+    if any(each.endswith("*") or each == DELEGATE or is_sensitive(each) for each in ask.scopes):
         raise NotOffered("the gateway asks for scopes that no app is given for days: nothing can be signed here")
     if not now < ask.until <= now + MAX_CLIENT_SECONDS:
         raise NotOffered("the gateway asks for longer than an app is let in: nothing can be signed here")

@@ -8,6 +8,8 @@ sensitive. A deployment's string stands for itself. No scope implies another: a 
 from collections.abc import Collection, Iterable, Mapping
 
 _CUSTOM_PREFIX = "custom:"
+IDENTITY = "identity:"
+"""How scopes begin that are for delegating and proving: no tool needs them."""
 DELEGATE = "identity:delegate"
 """The scope that a subject needs in order to delegate further."""
 

@@ -40,14 +40,10 @@ from accredit.policy import Catalog, Entry
 from accredit.policy.constraint_words import facts_needed, facts_table
 from accredit.policy.merging import MergedCatalog, member_of_name, merged_name
 from accredit.ratify import Constraint
-from accredit.ratify.scopes import CANONICAL_SCOPES, expand
+from accredit.ratify.scopes import CANONICAL_SCOPES, IDENTITY, expand
 from accredit.signing.documents import read_delegations
 from accredit.signing.suggest_scopes import advertised_scope
 from accredit.signing.vocabulary import catalog_scopes
-
-_IDENTITY = "identity:"
-"""How scopes begin that are for delegating and proving: no tool needs them."""
-
 
 _NEAR = 0.85
 """How alike a scope and a known one are (`difflib`, 0 to 1) if one is taken for a slip of the other. One wrong letter
@@ -133,7 +129,7 @@ def _slips(scopes: Iterable[str]) -> Iterator[str]:
     known = _known_scopes(os.environ)
     for scope in scopes:
         granted = {scope, *expand((scope,))}
-        if scope.startswith(_IDENTITY) or scope in CANONICAL_SCOPES or not granted.isdisjoint(known):
+        if scope.startswith(IDENTITY) or scope in CANONICAL_SCOPES or not granted.isdisjoint(known):
             continue
         for near in get_close_matches(scope, sorted(known), n=1, cutoff=_NEAR):
             yield f"warning: nothing known here asks for {scope}: did you mean {near}, as in {known[near]}?"
@@ -213,7 +209,7 @@ def _scope_of(tool: str, known: _Known) -> str:
 
 def _check_wanted(scope: str, known: _Known) -> None:
     granted = {scope, *expand((scope,))}
-    if scope.startswith(_IDENTITY) or any(not granted.isdisjoint(entry.scopes) for _, entry in _entries(known.catalog)):
+    if scope.startswith(IDENTITY) or any(not granted.isdisjoint(entry.scopes) for _, entry in _entries(known.catalog)):
         return
     named = sorted({scope for _, entry in _entries(known.catalog) for scope in entry.scopes})
     near = get_close_matches(scope, named, n=1)

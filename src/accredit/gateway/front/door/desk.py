@@ -39,7 +39,7 @@ class DeskConsent:
 
     async def begin(self, wanted: Wanted, browser: str) -> Page:
         """Return the first page for a request. Raises `OAuthError` for one that no form could bring back."""
-        flow = Flow.of(wanted.request, self._flows.clock() + ASK_SECONDS)
+        flow = Flow(wanted.request, self._flows.clock() + ASK_SECONDS)
         return begin_page(wanted, self._flows.seal(flow, browser), AUTHORIZE_PATH)
 
     async def check_again(self, login: Login) -> None:

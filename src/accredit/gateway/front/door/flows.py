@@ -40,19 +40,14 @@ _FORM_ROOM = 2_048
 
 
 class Flow(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a page's form brings back. `ends` is in unix seconds.
+    """What a page's form brings back. `request` is what it began with; `ends` is in unix seconds.
 
     At a desk, `ask` is the key of the held ask, and `seeds` are the agent's; both are b"" until *Continue* was pressed.
     With a login, `secret` is that of the login. Once it is over, `subject` and `name` say who has logged in, `offered`
     which scopes they may pass on, and `checked` when their groups were read.
     """
 
-    client_id: str
-    redirect_uri: str
-    state: str
-    challenge: str
-    resource: str
-    scopes: tuple[str, ...]
+    request: Authorization
     ends: int
     ask: bytes = b""
     seeds: bytes = b""
@@ -61,32 +56,6 @@ class Flow(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     name: str = ""
     offered: tuple[str, ...] = ()
     checked: int = 0
-
-    @classmethod
-    def of(cls, request: Authorization, ends: int, secret: str = "") -> "Flow":
-        """Return what begins with a request."""
-        return cls(
-            client_id=request.client_id,
-            redirect_uri=request.redirect_uri,
-            state=request.state,
-            challenge=request.challenge,
-            resource=request.resource,
-            scopes=request.scopes,
-            ends=ends,
-            secret=secret,
-        )
-
-    @property
-    def request(self) -> Authorization:
-        """The authorization request that it began with."""
-        return Authorization(
-            client_id=self.client_id,
-            redirect_uri=self.redirect_uri,
-            state=self.state,
-            challenge=self.challenge,
-            resource=self.resource,
-            scopes=self.scopes,
-        )
 
 
 class Going(NamedTuple):
@@ -144,22 +113,22 @@ class Flows:
     ) -> str:
         """Keep what was signed to the key of `seeds`, with a further change of the grant; return where the browser
         brings the client its code ([new-key])."""
-        now, door = self.clock(), self.door
+        now, door, request = self.clock(), self.door, flow.request
         text = b"[%b]" % b",".join(map(encode_delegation_cert, chain))
         ends = min(each.expires_at for each in chain)
         granted = {*intersect(each.scope for each in chain)}
         code = secrets.token_urlsafe(SECRET_BYTES)
-        begun = (flow.client_id, subject, flow.resource, seeds)
+        begun = (request.client_id, subject, request.resource, seeds)
         grant = await door.begin(*begun, ends=now + BEGUN_SECONDS, now=now)
         if grant.seeds != seeds:
             await door.end_grant(grant)
             grant = await door.begin(*begun, ends=now + BEGUN_SECONDS, now=now)
         given = AuthorizationCode(
-            flow.client_id,
-            flow.redirect_uri,
-            flow.challenge,
-            flow.resource,
-            tuple(each for each in flow.scopes if each in granted),
+            request.client_id,
+            request.redirect_uri,
+            request.challenge,
+            request.resource,
+            tuple(each for each in request.scopes if each in granted),
         )
         digest = hashlib.sha256(code.encode()).digest()
         kept = await door.approve(
@@ -172,12 +141,12 @@ class Flows:
         )
         if not kept:  # somebody consented to the same client at the same moment
             return self.refusal(flow, "another consent to this client came between")
-        return code_redirect(flow.redirect_uri, self._settings.public_url, flow.state, code)
+        return code_redirect(request.redirect_uri, self._settings.public_url, request.state, code)
 
     def refusal(self, flow: Flow, why: str) -> str:
         """Return where the browser tells the client that nothing was granted."""
         error = OAuthError("access_denied", why)
-        return error_redirect(flow.redirect_uri, self._settings.public_url, flow.state, error)
+        return error_redirect(flow.request.redirect_uri, self._settings.public_url, flow.request.state, error)
 
 
 def key_of(seeds: bytes) -> HybridPrivateKey:

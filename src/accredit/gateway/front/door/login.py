@@ -67,7 +67,7 @@ class LoginConsent:
     async def begin(self, wanted: Wanted, browser: str) -> str:
         """Return where the person logs in. Raises `OAuthError`."""
         secret = secrets.token_urlsafe(SECRET_BYTES)
-        flow = Flow.of(wanted.request, self._flows.clock() + ASK_SECONDS, secret)
+        flow = Flow(wanted.request, self._flows.clock() + ASK_SECONDS, secret=secret)
         state = self._flows.seal(flow, browser, "state", most=MAX_LOGIN_STATE_CHARS)
         return await self._finish(self._people.login_url(self._redirect_uri, state, secret))
 
@@ -112,7 +112,7 @@ class LoginConsent:
         if not offered:
             why = f"Nothing of what this app asks for is given by your groups{_as(person.name)}."
             return ended_page("You can't let this app in", why, 403)
-        begun = (flow.client_id, person.subject, flow.resource, self._flows.draw(2 * SEED_BYTES))
+        begun = (flow.request.client_id, person.subject, flow.request.resource, self._flows.draw(2 * SEED_BYTES))
         grant = await self._flows.door.begin(*begun, ends=now + BEGUN_SECONDS, now=now)
         known = {"login": person.refresh_token, "provider": self._idp.issuer}
         kept = await self._flows.door.change(grant, lambda one: replace(one, **known), now=now)
@@ -124,7 +124,7 @@ class LoginConsent:
         return self._page(asked, wanted, browser, *_changes(wanted.client, grant))
 
     def _page(self, flow: Flow, wanted: Wanted, browser: str, *notes: str) -> Page:
-        endpoint = Endpoint(flow.resource, wanted.policy)
+        endpoint = Endpoint(flow.request.resource, wanted.policy)
         ticks = [(each, endpoint.tools((each,)), each in endpoint.reading) for each in flow.offered]
         return tick_page(wanted, self._flows.seal(flow, browser), AUTHORIZE_PATH, ticks, flow.name, notes)
 
@@ -134,12 +134,12 @@ class LoginConsent:
         if policy.find_root is None and idp.chain[-1].issuer_pub_key not in policy.roots:
             return self._flows.refusal(flow, "the gateway does not trust who has signed oauth.idp.delegation")
         seeds = self._flows.draw(2 * SEED_BYTES)
-        begun = (flow.client_id, flow.subject, flow.resource, seeds)
+        begun = (flow.request.client_id, flow.subject, flow.request.resource, seeds)
         known = await self._flows.door.begin(*begun, ends=now + BEGUN_SECONDS, now=now)
         if not known.login:
             await self._flows.door.end_grant(known)
             return self._flows.refusal(flow, "the login has ended")
-        target = Endpoint(flow.resource, policy).tools(ticked)
+        target = Endpoint(flow.request.resource, policy).tools(ticked)
         draft = Draft(
             subject=key_of(seeds).public_key,
             cert_id=secrets.token_hex(16),
