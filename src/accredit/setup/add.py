@@ -41,7 +41,7 @@ from accredit.limits import MAX_LOCK_BYTES
 from accredit.pins import LOCK_FILE, UPSTREAM, Definitions
 from accredit.policy import Entry
 from accredit.setup.config_text import Agent, Api, described_tables, server_tables
-from accredit.setup.documents import check_document, check_served, find_described
+from accredit.setup.documents import Document, check_served, find_described, named_document
 from accredit.setup.init import first_scopes, keep_working_folder, scope_options, summarize_offer, word
 from accredit.setup.own_keys import AGENT_KEY, OWNER_KEY
 from accredit.setup.pin import definitions_of, lock_text
@@ -90,11 +90,10 @@ def run_add(
     check_server_name(name, "NAME")
     if name_existing is not None:
         check_server_name(name_existing, "--name-existing")
-    check_document(openapi, agent_card, command, proxy)
-    where = openapi if openapi is not None else agent_card
-    if where is not None:
-        found = find_described(name, openapi, agent_card, url, proxy, header, token_env, timeout)
-        return _add_described(found, where, config, name_existing, as_json=as_json)
+    document = named_document(openapi, agent_card, command, proxy)
+    if document is not None:
+        found = find_described(name, document, url, proxy, header, token_env, timeout)
+        return _add_described(found, document, config, name_existing, as_json=as_json)
     reach = read_reach(header, token_env, timeout)
     upstream = upstream_of(url, command, reach)
     headers = as_configured(header, token_env)
@@ -127,7 +126,7 @@ def add_server(addition: Addition, *, as_json: bool) -> int:
 
 
 def _add_described(
-    found: Api | Agent, where: Path | str, config: Path | None, existing: str | None, *, as_json: bool
+    found: Api | Agent, document: Document, config: Path | None, existing: str | None, *, as_json: bool
 ) -> int:
     """Write the configuration with an HTTP API or an agent, and print what changed. Raises `ConfigurationError`."""
     loaded, file = _load(config)
@@ -142,7 +141,7 @@ def _add_described(
         replace_file(file, content, old=loaded.content)
     notes = [] if existing is None else [*_rename_notes(loaded, found.name, existing)]
     files = [_near(each) for each in ([file, lock.path] if pinned else [file])]
-    check = f"accredit check {found.name} {found.option} {shlex.quote(str(where))}"
+    check = f"accredit check {found.name} {document.option} {shlex.quote(str(document.where))}"
     steps = _next_steps(found.name, files[0], scope_options(found.first_scopes), check)
     if as_json:
         said = {"files": files, "server": found.name, "renamed": existing, **found.members()}

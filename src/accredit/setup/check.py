@@ -37,6 +37,7 @@ from accredit.policy.drill import DRILLS
 from accredit.policy.facts import CONTEXT_NAMES
 from accredit.setup.check_documents import check_document
 from accredit.setup.check_fix import add_tables
+from accredit.setup.documents import named_document
 from accredit.signing.suggest_scopes import advertised_scope, fault_of
 from accredit.signing.vocabulary import scope_slips
 from accredit.terminal.output import print_json, say
@@ -88,16 +89,14 @@ def run_check(
     if fix and config == STDIN:
         raise ConfigurationError("--fix can't write to stdin", "name the file that it has to change")
     name = target if command is None and target is not None and _NAME.fullmatch(target) else None
-    if openapi is not None or agent_card is not None:
-        if openapi is not None and agent_card is not None:
-            raise ConfigurationError("--openapi and --agent-card are given", "name one at a time")
+    document = named_document(openapi, agent_card)
+    if document is not None:
         if (target is not None and name is None) or command is not None or reach.all_headers:
-            option, what = ("--openapi", "routes") if openapi is not None else ("--agent-card", "skills")
             raise ConfigurationError(
-                f"{option} is compared with {what} of a configuration, and no server is asked",
+                f"{document.option} is compared with tables of a configuration, and no server is asked",
                 "name one of [servers], or nothing, and no headers",
             )
-        return check_document(config, name, openapi, agent_card, fix=fix, timeout=reach.timeout, as_json=as_json)
+        return check_document(config, name, document, fix=fix, timeout=reach.timeout, as_json=as_json)
     if name is not None or (target is None and command is None):
         return check_configured(load(config, os.environ, {}), name, reach, fix=fix, as_json=as_json)
     if config is not None:

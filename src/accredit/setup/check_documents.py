@@ -37,7 +37,7 @@ from accredit.http_api.routes import read_route
 from accredit.policy import Entry
 from accredit.setup.check_fix import append_text, replace_checked, table_meaning
 from accredit.setup.config_text import Agent, Api, more_tables
-from accredit.setup.documents import read_agent_card, read_openapi
+from accredit.setup.documents import Document, read_agent_card, read_openapi
 from accredit.terminal.output import print_json, say, tell
 
 _Routes = dict[str, Entry]
@@ -64,8 +64,7 @@ class AgentFinding(NamedTuple):
 def check_document(
     config: Path | None,
     name: str | None,
-    openapi: Path | str | None,
-    agent_card: Path | str | None,
+    document: Document,
     *,
     fix: bool,
     timeout: float | None,
@@ -73,13 +72,12 @@ def check_document(
 ) -> int:
     """Compare an API's routes or an agent's skills with a document, print the findings, and return the exit code. If
     `fix`, missing tables are written first. Raises `ConfigurationError`."""
-    where = openapi if openapi is not None else agent_card
-    if config == STDIN == where:
+    if config == STDIN == document.where:
         raise ConfigurationError("stdin can't be the configuration and the document", "name a file for one of them")
     loaded = load(config, os.environ, {})
-    if openapi is not None:
-        return _check_api(loaded, name, read_openapi(openapi, timeout), fix=fix, as_json=as_json)
-    return _check_agent(loaded, name, read_agent_card(agent_card or "", timeout), fix=fix, as_json=as_json)
+    if document.option == "--openapi":
+        return _check_api(loaded, name, read_openapi(document.where, timeout), fix=fix, as_json=as_json)
+    return _check_agent(loaded, name, read_agent_card(document.where, timeout), fix=fix, as_json=as_json)
 
 
 def _check_api(loaded: Loaded, name: str | None, document: ApiDocument, *, fix: bool, as_json: bool) -> int:

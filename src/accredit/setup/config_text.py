@@ -139,7 +139,6 @@ class Api:
 
     kind: ClassVar[str] = "an HTTP API"
     document: ClassVar[str] = "OpenAPI document"
-    option: ClassVar[str] = "--openapi"
     introduction: ClassVar[str] = """\
 # The routes, each with the scope that a delegation has to hold. A sensitive one takes only proofs over a challenge that
 # the gateway made for this very request. Requests of no route are refused.
@@ -201,7 +200,6 @@ class Agent:
     proxy: ClassVar[None] = None
     kind: ClassVar[str] = "an agent"
     document: ClassVar[str] = "card"
-    option: ClassVar[str] = "--agent-card"
     introduction: ClassVar[str] = """\
 # The skills, each with the scope that a delegation has to hold besides. A sensitive one takes only proofs over a
 # challenge that the gateway made for this very message. A message that names no skill needs the scopes of all of them.

@@ -16,6 +16,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Literal, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 import msgspec
@@ -43,19 +44,43 @@ SERVER_DOCUMENT_SECONDS = 30.0
 _JSON = "convert it to JSON"
 
 
-def find_described(
-    name: str,
+class Document(NamedTuple):
+    """A document that a command line names: the option, and the file or URL."""
+
+    option: Literal["--openapi", "--agent-card"]
+    where: Path | str
+
+
+def named_document(
     openapi: Path | str | None,
     agent_card: Path | str | None,
+    command: list[str] | None = None,
+    proxy: str | None = None,
+) -> Document | None:
+    """Return the document that is named, or None. Raises `ConfigurationError` for options that do not go together."""
+    if openapi is not None and agent_card is not None:
+        raise ConfigurationError("--openapi and --agent-card are given", "name one: a server is an API or an agent")
+    if openapi is None and proxy is not None:
+        raise ConfigurationError("--proxy is for an HTTP API", "name its OpenAPI document: --openapi FILE")
+    document = Document("--openapi", openapi) if openapi is not None else None
+    if agent_card is not None:
+        document = Document("--agent-card", agent_card)
+    if document is not None and command is not None:
+        raise ConfigurationError(f"{document.option} and a command are given", "an API or an agent has a URL alone")
+    return document
+
+
+def find_described(
+    name: str,
+    document: Document,
     url: str | None,
     proxy: str | None,
     header: Sequence[str],
     token_env: str | None,
     timeout: float | None,
 ) -> Api | Agent:
-    """Return the API or agent of the document that is named, as `[servers.NAME]`. `url` is where it is, or None for
-    what the document says; `proxy` is the one that asks the gateway, or None for what is behind it. Raises
-    `ConfigurationError`."""
+    """Return the API or agent of a document, as `[servers.NAME]`. `url` is where it is, or None for what the document
+    says; `proxy` is the one that asks the gateway, or None for what is behind it. Raises `ConfigurationError`."""
     reach = read_reach(header, token_env, timeout)
     if reach.all_headers and (url is None or proxy is not None):
         raise ConfigurationError(
@@ -63,9 +88,9 @@ def find_described(
             "name it: a document could name anybody's" if proxy is None else "leave them out: the proxy calls the API",
         )
     headers = as_configured(header, token_env)
-    if openapi is not None:
-        return _find_api(name, openapi, url, proxy, headers, reach.timeout)
-    return _find_agent(name, agent_card or "", url, headers, reach.timeout)
+    if document.option == "--openapi":
+        return _find_api(name, document.where, url, proxy, headers, reach.timeout)
+    return _find_agent(name, document.where, url, headers, reach.timeout)
 
 
 def _find_api(
@@ -93,19 +118,6 @@ def _find_agent(name: str, where: Path | str, url: str | None, headers: Headers,
         )
     path = urlsplit(where).path if isinstance(where, str) else CARD_PATH
     return Agent(name, card.name, at, path, headers, propose_skills(card, name))
-
-
-def check_document(
-    openapi: Path | str | None, agent_card: Path | str | None, command: list[str] | None, proxy: str | None
-) -> None:
-    """Refuse options that do not go together. Raises `ConfigurationError`."""
-    if openapi is not None and agent_card is not None:
-        raise ConfigurationError("--openapi and --agent-card are given", "name one: a server is an API or an agent")
-    if openapi is None and proxy is not None:
-        raise ConfigurationError("--proxy is for an HTTP API", "name its OpenAPI document: --openapi FILE")
-    if command is not None and (openapi is not None or agent_card is not None):
-        what, kind = ("--openapi", "an HTTP API") if openapi is not None else ("--agent-card", "an agent")
-        raise ConfigurationError(f"{what} and a command are given", f"{kind} has a URL, and no command")
 
 
 def read_openapi(where: Path | str, seconds: float | None = None) -> ApiDocument:

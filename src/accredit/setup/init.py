@@ -51,7 +51,7 @@ from accredit.setup.config_text import (
     described_configuration,
     oauth_tables,
 )
-from accredit.setup.documents import check_document, check_served, find_described
+from accredit.setup.documents import check_served, find_described, named_document
 from accredit.setup.pin import definitions_of, lock_text
 from accredit.signing.suggest_scopes import PROMPT, READING, RESOURCE, Suggestion, suggestions
 from accredit.terminal.output import QUIET, print_json, say, tell
@@ -105,14 +105,14 @@ def run_init(
     """Run `accredit init`; return the exit code. Raises `ConfigurationError`."""
     if server:
         check_server_name(server, "--server")
-    check_document(openapi, agent_card, command, proxy)
-    if openapi is not None or agent_card is not None:
+    document = named_document(openapi, agent_card, command, proxy)
+    if document is not None:
         if not server:
             raise ConfigurationError("an HTTP API or an agent has no name of its own", "give it one: --server NAME")
         if oauth:
             raise ConfigurationError("--oauth is for MCP servers", "write [oauth] into the file yourself")
         _check_free(folder, _files_of(folder))
-        found = find_described(server, openapi, agent_card, url, proxy, header, token_env, timeout)
+        found = find_described(server, document, url, proxy, header, token_env, timeout)
         return _set_up_described(found, folder, as_json=as_json)
     if oauth:  # a wrong URL is told before the server is asked
         load(folder / DEFAULT_FILE, {}, {}, content=oauth_tables(oauth).encode())

@@ -18,7 +18,7 @@ from accredit.http_api.proposals import propose
 from accredit.setup import documents
 from accredit.setup.check_documents import check_document
 from accredit.setup.config_text import Agent, Api, described_configuration, described_tables
-from accredit.setup.documents import check_served, find_described, read_openapi
+from accredit.setup.documents import Document, check_served, find_described, named_document, read_openapi
 
 DOCUMENT: dict[str, Any] = {
     "openapi": "3.1.0",
@@ -61,7 +61,11 @@ def agent(where: Path | str, url: str | None = None, **more: Any) -> Agent:
 
 
 def described(*where: Any, **more: Any) -> Api | Agent:
-    return find_described("mail", *where, **{"header": (), "token_env": None, "timeout": None, **more})
+    openapi, card, url, proxy = where
+    document = named_document(openapi, card)
+    assert document is not None
+    given: dict[str, Any] = {"header": (), "token_env": None, "timeout": None, **more}
+    return find_described("mail", document, url, proxy, **given)
 
 
 def refusal(where: Path | str, **more: Any) -> str:
@@ -194,7 +198,7 @@ def checked(
     file: Path, where: Path, capsys: pytest.CaptureFixture[str], *, fix: bool = False
 ) -> tuple[int, dict[str, Any]]:
     capsys.readouterr()
-    code = check_document(file, None, where, None, fix=fix, timeout=None, as_json=True)
+    code = check_document(file, None, Document("--openapi", where), fix=fix, timeout=None, as_json=True)
     return code, json.loads(capsys.readouterr().out)
 
 
@@ -262,7 +266,7 @@ def test_fix_leaves_a_file_alone_whose_routes_are_one_value(document: Path, tmp_
     text = '[servers.mail]\nprotocol = "http"\npath = "/m"\nurl = "http://127.0.0.1:9"\n'
     file = put(tmp_path, text + 'routes = { "GET /messages" = { scope = "email:read" } }\n', "accredit.toml")
     with pytest.raises(ConfigurationError, match="in a form"):
-        check_document(file, "mail", document, None, fix=True, timeout=None, as_json=True)
+        check_document(file, "mail", Document("--openapi", document), fix=True, timeout=None, as_json=True)
     assert file.read_text() == text + 'routes = { "GET /messages" = { scope = "email:read" } }\n'
 
 
@@ -270,7 +274,7 @@ def test_fix_leaves_a_file_alone_whose_routes_are_one_value(document: Path, tmp_
 def test_an_api_that_is_not_there_is_named_in_the_error(name: str | None, document: Path, tmp_path: Path) -> None:
     file = put(tmp_path, '[servers.server]\nurl = "http://127.0.0.1:9/mcp"\n', "accredit.toml")
     with pytest.raises(ConfigurationError, match="--openapi"):
-        check_document(file, name, document, None, fix=False, timeout=None, as_json=True)
+        check_document(file, name, Document("--openapi", document), fix=False, timeout=None, as_json=True)
 
 
 @pytest.fixture
@@ -285,7 +289,7 @@ def carded(folder: Path, *ids: str, **more: Any) -> Path:
 
 def agent_checked(file: Path, where: Path, capsys: pytest.CaptureFixture[str], *, fix: bool = False) -> dict[str, Any]:
     capsys.readouterr()
-    code = check_document(file, None, None, where, fix=fix, timeout=None, as_json=True)
+    code = check_document(file, None, Document("--agent-card", where), fix=fix, timeout=None, as_json=True)
     told = json.loads(capsys.readouterr().out)
     assert told["ok"] is (code == 0)
     return told
@@ -361,7 +365,7 @@ def test_a_card_that_drifts_is_told__and_fix_adds_the_skills_that_are_missing(
 def test_an_agent_is_no_api(card: Path, document: Path, tmp_path: Path) -> None:
     file = put(tmp_path, described_configuration(agent(card)), "accredit.toml")
     with pytest.raises(ConfigurationError, match="no HTTP API is called 'mail'"):
-        check_document(file, "mail", document, None, fix=False, timeout=None, as_json=True)
+        check_document(file, "mail", Document("--openapi", document), fix=False, timeout=None, as_json=True)
     api_file = put(tmp_path, described_configuration(api(document)), "api.toml")
     with pytest.raises(ConfigurationError, match="no agent is called 'mail'"):
-        check_document(api_file, "mail", None, card, fix=False, timeout=None, as_json=True)
+        check_document(api_file, "mail", Document("--agent-card", card), fix=False, timeout=None, as_json=True)
