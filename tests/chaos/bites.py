@@ -20,9 +20,10 @@ from tests.world.stores import RING
 from accredit.base.clock import unix_seconds
 from accredit.errors import ChallengesFull, StoreUnavailable
 from accredit.ports import AuthorizationCode, Login, Spending
-from accredit.stores.door.places import PostgresDoor
+from accredit.stores.door.steps import Door
 from accredit.stores.opening import PostgresDatabase
 from accredit.stores.postgres.store import PostgresStore
+from accredit.stores.runners import DatabaseRunner
 
 Make = Callable[[PostgresDatabase], Any]
 S = TypeVar("S", bound="PostgresStore | Codes")
@@ -122,12 +123,13 @@ async def no_room(servers: Replicated, make: Make) -> list[Operation]:
     return clients.history
 
 
-class Codes(PostgresDoor):
+class Codes(Door):
     """The front door's memory, in which a code is what is spent."""
 
     def __init__(self, database: PostgresDatabase) -> None:
-        super().__init__(database, RING)
-        self.worker = self._worker
+        runner = DatabaseRunner(database, "accredit door")
+        super().__init__(RING, runner)
+        self.worker = runner.worker
 
     async def ready(self) -> bool:
         """Whether its connection is good."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from accredit.errors import AccreditError
 from accredit.ports import Spending
-from accredit.stores.door import places
+from accredit.stores import runners
 from accredit.stores.opening import PostgresDatabase
 from accredit.stores.postgres import session
 from accredit.stores.postgres.driver import Connection
@@ -42,7 +42,7 @@ def notices_pass() -> contextlib.AbstractContextManager[None]:
 
 def nobody_waits() -> contextlib.AbstractContextManager[None]:
     """Steps of the front door that write don't wait for each other."""
-    return replaced(places, "_LOCK", "SELECT 1")
+    return replaced(runners, "_LOCK", "SELECT $1::text")
 
 
 def fast_clock() -> contextlib.AbstractContextManager[None]:

@@ -13,9 +13,8 @@ from accredit import limits
 from accredit.errors import AsksFull
 from accredit.ports import AskStore, HeldAsk
 from accredit.stores import asks
-from accredit.stores.postgres import asks as postgres_asks
 
-pytestmark = [pytest.mark.holds("stores/asks"), pytest.mark.holds("stores/postgres/asks")]
+pytestmark = pytest.mark.holds("stores/asks")
 
 Opening = AbstractAsyncContextManager[AskStore]
 ADA, BOB = "a1" * 16, "b0" * 16
@@ -83,13 +82,12 @@ async def test_an_answer_is_given_once__and_the_same_one_may_be_told_again(openi
         assert await store.find(key(1), now=NOW) == replace(ask(), answer=b"yes", keep_until=NOW + 900)
 
 
-@pytest.mark.holds("stores/postgres/asks", "count")
+@pytest.mark.holds("stores/asks", "count")
 async def test_one_asker_can_t_take_the_room_of_others__nor_strangers_that_of_calls(
     opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert limits.MAX_ASKS_PER_ASKER == 3
-    for module in (asks, postgres_asks):
-        monkeypatch.setattr(module, "MAX_ASKS", 4)
+    monkeypatch.setattr(asks, "MAX_ASKS", 4)
     async with opening as store:
         for number in range(3):
             await store.hold(ask(number), now=NOW)
@@ -104,12 +102,11 @@ async def test_one_asker_can_t_take_the_room_of_others__nor_strangers_that_of_ca
             await store.hold(replace(ask(number, asker=number), keep_until=late), now=late)
 
 
-@pytest.mark.holds("stores/postgres/asks", "count")
+@pytest.mark.holds("stores/asks", "count")
 async def test_strangers_who_begin_consents_keep_nobody_out__and_end_none_that_a_person_has_answered(
     opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (asks, postgres_asks):
-        monkeypatch.setattr(module, "MAX_ASKS", 3)
+    monkeypatch.setattr(asks, "MAX_ASKS", 3)
     async with opening as store:
         await store.hold(ask(0), now=NOW)
         for number in range(1, 4):
@@ -135,7 +132,7 @@ async def test_a_code_names_one_ask(opening: Opening) -> None:
         assert await store.find_code("CODE-1", now=NOW + 601) == later
 
 
-@pytest.mark.holds("stores/postgres/asks", "written")
+@pytest.mark.holds("stores/asks", "written")
 async def test_of_many_at_once_one_answers__one_takes__and_each_try_is_counted(opening: Opening) -> None:
     async with opening as store:
         await store.hold(ask(), now=NOW)

@@ -254,7 +254,7 @@ async def test_nobody_uses_up_the_room_of_others(
 
 
 @pytest.mark.parametrize("url", SHARED_URLS)
-@pytest.mark.holds("stores/door/places")
+@pytest.mark.holds("stores/runners", "writes", "reads")
 async def test_of_three_gateways_that_are_given_one_code_or_token_at_once_one_is_first(
     url: str, tmp_path: Path
 ) -> None:

@@ -160,7 +160,6 @@ async def test_what_no_reader_would_read_is_not_recorded(path: Path) -> None:
 
 
 @pytest.mark.holds("stores/tasks")
-@pytest.mark.holds("stores/postgres/tasks")
 @pytest.mark.parametrize("column", ["owner", "method", "target", "facts", "flow"])
 def test_a_task_that_is_too_long_is_none(path: Path, column: str) -> None:
     columns = ("owner", "method", "target", "facts", "flow")

@@ -12,10 +12,9 @@ from accredit.errors import ClockSetBack, StoreUnavailable
 from accredit.limits import CLOCK_BACK_SECONDS
 from accredit.ports import Task, TaskStore
 from accredit.stores import tasks
-from accredit.stores.postgres import tasks as postgres_tasks
 from accredit.stores.postgres.forgetting import DATABASE_KEEP_SECONDS
 
-pytestmark = [pytest.mark.holds("stores/tasks"), pytest.mark.holds("stores/postgres/tasks")]
+pytestmark = pytest.mark.holds("stores/tasks")
 
 Opening = AbstractAsyncContextManager[TaskStore]
 
@@ -88,9 +87,8 @@ async def test_one_owner_can_t_take_the_room_of_others__and_what_has_expired_tak
     opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert limits.MAX_TASKS_PER_OWNER * 10 <= limits.MAX_TASKS
-    for module in (tasks, postgres_tasks):
-        monkeypatch.setattr(module, "MAX_TASKS_PER_OWNER", 2)
-        monkeypatch.setattr(module, "MAX_TASKS", 3)
+    monkeypatch.setattr(tasks, "MAX_TASKS_PER_OWNER", 2)
+    monkeypatch.setattr(tasks, "MAX_TASKS", 3)
     later = NOW + 60 + DATABASE_KEEP_SECONDS + 1
 
     async with opening as store:
@@ -109,8 +107,7 @@ async def test_one_owner_can_t_take_the_room_of_others__and_what_has_expired_tak
 async def test_the_id_of_a_task_that_a_clock_ahead_had_forgotten_becomes_no_other_task_s(
     opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (tasks, postgres_tasks):
-        monkeypatch.setattr(module, "MAX_TASKS", 1)
+    monkeypatch.setattr(tasks, "MAX_TASKS", 1)
     ahead, cheap = NOW + 4_000, task(2, "list_inbox")
 
     async with opening as store:

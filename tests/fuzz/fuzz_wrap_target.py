@@ -38,7 +38,7 @@ from accredit.gateway.front.wrap import Wrap
 from accredit.gateway.recording.recorder import recorder_of
 from accredit.gateway.settings import RecordSettings, StdioUpstream
 from accredit.jsonrpc.lines import encode_line
-from accredit.stores import MemoryStore, MemoryTasks
+from accredit.stores import MemoryStore, Tasks
 
 _SECONDS = 20
 _PIECE = 61
@@ -155,7 +155,7 @@ async def _wrapped(sent: bytes, size: int) -> tuple[bytes, int, int]:
         store=MemoryStore(),
         revocations=NobodyRevoked(),
         recorder=recorder,
-        tasks=MemoryTasks(),
+        tasks=Tasks(),
     )
     child, host = FreeChild(records), MemoryHost(sent, size)
     wrap: Any = Wrap(settings, gate, cast(Any, child), cast(Any, host), counters)

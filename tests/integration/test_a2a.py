@@ -27,7 +27,7 @@ from accredit.policy import Catalog, Entry
 from accredit.policy.drill import DRILL, DRILL_SCOPE
 from accredit.policy.tasks import Owner
 from accredit.ports import Task
-from accredit.stores import MemoryTasks
+from accredit.stores import Tasks
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("a2a/errors")]
 SUMMARIZE = send(skill="summarize")
@@ -244,7 +244,7 @@ def test_a_conversation_belongs_to_the_first_who_names_it__where_clients_may_mak
 @pytest.mark.parametrize("server", ["helper", "helper contexts"])
 def test_where_a_task_could_not_be_remembered_the_agent_is_not_asked(server: str) -> None:
     async def main() -> None:
-        trust, tasks = Trust(), MemoryTasks()
+        trust, tasks = Trust(), Tasks()
         owner = Owner(trust.owner.id, trust.agent.id).at(server)
         for number in range(MAX_TASKS_PER_OWNER):
             other = Task(owner, "SendMessage", "", b"{}", "")
@@ -613,7 +613,7 @@ def test_an_agent_that_says_it_is_another_one_gets_no_proof(tmp_path: Path) -> N
     run(main())
 
 
-class _Forgetful(MemoryTasks):
+class _Forgetful(Tasks):
     """A memory of tasks whose clock a test sets ahead, by `ahead` seconds."""
 
     ahead = 0

@@ -18,7 +18,7 @@ from accredit.consent.call import CallTerms
 from accredit.gateway.holding import Holding, OpenAsk
 from accredit.ratify import HybridPrivateKey
 from accredit.ratify.constraints import MaxAmount, MaxRate
-from accredit.stores.asks import MemoryAsks
+from accredit.stores.asks import Asks
 
 pytestmark = pytest.mark.holds("gateway/admission/guest_asks")
 
@@ -30,7 +30,7 @@ PAGES = {"elicitation": {"url": {}}}
 class Desk:
     """The person at their desk, who finds what waits for them in the store."""
 
-    def __init__(self, front: FrontDoor, asks: MemoryAsks, way: Route) -> None:
+    def __init__(self, front: FrontDoor, asks: Asks, way: Route) -> None:
         self.front = front
         self.holding = Holding(asks, way.app.routes.settings.rounds.ring)
 
@@ -72,7 +72,7 @@ def front(trust: Trust) -> FrontDoor:
     return FrontDoor(trust, hold_seconds=1)
 
 
-def route(name: str, front: FrontDoor, folder: Path, visit: Visit, asks: MemoryAsks) -> Route:
+def route(name: str, front: FrontDoor, folder: Path, visit: Visit, asks: Asks) -> Route:
     return Route(name, front.trust, folder, oauth=front.settings, door=front.door, token=visit.token, asks=asks)
 
 
@@ -92,7 +92,7 @@ async def test_a_call_is_held_until_a_person_allows_it__and_what_they_allow_is_g
     name: str, params: dict[str, Any], front: FrontDoor, tmp_path: Path
 ) -> None:
     front.settings = replace_settings(front, hold_seconds=60)
-    visit, asks = await front.visit(CLAUDE, "email:read", tools=["list_inbox"]), MemoryAsks()
+    visit, asks = await front.visit(CLAUDE, "email:read", tools=["list_inbox"]), Asks()
     async with route(name, front, tmp_path, visit, asks) as way:
         desk = Desk(front, asks, way)
         calling = asyncio.ensure_future(ask(way, visit.token, params))
@@ -115,7 +115,7 @@ async def test_a_call_is_held_until_a_person_allows_it__and_what_they_allow_is_g
 async def test_a_host_that_shows_pages_is_told_where_to_go__and_waits_when_it_comes_back(
     front: FrontDoor, tmp_path: Path
 ) -> None:
-    visit, asks = await front.visit(CLAUDE, "email:read"), MemoryAsks()
+    visit, asks = await front.visit(CLAUDE, "email:read"), Asks()
     async with route("http-modern", front, tmp_path, visit, asks) as way:
         desk = Desk(front, asks, way)
         first = (await ask(way, visit.token, PAY, pages=True))["result"]
@@ -142,7 +142,7 @@ async def test_a_host_that_shows_pages_is_told_where_to_go__and_waits_when_it_co
 async def test_nobody_answers__and_the_model_is_told_a_code_and_what_to_do(
     name: str, front: FrontDoor, tmp_path: Path
 ) -> None:
-    visit, asks = await front.visit(CLAUDE, "email:read"), MemoryAsks()
+    visit, asks = await front.visit(CLAUDE, "email:read"), Asks()
     async with route(name, front, tmp_path, visit, asks) as way:
         refused = (await ask(way, visit.token, PAY))["error"]
         desk = Desk(front, asks, way)
@@ -162,7 +162,7 @@ async def test_a_yes_of_a_stranger__or_for_another_key__lets_nothing_pass(
     whose: str, front: FrontDoor, tmp_path: Path
 ) -> None:
     stranger: Any = front.trust.stranger if whose == "issuer" else HybridPrivateKey(b"1" * 32, b"2" * 32)
-    visit, asks = await front.visit(CLAUDE, "email:read"), MemoryAsks()
+    visit, asks = await front.visit(CLAUDE, "email:read"), Asks()
     async with route("http-modern", front, tmp_path, visit, asks) as way:
         desk = Desk(front, asks, way)
         assert "error" in await ask(way, visit.token, PAY)
@@ -175,7 +175,7 @@ async def test_a_yes_of_a_stranger__or_for_another_key__lets_nothing_pass(
 async def test_a_limit_that_is_reached_is_asked_about__and_a_yes_helps_though_the_standing_word_does_not(
     front: FrontDoor, tmp_path: Path
 ) -> None:
-    visit, asks = await front.visit(constraints=[MaxAmount(max_amount=5, currency="EUR")]), MemoryAsks()
+    visit, asks = await front.visit(constraints=[MaxAmount(max_amount=5, currency="EUR")]), Asks()
     async with route("http-modern", front, tmp_path, visit, asks) as way:
         assert "error" in await ask(way, visit.token, PAY)
         desk = Desk(front, asks, way)
@@ -188,7 +188,7 @@ async def test_people_who_log_in_elsewhere_are_not_asked__and_their_client_may_a
     trust: Trust, tmp_path: Path
 ) -> None:
     front = FrontDoor(trust, consent="idp")
-    visit, asks = await front.visit(CLAUDE, "email:read", tools=["list_inbox"]), MemoryAsks()
+    visit, asks = await front.visit(CLAUDE, "email:read", tools=["list_inbox"]), Asks()
     async with route("http-modern", front, tmp_path, visit, asks) as way:
         answer = await way.send(post(way.era, "tools/call", PAY), token=visit.token)
         challenge = answer.header("www-authenticate") or ""

@@ -31,7 +31,7 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.front.wrap import Wrap
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, StdioUpstream
 from accredit.gateway.upstream.stdio.child import Child, OrphanGuard
-from accredit.stores import MemoryStore, MemoryTasks, RevocationLists
+from accredit.stores import MemoryStore, RevocationLists, Tasks
 
 pytestmark = pytest.mark.slow
 
@@ -397,9 +397,7 @@ def test_no_line_of_a_server_blocks_the_loop_of_wrap(name: str, tmp_path: Path) 
         loop = cast(MeasuredLoop, asyncio.get_running_loop())
         counters, host, guard = Counters(), Host(asked(case)), OrphanGuard()
         revocations = RevocationLists((), {})
-        gate = Gate(
-            settings, counters, ToolDirectory(), store=MemoryStore(), revocations=revocations, tasks=MemoryTasks()
-        )
+        gate = Gate(settings, counters, ToolDirectory(), store=MemoryStore(), revocations=revocations, tasks=Tasks())
         process = await Child.start(server, guard, settings.max_event_bytes)
         wrap: Any = Wrap(settings, gate, process, cast(Any, host), counters)
         loop.longest = 0.0

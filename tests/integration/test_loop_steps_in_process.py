@@ -24,7 +24,7 @@ from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
 from accredit.gateway.front.wrap import Wrap
 from accredit.gateway.settings import StdioUpstream
-from accredit.stores import MemoryStore, MemoryTasks, RevocationLists
+from accredit.stores import MemoryStore, RevocationLists, Tasks
 
 pytestmark = pytest.mark.slow
 
@@ -140,7 +140,7 @@ def test_no_line_of_a_host_blocks_the_loop_of_wrap() -> None:
                 ToolDirectory(),
                 store=MemoryStore(),
                 revocations=RevocationLists((), {}),
-                tasks=MemoryTasks(),
+                tasks=Tasks(),
             )
             wrap: Any = Wrap(settings, gate, cast(Any, Child()), cast(Any, host), counters)
             await asyncio.sleep(0)

@@ -33,7 +33,7 @@ from accredit.gateway.merging import merged_settings
 from accredit.gateway.settings import RoundsSettings
 from accredit.jsonrpc.methods import META_SUBSCRIPTION, Era
 from accredit.policy import Catalog, Entry
-from accredit.stores import MemoryStore, MemoryTasks, RevocationLists
+from accredit.stores import MemoryStore, RevocationLists, Tasks
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +44,7 @@ PING = post(Era.LEGACY, "ping", {})
 
 
 def app_of(settings: list[GatewaySettings]) -> Gateway:
-    return create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}), tasks=MemoryTasks())
+    return create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}), tasks=Tasks())
 
 
 def reload(gateway: RunningGateway, settings: list[GatewaySettings]) -> None:

@@ -30,7 +30,7 @@ from accredit.jsonrpc.methods import Era
 from accredit.policy.tasks import Owner, task_key
 from accredit.ports import Task
 from accredit.ratify.constraints import MaxAmount, MaxRate
-from accredit.stores import MemoryStore, MemoryTasks, RevocationLists
+from accredit.stores import MemoryStore, RevocationLists, Tasks
 
 READ_METHODS = {Era.LEGACY: ("tasks/get", "tasks/result"), Era.MODERN: ("tasks/get",)}
 CHANGES = {Era.LEGACY: ("tasks/cancel",), Era.MODERN: ("tasks/update", "tasks/cancel")}
@@ -287,7 +287,7 @@ async def test_a_task_that_was_not_asked_for_is_no_answer(name: str, trust: Trus
         assert unknown(await mine.ask("tasks/get", {"taskId": "t"}))
 
 
-class NoTasks(MemoryTasks):
+class NoTasks(Tasks):
     """Fails at one of its questions."""
 
     def __init__(self, broken: str) -> None:
@@ -582,7 +582,7 @@ async def test_a_task_that_is_announced_on_a_resumed_stream_is_its_makers__and_w
     params: dict[str, Any] = {"name": "list_inbox", "arguments": {}, "task": {}}
     made = {"taskId": "t", "status": "working", "ttl": None}
 
-    store = MemoryTasks()
+    store = Tasks()
     records = records_at(tmp_path / "log.db") if recorded else None
     async with RawServer(upstream) as server:
         settings = trust.settings(HttpUpstream(server.url), records=RecordSettings(GATEWAY) if recorded else None)

@@ -13,7 +13,7 @@ from tests.world.running import ASGIApplication, RunningGateway
 
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.jsonrpc.methods import Era
-from accredit.stores import MemoryStore, MemoryTasks, RevocationLists
+from accredit.stores import MemoryStore, RevocationLists, Tasks
 
 pytestmark = pytest.mark.holds("gateway/app")
 
@@ -104,7 +104,7 @@ async def test_no_method_that_shows_a_stranger_the_gateways_own_key_passes_anywh
     async with RawServer(echoes) as server:
         upstream = HttpUpstream(server.url, {"X-Api-Key": "SECRET"})
         settings = trust.settings(upstream, required=required, passthrough=PASSTHROUGH)
-        app = create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}), tasks=MemoryTasks())
+        app = create_app(settings, store=MemoryStore(), revocations=RevocationLists((), {}), tasks=Tasks())
         async with RunningGateway(app) as gateway:
             for target in ("/.well-known/x", "/robots.txt", "/mcp", "/other"):
                 async with RawClient(gateway.port) as client:

@@ -19,7 +19,7 @@ from accredit.ports import AuthorizationCode, DoorStore, Login
 from accredit.ports import Grant as ClientGrant
 from accredit.ratify import DelegationCert, Grant, HybridPrivateKey, encode_delegation_cert, issue_delegation
 from accredit.ratify.constraints import Constraint
-from accredit.stores.door.places import MemoryDoor
+from accredit.stores.door.steps import Door
 
 PUBLIC_URL = "http://127.0.0.1:8484"
 CLAUDE = "https://claude.ai/client.json"
@@ -41,7 +41,7 @@ class FrontDoor:
 
     def __init__(self, trust: Trust, door: DoorStore | None = None, **settings: Any) -> None:
         self.trust = trust
-        self.door = door or MemoryDoor(RING)
+        self.door = door or Door(RING)
         self.settings = OAuthSettings(PUBLIC_URL, GATEWAY, make_token_key(), **settings)
         self.endpoint = self.settings.endpoint("/mcp")
 

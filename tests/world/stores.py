@@ -21,14 +21,11 @@ from tests.world.postgres import TOLD_CLOCK, database_for, tell_clock
 
 from accredit.errors import StoreUnavailable
 from accredit.limits import MAX_SPENT_IN_DATABASE
-from accredit.ports import AskStore, DoorStore, ProofStore, RateLimit, Spending, Task, TaskStore
+from accredit.ports import AskStore, DoorStore, ProofStore, RateLimit, Spending, TaskStore
 from accredit.rounds.sealing import KeyRing
-from accredit.stores import parse_store_url
-from accredit.stores.door.places import PostgresDoor
-from accredit.stores.postgres.asks import PostgresAsks
+from accredit.stores import StoreUrl, parse_store_url
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.store import PostgresStore
-from accredit.stores.postgres.tasks import PostgresTasks
 from accredit.stores.postgres.worker import Batch
 from accredit.stores.rules import NEVER
 
@@ -56,56 +53,44 @@ async def opened(url: str, folder: Path, since: int = NEVER) -> AsyncGenerator[P
             await store.aclose()
 
 
+RING = KeyRing([bytes(range(32))])
+"""The keys that all gateways of one front door share."""
+
+
+def _store(url: str, folder: Path, stack: contextlib.ExitStack) -> StoreUrl:
+    if url == URLS[2]:
+        return stack.enter_context(database_for(folder))
+    return parse_store_url(url, folder)
+
+
 @contextlib.asynccontextmanager
 async def opened_tasks(url: str, folder: Path) -> AsyncGenerator[TaskStore]:
     """A memory of tasks that is closed in the end."""
     with contextlib.ExitStack() as stack:
-        if url == URLS[2]:
-            store: TaskStore = _ToldTasks(PostgresTasks(stack.enter_context(database_for(folder)), clock=TOLD_CLOCK))
-        else:
-            store = parse_store_url(url, folder).open_tasks()
-        try:
-            yield store
-        finally:
-            await store.aclose()
-
-
-RING = KeyRing([bytes(range(32))])
-"""The keys that all gateways of one front door share."""
+        async with contextlib.aclosing(_store(url, folder, stack).open_tasks()) as tasks:
+            yield tasks
 
 
 @contextlib.asynccontextmanager
 async def opened_door(url: str, folder: Path, ring: KeyRing = RING) -> AsyncGenerator[DoorStore]:
     """A memory of the front door that is closed in the end."""
     with contextlib.ExitStack() as stack:
-        if url == URLS[2]:
-            door: DoorStore = PostgresDoor(stack.enter_context(database_for(folder)), ring)
-        else:
-            door = parse_store_url(url, folder).open_door(ring)
-        try:
+        async with contextlib.aclosing(_store(url, folder, stack).open_door(ring)) as door:
             yield door
-        finally:
-            await door.aclose()
 
 
 @contextlib.asynccontextmanager
 async def opened_asks(url: str, folder: Path) -> AsyncGenerator[AskStore]:
     """A memory of asks that is closed in the end."""
     with contextlib.ExitStack() as stack:
-        if url == URLS[2]:
-            store: AskStore = PostgresAsks(stack.enter_context(database_for(folder)))
-        else:
-            store = parse_store_url(url, folder).open_asks()
-        try:
-            yield store
-        finally:
-            await store.aclose()
+        async with contextlib.aclosing(_store(url, folder, stack).open_asks()) as asks:
+            yield asks
 
 
 class _Clock:
     """Tells a database what time it is, and has what has expired by that deleted before something is written."""
 
-    def __init__(self, store: PostgresStore | PostgresTasks) -> None:
+    def __init__(self, store: PostgresStore) -> None:
         self._store = store
         self._now = 0
         self._swept = 0
@@ -158,31 +143,6 @@ class _Told:
     async def room_at(self, limit: RateLimit, *, now: int) -> int | None:
         await self._clock.at(now)
         return await self._store.room_at(limit, now=now)
-
-
-class _ToldTasks:
-    """The same for tasks."""
-
-    def __init__(self, store: PostgresTasks) -> None:
-        self._store = store
-        self._clock = _Clock(store)
-        self.aclose = store.aclose
-
-    async def keep(self, key: bytes, task: Task, *, keep_until: int, now: int) -> Task:
-        await self._clock.at(now, writes=True)
-        return await self._store.keep(key, task, keep_until=keep_until, now=now)
-
-    async def renew(self, key: bytes, known: Task, task: Task, *, keep_until: int, now: int) -> bool:
-        await self._clock.at(now, writes=True)
-        return await self._store.renew(key, known, task, keep_until=keep_until, now=now)
-
-    async def find(self, key: bytes, *, now: int) -> Task | None:
-        await self._clock.at(now)
-        return await self._store.find(key, now=now)
-
-    async def owned(self, owner: bytes, *, now: int) -> frozenset[bytes]:
-        await self._clock.at(now)
-        return await self._store.owned(owner, now=now)
 
 
 def challenge(number: int) -> bytes:

@@ -35,7 +35,7 @@ from accredit.stores.audit_log.process import LogProcess
 from accredit.stores.audit_log.queue import QueuedRecords
 from accredit.stores.audit_log.requests import LogExecutor, LogPlace
 from accredit.stores.audit_log.thread import LogThread
-from accredit.stores.door.places import Door
+from accredit.stores.door.steps import Door
 from accredit.tokens import AccessGrant
 
 _logger = logging.getLogger("accredit.app")

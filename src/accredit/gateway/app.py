@@ -41,7 +41,7 @@ from accredit.gateway.turns import set_current_server
 from accredit.gateway.upstream.http.sending import AccessTokensFor
 from accredit.policy import Policy
 from accredit.ports import AskStore, ClientSource, DoorStore, KeySets, ProofStore, Records, Revocations, TaskStore
-from accredit.stores import MemoryTasks
+from accredit.stores import Tasks
 from accredit.telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def create_app(
     """
     servers = _servers(upstream)
     if any(each.guards or each.observes for each in servers) and tasks is None:
-        tasks = MemoryTasks()
+        tasks = Tasks()
     ports = (store, revocations, key_sets, records, tasks, on_tools, access_tokens)
     counters = Counters()
     if telemetry is not None:

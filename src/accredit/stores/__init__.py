@@ -1,8 +1,8 @@
 """Storage for the state between calls: challenges, uses, tasks, revocations, and the records of calls.
 
 `rules` holds the rules that all kinds of store share. The kinds are `memory`, `sqlite` and `postgres`
-(`ports.ProofStore`). `tasks` keeps tasks in memory or SQLite (`ports.TaskStore`). In all kinds of store, `door` keeps
-the front door's memory (`ports.DoorStore`), and `asks` the asks that wait for a person (`ports.AskStore`). `opening`
+(`ports.ProofStore`). The same in all kinds of store are `tasks` (`ports.TaskStore`), `door`, the front door's memory
+(`ports.DoorStore`), and `asks`, which wait for a person (`ports.AskStore`); `runners` runs their statements. `opening`
 parses a store's URL and opens the store. `minted` makes challenges; `revocation` reads signed lists
 (`ports.Revocations`); `audit_log` is the log of records (`ports.Records`).
 """
@@ -21,20 +21,19 @@ from accredit.stores.opening import (
 )
 from accredit.stores.revocation import RevocationLists
 from accredit.stores.sqlite.store import SqliteStore
-from accredit.stores.tasks import MemoryTasks, SqliteTasks
+from accredit.stores.tasks import Tasks
 
 __all__ = [
     "InMemory",
     "LogStore",
     "MemoryStore",
-    "MemoryTasks",
     "OpenStore",
     "PostgresDatabase",
     "RevocationLists",
     "SqliteFile",
     "SqliteStore",
-    "SqliteTasks",
     "StoreUrl",
+    "Tasks",
     "open_revocations",
     "parse_store_url",
     "store_url_fault",

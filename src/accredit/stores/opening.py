@@ -22,10 +22,10 @@ from accredit.attest import LogKey, LogSigner
 from accredit.base.addresses import is_loopback_host
 from accredit.base.clock import unix_ms
 from accredit.errors import ConfigurationError, StoreUnavailable
-from accredit.ports import AskStore, ProofStore, TaskStore
+from accredit.ports import ProofStore
 from accredit.ratify import HybridPublicKey
 from accredit.rounds.sealing import KeyRing
-from accredit.stores.asks import MemoryAsks, SqliteAsks
+from accredit.stores.asks import Asks
 from accredit.stores.audit_log.author import Keys
 from accredit.stores.audit_log.file_sink import FileSink
 from accredit.stores.audit_log.pruning import PruneReport, prune
@@ -33,10 +33,9 @@ from accredit.stores.audit_log.reader import LogFile
 from accredit.stores.audit_log.reading import LogReader
 from accredit.stores.audit_log.requests import LOG_SILENT_SECONDS, DatabaseLog, FileLog, LogPlace
 from accredit.stores.audit_log.shipping import Sink
-from accredit.stores.door.places import Door, MemoryDoor, PostgresDoor, SqliteDoor
+from accredit.stores.door.steps import Door
 from accredit.stores.memory import MemoryStore
 from accredit.stores.postgres.address import SCHEME, DatabaseAddress, parse_address
-from accredit.stores.postgres.asks import PostgresAsks
 from accredit.stores.postgres.condition import DatabaseCondition, read_condition
 from accredit.stores.postgres.driver import require_driver
 from accredit.stores.postgres.forgetting import CLOCK
@@ -48,14 +47,14 @@ from accredit.stores.postgres.revocation_lists import DatabaseLists
 from accredit.stores.postgres.revocation_lists import change_list as change_list_in_database
 from accredit.stores.postgres.revocation_lists import read_lists as read_lists_of_database
 from accredit.stores.postgres.store import PostgresStore
-from accredit.stores.postgres.tasks import PostgresTasks
 from accredit.stores.revocation import RevocationLists
 from accredit.stores.rules import NEVER, DiskSpace, ListChange, SchemaState
+from accredit.stores.runners import DatabaseRunner, FileRunner, Runner
 from accredit.stores.sqlite.revocation_lists import change_list, read_lists, read_untouched_lists
 from accredit.stores.sqlite.schema import SCHEMA
 from accredit.stores.sqlite.store import SqliteStore
 from accredit.stores.sqlite.untouched import damage_error, find_damage, is_still, schema_version
-from accredit.stores.tasks import MemoryTasks, SqliteTasks
+from accredit.stores.tasks import Tasks
 
 _MEMORY = "memory:"
 _SQLITE = "sqlite:///"
@@ -92,6 +91,22 @@ class _Store(Struct, frozen=True):
     def unencrypted_host(self) -> str | None:
         """A host on another machine to which connections may be without TLS, or None."""
 
+    def runner(self, lock: str) -> Runner | None:
+        """Return what runs statements on the store, or None. Those that write wait for each other if they have the same
+        `lock`, a name."""
+
+    def open_tasks(self) -> Tasks:
+        """Open the memory of tasks."""
+        return Tasks(self.runner("accredit tasks"))
+
+    def open_door(self, ring: KeyRing) -> Door:
+        """Open the memory of the front door, which is sealed with these keys."""
+        return Door(ring, self.runner("accredit door"))
+
+    def open_asks(self) -> Asks:
+        """Open the memory of asks that wait for a person."""
+        return Asks(self.runner("accredit hold ask"))
+
     def schema_state(self) -> SchemaState | None:
         """Return the version of the store's tables, or None if it has none. Blocking; changes nothing. Raises
         `StoreUnavailable`."""
@@ -124,18 +139,6 @@ class InMemory(_Store, frozen=True):
         """Open the memory of challenges and uses. A new one knows only the challenges that were spent after `since`."""
         return MemoryStore(since=since)
 
-    def open_tasks(self) -> TaskStore:
-        """Open the memory of tasks."""
-        return MemoryTasks()
-
-    def open_door(self, ring: KeyRing) -> Door:
-        """Open the memory of the front door, which is sealed with these keys."""
-        return MemoryDoor(ring)
-
-    def open_asks(self) -> AskStore:
-        """Open the memory of asks that wait for a person."""
-        return MemoryAsks()
-
 
 class SqliteFile(_Store, frozen=True):
     """`sqlite:///FILE`, a store for all processes of this machine. The file may not exist yet; its folder does."""
@@ -161,17 +164,9 @@ class SqliteFile(_Store, frozen=True):
         """Open the memory of challenges and uses, as `InMemory.open` does."""
         return SqliteStore(self.path, since=since)
 
-    def open_tasks(self) -> TaskStore:
-        """Open the memory of tasks."""
-        return SqliteTasks(self.path)
-
-    def open_door(self, ring: KeyRing) -> Door:
-        """Open the memory of the front door, which is sealed with these keys."""
-        return SqliteDoor(self.path, ring)
-
-    def open_asks(self) -> AskStore:
-        """Open the memory of asks that wait for a person."""
-        return SqliteAsks(self.path)
+    def runner(self, lock: str) -> Runner:
+        """Return what runs statements on the file."""
+        return FileRunner(self.path)
 
     def open_log(self, patience: float | None = None, *, untouched: bool = False) -> LogReader:
         """Return a reader of the log. With `untouched`, nothing is created beside the file."""
@@ -265,17 +260,9 @@ class PostgresDatabase(DatabaseAddress, _Store, frozen=True):
         when it knows spent challenges."""
         return PostgresStore(self, since=CLOCK)
 
-    def open_tasks(self) -> TaskStore:
-        """Open the memory of tasks."""
-        return PostgresTasks(self)
-
-    def open_door(self, ring: KeyRing) -> Door:
-        """Open the memory of the front door, which is sealed with these keys."""
-        return PostgresDoor(self, ring)
-
-    def open_asks(self) -> AskStore:
-        """Open the memory of asks that wait for a person."""
-        return PostgresAsks(self)
+    def runner(self, lock: str) -> Runner:
+        """Return what runs statements on the database."""
+        return DatabaseRunner(self, lock)
 
     def open_log(self, patience: float | None = None, *, untouched: bool = False) -> LogReader:
         """Return a reader of the log. `patience` is how many seconds a statement may take at most; None sets no

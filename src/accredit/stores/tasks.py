@@ -1,165 +1,122 @@
-"""Memory of tasks and their owners: in this process, or in an SQLite file, with I/O in a thread of its own.
+"""Memory of tasks and their owners (`ports.TaskStore`), in any kind of store. No I/O of its own (`runners`).
 
-An expired task can't be found any more. Its row is deleted when a later task is stored. Bounds are checked when a task
-is stored, so that processes that share a file see each other's tasks. If a task was forgotten, and the clock was then
-set back to before that task's end, no task is stored: the forgotten one may have had the same id, and would be valid
-again.
+An expired task can't be found any more. Its row is deleted when a later task is stored. If a task was forgotten, and
+the clock was then set back to before that task's end, no task is stored: the forgotten one may have had the same id,
+and would be valid again.
+
+Tasks are counted when one is stored, at most once in `COUNTED_SECONDS`. In between, a process knows only of those that
+it has added itself.
+
+A task is written even if it was known already: only a successful write shows that it is kept. A row that can be read
+from a database may still be on one machine alone.
 """
 
-import sqlite3
-from functools import partial
-from pathlib import Path
-from threading import Lock
-from typing import NamedTuple
+# ruff: noqa: S608 - statements are made of constants
+
+from collections.abc import Sequence
+from typing import Any
 
 from accredit.errors import StoreUnavailable
 from accredit.limits import CLOCK_BACK_SECONDS, MAX_TASK_BYTES, MAX_TASKS, MAX_TASKS_PER_OWNER, STORE_SWEEP_ROWS
 from accredit.ports import Task
-from accredit.stores.rules import NEVER, certain
-from accredit.stores.sqlite.forgetting import read_forgotten_end, sweep
-from accredit.stores.sqlite.worker import Worker
+from accredit.stores.rules import certain
+from accredit.stores.runners import Runner, Stepped, Steps, reads, writes
 
-_FULL = "no room to remember one more task"
+COUNTED_SECONDS = 10
+"""How long a count of all tasks is used: in a full store, counting takes some 20 ms."""
+
 _COLUMNS = "owner, method, target, facts, flow"
-# A longer row, or one of another type, was not written by a gateway: it is no task, and not read.
-_IS_BYTES = " AND ".join(f"typeof({each}) = 'blob'" for each in _COLUMNS.split(", "))
+# A longer row was not written by a gateway: it is no task, and not read.
 _SIZE = " + ".join(f"length({each})" for each in _COLUMNS.split(", "))
-_FIND = (
-    f"SELECT {_COLUMNS} FROM tasks WHERE key = ? AND keep_until >= ?"  # noqa: S608 - of constants
-    f" AND {_IS_BYTES} AND {_SIZE} <= {MAX_TASK_BYTES}"
-)
-_OWNED = f"SELECT key FROM tasks WHERE owner = ? AND keep_until >= ? AND length(key) = 32 LIMIT {MAX_TASKS_PER_OWNER}"  # noqa: S608 - of constants
+_FIND = f"SELECT {_COLUMNS} FROM tasks WHERE key = $1 AND keep_until >= $2 AND {_SIZE} <= {MAX_TASK_BYTES}"
+_OWNED = f"SELECT key FROM tasks WHERE owner = $1 AND keep_until >= $2 AND length(key) = 32 LIMIT {MAX_TASKS_PER_OWNER}"
+_COUNT = "SELECT count(*) FROM tasks WHERE keep_until >= $1"
+_TOUCH = "UPDATE tasks SET flow = flow WHERE key = $1"
 _RENEW = (
-    "UPDATE tasks SET facts = ?, keep_until = max(keep_until, ?)"
-    " WHERE key = ? AND keep_until >= ? AND owner = ? AND facts = ?"
+    "UPDATE tasks SET facts = $2, keep_until = CASE WHEN keep_until < $3 THEN $3 ELSE keep_until END WHERE key = $1"
 )
+_DROP = "DELETE FROM tasks WHERE key = $1"
+_ADD = f"INSERT INTO tasks (key, {_COLUMNS}, keep_until) VALUES ($1, $2, $3, $4, $5, $6, $7)"
+_FORGOTTEN = "SELECT until FROM forgotten WHERE kind = 'tasks'"
+_ENDED = f"SELECT key, keep_until FROM tasks WHERE keep_until < $1 ORDER BY keep_until LIMIT {STORE_SWEEP_ROWS}"
+_LATEST = f"SELECT max(keep_until) FROM ({_ENDED}) AS ended"
+_NOTE = (
+    "INSERT INTO forgotten (kind, until) VALUES ('tasks', $1) ON CONFLICT (kind) DO UPDATE"
+    " SET until = CASE WHEN forgotten.until < excluded.until THEN excluded.until ELSE forgotten.until END"
+)
+_SWEEP = f"DELETE FROM tasks WHERE key IN (SELECT key FROM ({_ENDED}) AS ended)"
 
 
-class _Kept(NamedTuple):
-    task: Task
-    keep_until: int
+class Tasks(Stepped):
+    """A `TaskStore`."""
 
+    def __init__(self, runner: Runner | None = None) -> None:
+        super().__init__(runner)
+        self._count, self._counted_at = 0, -COUNTED_SECONDS
 
-class MemoryTasks:
-    """A `TaskStore` for one process."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._tasks: dict[bytes, _Kept] = {}
-        self._owned: dict[bytes, set[bytes]] = {}
-        self._forgotten = NEVER
-
-    async def keep(self, key: bytes, task: Task, *, keep_until: int, now: int) -> Task:
+    @writes
+    def keep(self, key: bytes, task: Task, *, keep_until: int, now: int) -> Steps[Task]:
         """Store a task and return it. If the key has a task already, return that one. Raises `StoreUnavailable`."""
-        with self._lock:
-            known = self._alive(key, now)
-            if known is not None:
-                return known
-            certain(now, self._forgotten)
-            if key in self._tasks:
-                self._forget(key)
-            if self._is_full(task.owner):
-                for each, kept in [(each, kept) for each, kept in self._tasks.items() if kept.keep_until < now]:
-                    self._forgotten = max(self._forgotten, kept.keep_until)
-                    self._forget(each)
-            if self._is_full(task.owner):
-                raise StoreUnavailable(_FULL)
-            self._tasks[key] = _Kept(task, keep_until)
-            self._owned.setdefault(task.owner, set()).add(key)
+        known = yield from _find(key, now)
+        if known is not None:
+            yield _TOUCH, (key,)
+            return known
+        for (until,) in (yield _FORGOTTEN, ()):
+            certain(now, until)
+        yield _DROP, (key,)
+        yield from _sweep(now - CLOCK_BACK_SECONDS)
+        owned = yield _OWNED, (task.owner, now)
+        if not (yield from self._has_room(now)) or len(owned) >= MAX_TASKS_PER_OWNER:
+            raise StoreUnavailable("no room to remember one more task")
+        row = (task.owner, _bytes(task.method), _bytes(task.target), task.facts, _bytes(task.flow), keep_until)
+        yield _ADD, (key, *row)
+        self._count += 1
         return task
 
-    async def renew(self, key: bytes, known: Task, task: Task, *, keep_until: int, now: int) -> bool:
+    @writes
+    def renew(self, key: bytes, known: Task, task: Task, *, keep_until: int, now: int) -> Steps[bool]:
         """Replace a task by one of the same owner, and keep it longer. Return False if `known` is not there."""
-        with self._lock:
-            if self._alive(key, now) != known:
-                return False
-            self._tasks[key] = _Kept(task, max(keep_until, self._tasks[key].keep_until))
+        if (yield from _find(key, now)) != known:
+            return False
+        yield _RENEW, (key, task.facts, keep_until)
         return True
 
-    async def find(self, key: bytes, *, now: int) -> Task | None:
+    @reads
+    def find(self, key: bytes, *, now: int) -> Steps[Task | None]:
         """Return the task of this key, or None."""
-        with self._lock:
-            return self._alive(key, now)
+        return (yield from _find(key, now))
 
-    async def owned(self, owner: bytes, *, now: int) -> frozenset[bytes]:
+    @reads
+    def owned(self, owner: bytes, *, now: int) -> Steps[frozenset[bytes]]:
         """Return the keys of an owner's tasks."""
-        with self._lock:
-            return frozenset(key for key in self._owned.get(owner, ()) if self._tasks[key].keep_until >= now)
+        return frozenset(key for (key,) in (yield _OWNED, (owner, now)))
 
-    async def aclose(self) -> None:
-        """Do nothing: there is nothing to release."""
-
-    def _alive(self, key: bytes, now: int) -> Task | None:
-        kept = self._tasks.get(key)
-        return kept.task if kept is not None and kept.keep_until >= now else None
-
-    def _is_full(self, owner: bytes) -> bool:
-        return len(self._tasks) >= MAX_TASKS or len(self._owned.get(owner, ())) >= MAX_TASKS_PER_OWNER
-
-    def _forget(self, key: bytes) -> None:
-        owner = self._tasks.pop(key).task.owner
-        self._owned[owner].discard(key)
-        if not self._owned[owner]:
-            del self._owned[owner]
+    def _has_room(self, now: int) -> Steps[bool]:
+        if not 0 <= now - self._counted_at < COUNTED_SECONDS:
+            ((self._count,),) = yield _COUNT, (now,)
+            self._counted_at = now
+        return self._count < MAX_TASKS
 
 
-class SqliteTasks:
-    """A `TaskStore` in the file at `path`, shared by all processes of a machine."""
-
-    def __init__(self, path: Path) -> None:
-        self._worker = Worker(path)
-
-    async def keep(self, key: bytes, task: Task, *, keep_until: int, now: int) -> Task:
-        """Store a task and return it. If the key has a task already, return that one. Raises `StoreUnavailable`."""
-        kept = await self._worker.run(partial(_keep, key=key, task=task, keep_until=keep_until, now=now))
-        if kept is None:
-            raise StoreUnavailable(_FULL)
-        return kept
-
-    async def renew(self, key: bytes, known: Task, task: Task, *, keep_until: int, now: int) -> bool:
-        """Replace a task by one of the same owner, and keep it longer. Return False if `known` is not there."""
-        made = (task.facts, keep_until, key, now, known.owner, known.facts)
-        return await self._worker.run(lambda connection: connection.execute(_RENEW, made).rowcount == 1)
-
-    async def find(self, key: bytes, *, now: int) -> Task | None:
-        """Return the task of this key, or None."""
-        return await self._worker.run(partial(_find, key=key, now=now), writes=False)
-
-    async def owned(self, owner: bytes, *, now: int) -> frozenset[bytes]:
-        """Return the keys of an owner's tasks."""
-        return await self._worker.run(partial(_read_owned, owner=owner, now=now), writes=False)
-
-    async def aclose(self) -> None:
-        """End the thread and close the file."""
-        await self._worker.aclose()
+def _find(key: bytes, now: int) -> Steps[Task | None]:
+    return _first((yield _FIND, (key, now)))
 
 
-def _keep(connection: sqlite3.Connection, *, key: bytes, task: Task, keep_until: int, now: int) -> Task | None:
-    known = _find(connection, key=key, now=now)
-    if known is not None:
-        return known
-    certain(now, read_forgotten_end(connection, "tasks"))
-    connection.execute("DELETE FROM tasks WHERE key = ?", (key,))
-    sweep(connection, "tasks", now - CLOCK_BACK_SECONDS, STORE_SWEEP_ROWS)
-    of_all = connection.execute("SELECT count(*) FROM tasks WHERE keep_until >= ?", (now,)).fetchone()[0]
-    if of_all >= MAX_TASKS or len(_read_owned(connection, owner=task.owner, now=now)) >= MAX_TASKS_PER_OWNER:
-        return None
-    row = (key, task.owner, _bytes(task.method), _bytes(task.target), task.facts, _bytes(task.flow), keep_until)
-    connection.execute("INSERT INTO tasks VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-    return task
+def _first(rows: Sequence[Sequence[Any]]) -> Task | None:
+    """Return the task of the first row; None without one, and for values of a type that none has (in an SQLite
+    file)."""
+    for owner, method, target, facts, flow in rows:
+        if {*map(type, (owner, method, target, facts, flow))} == {bytes}:
+            return Task(owner, _text(method), _text(target), facts, _text(flow))
+    return None
 
 
-def _find(connection: sqlite3.Connection, *, key: bytes, now: int) -> Task | None:
-    row = connection.execute(_FIND, (key, now)).fetchone()
-    if row is None:
-        return None
-    owner, method, target, facts, flow = row
-    return Task(owner, _text(method), _text(target), facts, _text(flow))
-
-
-def _read_owned(connection: sqlite3.Connection, *, owner: bytes, now: int) -> frozenset[bytes]:
-    rows = connection.execute(_OWNED, (owner, now))
-    return frozenset(key for (key,) in rows)
+def _sweep(before: int) -> Steps[None]:
+    """Delete tasks that ended before this second, the earliest first, and note the latest end among them."""
+    ((latest,),) = yield _LATEST, (before,)
+    if latest is not None:
+        yield _NOTE, (latest,)
+        yield _SWEEP, (before,)
 
 
 def _bytes(text: str) -> bytes:

@@ -19,7 +19,7 @@ from accredit.policy.quotas import Quota, Quotas
 from accredit.policy.tasks import Owner, TaskScope, encode_task_facts, task_key
 from accredit.ports import Task
 from accredit.ratify import encode_proof_bundle
-from accredit.stores import MemoryTasks
+from accredit.stores import Tasks
 
 pytestmark = pytest.mark.holds("policy/agent_call")
 
@@ -32,7 +32,7 @@ class Agent(Deployment):
 
     def __init__(self, **changes: Any) -> None:
         super().__init__(verifier_id=VERIFIER, catalog=CATALOG, binding_required=True, server="helper", **changes)
-        self.tasks = MemoryTasks()
+        self.tasks = Tasks()
 
     def decides(self, call: AgentCall, now: int = NOW) -> Decision:  # pyright: ignore[reportIncompatibleMethodOverride]
         steps = decide(call, self.policy, now, place=PLACE)

@@ -25,7 +25,7 @@ from accredit.policy.lists import KINDS, ListView, rewrite_list
 from accredit.policy.tasks import Owner, task_key
 from accredit.ports import Task
 from accredit.refusals import DENIED, MISSING
-from accredit.stores import MemoryStore, MemoryTasks, RevocationLists
+from accredit.stores import MemoryStore, RevocationLists, Tasks
 
 Params = dict[str, Any]
 SESSION = "5e551017"
@@ -44,7 +44,7 @@ class Judge:
         self.policy: Policy = trust.policy(**({"binding_required": True} | policy))
         self.session = session
         self._store = MemoryStore()
-        self._tasks = MemoryTasks()
+        self._tasks = Tasks()
 
     def knows(self, id: str, tool: str, trust: Trust) -> None:
         """A task that a call of the agent's has become."""

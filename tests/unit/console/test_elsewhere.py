@@ -22,8 +22,8 @@ from accredit.gateway.front.desk_asks import DeskAsks
 from accredit.gateway.holding import Holding
 from accredit.rounds import KeyRing
 from accredit.stores import MemoryStore
-from accredit.stores.asks import MemoryAsks
-from accredit.stores.door.places import MemoryDoor
+from accredit.stores.asks import Asks
+from accredit.stores.door.steps import Door
 
 SIGNER = WORLD.owner.signer()
 
@@ -32,9 +32,9 @@ class Gateway(httpx2.AsyncBaseTransport):
     """A gateway's own answers; `said` stands in their place."""
 
     def __init__(self, said: httpx2.Response | Exception | None = None) -> None:
-        self.holding = Holding(MemoryAsks(), KeyRing([bytes(32)]), clock=lambda: NOW)
+        self.holding = Holding(Asks(), KeyRing([bytes(32)]), clock=lambda: NOW)
         self.said = said
-        self.door = MemoryDoor(KeyRing([bytes(32)]))
+        self.door = Door(KeyRing([bytes(32)]))
         self._desks = DeskAsks([WORLD.owner.public_key], URL, self.holding, MemoryStore(), self.door)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:

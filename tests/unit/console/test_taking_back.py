@@ -29,8 +29,8 @@ from accredit.keys import write_file, write_key
 from accredit.ratify import RevocationList, issue_revocation_list
 from accredit.rounds import KeyRing
 from accredit.stores import MemoryStore, SqliteFile
-from accredit.stores.asks import MemoryAsks
-from accredit.stores.door.places import MemoryDoor
+from accredit.stores.asks import Asks
+from accredit.stores.door.steps import Door
 
 pytestmark = pytest.mark.holds("console/people_part")
 
@@ -153,9 +153,9 @@ class Elsewhere(httpx2.AsyncBaseTransport):
     """A gateway elsewhere, with what the front door keeps; it can't be reached while `is_down`."""
 
     def __init__(self) -> None:
-        self.door = MemoryDoor(RING)
+        self.door = Door(RING)
         self.is_down = False
-        holding = Holding(MemoryAsks(), RING, clock=lambda: NOW)
+        holding = Holding(Asks(), RING, clock=lambda: NOW)
         self._desks = DeskAsks([WORLD.owner.public_key], URL, holding, MemoryStore(), self.door)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:

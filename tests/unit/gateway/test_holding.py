@@ -11,19 +11,23 @@ from accredit.errors import AskError, AskGone, UnusableAnswer
 from accredit.gateway.holding import Holding
 from accredit.ports import HeldAsk
 from accredit.rounds import KeyRing
-from accredit.stores.asks import MemoryAsks
+from accredit.stores.asks import Asks
+from accredit.stores.runners import Steps, writes
 
 RING = KeyRing([bytes(32)])
 
 
-class Rows(MemoryAsks):
+class Rows(Asks):
     """A store whose rows somebody else can write."""
 
-    def change(self, key: bytes, **changes: Any) -> None:
-        self._asks[key] = replace(self._asks[key], **changes)
+    @writes
+    def change(self, key: bytes, **changes: Any) -> Steps[None]:
+        for name, value in changes.items():
+            stored = value.encode() if isinstance(value, str) else value
+            yield f"UPDATE asks SET {name} = $1 WHERE key = $2", (stored, key)
 
 
-def holding(store: MemoryAsks | None = None, ring: KeyRing = RING, now: int = NOW) -> Holding:
+def holding(store: Asks | None = None, ring: KeyRing = RING, now: int = NOW) -> Holding:
     return Holding(store or Rows(), ring, clock=lambda: now)
 
 
@@ -140,7 +144,7 @@ async def test_a_row_that_was_changed_asks_nobody_anything(changes: dict[str, An
     store = Rows()
     gateway, ask = holding(store), an_ask()
     held = await gateway.hold(ask)
-    store.change(held.row.key, **changes)
+    await store.change(held.row.key, **changes)
     assert await gateway.find(held.row.key) is None
     assert await gateway.find_code(changes.get("code", ask.code)) is None
     with pytest.raises(AskGone):
@@ -163,7 +167,7 @@ async def test_a_sealed_ask_is_good_for_no_other_row() -> None:
     gateway = holding(store)
     one = await gateway.hold(an_ask())
     two = await gateway.hold(a_client_ask())
-    store.change(one.row.key, text=two.row.text)
+    await store.change(one.row.key, text=two.row.text)
     assert await gateway.find(one.row.key) is None
 
 
@@ -171,7 +175,7 @@ async def test_an_answer_that_is_none_counts_as_no_answer() -> None:
     store = Rows()
     gateway = holding(store)
     held = await gateway.hold(an_ask())
-    store.change(held.row.key, answer=b"{")
+    await store.change(held.row.key, answer=b"{")
     found = await gateway.find(held.row.key)
     assert found is not None
     assert found.answer is None

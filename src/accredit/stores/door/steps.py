@@ -1,8 +1,4 @@
-"""The methods of the front door's memory, as generators that yield statements, and are sent their rows. No I/O.
-
-So the rules are the same in every kind of store. The statements are in the part of SQL that SQLite and PostgreSQL
-share. Generators that write are run one at a time, each in a transaction (`places`). That may be rolled back, and a new
-generator run.
+"""The front door's memory (`ports.DoorStore`), in any kind of store. No I/O of its own (`runners`).
 
 - [code] A code gives one login. Its first presentation uses it up, even if the request does not fit it. A used code is
   kept as long as its login can last; if it is presented again, that login ends.
@@ -16,8 +12,9 @@ generator run.
 
 import hmac
 import secrets
-from collections.abc import Callable, Generator
-from typing import Any, TypeVar
+from collections.abc import Callable
+from copy import copy
+from typing import Any, Self, TypeVar
 
 from msgspec import Struct, structs
 
@@ -25,7 +22,7 @@ from accredit.base.caching import RecentlyUsedInSize
 from accredit.errors import StoreUnavailable
 from accredit.limits import CLOCK_BACK_SECONDS
 from accredit.ports import AuthorizationCode, Change, Grant, Login, Rejected
-from accredit.rounds.sealing import NONCE_BYTES
+from accredit.rounds.sealing import NONCE_BYTES, KeyRing
 from accredit.stores.door.rows import (
     MAX_DOOR_ROW_BYTES,
     KeptChain,
@@ -40,6 +37,7 @@ from accredit.stores.door.rows import (
     person_key,
     place_of,
 )
+from accredit.stores.runners import Runner, Stepped, Steps, reads, writes
 
 MAX_REGISTERED_CLIENTS = 10_000
 """The most registered clients that are kept without anybody's consent: at up to 16 KiB each, 160 MB. Strangers can
@@ -61,9 +59,6 @@ DOOR_SWEEP_ROWS = 200
 MAX_OPENED_LOGINS, MAX_OPENED_LOGIN_BYTES = 1_024, 33_554_432
 """How many logins stay opened, and in how many bytes: each has some 40 KB, with its rows as they are sealed."""
 
-T = TypeVar("T")
-Row = Any
-Steps = Generator[tuple[str, tuple[object, ...]], list[Row], T]
 _K = TypeVar("_K", bound=Struct)
 
 _SHORT = f"length(value) <= {MAX_DOOR_ROW_BYTES}"
@@ -95,27 +90,39 @@ _STRANGERS, _CONSENTED = bytes(32), b"\1" * 32
 """The parents of clients' rows: of those that only registered, and of those to which somebody has consented."""
 
 
-class Stepper:
-    """Makes the steps. `draw(n)` returns n unpredictable bytes."""
+class Door(Stepped):
+    """A `DoorStore`, sealed with the keys of `ring`."""
 
-    def __init__(self, seals: Seals, draw: Callable[[int], bytes] = secrets.token_bytes) -> None:
-        self._seals = seals
-        self._draw = draw
+    def __init__(self, ring: KeyRing, runner: Runner | None = None) -> None:
+        super().__init__(runner)
+        self._seal_with(ring)
+
+    def sealed_with(self, ring: KeyRing) -> Self:
+        """Return the same memory, as it is read and written with other keys."""
+        other = copy(self)
+        other._seal_with(ring)
+        return other
+
+    def _seal_with(self, ring: KeyRing) -> None:
+        self._seals = Seals(ring)
         self._opened = RecentlyUsedInSize[tuple[Any, ...], Login](MAX_OPENED_LOGINS, MAX_OPENED_LOGIN_BYTES)
         """Logins by their sealed rows, as each call of a client asks for its login again."""
 
-    def register(self, client_id: str, document: bytes, ends: int, now: int) -> Steps[None]:
+    @writes
+    def register(self, client_id: str, document: bytes, *, ends: int, now: int) -> Steps[None]:
         """Keep a client's document. If there are too many, it replaces the one that ends first."""
         yield from self._sweep(now)
         yield from self._make_room(Kind.CLIENT, _STRANGERS, MAX_REGISTERED_CLIENTS)
         yield from self._put(Place(Kind.CLIENT, client_key(client_id), _STRANGERS), KeptClient(document, ends), ends)
 
-    def registered(self, client_id: str, now: int) -> Steps[bytes | None]:
+    @reads
+    def registered(self, client_id: str, *, now: int) -> Steps[bytes | None]:
         """Return a client's document, or None."""
         _, kept = yield from self._find(Kind.CLIENT, client_key(client_id), KeptClient, now)
         return kept.document if kept is not None else None
 
-    def begin(self, client_id: str, subject: str, resource: str, seeds: bytes, ends: int, now: int) -> Steps[Grant]:
+    @writes
+    def begin(self, client_id: str, subject: str, resource: str, seeds: bytes, *, ends: int, now: int) -> Steps[Grant]:
         """Return the existing grant, or a new one. Raises `StoreUnavailable` if there is no room."""
         place = place_of(client_id, subject, resource)
         _, known = yield from self._find(Kind.GRANT, place.key, Grant, now)
@@ -133,11 +140,12 @@ class Stepper:
         yield from self._put(place, grant, ends)
         return grant
 
+    @writes
     def approve(
-        self, grant: Grant, change: Change, code: bytes, given: AuthorizationCode, ends: int, now: int
+        self, grant: Grant, change: Change, code: bytes, given: AuthorizationCode, *, ends: int, now: int
     ) -> Steps[bool]:
         """Change a grant, and keep a code for it. A client that registered is kept as long as the grant."""
-        changed = yield from self.change(grant, change, now)
+        changed = yield from self._change(grant, change, now)
         if changed is None:
             return False
         place = grant_place(grant)
@@ -151,8 +159,12 @@ class Stepper:
             yield from self._put(client._replace(parent=_CONSENTED), structs.replace(kept, ends=ends), ends)
         return True
 
-    def change(self, grant: Grant, change: Change, now: int) -> Steps[Grant | None]:
+    @writes
+    def change(self, grant: Grant, change: Change, *, now: int) -> Steps[Grant | None]:
         """Change a grant, if it still exists with the same [key]."""
+        return (yield from self._change(grant, change, now))
+
+    def _change(self, grant: Grant, change: Change, now: int) -> Steps[Grant | None]:
         place, known = yield from self._known(grant, now)
         if known is None:
             return None
@@ -162,8 +174,9 @@ class Stepper:
         yield from self._put(place, changed, changed.ends)
         return changed
 
+    @writes
     def redeem(
-        self, code: bytes, fits: Callable[[AuthorizationCode], bool], login: bytes, token: bytes, now: int
+        self, code: bytes, fits: Callable[[AuthorizationCode], bool], *, login: bytes, token: bytes, now: int
     ) -> Steps[Login | Rejected]:
         """Use up a code, by the rule [code]."""
         yield from self._sweep(now)
@@ -183,7 +196,8 @@ class Stepper:
         yield from self._put(place, structs.replace(kept, login=login, ends=grant.ends), grant.ends)
         return Login(grant, begun.scopes, begun.ends)
 
-    def rotate(self, login: bytes, old: bytes, new: bytes, client_id: str, now: int) -> Steps[Login | Rejected]:
+    @writes
+    def rotate(self, login: bytes, old: bytes, new: bytes, *, client_id: str, now: int) -> Steps[Login | Rejected]:
         """Replace a refresh token, by the rule [rotation]."""
         place, kept = yield from self._find(Kind.LOGIN, login, KeptLogin, now)
         if kept is None:
@@ -197,7 +211,8 @@ class Stepper:
         yield from self._put(place, structs.replace(kept, token=new), kept.ends)
         return Login(grant, kept.scopes, kept.ends)
 
-    def login(self, login: bytes, now: int) -> Steps[Login | None]:
+    @reads
+    def login(self, login: bytes, *, now: int) -> Steps[Login | None]:
         """Return a login that has not ended, or None, with one statement."""
         rows = yield _LOGIN, (Kind.GRANT, Kind.LOGIN, login, now)
         if not rows:
@@ -214,24 +229,27 @@ class Stepper:
             self._opened.put(sealed, known, len(value) + len(of_grant) + len(grant.chain))
         return known if min(known.ends, known.grant.ends) >= now else None
 
-    def add_chain(self, grant: Grant, chain: bytes, ends: int, now: int) -> Steps[bool]:
+    @writes
+    def add_chain(self, grant: Grant, chain: bytes, *, ends: int, now: int) -> Steps[bool]:
         """Keep one more chain of a grant."""
         place, known = yield from self._known(grant, now)
         if known is None:
             return False
         yield from self._make_room(Kind.CHAIN, place.key, MAX_CHAINS_OF_GRANT)
-        key = self._draw(32)
+        key = secrets.token_bytes(32)
         yield from self._put(Place(Kind.CHAIN, key, place.key), KeptChain(chain, ends), ends)
         return True
 
-    def chains(self, grant: Grant, now: int) -> Steps[tuple[bytes, ...]]:
+    @reads
+    def chains(self, grant: Grant, *, now: int) -> Steps[tuple[bytes, ...]]:
         """Return the chains that were added to a grant."""
         owner = grant_place(grant).key
         rows = yield _BELONGING, (Kind.CHAIN, owner, now, MAX_CHAINS_OF_GRANT)
         opened = (self._seals.open(Place(Kind.CHAIN, key, owner), value, KeptChain, now) for key, value in rows)
         return tuple(each.chain for each in opened if each is not None)
 
-    def end_login(self, login: bytes, client_id: str, now: int) -> Steps[bool]:
+    @writes
+    def end_login(self, login: bytes, *, client_id: str, now: int) -> Steps[bool]:
         """End a login, by the rule [last-login]. Return whether there was such a login of this client."""
         place, kept = yield from self._find(Kind.LOGIN, login, KeptLogin, now)
         if kept is None:
@@ -242,11 +260,13 @@ class Stepper:
         yield from self._end_login(login, place.parent)
         return True
 
+    @writes
     def end_grant(self, grant: Grant) -> Steps[None]:
         """Forget a grant, and all that belongs to it."""
         yield from self._end_grant(grant_place(grant).key)
 
-    def take_back(self, subject: str, holds: Callable[[bytes], bool], now: int) -> Steps[bool]:
+    @writes
+    def take_back(self, subject: str, holds: Callable[[bytes], bool], *, now: int) -> Steps[bool]:
         """Forget what people have taken back. Return whether there was any."""
         person, found = person_key(subject), False
         for key, value in (yield _BELONGING, (Kind.GRANT, person, now, MAX_GRANTS_OF_PERSON)):
@@ -286,7 +306,7 @@ class Stepper:
         return place, self._seals.open(place, value, of, now)
 
     def _put(self, place: Place, kept: Struct, ends: int) -> Steps[None]:
-        value = self._seals.seal(place, kept, self._draw(NONCE_BYTES))
+        value = self._seals.seal(place, kept, secrets.token_bytes(NONCE_BYTES))
         if len(value) > MAX_DOOR_ROW_BYTES:
             raise StoreUnavailable("what is to be kept of an OAuth client is too long")
         yield _PUT, (*place, value, ends)

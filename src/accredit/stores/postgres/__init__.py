@@ -7,7 +7,6 @@
 - `schema`: the tables and roles; `migration` creates them
 - `store`: challenges and uses; `challenges` and `uses` have its statements
 - `forgetting`: deletes expired rows
-- `tasks`: tasks and their owners
 - `revocation_lists`: signed lists
 - `log_tables`: the audit log. `log_writer` runs its requests, `log_reader` reads it from a `snapshot`, `log_sink` reads
   it for a sink, and `log_pruning` shortens it

@@ -22,7 +22,7 @@ DATABASE_LATE_SECONDS = 30
 than this, so that no row is added while another process deletes rows of that age."""
 
 
-Table = Literal["spent", "use_series", "uses", "tasks", "asks"]
+Table = Literal["spent", "use_series", "uses"]
 
 CLOCK = "extract(epoch FROM clock_timestamp())::bigint"
 """SQL for the database's time."""

@@ -6,13 +6,11 @@ from typing import Literal
 
 from accredit.stores.rules import NEVER
 
-Table = Literal["spent", "uses", "tasks", "asks"]
+Table = Literal["spent", "uses"]
 
 _KEYS: dict[Table, str] = {
     "spent": "challenge",
     "uses": "cert_id, window_s, mark",
-    "tasks": "key",
-    "asks": "key",
 }
 _ENDED = "FROM {} WHERE keep_until < ? ORDER BY keep_until LIMIT ?"
 _LATEST = {table: f"SELECT max(keep_until) FROM (SELECT keep_until {_ENDED.format(table)})" for table in _KEYS}  # noqa: S608 - of constants

@@ -18,7 +18,7 @@ from accredit.gateway.recording.recorder import Recorder
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RecordSettings
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
-from accredit.stores import MemoryTasks
+from accredit.stores import Tasks
 
 
 @pytest.mark.parametrize("method", ["tools/call", "tools/list"])
@@ -27,7 +27,7 @@ def test_where_tokens_are_required_a_way_that_asks_nobody_for_one_leads_nowhere(
     tokens = trusted.settings(required=True)
     settings = GatewaySettings(HttpUpstream("http://127.0.0.1:9/mcp"), tokens=tokens)
     tools = ToolDirectory()
-    gate = Gate(settings, Counters(), tools, bearer=Bearer(tokens, trusted.key_sets, tools), tasks=MemoryTasks())
+    gate = Gate(settings, Counters(), tools, bearer=Bearer(tokens, trusted.key_sets, tools), tasks=Tasks())
     message = decode_request(post(Era.MODERN, method, {"name": "echo"}).body)
     call = Call(message)
     asyncio.run(gate.admit(call))

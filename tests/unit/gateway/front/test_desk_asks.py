@@ -22,8 +22,8 @@ from accredit.ports import Grant
 from accredit.ratify import DelegationCert
 from accredit.rounds import KeyRing
 from accredit.stores import MemoryStore
-from accredit.stores.asks import MemoryAsks
-from accredit.stores.door.places import MemoryDoor
+from accredit.stores.asks import Asks
+from accredit.stores.door.steps import Door
 
 OTHER = make_key("human", "Bob", NOW - 9)
 
@@ -32,9 +32,9 @@ class World:
     """Gateways of one store, for two people."""
 
     def __init__(self) -> None:
-        self.holding = Holding(MemoryAsks(), KeyRing([bytes(32)]), clock=lambda: NOW)
+        self.holding = Holding(Asks(), KeyRing([bytes(32)]), clock=lambda: NOW)
         self.store = MemoryStore()
-        self.door = MemoryDoor(KeyRing([bytes(32)]))
+        self.door = Door(KeyRing([bytes(32)]))
         self.desks = self.gateway()
 
     def gateway(self, before: DeskAsks | None = None) -> DeskAsks:

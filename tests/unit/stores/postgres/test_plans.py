@@ -18,8 +18,9 @@ from accredit.stores.opening import PostgresDatabase
 from accredit.stores.postgres import worker
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.store import PostgresStore
-from accredit.stores.postgres.tasks import PostgresTasks
 from accredit.stores.postgres.worker import Batch
+from accredit.stores.runners import DatabaseRunner
+from accredit.stores.tasks import Tasks
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("stores/postgres/driver")]
 
@@ -54,7 +55,7 @@ async def rows_read(connection: Connection, asked: Sequence[None]) -> Sequence[l
     return [list((await connection.fetch(READ))[0])] * len(asked)
 
 
-async def call(store: PostgresStore, tasks: PostgresTasks, number: int) -> None:
+async def call(store: PostgresStore, tasks: Tasks, number: int) -> None:
     """Everything that a call may ask for."""
     assert await store.look(challenge(number), request(1), issued=False, now=NOW) is Spending.FIRST
     spent = await store.spend(challenge(number), request(1), issued=False, keep_until=NOW + 300, now=NOW)
@@ -76,20 +77,21 @@ async def test_what_a_call_reads_does_not_grow_with_the_tables__though_its_plans
     monkeypatch.setattr(worker, "STORE_CHECK_SECONDS", 600.0)  # but rows are counted once
     server.run("VACUUM ANALYZE", database=database.database)  # the server knows that the tables are empty
 
-    async def read(store: PostgresStore, tasks: PostgresTasks) -> list[int]:
+    async def read() -> list[int]:
         counting = Batch(rows_read, True)
-        await tasks.worker.run(counting, None)
+        await runner.worker.run(counting, None)
         return await store.worker.run(counting, None)
 
-    store, tasks = PostgresStore(database, clock=str(NOW)), PostgresTasks(database, clock=str(NOW))
+    store, runner = PostgresStore(database, clock=str(NOW)), DatabaseRunner(database, "tasks")
+    tasks = Tasks(runner)
     for number in range(CALLS):
         await call(store, tasks, number)
     statements = [each.format(end=NOW + 300, many=MANY) for each in FILL]
     await asyncio.to_thread(server.run, *statements, database=database.database)
-    before = await read(store, tasks)
+    before = await read()
     for number in range(CALLS, 2 * CALLS):
         await call(store, tasks, number)
-    by_scan, by_index = (now - then for now, then in zip(await read(store, tasks), before, strict=True))
+    by_scan, by_index = (now - then for now, then in zip(await read(), before, strict=True))
     assert by_scan <= CALLS * FEW
     assert by_index <= CALLS * FEW
     for each in (store, tasks):

@@ -1,0 +1,211 @@
+"""Runs methods of stores that are written once for all kinds of store: as generators that yield SQL statements, and are
+sent their rows. I/O: an SQLite file in a thread, or a PostgreSQL database.
+
+The statements are in the part of SQL that SQLite and PostgreSQL share. A class of such methods (`Stepped`) marks each
+as one of these:
+
+- [writes] The statements are one transaction. It may be rolled back, and the method run anew. Of several at once, in
+  whatever processes, one runs after the other: by a lock in memory, by SQLite's for a file, by an advisory lock in a
+  database. Otherwise two uses of one code could both be the first. Such methods are seldom called, and take a few
+  milliseconds.
+- [reads] The method makes one statement, that changes nothing. It waits for nobody who writes.
+"""
+
+import sqlite3
+from collections.abc import Callable, Generator, Sequence
+from functools import partial, wraps
+from pathlib import Path
+from threading import Lock
+from types import CoroutineType
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from accredit.errors import AccreditError, StoreUnavailable
+from accredit.stores.postgres.address import DatabaseAddress
+from accredit.stores.postgres.driver import Connection
+from accredit.stores.postgres.worker import Batch
+from accredit.stores.postgres.worker import Worker as DatabaseWorker
+from accredit.stores.sqlite.schema import SCHEMA
+from accredit.stores.sqlite.worker import Worker as FileWorker
+
+_LOCK = "SELECT pg_advisory_xact_lock(hashtext($1))"
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Steps = Generator[tuple[str, tuple[object, ...]], list[Any], T]
+"""Yields statements with their values, which are `$1`, `$2` ... in them."""
+Make = Callable[[], Steps[T]]
+"""Makes steps. It is called again each time that the steps are run."""
+
+
+class Runner(Protocol):
+    """Runs steps in one kind of store. Raises `StoreUnavailable`, and our own errors from the steps."""
+
+    async def write(self, make: Make[T]) -> T:
+        """Run steps by the rule [writes]."""
+        ...
+
+    async def read(self, make: Make[T]) -> T:
+        """Run steps by the rule [reads]."""
+        ...
+
+    async def aclose(self) -> None:
+        """Release all resources."""
+        ...
+
+
+class Stepped:
+    """A store whose methods are steps. Without a `runner` it is in this process's memory."""
+
+    def __init__(self, runner: Runner | None = None) -> None:
+        self.runner = runner or MemoryRunner()
+
+    async def aclose(self) -> None:
+        """Release all resources."""
+        await self.runner.aclose()
+
+
+_Self = TypeVar("_Self", bound=Stepped)
+
+
+def writes(
+    method: Callable[Concatenate[_Self, P], Steps[T]],
+) -> "Callable[Concatenate[_Self, P], CoroutineType[Any, Any, T]]":
+    """Have a method run by the rule [writes]."""
+
+    @wraps(method)
+    async def run(self: _Self, *args: P.args, **named: P.kwargs) -> T:
+        return await self.runner.write(partial(method, self, *args, **named))
+
+    return run
+
+
+def reads(
+    method: Callable[Concatenate[_Self, P], Steps[T]],
+) -> "Callable[Concatenate[_Self, P], CoroutineType[Any, Any, T]]":
+    """Have a method run by the rule [reads]."""
+
+    @wraps(method)
+    async def run(self: _Self, *args: P.args, **named: P.kwargs) -> T:
+        return await self.runner.read(partial(method, self, *args, **named))
+
+    return run
+
+
+class MemoryRunner:
+    """A `Runner` in one process: a database of SQLite's in its memory, made on first use. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._connection: sqlite3.Connection | None = None
+
+    async def write(self, make: Make[T]) -> T:
+        """Run steps in a transaction."""
+        with self._lock:
+            connection = self._connection = self._connection or _memory()
+            try:
+                connection.execute("BEGIN")
+                answer = _run(connection, make)
+                connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                raise StoreUnavailable(f"memory: {error}") from None
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+        return answer
+
+    async def read(self, make: Make[T]) -> T:
+        """Run steps."""
+        return await self.write(make)
+
+    async def aclose(self) -> None:
+        """Free the memory."""
+        if self._connection is not None:
+            self._connection.close()
+
+
+class FileRunner:
+    """A `Runner` in the file at `path`, shared by all processes of a machine."""
+
+    def __init__(self, path: Path) -> None:
+        self._worker = FileWorker(path)
+
+    async def write(self, make: Make[T]) -> T:
+        """Run steps in a transaction."""
+        return await self._worker.run(partial(_run, make=make))
+
+    async def read(self, make: Make[T]) -> T:
+        """Run steps, in the caller's thread if possible."""
+        return await self._worker.look(partial(_run, make=make))
+
+    async def aclose(self) -> None:
+        """End the thread and close the file."""
+        await self._worker.aclose()
+
+
+class DatabaseRunner:
+    """A `Runner` in a database. Those that write wait for each other if they have the same `lock`, a name."""
+
+    def __init__(self, database: DatabaseAddress, lock: str) -> None:
+        self.worker = DatabaseWorker(database)
+        self._lock = lock
+        self._writes, self._reads = Batch(self._write_each, False), Batch(_read_each, True)
+
+    async def write(self, make: Make[T]) -> T:
+        """Run steps in a transaction."""
+        return await self.worker.run(self._writes, make)
+
+    async def read(self, make: Make[T]) -> T:
+        """Run steps."""
+        return await self.worker.run(self._reads, make)
+
+    async def aclose(self) -> None:
+        """Finish what waits, and close the connection."""
+        await self.worker.aclose()
+
+    async def _write_each(self, connection: Connection, asked: Sequence[Make[Any]]) -> Sequence[Any]:
+        """Run all in one transaction. If one of them fails, run each in a transaction of its own."""
+        try:
+            async with connection.transaction():
+                await connection.fetch(_LOCK, self._lock)
+                return [await _run_in_database(connection, make) for make in asked]
+        except AccreditError as error:
+            if connection.lost:
+                raise
+            if len(asked) == 1:
+                return [error]
+        return [answer for make in asked for answer in await self._write_each(connection, [make])]
+
+
+async def _read_each(connection: Connection, asked: Sequence[Make[Any]]) -> Sequence[Any]:
+    return [await _run_in_database(connection, make) for make in asked]
+
+
+def _memory() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+    for step in SCHEMA:
+        for statement in step:
+            connection.execute(statement)
+    return connection
+
+
+def _run(connection: sqlite3.Connection, make: Make[T]) -> T:
+    steps = make()
+    rows: list[Any] | None = None
+    while True:
+        try:
+            statement, values = next(steps) if rows is None else steps.send(rows)
+        except StopIteration as end:
+            return end.value
+        named = {str(place): value for place, value in enumerate(values, 1)}
+        rows = connection.execute(statement, named).fetchall()
+
+
+async def _run_in_database(connection: Connection, make: Make[T]) -> T:
+    steps = make()
+    rows: list[Any] | None = None
+    while True:
+        try:
+            statement, values = next(steps) if rows is None else steps.send(rows)
+        except StopIteration as end:
+            return end.value
+        rows = await connection.fetch(statement, *values)
