@@ -412,9 +412,6 @@ MAX_STATE_SECONDS = 86_400
 
 # --- tasks --------------------------------------------------------------------------------------------
 
-MAX_TASKS = 100_000
-"""The most tasks that a store remembers: at some 400 bytes each, 40 MB."""
-
 MAX_TASKS_PER_OWNER = 1_000
 """The most tasks of one owner at one server, so that nobody uses up the room of others. A list of tasks is filtered by
 up to so many names for each server."""
@@ -425,10 +422,6 @@ TASK_SECONDS = 86_400
 MAX_TOLD_TASKS = 1_000
 """The most tasks whose notifications one session or subscription receives: as many as an owner can have at one
 server."""
-
-MAX_TASK_BYTES = 65_536
-"""The most bytes that are stored for a task: its facts, and 8,192 characters of its target. A longer row was not
-written by a gateway, and does not count as a task."""
 
 # --- agents (A2A) -----------------------------------------------------------------------------------
 
@@ -454,9 +447,6 @@ MAX_ASKS = 1_000
 """The most asks that gateways hold at once, of each kind: those that a person is shown, and those that wait for their
 code to be typed. Strangers can begin the latter, so the oldest of them gives way to a new one. Each has up to 260 KiB
 with its answer, and most have some 20."""
-
-MAX_ASKS_PER_ASKER = 3
-"""The most asks without an answer that gateways hold for one asker: nobody reads more with care."""
 
 MAX_SEALED_ASK_BYTES = 135_168
 """Bytes of a sealed ask: 96 KiB, in base64."""

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from tests.world.stores import NOW, SHARED_URLS, URLS, opened_asks
 from tests.world.thief import Thief
 
-from accredit import limits
 from accredit.errors import AsksFull
 from accredit.ports import AskStore, HeldAsk
 from accredit.stores import asks
@@ -86,7 +85,7 @@ async def test_an_answer_is_given_once__and_the_same_one_may_be_told_again(openi
 async def test_one_asker_can_t_take_the_room_of_others__nor_strangers_that_of_calls(
     opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert limits.MAX_ASKS_PER_ASKER == 3
+    assert asks.MAX_ASKS_PER_ASKER == 3
     monkeypatch.setattr(asks, "MAX_ASKS", 4)
     async with opening as store:
         for number in range(3):

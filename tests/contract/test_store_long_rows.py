@@ -14,13 +14,14 @@ from tests.world.thief import Thief
 
 from accredit.attest import CallDecision, Fault, recorded_params
 from accredit.errors import AttestationError
-from accredit.limits import MAX_ATTESTATION_BYTES, MAX_STATEMENT_BYTES, MAX_TASK_BYTES
+from accredit.limits import MAX_ATTESTATION_BYTES, MAX_STATEMENT_BYTES
 from accredit.ports import Task
 from accredit.stores.audit_log import queue, tables
 from accredit.stores.audit_log.pruning import prune as prune_file
 from accredit.stores.audit_log.requests import MAX_RECORD_BYTES
 from accredit.stores.postgres import log_tables
 from accredit.stores.postgres.log_pruning import prune as prune_database
+from accredit.stores.tasks import MAX_TASK_BYTES
 
 __all__ = ["each_executor"]
 

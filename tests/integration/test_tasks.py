@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import json
 import time
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from accredit.policy.tasks import Owner, task_key
 from accredit.ports import Task
 from accredit.ratify.constraints import MaxAmount, MaxRate
 from accredit.stores import MemoryStore, RevocationLists, Tasks
+from accredit.stores.runners import FileRunner
 
 READ_METHODS = {Era.LEGACY: ("tasks/get", "tasks/result"), Era.MODERN: ("tasks/get",)}
 CHANGES = {Era.LEGACY: ("tasks/cancel",), Era.MODERN: ("tasks/update", "tasks/cancel")}
@@ -582,12 +584,16 @@ async def test_a_task_that_is_announced_on_a_resumed_stream_is_its_makers__and_w
     params: dict[str, Any] = {"name": "list_inbox", "arguments": {}, "task": {}}
     made = {"taskId": "t", "status": "working", "ttl": None}
 
-    store = Tasks()
+    file = tmp_path / "tasks.db"
     records = records_at(tmp_path / "log.db") if recorded else None
     async with RawServer(upstream) as server:
         settings = trust.settings(HttpUpstream(server.url), records=RecordSettings(GATEWAY) if recorded else None)
         app = create_app(
-            settings, store=MemoryStore(), revocations=RevocationLists((), {}), records=records, tasks=store
+            settings,
+            store=MemoryStore(),
+            revocations=RevocationLists((), {}),
+            records=records,
+            tasks=Tasks(FileRunner(file)),
         )
         async with RunningGateway(app) as gateway:
             proof = trust.proof(trust.chain(), "tools/call", params, Signed(session=SESSION))
@@ -609,6 +615,7 @@ async def test_a_task_that_is_announced_on_a_resumed_stream_is_its_makers__and_w
                 assert told[0]["result"]["task"] == made
                 assert "result" not in told[1]
                 assert told[1]["error"]["data"]["reason"].startswith("store_unavailable")
+    async with aclosing(Tasks(FileRunner(file))) as store:
         now, owner = int(time.time()), Owner(trust.owner.id, trust.agent.id).at("")
         found = await store.find(task_key("", "t"), now=now)
         assert found is not None

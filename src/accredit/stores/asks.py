@@ -16,7 +16,6 @@ from accredit.errors import AsksFull
 from accredit.limits import (
     CLOCK_BACK_SECONDS,
     MAX_ASKS,
-    MAX_ASKS_PER_ASKER,
     MAX_CONSENT_ANSWER_BYTES,
     MAX_SEALED_ASK_BYTES,
     STORE_SWEEP_ROWS,
@@ -24,6 +23,8 @@ from accredit.limits import (
 from accredit.ports import HeldAsk
 from accredit.stores.runners import Stepped, Steps, reads, writes
 
+MAX_ASKS_PER_ASKER = 3
+"""The most asks without an answer that gateways hold for one asker: nobody reads more with care."""
 MAX_HELD_BYTES = MAX_SEALED_ASK_BYTES + MAX_CONSENT_ANSWER_BYTES + 256
 """Bytes of all that is held of an ask. A longer row was not written by a gateway: it is no ask, and not read."""
 

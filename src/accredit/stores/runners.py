@@ -13,6 +13,7 @@ as one of these:
 
 import sqlite3
 from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from functools import partial, wraps
 from pathlib import Path
 from threading import Lock
@@ -106,11 +107,12 @@ class MemoryRunner:
                 connection.execute("BEGIN")
                 answer = _run(connection, make)
                 connection.execute("COMMIT")
-            except sqlite3.Error as error:
-                raise StoreUnavailable(f"memory: {error}") from None
-            finally:
-                if connection.in_transaction:
+            except BaseException as error:
+                with suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
+                if isinstance(error, sqlite3.Error):
+                    raise StoreUnavailable(f"memory: {error}") from None
+                raise
         return answer
 
     async def read(self, make: Make[T]) -> T:

@@ -17,11 +17,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from accredit.errors import StoreUnavailable
-from accredit.limits import CLOCK_BACK_SECONDS, MAX_TASK_BYTES, MAX_TASKS, MAX_TASKS_PER_OWNER, STORE_SWEEP_ROWS
+from accredit.limits import CLOCK_BACK_SECONDS, MAX_TASKS_PER_OWNER, STORE_SWEEP_ROWS
 from accredit.ports import Task
 from accredit.stores.rules import certain
 from accredit.stores.runners import Runner, Stepped, Steps, reads, writes
 
+MAX_TASKS = 100_000
+"""The most tasks that a store remembers: at some 400 bytes each, 40 MB."""
+MAX_TASK_BYTES = 65_536
+"""The most bytes that are stored for a task: its facts, and 8,192 characters of its target. A longer row was not
+written by a gateway, and does not count as a task."""
 COUNTED_SECONDS = 10
 """How long a count of all tasks is used: in a full store, counting takes some 20 ms."""
 
