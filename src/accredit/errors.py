@@ -69,6 +69,11 @@ MessageId = int | str
 """The id of a JSON-RPC request: an integer or a string. 7 is not "7"."""
 
 
+def one_line(text: str) -> str:
+    """Escape all characters that are not printable: line ends, control sequences, changes of writing direction."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
 class AccreditError(Exception):
     """The root of the tree. `server` names the one of several servers that it is about, where that is known."""
 
@@ -84,13 +89,13 @@ class AccreditError(Exception):
 class ConfigurationError(AccreditError):
     """The configuration, or the command line, can't be used.
 
-    `what` says in one line what is wrong, and names the key; `remedy` says in one line what to do.
+    `what` says in one line what is wrong, and names the key; `remedy` says in one line what to do. Both are escaped
+    here (`one_line`): they may quote others' texts.
     """
 
     def __init__(self, what: str, remedy: str) -> None:
-        super().__init__(f"{what}\n{remedy}")
-        self.what = what
-        self.remedy = remedy
+        self.what, self.remedy = one_line(what), one_line(remedy)
+        super().__init__(f"{self.what}\n{self.remedy}")
 
 
 class WrongPassphrase(ConfigurationError):

@@ -16,7 +16,7 @@ from accredit.cli import main
 pytestmark = [
     pytest.mark.holds("cli/actions/call"),
     pytest.mark.holds("cli/actions/call_way"),
-    pytest.mark.holds("cli/commands/call"),
+    pytest.mark.holds("cli/commands/calls"),
     pytest.mark.holds("asking/in_process"),
 ]
 

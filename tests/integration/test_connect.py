@@ -25,7 +25,7 @@ from tests.world.warm import python
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.holds("client/connect"),
-    pytest.mark.holds("cli/commands/connect"),
+    pytest.mark.holds("cli/commands/running"),
     pytest.mark.holds("cli/actions/connect"),
 ]
 

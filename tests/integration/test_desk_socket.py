@@ -33,9 +33,9 @@ pytestmark = [
     pytest.mark.holds("console/client"),
     pytest.mark.holds("base/peers"),
     pytest.mark.holds("console/serving"),
-    pytest.mark.holds("cli/commands/asks"),
     pytest.mark.holds("cli/commands/desk"),
-    pytest.mark.holds("cli/actions/asks"),
+    pytest.mark.holds("cli/commands/desk"),
+    pytest.mark.holds("cli/actions/approve"),
     pytest.mark.holds("cli/actions/desk"),
 ]
 

@@ -26,8 +26,8 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.holds("cli/actions/approve"),
     pytest.mark.holds("signing/grants"),
-    pytest.mark.holds("cli/commands/asks"),
-    pytest.mark.holds("cli/commands/grants"),
+    pytest.mark.holds("cli/commands/desk"),
+    pytest.mark.holds("cli/commands/desk"),
     pytest.mark.holds("console/prompts"),
 ]
 

@@ -40,7 +40,7 @@ pytestmark = [
     pytest.mark.holds("ops/doctor/versions"),
     pytest.mark.holds("ops/doctor/surroundings"),
     pytest.mark.holds("ops/doctor/examine"),
-    pytest.mark.holds("cli/commands/doctor"),
+    pytest.mark.holds("cli/commands/hosts"),
 ]
 
 Found = dict[str, Any]

@@ -17,7 +17,7 @@ from accredit.keys import KeyKind, make_key, make_token_key, write_key, write_to
 from accredit.ops.doctor.production.stored import drill_found, prover_found
 from accredit.stores import SqliteFile
 
-pytestmark = [pytest.mark.slow, pytest.mark.holds("ops/drill"), pytest.mark.holds("cli/commands/drill")]
+pytestmark = [pytest.mark.slow, pytest.mark.holds("ops/drill"), pytest.mark.holds("cli/commands/hosts")]
 NOWHERE = "http://127.0.0.1:1/mcp"
 ROOTS = '[[proofs.roots]]\nname = "Owner"\npublic_key_file = "owner.key.pub"\n'
 

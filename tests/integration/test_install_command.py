@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.holds("setup/install"),
     pytest.mark.holds("setup/install_entry"),
-    pytest.mark.holds("cli/commands/install"),
+    pytest.mark.holds("cli/commands/hosts"),
 ]
 URL = "http://127.0.0.1:8484/mcp"
 THEIRS = '{\n  // of mine\n  "mcpServers": {\n    "files": {"command": "npx", "env": {"TOKEN": "s3cret"}},\n  }\n}\n'

@@ -22,7 +22,7 @@ from accredit.stores.postgres.schema import VERSION
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.holds("cli/commands/store"),
+    pytest.mark.holds("cli/commands/config"),
     pytest.mark.holds("ops/log_list"),
     pytest.mark.holds("ops/log_place"),
     pytest.mark.holds("stores/postgres/log_reader"),

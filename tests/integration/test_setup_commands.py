@@ -26,8 +26,8 @@ from accredit.errors import ProofRefused
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.holds("setup/init"),
-    pytest.mark.holds("cli/commands/init"),
-    pytest.mark.holds("cli/commands/check"),
+    pytest.mark.holds("cli/commands/setting_up"),
+    pytest.mark.holds("cli/commands/setting_up"),
     pytest.mark.holds("asking/listing"),
     pytest.mark.holds("asking/hosts"),
 ]

@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.holds("setup/own_grant"),
     pytest.mark.holds("setup/up"),
     pytest.mark.holds("setup/up_run"),
-    pytest.mark.holds("cli/commands/up"),
+    pytest.mark.holds("cli/commands/hosts"),
 ]
 SEND = {"name": "send_email", "arguments": {"to": "ada@example.org", "subject": "Hello"}}
 

@@ -8,13 +8,14 @@ Sources: 2025-11-25 and 2026-07-28, schema, `ClientCapabilities`; the extensions
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from types import TracebackType
-from typing import Any, cast
+from typing import Any
 
 from mcp.client import ClientRequestContext, Transport
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCRequest, ListRootsResult
 
+from accredit.base.values import members_of
+from accredit.client.peers import Changed
 from accredit.jsonrpc.methods import META_CAPABILITIES
 from accredit.jsonrpc.result_types import TASKS_EXTENSION
 
@@ -43,7 +44,7 @@ EVERYTHING: Capabilities = {
 async def declaring(transport: Transport, capabilities: Capabilities) -> AsyncGenerator[tuple[Any, Any]]:
     """Wrap a transport so that its client declares exactly these capabilities."""
     async with transport as (read, write):
-        yield read, _Declaring(write, capabilities)
+        yield read, Changed(write, lambda item: _declare(item, capabilities))
 
 
 async def no_roots(context: ClientRequestContext) -> ListRootsResult:
@@ -51,36 +52,14 @@ async def no_roots(context: ClientRequestContext) -> ListRootsResult:
     return ListRootsResult(roots=[])
 
 
-class _Declaring:
-    """A client's outgoing stream, in which the capabilities that the SDK declares are replaced."""
-
-    def __init__(self, stream: Any, capabilities: Capabilities) -> None:
-        self._stream = stream
-        self._capabilities = capabilities
-
-    async def send(self, item: SessionMessage) -> None:
-        message = item.message
-        if isinstance(message, JSONRPCRequest) and message.params is not None:
-            params = self._declared(message.method, message.params)
-            item = SessionMessage(message.model_copy(update={"params": params}), item.metadata)
-        await self._stream.send(item)
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    async def __aenter__(self) -> "_Declaring":
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    def _declared(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        if method == "initialize":
-            return {**params, "capabilities": self._capabilities}
-        meta = params.get("_meta")
-        if isinstance(meta, dict) and META_CAPABILITIES in meta:
-            members = cast("dict[str, Any]", meta)
-            return {**params, "_meta": {**members, META_CAPABILITIES: self._capabilities}}
-        return dict(params)
+def _declare(item: SessionMessage, capabilities: Capabilities) -> SessionMessage:
+    """Return a message of a client in which the capabilities that the SDK declares are replaced."""
+    message = item.message
+    if not isinstance(message, JSONRPCRequest) or message.params is None:
+        return item
+    params, meta = message.params, members_of(message.params.get("_meta"))
+    if message.method == "initialize":
+        params = {**params, "capabilities": capabilities}
+    elif META_CAPABILITIES in meta:
+        params = {**params, "_meta": {**meta, META_CAPABILITIES: capabilities}}
+    return SessionMessage(message.model_copy(update={"params": params}), item.metadata)

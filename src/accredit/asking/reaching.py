@@ -9,7 +9,7 @@ command lines are visible to every user of the machine, and kept in histories. N
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,11 +31,13 @@ _OWN = re.compile(r"mcp-.*|accept(-encoding)?|content-.*|last-event-id|host", re
 
 class Reach(NamedTuple):
     """How to reach a server: `headers` without the token's, the bearer `token` ("" for none), and the `timeout`, which
-    is the seconds of silence to wait, or None."""
+    is the seconds of silence to wait, or None. `configured` are all headers as `upstream.headers` writes them: a value
+    from the environment is its variable's name."""
 
-    headers: dict[str, str]
-    token: str
-    timeout: float | None
+    headers: Mapping[str, str] = {}
+    token: str = ""
+    timeout: float | None = None
+    configured: Mapping[str, str | Mapping[str, str]] = {}
 
     def __repr__(self) -> str:
         return f"<Reach {sorted(self.headers)}>"
@@ -46,11 +48,15 @@ class Reach(NamedTuple):
         return {**self.headers, **({"Authorization": f"Bearer {self.token}"} if self.token else {})}
 
 
-def read_reach(headers: Sequence[str] | None, token_env: str | None, timeout: float | None) -> Reach:
+def read_reach(*, header: Sequence[str] = (), token_env: str | None = None, timeout: float | None = None) -> Reach:
     """Return the values of the three options. Raises `ConfigurationError`."""
     given: dict[str, str] = {}
-    for option in headers or ():
+    configured: dict[str, str | Mapping[str, str]] = {}
+    for option in header:
         name, value = _header(option)
+        written = option.partition("=")[2]
+        variable = written.removeprefix(_FROM_ENVIRONMENT)
+        configured[name] = written if variable == written else {"env": variable}
         if name.lower() in {known.lower() for known in given}:
             raise ConfigurationError(f"--header: {name} is named twice", "name each header once")
         given[name] = value
@@ -61,7 +67,9 @@ def read_reach(headers: Sequence[str] | None, token_env: str | None, timeout: fl
         raise ConfigurationError(
             f"--timeout {timeout:g} is no time to wait for", f"name seconds, up to {MAX_TIMEOUT_SECONDS:.0f}"
         )
-    return Reach(given, token, timeout)
+    if token_env is not None:
+        configured["Authorization"] = {"env": token_env, "scheme": "Bearer"}
+    return Reach(given, token, timeout, configured)
 
 
 def add_headers(upstream: "HttpUpstream | StdioUpstream", reach: Reach) -> "HttpUpstream | StdioUpstream":
@@ -79,19 +87,6 @@ def add_headers(upstream: "HttpUpstream | StdioUpstream", reach: Reach) -> "Http
     kept = {name: value for name, value in upstream.headers.items() if name.lower() not in added}
     auth = None if "authorization" in added else upstream.auth
     return replace(upstream, headers={**kept, **reach.all_headers}, auth=auth)
-
-
-def as_configured(headers: Sequence[str] | None, token_env: str | None) -> dict[str, str | dict[str, str]]:
-    """Return the headers as `upstream.headers` writes them. A value from the environment is represented by its
-    variable's name."""
-    configured: dict[str, str | dict[str, str]] = {}
-    for option in headers or ():
-        name, _, value = option.partition("=")
-        from_environment = value.startswith(_FROM_ENVIRONMENT)
-        configured[name] = {"env": value.removeprefix(_FROM_ENVIRONMENT)} if from_environment else value
-    if token_env is not None:
-        configured["Authorization"] = {"env": token_env, "scheme": "Bearer"}
-    return configured
 
 
 def endpoint_of(url: str, server: str | None) -> str:

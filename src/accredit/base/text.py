@@ -2,6 +2,7 @@
 
 import json
 
+from accredit.errors import one_line as one_line
 from accredit.limits import MAX_QUOTED
 
 
@@ -10,11 +11,6 @@ def excerpt(text: str | bytes, limit: int = MAX_QUOTED) -> str:
     if isinstance(text, bytes):
         text = text[: limit * 4].decode("utf-8", "replace")
     return "".join(char if " " <= char <= "~" else "?" for char in text[:limit])
-
-
-def one_line(text: str) -> str:
-    """Escape all characters that are not printable: line ends, control sequences, changes of writing direction."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def json_ascii(value: object) -> str:

@@ -8,6 +8,7 @@
 
 import re
 import tomllib
+from collections.abc import Mapping
 from typing import Any
 
 MAX_TOML_NAME_PARTS = 16
@@ -31,3 +32,18 @@ def read_toml(content: bytes | str) -> dict[str, Any]:
         raise ValueError("not UTF-8") from None
     except RecursionError:
         raise ValueError("nested too deep") from None
+
+
+def says(content: bytes, tables: Mapping[str, Any]) -> bool:
+    """Return whether a file's content means exactly these tables."""
+    try:
+        return read_toml(content) == tables
+    except ValueError:
+        return False
+
+
+def append_text(content: bytes, text: str) -> bytes:
+    """Return a file's content with a text behind it, in the file's own line ends."""
+    if content and not content.endswith(b"\n"):
+        text = "\n" + text
+    return content + (text.replace("\n", "\r\n") if b"\r\n" in content else text).encode()

@@ -9,49 +9,27 @@ from importlib import import_module
 import click
 
 from accredit.base.standard import open_closed_streams
-from accredit.base.terminal import two_lines
+from accredit.base.terminal import for_stderr, two_lines
 from accredit.cli.declare import Argument
 from accredit.cli.standard import is_full, without_reader
-from accredit.errors import ConfigurationError
+from accredit.errors import ConfigurationError, DeskError
 
 _MODULES = {
-    "demo": "demo",
-    "serve": "serve",
-    "reload": "reload",
-    "wrap": "wrap",
-    "connect": "connect",
-    "install": "install",
-    "uninstall": "install",
-    "up": "up",
-    "doctor": "doctor",
-    "drill": "drill",
-    "init": "init",
-    "add": "add",
-    "check": "check",
-    "pin": "pin",
-    "call": "call",
-    "grant": "grant",
-    "inspect": "inspect",
-    "revoke": "revoke",
-    "verify": "verify",
-    "desk": "desk",
-    "asked": "asks",
-    "approve": "asks",
-    "deny": "asks",
-    "connect-app": "asks",
-    "grants": "grants",
-    "names": "grants",
-    "suggest": "suggest",
-    "replay": "replay",
-    "keys": "keys",
-    "token": "token",
-    "log": "log",
-    "store": "store",
-    "config": "config",
-    "completion": "completion",
+    name: module
+    for module, names in (
+        ("running", "demo serve reload wrap connect"),
+        ("hosts", "install uninstall up doctor drill"),
+        ("setting_up", "init add check pin"),
+        ("calls", "call grant inspect revoke verify"),
+        ("desk", "desk asked approve deny connect-app grants names"),
+        ("log", "suggest replay"),
+        ("keys", "keys token"),
+        ("log", "log"),
+        ("config", "store config completion"),
+    )
+    for name in names.split()
 }
 """Each command, and its module in `cli.commands`. There the command has its own name."""
-
 
 _WIDEST = 1_000
 """The most columns of a help text."""
@@ -126,6 +104,9 @@ def main() -> int:
         return _end_unprinted(error)
     except ConfigurationError as error:
         return _fail(error.what, error.remedy)
+    except DeskError as error:
+        click.echo(for_stderr(f"error: {error.reason}"), err=True)
+        return 1
     except click.ClickException as error:
         return _fail(_error_line(error), _help_for(error))
     except click.Abort:

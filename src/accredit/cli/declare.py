@@ -1,18 +1,15 @@
 """How a command is declared: its words, its help, its options, and the function that it runs. No I/O.
 
 A declaration loads nothing but click, so help and completion are quick. The function is named as `module:function`, and
-is imported when the command runs. It takes each option by its name, and returns the exit code; None means 0.
+is imported when the command runs. It takes each option by its name, and returns the exit code; None means 0. With
+`into`, a class of its module is made of the options, and the function takes that.
 """
 
 from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
-
-FILE = click.Path(path_type=Path)
-"""The type of an option that names a file or folder; it need not exist."""
 
 
 class Argument(click.Argument):
@@ -46,15 +43,33 @@ def flag(*words: str, **settings: Any) -> click.Option:
     return click.Option(words, is_flag=True, default=False, **settings)
 
 
+class Joined(NamedTuple):
+    """Options that a function takes as one value, `name`. The function that `run` names makes it of them."""
+
+    name: str
+    run: str
+    options: Sequence[click.Option]
+
+
 class Command(click.Command):
     """A command. `run` names its function. The first paragraph of `text` is its summary."""
 
-    def __init__(self, name: str, text: str, params: Sequence[click.Parameter] = (), *, run: str) -> None:
-        super().__init__(name, help=text, short_help=summary(text), params=[*params], callback=self._run)
+    def __init__(
+        self, name: str, text: str, params: Sequence[click.Parameter | Joined] = (), *, run: str, into: str = ""
+    ) -> None:
+        every = [one for each in params for one in (each.options if isinstance(each, Joined) else (each,))]
+        super().__init__(name, help=text, short_help=summary(text), params=every, callback=self._run)
         self.run = run
+        self.takes = f"{run.partition(':')[0]}:{into}" if into else run
+        """Names what takes the options: the function, or the class that the function takes."""
+        self.joined = [each for each in params if isinstance(each, Joined)]
 
     def _run(self, **values: Any) -> Any:
-        return load(self.run)(**values)
+        for each in self.joined:
+            parts = {str(option.name): values.pop(str(option.name)) for option in each.options}
+            values[each.name] = load(each.run)(**parts)
+        function = load(self.run)
+        return function(**values) if self.takes == self.run else function(load(self.takes)(**values))
 
 
 class Group(click.Group):

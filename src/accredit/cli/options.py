@@ -1,32 +1,27 @@
 """Options that several commands share. No I/O."""
 
-from pathlib import Path
-from typing import Any
-
 import click
 from click import Choice
 
 from accredit.cli.candidates import server_names
-from accredit.cli.declare import FILE, argument, flag, option
-from accredit.cli.standard import only_file, reads, reads_secret
+from accredit.cli.declare import Joined, argument, flag, option
+from accredit.cli.standard import READ, READ_OR_URL, READ_SECRET, OnlyFile
 from accredit.terminal.progress import printing_json
 
 _CONFIG = "The configuration; else $ACCREDIT_CONFIG, else ./accredit.toml"
 _UNLESS_NAMED = f"{_CONFIG} if no server is named."
 _SERVED = "a configuration that is served is a file, which is read again at a reload"
 _BESIDE = "a file beside the configuration is read or written as well"
-CONFIG = option("--config", metavar="FILE", type=FILE, callback=reads, help=f"{_CONFIG}; - for stdin.")
-CONFIG_FILE = option("--config", metavar="FILE", type=FILE, callback=only_file(_BESIDE), help=f"{_CONFIG}.")
-CHECKED_CONFIG = option("--config", metavar="FILE", type=FILE, callback=reads, help=f"{_UNLESS_NAMED}")
-SERVER_CONFIG = option("--config", metavar="FILE", type=FILE, callback=only_file(_SERVED), help=_UNLESS_NAMED)
+CONFIG = option("--config", type=READ, help=f"{_CONFIG}; - for stdin.")
+CONFIG_FILE = option("--config", type=OnlyFile(_BESIDE), help=f"{_CONFIG}.")
+CHECKED_CONFIG = option("--config", type=READ, help=f"{_UNLESS_NAMED}")
+SERVER_CONFIG = option("--config", type=OnlyFile(_SERVED), help=_UNLESS_NAMED)
 _KEY, _DELEGATION = "The agent's private key.", "What the agent may do; may be repeated."
 _HOSTS = "stdin is the host's, which speaks MCP there"
-AGENT_KEY = option("--key", metavar="AGENT.key", type=FILE, callback=reads_secret, help=_KEY)
-DELEGATIONS = option("--delegation", metavar="FILE", type=FILE, multiple=True, callback=reads, help=_DELEGATION)
-AGENT_KEY_FILE = option("--key", metavar="AGENT.key", type=FILE, callback=only_file(_HOSTS), help=_KEY)
-DELEGATION_FILES = option(
-    "--delegation", metavar="FILE", type=FILE, multiple=True, callback=only_file(_HOSTS), help=_DELEGATION
-)
+AGENT_KEY = option("--key", metavar="AGENT.key", type=READ_SECRET, help=_KEY)
+DELEGATIONS = option("--delegation", multiple=True, type=READ, help=_DELEGATION)
+AGENT_KEY_FILE = option("--key", metavar="AGENT.key", type=OnlyFile(_HOSTS), help=_KEY)
+DELEGATION_FILES = option("--delegation", multiple=True, type=OnlyFile(_HOSTS), help=_DELEGATION)
 AT = option(
     "--at",
     metavar="URL",
@@ -39,18 +34,25 @@ GATEWAY_ID = option(
 NAMED_SERVER = option(
     "--server", metavar="NAME", shell_complete=server_names, help="One of the configuration's [servers]."
 )
-HEADER = option(
-    "--header",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="A header of every request; env:VAR as value takes it from the environment. May be repeated.",
-)
-TOKEN_ENV = option("--token-env", metavar="NAME", help="The environment variable that holds the token.")
 TIMEOUT = option(
     "--timeout",
     metavar="SECONDS",
     type=float,
     help="How long to wait for a server that sends nothing, not even progress.",
+)
+REACH = Joined(
+    "reach",
+    "accredit.asking.reaching:read_reach",
+    (
+        option(
+            "--header",
+            metavar="NAME=VALUE",
+            multiple=True,
+            help="A header of every request; env:VAR as value takes it from the environment. May be repeated.",
+        ),
+        option("--token-env", metavar="NAME", help="The environment variable that holds the token."),
+        TIMEOUT,
+    ),
 )
 SERVER = option(
     "--server",
@@ -69,17 +71,13 @@ LOG_FORMAT = option(
 )
 
 
-def _document(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-    return value if value is None or "://" in value else reads(ctx, param, Path(value))
-
-
 OPENAPI = option(
     "--openapi",
     metavar="FILE|URL",
-    callback=_document,
+    type=READ_OR_URL,
     help="An HTTP API's OpenAPI document (3.0 or 3.1; JSON, or YAML with accredit[hosts]).",
 )
-AGENT_CARD = option("--agent-card", metavar="FILE|URL", callback=_document, help="An A2A 1.0 agent's card.")
+AGENT_CARD = option("--agent-card", metavar="FILE|URL", type=READ_OR_URL, help="An A2A 1.0 agent's card.")
 PROXY = option(
     "--proxy",
     type=Choice(["nginx", "envoy", "traefik", "caddy"]),
@@ -102,16 +100,14 @@ JSON_ANYWAY = flag("--json", expose_value=False, help="Print JSON, as it does wi
 PASSPHRASE_FILE = option(
     "--passphrase-file",
     metavar="F",
-    type=FILE,
-    callback=reads_secret,
+    type=READ_SECRET,
     help="Read the key's passphrase from F (- for stdin), not from the terminal.",
 )
 KEYS = option(
     "--key",
     metavar="PUB",
-    type=FILE,
     multiple=True,
-    callback=reads,
+    type=READ,
     help="A trusted public key: the gateway's or attest.signer's; may be repeated.",
 )
 SINCE = option("--since", metavar="TIME", help="Calls since then: 2026-08-01T12:00:00Z, or 7d (seven days ago).")

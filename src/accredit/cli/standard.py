@@ -1,11 +1,13 @@
-"""Whether an option that names a file accepts `-`. Each option says so by its callback. No I/O.
+"""The types of options and arguments that name a file. They say whether `-` is accepted, and what it means. No I/O.
 
-- `reads`: `-` is stdin (`base.standard`);
-- `reads_secret`: `-` is stdin, but not if that is a terminal;
-- `writes`: `-` is stdout (`terminal.output.write_out`). The command's other output then goes to stderr;
-- `only_file(why)`: `-` is refused, with the reason.
+- `READ`: `-` is stdin (`base.standard`);
+- `READ_SECRET`: `-` is stdin, but not if that is a terminal;
+- `WRITE`: `-` is stdout (`terminal.output.write_out`). The command's other output then goes to stderr;
+- `OnlyFile(why)`: `-` is refused, with the reason;
+- `READ_OR_URL`: as `READ`, but a text with `://` is a URL.
 
-`/dev/stdin` and `/dev/stdout` mean the same as `-`. A file that is really called `-` is given by its whole path.
+`/dev/stdin` and `/dev/stdout` mean the same as `-`. A file that is really called `-` is given by its whole path. The
+file need not exist.
 
 Also here: how a command ends that can't print. If nobody reads its output any more it ends quietly, else with an error.
 """
@@ -14,9 +16,8 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import click
 
@@ -30,31 +31,59 @@ TWO_FILES = "a key is two files, and a private one is for a file that only you c
 """The reason why an option that names keys refuses `-`."""
 
 
-def reads(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-    """Let `-` stand for stdin. Raises `ConfigurationError` if another option uses it already."""
-    return _input(ctx, param, value, secret=False)
+class File(click.Path):
+    """A file or folder, which need not exist."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+        self.name = "file"
 
 
-def reads_secret(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-    """Let `-` stand for stdin, from which a secret is read. Raises `ConfigurationError`, also if stdin is a
-    terminal."""
-    return _input(ctx, param, value, secret=True)
+class Read(File):
+    """A file that is read. `-` stands for stdin; it is a `ConfigurationError` if another option uses that already or,
+    for a `secret`, if it is a terminal. With `urls`, a text with `://` is returned as it is."""
+
+    def __init__(self, *, secret: bool = False, urls: bool = False) -> None:
+        super().__init__()
+        self._secret = secret
+        self._urls = urls
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path; for `-` that is `STDIN`."""
+        if self._urls and "://" in str(value):
+            return value
+        path = super().convert(value, param, ctx)
+        if path not in (_DASH, STDIN) or param is None or ctx is None:
+            return path
+        ctx.with_resource(standard_input(_name(param), secret=self._secret))
+        return STDIN
 
 
-def writes(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
-    """Let `-` stand for stdout."""
-    return STDOUT if value == _DASH else value
+class Write(File):
+    """A file that is written. `-` stands for stdout."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path; for `-` that is `STDOUT`."""
+        path = super().convert(value, param, ctx)
+        return STDOUT if path == _DASH else path
 
 
-def only_file(why: str) -> Callable[..., Any]:
-    """Return a callback that refuses `-`. In the error, `why` follows the option's name."""
+class OnlyFile(File):
+    """A file or folder for which `-` is refused. In the error, `why` follows the option's name."""
 
-    def check(_ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-        if any(each in (_DASH, STDIN, STDOUT) for each in _several(value)):
-            raise ConfigurationError(f"{_name(param)} -: {why}", "name a file")
-        return value
+    def __init__(self, why: str) -> None:
+        super().__init__()
+        self._why = why
 
-    return check
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path. Raises `ConfigurationError`."""
+        path = super().convert(value, param, ctx)
+        if param is not None and path in (_DASH, STDIN, STDOUT):
+            raise ConfigurationError(f"{_name(param)} -: {self._why}", "name a file")
+        return path
+
+
+READ, READ_SECRET, READ_OR_URL, WRITE = Read(), Read(secret=True), Read(urls=True), Write()
 
 
 def without_reader() -> int:
@@ -68,22 +97,6 @@ def without_reader() -> int:
 def is_full(error: OSError) -> bool:
     """Return whether an error says that the output could not be written, as when the disk is full."""
     return error.errno in _FULL and error.filename is None
-
-
-def _input(ctx: click.Context, param: click.Parameter, value: Any, *, secret: bool) -> Any:
-    found: list[Any] = []
-    for each in _several(value):
-        if each in (_DASH, STDIN):
-            ctx.with_resource(standard_input(_name(param), secret=secret))
-            each = STDIN
-        found.append(each)
-    return found if isinstance(value, list | tuple) else found[0] if found else value
-
-
-def _several(value: Any) -> Iterable[Any]:
-    if isinstance(value, list | tuple):
-        return cast("Iterable[Any]", value)
-    return () if value is None else (value,)
 
 
 def _name(param: click.Parameter) -> str:

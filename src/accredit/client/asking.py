@@ -35,8 +35,9 @@ from msgspec import UNSET, Struct, to_builtins
 from accredit.base.caching import RecentlyUsed
 from accredit.base.clock import unix_seconds
 from accredit.base.text import excerpt, one_line
+from accredit.base.values import items_of, members_of, text_of
 from accredit.canonical import canonical
-from accredit.client.desk_socket import DESK_ANSWER_SECONDS, DeskConnection, DeskGone, DeskLine, text_or_empty
+from accredit.client.desk_socket import DESK_ANSWER_SECONDS, DeskConnection, DeskGone, DeskLine
 from accredit.client.desk_start import DeskStarter
 from accredit.client.pages import Pages
 from accredit.client.presenter import NotValidYet, ProofPresenter
@@ -157,9 +158,7 @@ class Asking:
 
     def learn(self, method: str, result: Mapping[str, Any]) -> None:
         """Remember from a tool list what the server says about its tools."""
-        tools = result.get("tools") if method == "tools/list" else None
-        for tool in cast("list[object]", tools) if isinstance(tools, list) else ():
-            members = cast("dict[str, object]", tool) if isinstance(tool, dict) else {}
+        for members in map(members_of, items_of(result.get("tools")) if method == "tools/list" else ()):
             self._token_takers.learn(members)
             name = members.get("name")
             if isinstance(name, str):
@@ -348,8 +347,7 @@ class Asking:
 
 
 def _refusal(refusal: ProofRefused, scope: str) -> AskedRefusal:
-    granted = refusal.data.get("granted_scope")
-    scopes = [scope_in(each) for each in cast("list[object]", granted)] if isinstance(granted, list) else []
+    scopes = map(scope_in, items_of(refusal.data.get("granted_scope")))
     reason, definition = refusal.data.get("reason"), refusal.data.get("definition")
     pinned = definition if isinstance(definition, str) and _DIGEST.fullmatch(definition) else UNSET
     return AskedRefusal(
@@ -363,8 +361,7 @@ def _refusal(refusal: ProofRefused, scope: str) -> AskedRefusal:
 
 def _too_large(params: Mapping[str, Any]) -> str:
     """Return which part of a call is too large for an ask, and what to do about it."""
-    arguments = params.get("arguments")
-    named = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) and arguments else params
+    named = members_of(params.get("arguments")) or params
     sizes = {name: len(canonical(name)) + len(canonical(value)) for name, value in named.items()}
     largest = max(sizes, key=lambda each: sizes[each])
     return (
@@ -382,11 +379,10 @@ def _wants(ask: Ask) -> tuple[object, ...]:
 
 
 def _server_words(tool: Mapping[str, object]) -> ServerWords:
-    title, description, hints = tool.get("title"), tool.get("description"), tool.get("annotations")
-    told = cast("dict[str, object]", hints) if isinstance(hints, dict) else {}
+    told = members_of(tool.get("annotations"))
     annotations = {name: value for name in _HINTS if isinstance(value := told.get(name), bool)}
-    name = text_or_empty(title)[:_NAME_CHARS]
-    text = strip_mark(text_or_empty(description))[:MAX_SERVER_WORDS_BYTES]
+    name = text_of(tool.get("title"))[:_NAME_CHARS]
+    text = strip_mark(text_of(tool.get("description")))[:MAX_SERVER_WORDS_BYTES]
     words = ServerWords(_sound(name), _sound(text), annotations)
     while len(canonical(to_builtins(words))) > MAX_SERVER_WORDS_BYTES:  # a character may take six bytes
         text = text[: len(text) // 2]

@@ -39,6 +39,7 @@ from mcp_types import (
     RequestId,
 )
 
+from accredit.base.values import items_of, members_of
 from accredit.client.headers import RoutingHeaders
 from accredit.client.peers import Answer, Peer
 from accredit.client.proving import Params, with_meta
@@ -167,9 +168,9 @@ class Bridge:
         Raises `RoundsError`.
         """
         begun = request.params or {}
-        declared = _object(begun.get("capabilities"))
+        declared = members_of(begun.get("capabilities"))
         # Drops `listChanged` of roots: it announces a notification that the modern era does not have.
-        known = {kind: {} if kind == "roots" else _object(declared[kind]) for kind in _KINDS if kind in declared}
+        known = {kind: {} if kind == "roots" else members_of(declared[kind]) for kind in _KINDS if kind in declared}
         meta: Params = {
             META_VERSION: MODERN_REVISIONS[-1],
             META_CLIENT_INFO: begun.get("clientInfo") or {"name": "unknown", "version": ""},
@@ -181,17 +182,16 @@ class Bridge:
         except MCPError:
             return None
         check_result_type(discovered)
-        supported = discovered.get("supportedVersions")
-        if not isinstance(supported, list) or MODERN_REVISIONS[-1] not in supported:
+        if MODERN_REVISIONS[-1] not in items_of(discovered.get("supportedVersions")):
             return None
         self._meta, self._declared = meta, known
-        offered = _object(discovered.get("capabilities"))
+        offered = members_of(discovered.get("capabilities"))
         wanted = begun.get("protocolVersion")
         answer: Params = {
             "protocolVersion": wanted if wanted in LEGACY_REVISIONS else LEGACY_REVISIONS[-1],
             "capabilities": {name: {} for name in _OFFERED if name in offered},
             "serverInfo": discovered.get("serverInfo")
-            or _object(discovered.get("_meta")).get(SERVER_INFO_META_KEY)
+            or members_of(discovered.get("_meta")).get(SERVER_INFO_META_KEY)
             or {"name": "unknown", "version": ""},
         }
         return {**answer, **{name: discovered[name] for name in ("instructions",) if name in discovered}}
@@ -229,7 +229,3 @@ class Bridge:
                 raise ValueError("the host can't show pages")
             params |= {"mode": "url", "elicitationId": str(uuid.uuid4())}
         return await self._host.ask(self._host.request(context.method, params))
-
-
-def _object(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -26,7 +26,7 @@ import signal
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import anyio
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
@@ -45,6 +45,7 @@ from msgspec import Struct
 from pydantic import ValidationError
 
 from accredit.base.text import excerpt
+from accredit.base.values import members_of
 from accredit.client.asking import Allowed, Asking, Say, Waits, Withheld, denial_message
 from accredit.client.bridge import Bridge
 from accredit.client.budgets import Budgets, CallBudget
@@ -390,8 +391,7 @@ class _Connection:
         self._host.send(encode_line(encode_message(message)))
 
     def _progress(self, opened: _Open) -> Say | None:
-        meta = (opened.message.params or {}).get("_meta")
-        token = cast("dict[str, object]", meta).get("progressToken") if isinstance(meta, dict) else None
+        token = members_of((opened.message.params or {}).get("_meta")).get("progressToken")
         if isinstance(token, bool) or not isinstance(token, str | int):
             return None
 

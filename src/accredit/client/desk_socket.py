@@ -20,6 +20,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from accredit.base.peers import is_own, socket_peer
+from accredit.base.values import text_of
 from accredit.limits import MAX_CONSENT_ANSWER_BYTES
 
 DESK_ANSWER_SECONDS = 5.0
@@ -89,17 +90,12 @@ def _read_line(line: bytes) -> DeskLine:
     if isinstance(person, dict):  # in a pong
         person = cast("dict[str, object]", person).get("name")
     return DeskLine(
-        state=text_or_empty(said.get("state")),
-        url=text_or_empty(said.get("url")),
-        person=text_or_empty(person),
+        state=text_of(said.get("state")),
+        url=text_of(said.get("url")),
+        person=text_of(person),
         answer=cast("dict[str, Any]", answer) if isinstance(answer, dict) else None,
-        error=text_or_empty(said.get("error")),
+        error=text_of(said.get("error")),
     )
-
-
-def text_or_empty(value: object) -> str:
-    """Return a value from outside if it is a string, else ""."""
-    return value if isinstance(value, str) else ""
 
 
 def _is_own(path: Path) -> bool:

@@ -6,7 +6,7 @@ marks with `x-mcp-header`, if a list with that tool was seen.
 """
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from mcp.shared.inbound import (
     MCP_METHOD_HEADER,
@@ -20,6 +20,7 @@ from mcp.shared.inbound import (
 from mcp_types import JSONRPCRequest
 
 from accredit.base.caching import RecentlyUsed
+from accredit.base.values import items_of, members_of, text_of
 from accredit.jsonrpc.methods import META_VERSION, TARGET_MEMBER
 from accredit.limits import MAX_KNOWN_TARGETS
 
@@ -43,20 +44,18 @@ class RoutingHeaders:
         target = params.get(TARGET_MEMBER.get(message.method, ""))
         if isinstance(target, str):
             headers[MCP_NAME_HEADER] = encode_header_value(target)
-            arguments = params.get("arguments")
-            if message.method == "tools/call" and isinstance(arguments, dict):
-                given = cast("dict[str, object]", arguments)
+            if message.method == "tools/call":
+                given = members_of(params.get("arguments"))
                 headers |= mcp_param_headers(self._declared.peek(target) or {}, given)
         return headers
 
     def learn(self, method: str, result: Mapping[str, Any]) -> None:
         """Learn from a response what the headers of later requests need."""
-        version, tools = result.get("protocolVersion"), result.get("tools")
+        version = result.get("protocolVersion")
         if method == "initialize" and isinstance(version, str):
             self._agreed = version
-        if method == "tools/list" and isinstance(tools, list):
-            for tool in cast("list[object]", tools):
-                self._learn_tool(cast("dict[str, object]", tool) if isinstance(tool, dict) else {})
+        for tool in items_of(result.get("tools")) if method == "tools/list" else ():
+            self._learn_tool(members_of(tool))
 
     def _learn_tool(self, tool: Mapping[str, object]) -> None:
         name, schema = tool.get("name"), tool.get("inputSchema")
@@ -69,6 +68,4 @@ class RoutingHeaders:
 
 def modern_version(params: Mapping[str, object]) -> str:
     """Return the revision that a modern request names, or ""."""
-    meta = params.get("_meta")
-    version = cast("dict[str, object]", meta).get(META_VERSION) if isinstance(meta, dict) else None
-    return version if isinstance(version, str) else ""
+    return text_of(members_of(params.get("_meta")).get(META_VERSION))

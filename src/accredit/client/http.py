@@ -28,6 +28,7 @@ import httpx2
 
 from accredit.base.steps import at_one_go
 from accredit.base.text import excerpt
+from accredit.base.values import members_of
 from accredit.client.sdk import MCP_DEFAULT_SSE_READ_TIMEOUT, MCP_DEFAULT_TIMEOUT
 from accredit.errors import FrameError
 from accredit.jsonrpc.arrays import check_values
@@ -239,8 +240,7 @@ def _error_in(body: bytes) -> dict[str, object]:
         message = json.loads(body)
     except (ValueError, RecursionError):
         return {}
-    error = cast("dict[str, object]", message).get("error") if isinstance(message, dict) else None
-    members = cast("dict[str, object]", error) if isinstance(error, dict) else {}
+    members = members_of(members_of(message).get("error"))
     return members if isinstance(members.get("code"), int) and isinstance(members.get("message"), str) else {}
 
 

@@ -10,7 +10,7 @@ I/O only through the `Peer` that is passed in.
 """
 
 import logging
-from typing import Any, cast
+from typing import Any
 
 import anyio
 from mcp.shared.exceptions import MCPError
@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from accredit.base.caching import RecentlyUsed
 from accredit.base.text import excerpt
+from accredit.base.values import members_of
 from accredit.client.peers import Peer
 from accredit.jsonrpc.encode import UNAVAILABLE, UPSTREAM_ERROR
 from accredit.limits import RENEW_SECONDS
@@ -47,8 +48,7 @@ class LegacySession(Struct):
     @classmethod
     def begun(cls, initialize: JSONRPCRequest, result: dict[str, Any]) -> "LegacySession":
         """Return the session that an `initialize` result begins."""
-        offered = result.get("capabilities")
-        capabilities = cast("dict[str, Any]", offered) if isinstance(offered, dict) else {}
+        capabilities = members_of(result.get("capabilities"))
         subscriptions = RecentlyUsed[object, JSONRPCRequest](MAX_RENEWED_SUBSCRIPTIONS)
         return cls(initialize, result.get("protocolVersion"), capabilities, subscriptions)
 
@@ -124,9 +124,5 @@ class LegacySession(Struct):
         return [
             JSONRPCNotification(jsonrpc="2.0", method=f"notifications/{kind}/list_changed")
             for kind in ("tools", "resources", "prompts")
-            if _may_change(self.capabilities.get(kind))
+            if members_of(self.capabilities.get(kind)).get("listChanged") is True
         ]
-
-
-def _may_change(capability: object) -> bool:
-    return isinstance(capability, dict) and cast("dict[str, Any]", capability).get("listChanged") is True

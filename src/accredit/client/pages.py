@@ -15,13 +15,14 @@ The page only shows the ask. Opening it gives no rights.
 import asyncio
 import secrets
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, RequestId
 from msgspec import Struct
 
 from accredit.base.clock import unix_seconds
 from accredit.base.text import one_line
+from accredit.base.values import members_of
 from accredit.consent import Ask
 from accredit.consent.asks import LEG_MEMBERS, params_digest
 from accredit.errors import ConsentError, SealError
@@ -97,8 +98,7 @@ class Pages:
         """Return whether a modern request is answered with the request to show a page ([declared] and
         [modern-pages])."""
         params = request.params or {}
-        meta = params.get("_meta")
-        declared = cast("dict[str, object]", meta).get(META_CAPABILITIES) if isinstance(meta, dict) else None
+        declared = members_of(params.get("_meta")).get(META_CAPABILITIES)
         return _declares_url(declared) and "requestState" not in params and "inputResponses" not in params
 
     def input_required(self, ask: Ask, url: str, agent_id: str) -> dict[str, Any]:
@@ -123,9 +123,8 @@ class Pages:
             opened = self._keys.open(state, binding, unix_seconds())
         except (SealError, ConsentError):
             return None
-        answers = params.get("inputResponses")
-        answer = cast("dict[str, object]", answers).get(_ENTRY) if isinstance(answers, dict) else None
-        declined = isinstance(answer, dict) and cast("dict[str, object]", answer).get("action") == "decline"
+        answer = members_of(members_of(params.get("inputResponses")).get(_ENTRY))
+        declined = answer.get("action") == "decline"
         kept = {name: value for name, value in params.items() if name == "_meta" or name in plain}
         return Resumed(request.model_copy(update={"params": kept}), opened.flow, declined)
 
@@ -133,10 +132,9 @@ class Pages:
 def _binding(agent_id: str, method: str, target: str, params: dict[str, Any]) -> bytes:
     """Return the data that binds a state to its call. An argument that may be a credential is left out, because the ask
     may lack it, too. Raises `ConsentError`."""
-    arguments = params.get("arguments")
-    if isinstance(arguments, dict):
-        named = cast("dict[str, Any]", arguments)
-        params = {**params, "arguments": {name: named[name] for name in named if name != ARGUMENT}}
+    named = members_of(params.get("arguments"))
+    if named:
+        params = {**params, "arguments": {name: each for name, each in named.items() if name != ARGUMENT}}
     return state_binding(("ask", agent_id), method, target, params_digest(params))
 
 
@@ -149,6 +147,4 @@ def _elicitation(ask: Ask, url: str) -> dict[str, Any]:
 
 
 def _declares_url(capabilities: object) -> bool:
-    declared = cast("dict[str, object]", capabilities) if isinstance(capabilities, dict) else {}
-    elicitation = declared.get("elicitation")
-    return isinstance(elicitation, dict) and "url" in elicitation
+    return "url" in members_of(members_of(capabilities).get("elicitation"))

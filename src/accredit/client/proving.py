@@ -48,6 +48,7 @@ from typing import NamedTuple, cast
 from msgspec import Struct
 
 from accredit.base.caching import RecentlyUsed
+from accredit.base.values import items_of, members_of
 from accredit.client.presenter import Chain, Challenge, ProofPresenter
 from accredit.errors import FrameError, ProofRefused
 from accredit.jsonrpc.methods import LISTEN, TASK_CHANGES, TASK_MEMBER
@@ -159,7 +160,7 @@ class Prover:
         """Return the request as an attempt, which gets proofs. Return None if the request is sent as it is."""
         if method not in GUARDED | LISTS | BEGINNINGS | {LISTEN}:
             return None
-        if any(name in PROOFS for name in _object(params.get("_meta"))):
+        if any(name in PROOFS for name in members_of(params.get("_meta"))):
             return None
         try:
             calls = [
@@ -186,9 +187,8 @@ class Prover:
         """Learn from a list that was requested before a call; `result` is empty if the server refused it. Raises
         `ProofRefused` if it is not the pinned gateway."""
         kind = KINDS[method]
-        items = result.get(kind.items)
-        for item in cast("list[object]", items) if isinstance(items, list) else []:
-            self._learn(kind, _object(item))
+        for item in items_of(result.get(kind.items)):
+            self._learn(kind, members_of(item))
         self._listed.add(method)
 
     def proved(self, attempt: Attempt) -> Params:
@@ -204,7 +204,7 @@ class Prover:
 
     def answered(self, attempt: Attempt, result: Params) -> None:
         """Learn the task that a call has become. A request that changes the task needs the same scope as the call."""
-        task = result if result.get("resultType") == TASK else _object(result.get("task"))
+        task = result if result.get("resultType") == TASK else members_of(result.get("task"))
         id, target = task.get(TASK_MEMBER), self._target(attempt)
         if attempt.method == "tools/call" and isinstance(id, str) and target is not None:
             self._targets.put((TASK, id), target)
@@ -217,11 +217,11 @@ class Prover:
         """
         had_scope = attempt.scope
         if attempt.method in BEGINNINGS or (attempt.method in LISTS and code == MISSING):
-            return self._begin_again(attempt, code, _object(data))
+            return self._begin_again(attempt, code, members_of(data))
         if attempt.method in LISTS:
             attempt.scope, attempt.corrected = None, True
             return attempt.params if code in _LIST_REFUSALS and had_scope is not None else None
-        refusal = _object(data)
+        refusal = members_of(data)
         named = scope_in(refusal.get("required_scope"))
         if attempt.proofs >= MAX_PROOFS_OF_REQUEST or attempt.named not in (None, named or attempt.named):
             return None
@@ -234,7 +234,7 @@ class Prover:
         """Return the params with a proof, if none was shown yet ([begin-again])."""
         if code != MISSING or attempt.scope is not None:
             return None
-        self._meet(_object(refusal.get("_meta")))
+        self._meet(members_of(refusal.get("_meta")))
         params = self._signed(attempt, "") if self._pin.id else attempt.params
         return params if attempt.scope is not None else None
 
@@ -256,7 +256,7 @@ class Prover:
         if attempt.corrected or attempt.challenged or scope is None:
             return None
         if code == MISSING and attempt.scope is None:
-            self._meet(_object(refusal.get("_meta")))
+            self._meet(members_of(refusal.get("_meta")))
         elif code != DENIED or attempt.scope in (None, scope):
             return None
         attempt.corrected = scope != ""  # the gateway will name the scope of a task that was made elsewhere
@@ -270,15 +270,14 @@ class Prover:
         `ProofRefused` if it is not the pinned gateway.
         """
         kind = KINDS[attempt.method]
-        items = result.get(kind.items)
         filtered = attempt.scope is not None and result.get("cacheScope") == "private"
         granted = self._presenter.granted_at(self._pin)
         self._listed.add(attempt.method)
         covered: list[object] = []
         others: list[object] = []
-        for item in cast("list[object]", items) if isinstance(items, list) else []:
-            scope = self._learn(kind, _object(item))
-            is_open = filtered or scope is None or _is_observed(_object(item))
+        for item in items_of(result.get(kind.items)):
+            scope = self._learn(kind, members_of(item))
+            is_open = filtered or scope is None or _is_observed(members_of(item))
             (covered if is_open or scope in granted else others).append(item)
         again = None
         if others and self._filters and self._pin.id and attempt.scope is None and not attempt.corrected:
@@ -287,7 +286,7 @@ class Prover:
         return Listed(covered, others, again)
 
     def _learn(self, kind: Kind, item: Mapping[str, object]) -> str | None:
-        meta = _object(item.get("_meta"))
+        meta = members_of(item.get("_meta"))
         named, scope = item.get(kind.key), scope_in(meta.get(SCOPE))
         if kind.method == "tools/call":
             self._token_takers.learn(item)
@@ -357,7 +356,7 @@ class TokenTakers:
     def learn(self, tool: Mapping[str, object]) -> None:
         """Learn from an entry of a list of tools."""
         name = tool.get("name")
-        if isinstance(name, str) and ARGUMENT in _object(_object(tool.get("inputSchema")).get("properties")):
+        if isinstance(name, str) and ARGUMENT in members_of(members_of(tool.get("inputSchema")).get("properties")):
             self._names.put(name, True)
 
     def readings(self, method: str, params: Params) -> tuple[Params, ...]:
@@ -373,7 +372,7 @@ class TokenTakers:
 
 def with_meta(params: Params, more: Mapping[str, object]) -> Params:
     """Return the params with more members in their `_meta`."""
-    return {**params, "_meta": {**_object(params.get("_meta")), **more}}
+    return {**params, "_meta": {**members_of(params.get("_meta")), **more}}
 
 
 def scope_in(value: object) -> str | None:
@@ -384,8 +383,4 @@ def scope_in(value: object) -> str | None:
 def _is_observed(item: Mapping[str, object]) -> bool:
     """Return whether a gateway says that it only observes uses of an item, and so never refuses them. Such an item need
     not be hidden."""
-    return _object(item.get("_meta")).get(OBSERVED) is True
-
-
-def _object(value: object) -> dict[str, object]:
-    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    return members_of(item.get("_meta")).get(OBSERVED) is True

@@ -15,12 +15,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, count
 from pathlib import Path
-from typing import cast
 
 from mcp_types import ErrorData
 from msgspec import Struct
 
 from accredit.base.text import excerpt, one_line
+from accredit.base.values import members_of
 from accredit.client.presenter import NotValidYet, ProofPresenter
 from accredit.client.proving import scope_in
 from accredit.consent.call import CallTerms
@@ -63,7 +63,7 @@ _NO_COMMAND = (
 
 def refusal_of(error: ErrorData) -> ProofRefused | None:
     """Return the refusal that a JSON-RPC error reports, or None if it reports none."""
-    data = cast("dict[str, object]", error.data) if isinstance(error.data, dict) else {}
+    data = members_of(error.data)
     word = data.get("error")
     if isinstance(word, str) and (error.code in CODES or word in UNKNOWN_ERRORS.values()):
         return ProofRefused(data, error.message, error.code)
@@ -89,8 +89,8 @@ class Caller(Struct, frozen=True):
     def gateway_at(self, refusal: ProofRefused) -> str:
         """Return the id of the refusing gateway: the pinned one or, for a caller without a key, the one that the
         gateway claims. Return "" if it is unknown, or can't be signed."""
-        meta = _object(refusal.data.get("_meta"))
-        id = meta.get(VERIFIER) or _object(meta.get("ratify_challenge")).get("verifier_id")
+        meta = members_of(refusal.data.get("_meta"))
+        id = meta.get(VERIFIER) or members_of(meta.get("ratify_challenge")).get("verifier_id")
         if self.presenter is not None:
             with suppress(ConfigurationError):  # an unreadable file pins nothing
                 id = self.presenter.pin(self.url).id
@@ -186,10 +186,6 @@ def _lacks_scope(refusal: ProofRefused) -> bool:
     return row is not None and row.lacks_scope
 
 
-def _object(value: object) -> dict[str, object]:
-    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
-
-
 def is_for_a_person(scope: str) -> bool:
     """Return whether only a person should decide to grant a scope. The server chose it, so no command is suggested for
     such a scope."""
@@ -241,8 +237,7 @@ def _free(path: Path) -> Path:
 
 def mark_uncovered(item: dict[str, object]) -> dict[str, object]:
     """Return a list's item, marked as covered by no delegation (`--show-uncovered`)."""
-    meta = cast("dict[str, object]", item["_meta"]) if isinstance(item.get("_meta"), dict) else {}
-    mark = f"{_MARK}{excerpt(str(meta.get(SCOPE)))}]"
+    mark = f"{_MARK}{excerpt(str(members_of(item.get('_meta')).get(SCOPE)))}]"
     return {**item, "description": f"{mark} {item.get('description') or ''}".rstrip()}
 
 

@@ -41,6 +41,7 @@ from mcp_types import (
 )
 from msgspec import Struct
 
+from accredit.base.values import members_of
 from accredit.client.http import SILENCE_SECONDS, GatewayHttp
 from accredit.client.legacy_session import LegacySession
 from accredit.client.peers import Answer, Changed, Peer
@@ -320,8 +321,7 @@ class RenewingTransport:
 
     def _acknowledged(self, message: JSONRPCNotification) -> bool:
         """Note that the server has acknowledged the host's stream. Return whether the host was told so before."""
-        meta = (message.params or {}).get("_meta")
-        id = cast("dict[str, Any]", meta).get(META_SUBSCRIPTION) if isinstance(meta, dict) else None
+        id = members_of((message.params or {}).get("_meta")).get(META_SUBSCRIPTION)
         request = self._open.get(id) if isinstance(id, str | int) else None
         if request is None:
             return False

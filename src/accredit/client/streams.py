@@ -36,6 +36,7 @@ from mcp_types import (
 )
 from msgspec import Struct
 
+from accredit.base.values import members_of
 from accredit.client.headers import RoutingHeaders
 from accredit.client.peers import Changed
 from accredit.client.pins import PinsInUse
@@ -278,8 +279,7 @@ class ProvingTransport:
 
     def _notification(self, item: Incoming, message: JSONRPCNotification) -> Incoming:
         """Return a notification with the host's own id of its subscription put back."""
-        meta = (message.params or {}).get("_meta")
-        id = cast("Params", meta).get(META_SUBSCRIPTION) if isinstance(meta, dict) else None
+        id = members_of((message.params or {}).get("_meta")).get(META_SUBSCRIPTION)
         opened = self._open.get(id) if isinstance(id, str | int) else None
         if opened is None or opened.id == id:
             return item
@@ -313,9 +313,8 @@ def _with_params(item: SessionMessage, id: RequestId, params: Params) -> Session
 
 def _list_request(method: str, id: str, opened: _Open) -> SessionMessage:
     """Return a request for a list, made as the host made its call: with its token, revision and headers."""
-    of_call = opened.attempt.params.get("_meta")
-    meta: Params = cast("Params", of_call) if isinstance(of_call, dict) else {}
-    meta = {name: value for name, value in meta.items() if name in _OF_EACH_REQUEST}
+    of_call = members_of(opened.attempt.params.get("_meta"))
+    meta: Params = {name: value for name, value in of_call.items() if name in _OF_EACH_REQUEST}
     request = JSONRPCRequest(jsonrpc="2.0", id=id, method=method, params={"_meta": meta} if meta else {})
     headers = RoutingHeaders().of(request)
     if not headers and isinstance(opened.sent.metadata, ClientMessageMetadata):

@@ -12,7 +12,6 @@ Checked in this order; each failure is a `ConfigurationError` that names the set
 
 from collections.abc import Mapping, Sequence
 
-from accredit.base.text import one_line
 from accredit.config.http_upstream import build_http_upstream
 from accredit.config.load import Loaded
 from accredit.config.schema import ApiRoute, Server
@@ -72,7 +71,7 @@ def check_api_path(place: str, server: Server) -> None:
     try:
         segments = read_target(path.encode("utf-8")).segments
     except RequestError as error:
-        raise ConfigurationError(one_line(f"{place}.path: {error.detail}"), "give it a plain path") from None
+        raise ConfigurationError(f"{place}.path: {error.detail}", "give it a plain path") from None
     if "" in segments or f"{path}/".startswith(_OWN_PATHS):
         raise ConfigurationError(
             f"{place}.path should name a place of its own, without a slash at its end", 'such as "/api/mail"'
@@ -135,13 +134,13 @@ def _table(place: str, server: Server) -> RouteTable:
         fault = source_fault(route.facts, read_route(text).names) or facts_fault(http_facts(route.facts).sources)
         if fault is not None:
             raise ConfigurationError(
-                one_line(f'{place}.routes."{text}".facts: {fault}'),
+                f'{place}.routes."{text}".facts: {fault}',
                 'take each fact from "path:NAME", "query:NAME" or "body:/POINTER", or give a constant',
             )
     try:
         return RouteTable(routes)
     except ValueError as error:
-        raise ConfigurationError(one_line(f"{place}.routes {error}"), "keep one of them, or name them apart") from None
+        raise ConfigurationError(f"{place}.routes {error}", "keep one of them, or name them apart") from None
 
 
 def _entry(route: ApiRoute) -> Entry:

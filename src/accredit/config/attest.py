@@ -19,7 +19,6 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from accredit.attest import LogKey, LogSigner, RecordSigner
-from accredit.base.text import one_line
 from accredit.config.digest import policy_digest
 from accredit.config.load import Loaded, folder_of
 from accredit.config.store import store_of
@@ -71,7 +70,7 @@ def trusted_log_keys(loaded: Loaded) -> tuple[LogKey, ...]:
         key = load_public_key(folder / name)
         if key.kind != "gateway":
             raise ConfigurationError(
-                one_line(f"attest.public_key_files: {name} is of {key.name}, a {key.kind}: gateways sign the log"),
+                f"attest.public_key_files: {name} is of {key.name}, a {key.kind}: gateways sign the log",
                 "name the public halves of gateways' keys, such as old.gateway.key.pub",
             )
         keys.append(log_key(key))
@@ -121,8 +120,8 @@ def _log_key_file(loaded: Loaded) -> Path:
             f'accredit keys new {GATEWAY_KEY_FILE} --kind gateway, and set attest.key_file = "{GATEWAY_KEY_FILE}"',
         )
     raise ConfigurationError(
-        one_line(f"attest.key_file: there is no {name}"),
-        one_line(f"accredit keys new {shlex.quote(name)} --kind gateway makes it"),
+        f"attest.key_file: there is no {name}",
+        f"accredit keys new {shlex.quote(name)} --kind gateway makes it",
     )
 
 
@@ -147,16 +146,14 @@ def gateway_id(loaded: Loaded) -> str:
     path = own_key_file(loaded)
     if path is None or not is_there(path):
         raise ConfigurationError(
-            one_line(
-                f"gateway.id is not set, and there is no {path or 'attest.key_file'} to take it from: proofs are made"
-                " out to it"
-            ),
+            f"gateway.id is not set, and there is no {path or 'attest.key_file'} to take it from: proofs are made"
+            " out to it",
             f"accredit keys new {GATEWAY_KEY_FILE} --kind gateway, or set gateway.id to a name that is used once",
         )
     key = load_signing_key(path).about
     if key.kind != "gateway":
         raise ConfigurationError(
-            one_line(f"{path} is the key of {key.name}, which is of kind {key.kind}"),
+            f"{path} is the key of {key.name}, which is of kind {key.kind}",
             f"move it away, and make the gateway's: accredit keys new {GATEWAY_KEY_FILE} --kind gateway",
         )
     return key.id

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from accredit.base.text import one_line
 from accredit.config.apis import build_api
 from accredit.config.attest import build_records
 from accredit.config.digest import policy_digest
@@ -133,7 +132,7 @@ def build_upstream(loaded: Loaded, environ: Mapping[str, str]) -> HttpUpstream |
     if loaded.config.servers.by_name:
         raise ConfigurationError(
             f"[servers] names {len(loaded.config.servers.by_name)} servers, and this is about one",
-            one_line(f"name it with --server: {', '.join(loaded.config.servers.by_name)}"),
+            f"name it with --server: {', '.join(loaded.config.servers.by_name)}",
         )
     named = [key for key in ("url", "urls", "command") if getattr(upstream, key)]
     if len(named) > 1:
@@ -166,7 +165,7 @@ def _folder(loaded: Loaded) -> Path | None:
         folder = Path(loaded.config.upstream.cwd)
         if not folder.is_dir():
             raise ConfigurationError(
-                one_line(f"{loaded.place('upstream')}.cwd: there is no folder {folder}"),
+                f"{loaded.place('upstream')}.cwd: there is no folder {folder}",
                 "name the folder that the command is to run in",
             )
         return folder
@@ -181,7 +180,7 @@ def _stdio(command: list[str], env: Mapping[str, str], folder: Path | None, plac
     upstream = StdioUpstream((program, *command[1:]), env, str(folder) if folder else None)
     if find_program(upstream) is None:
         raise ConfigurationError(
-            one_line(f"{place} command not found: {program}"),
+            f"{place} command not found: {program}",
             "correct the path, or make the file executable"
             if os.path.dirname(program)
             else "install it, correct its name, or give its full path",

@@ -3,13 +3,13 @@ and never quote it. No I/O."""
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin
 
 import msgspec
 from msgspec.structs import replace
 
-from accredit.config.schema import LISTED, NESTED, SECTIONS, Config
-from accredit.config.section import ENTRIES, Section, description, kinds
+from accredit.config.schema import LISTED, SECTIONS, Config
+from accredit.config.section import Section, description, entries, keys, kinds, table_in, tables_of
 from accredit.config.values import MAX_QUOTAS, NO_SUCH_KEY, Place, WrongValue, check
 
 _AT = re.compile(r"(.*) - at `\$([^`]*)`", re.DOTALL)
@@ -33,13 +33,13 @@ def convert_tables(tables: Mapping[str, object], *, strict: bool) -> Config:
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of the file."""
     schema = msgspec.json.schema(Config)
-    for table in {*SECTIONS.values(), *NESTED.values(), *(entries.table for entries in ENTRIES.values())}:
-        for key, said in schema["$defs"][table.__name__]["properties"].items():
+    for table in {each for section in SECTIONS.values() for each in tables_of(section)}:
+        told, named = schema["$defs"][table.__name__], entries(table)
+        for key, said in told["properties"].items():
             if description(table, key):
                 said["description"] = description(table, key)
-    for section, entries in ENTRIES.items():
-        table = schema["$defs"][section.__name__]
-        table["additionalProperties"] = table["properties"].pop(entries.attribute)["additionalProperties"]
+        if named is not None:
+            told["additionalProperties"] = told["properties"].pop(named.attribute)["additionalProperties"]
     for section in LISTED:
         kind = SECTIONS[section]
         items = schema["$defs"].pop(kind.__name__)["additionalProperties"]
@@ -59,24 +59,24 @@ def _section(name: str, table: object, *, strict: bool) -> Section:
 
 def _table(table: object, kind: type[Section], place: Place, *, strict: bool) -> Section:
     """Convert a table. Tables with user-chosen names in it are converted one by one."""
-    entries = ENTRIES.get(kind)
+    named = entries(kind)
     given = cast("dict[str, object] | None", table if isinstance(table, dict) else None)
-    inner = {key: each for key, each in get_type_hints(kind).items() if each in ENTRIES}
-    if given is None or (entries is None and not inner):
+    within = {key: table_in(kinds(kind)[key]) for key in keys(kind)}
+    inner = {key: each for key, each in within.items() if each is not None and entries(each) is not None}
+    if given is None or (named is None and not inner):
         return _convert(cast("object", table), kind, place, strict=strict)
-    own = kinds(kind).keys() - {entries.attribute if entries is not None else ""}
     below = {key: value for key, value in given.items() if key in inner}
-    others = {key: value for key, value in given.items() if key not in own} if entries is not None else {}
-    keys = {key: value for key, value in given.items() if key not in below and key not in others}
-    section = _convert(keys, kind, place, strict=strict)
+    others = {key: value for key, value in given.items() if key not in within} if named is not None else {}
+    own = {key: value for key, value in given.items() if key not in below and key not in others}
+    section = _convert(own, kind, place, strict=strict)
     changes: dict[str, object] = {
         key: _table(value, inner[key], (*place, key), strict=strict) for key, value in below.items()
     }
-    if entries is not None:
+    if named is not None:
         for key in others:
-            check(entries.name, key, (*place, key))
-        changes[entries.attribute] = {
-            key: _table(value, entries.table, (*place, key), strict=strict) for key, value in others.items()
+            check(named.name, key, (*place, key))
+        changes[named.attribute] = {
+            key: _table(value, named.table, (*place, key), strict=strict) for key, value in others.items()
         }
     return replace(section, **changes)
 

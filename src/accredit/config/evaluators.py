@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
 from accredit.base.deferred import Deferred
-from accredit.base.text import one_line
 from accredit.errors import ConfigurationError
 from accredit.policy import with_own
 from accredit.ratify import Evaluator
@@ -31,7 +30,7 @@ def load_evaluators(names: Iterable[str]) -> dict[str, Evaluator]:
     try:
         return with_own({name: _load_evaluator(name) for name in names})
     except ConfigurationError as error:
-        raise ConfigurationError(one_line(f"proofs.evaluators: {error.what}"), one_line(error.remedy)) from None
+        raise ConfigurationError(f"proofs.evaluators: {error.what}", error.remedy) from None
 
 
 def _load_evaluator(name: str) -> Evaluator:

@@ -14,7 +14,6 @@ Checked in this order; each failure is a `ConfigurationError` that names the set
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from accredit.base.text import one_line
 from accredit.config.attest import gateway_id
 from accredit.config.load import Loaded
 from accredit.errors import ConfigurationError
@@ -75,4 +74,4 @@ def session_token_key(folder: Path, place: str, *, starting: bool) -> "EllipticC
             return load_token_key(path)
         return kept_token_key(path) if starting else make_token_key()
     except ConfigurationError as error:
-        raise ConfigurationError(one_line(f"{place}: {error.what}"), one_line(error.remedy)) from None
+        raise ConfigurationError(f"{place}: {error.what}", error.remedy) from None

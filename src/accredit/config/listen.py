@@ -25,12 +25,12 @@ def check_exposure(gateway: Gateway, admin: Admin | None = None) -> None:
         return
     if not is_loopback_host(gateway.host):
         raise ConfigurationError(
-            one_line(f"gateway.host is {gateway.host}: others could read and change what passes without TLS"),
+            f"gateway.host is {gateway.host}: others could read and change what passes without TLS",
             "set gateway.tls_cert_file and tls_key_file, or say --insecure behind a proxy that does TLS",
         )
     if admin is not None and admin.port is not None and not is_loopback_host(admin.host):
         raise ConfigurationError(
-            one_line(f"admin.host is {admin.host}: others could read without TLS what is called here, and how often"),
+            f"admin.host is {admin.host}: others could read without TLS what is called here, and how often",
             "set gateway.tls_cert_file and tls_key_file, or say --insecure where nobody else reaches it",
         )
 
@@ -84,8 +84,8 @@ def tls_context(gateway: Gateway) -> ssl.SSLContext | None:
     chain, secret = _content("tls_cert_file", certificate), _content("tls_key_file", key)
     if secret.open_to_others:
         raise ConfigurationError(
-            one_line(f"gateway.tls_key_file {key} can be read by others (mode {secret.mode:04o})"),
-            one_line(f"chmod 600 {key}"),
+            f"gateway.tls_key_file {key} can be read by others (mode {secret.mode:04o})",
+            f"chmod 600 {key}",
         )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -95,7 +95,7 @@ def tls_context(gateway: Gateway) -> ssl.SSLContext | None:
     except (ssl.SSLError, OSError, ValueError) as error:
         reason = error.reason if isinstance(error, ssl.SSLError) else getattr(error, "strerror", None)
         raise ConfigurationError(
-            one_line(f"gateway.tls_cert_file {certificate} and tls_key_file {key} can't be used: {reason}"),
+            f"gateway.tls_cert_file {certificate} and tls_key_file {key} can't be used: {reason}",
             "give a PEM certificate chain, and the PEM private key that belongs to it, without a password",
         ) from None
     return context
@@ -106,7 +106,7 @@ def _content(name: str, path: str) -> FileContent:
         return read_file(Path(path), MAX_PEM_CHAIN_BYTES)
     except ConfigurationError as error:
         raise ConfigurationError(
-            one_line(f"gateway.{name}: {error.what}"),
+            f"gateway.{name}: {error.what}",
             f"correct gateway.{name}, a path relative to the file that names it",
         ) from None
 

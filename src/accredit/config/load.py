@@ -135,7 +135,7 @@ def _check_several(origins: Mapping[_Key, Origin]) -> None:
         if section in OF_ONE:
             inside = f"[servers.NAME.{section}]" if section != "upstream" else "[servers.NAME]"
             raise ConfigurationError(
-                one_line(f"{section}.{key} ({origin.name}) is for one server, and [servers] names several"),
+                f"{section}.{key} ({origin.name}) is for one server, and [servers] names several",
                 f"move it to {inside}, or remove [servers]",
             )
 
@@ -152,9 +152,7 @@ def _content(file: Path) -> bytes:
     try:
         return read_file(file, MAX_POLICY_BYTES).data
     except ConfigurationError as error:
-        raise ConfigurationError(
-            one_line(error.what), "name a readable file with --config or ACCREDIT_CONFIG"
-        ) from None
+        raise ConfigurationError(error.what, "name a readable file with --config or ACCREDIT_CONFIG") from None
 
 
 def _read(file: Path, content: bytes) -> Values:

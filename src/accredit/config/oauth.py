@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from accredit.base.clock import unix_seconds
-from accredit.base.text import one_line
 from accredit.config.attest import gateway_id, own_key_file
 from accredit.config.identity import session_token_key
 from accredit.config.load import Loaded, folder_of
@@ -105,7 +104,7 @@ def _checked_url(loaded: Loaded) -> str:
     path = config.gateway.path
     if path == METADATA_PATH or path == "/oauth" or path.startswith("/oauth/"):
         raise ConfigurationError(
-            one_line(f"{path} is a path of the front door, and an endpoint is there"), "give that endpoint another path"
+            f"{path} is a path of the front door, and an endpoint is there", "give that endpoint another path"
         )
     return url
 
@@ -115,7 +114,7 @@ def _check_clients(loaded: Loaded) -> None:
     for each in table.clients or ():
         if not is_pattern(each, private=table.private_documents):
             raise ConfigurationError(
-                one_line(f"oauth.clients: {each} is not the https URL of a public host"),
+                f"oauth.clients: {each} is not the https URL of a public host",
                 "name clients by https URLs, or set oauth.private_documents = true in a test",
             )
 
@@ -146,7 +145,7 @@ def _idp(loaded: Loaded, table: OAuthIdp | None, environ: Mapping[str, str]) -> 
         missing = sorted({*scopes} - {*chain[0].scope})
         if missing:
             raise ConfigurationError(
-                one_line(f"oauth.idp.groups: {group} may pass on {missing[0]}, which is not in oauth.idp.delegation"),
+                f"oauth.idp.groups: {group} may pass on {missing[0]}, which is not in oauth.idp.delegation",
                 "grant it to the key of oauth.idp.key_file, or take it out of the group",
             )
     return IdpSettings(
@@ -164,11 +163,11 @@ def _front_key(loaded: Loaded, path: "Path") -> SigningKey:
     try:
         key = load_signing_key(path)
     except ConfigurationError as error:
-        raise ConfigurationError(one_line(f"oauth.idp.key_file: {error.what}"), error.remedy) from None
+        raise ConfigurationError(f"oauth.idp.key_file: {error.what}", error.remedy) from None
     own = own_key_file(loaded)
     if key.about.kind != "agent" or (own is not None and own.resolve() == path.resolve()):
         raise ConfigurationError(
-            one_line(f"oauth.idp.key_file: {path} is the key of {key.about.name}, which is of kind {key.about.kind}"),
+            f"oauth.idp.key_file: {path} is the key of {key.about.name}, which is of kind {key.about.kind}",
             "make one of its own: accredit keys new front.key --kind agent",
         )
     return key
@@ -178,7 +177,7 @@ def _chain(path: "Path", key: SigningKey) -> "tuple[DelegationCert, ...]":
     try:
         chain = DelegationFile.decode(read_file(path, MAX_PROOF_BUNDLE_BYTES).data).delegations
     except ConfigurationError as error:
-        raise ConfigurationError(one_line(f"oauth.idp.delegation: {error.what}"), error.remedy) from None
+        raise ConfigurationError(f"oauth.idp.delegation: {error.what}", error.remedy) from None
     except WireError as error:
         raise _unusable(path, f"it is no delegation ({error.reason})") from None
     leaf = chain[0]
@@ -194,6 +193,6 @@ def _chain(path: "Path", key: SigningKey) -> "tuple[DelegationCert, ...]":
 
 def _unusable(path: "Path", why: str) -> ConfigurationError:
     return ConfigurationError(
-        one_line(f"oauth.idp.delegation: {path}: {why}"),
+        f"oauth.idp.delegation: {path}: {why}",
         f"accredit grant --agent front.key.pub --scope {DELEGATE}, with a --scope for each of the groups' ones",
     )

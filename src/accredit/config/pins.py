@@ -10,7 +10,6 @@ all servers (`keys.reading`).
 
 from pathlib import Path
 
-from accredit.base.text import one_line
 from accredit.config.load import Loaded
 from accredit.errors import ConfigurationError, LockError
 from accredit.keys import is_there, read_file
@@ -32,10 +31,10 @@ def build_pins(loaded: Loaded) -> Pins | None:
         what = (
             f"there is no {path}" if path is not None else f"{LOCK_FILE} is beside a configuration, and there is none"
         )
-        raise ConfigurationError(one_line(f'pins.mode is "{pins.mode}", and {what}'), _PIN)
+        raise ConfigurationError(f'pins.mode is "{pins.mode}", and {what}', _PIN)
     server = read_lock_file(path).get(lock_name(loaded))
     if server is None:
-        raise ConfigurationError(one_line(f"{path} pins nothing of the server of [{loaded.place('upstream')}]"), _PIN)
+        raise ConfigurationError(f"{path} pins nothing of the server of [{loaded.place('upstream')}]", _PIN)
     return Pins(
         tools={name: tool.sha256 for name, tool in server.tools.items() if tool.sha256 is not None},
         instructions=server.instructions_sha256,
@@ -77,6 +76,6 @@ def read_lock_file(path: Path) -> dict[str, Definitions]:
         return read_lock(read_file(path, MAX_LOCK_BYTES).data)
     except LockError as error:
         raise ConfigurationError(
-            one_line(f"{path} can't be taken: {error}"),
+            f"{path} can't be taken: {error}",
             "take the last good one from version control, or move it away: " + _PIN,
         ) from None

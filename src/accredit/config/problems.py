@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable
 from difflib import SequenceMatcher
 
 from accredit.base.text import one_line
-from accredit.config.schema import LISTED, NESTED, SECTIONS, ApiRoute, Resource, Server
-from accredit.config.section import ENTRIES, Section, description, keys
+from accredit.config.schema import LISTED, SECTIONS
+from accredit.config.section import Section, description, entries, keys, kinds, table_in
 from accredit.config.values import NO_SUCH_KEY, Place, WrongValue
 from accredit.errors import ConfigurationError
 
 PREFIX = "ACCREDIT_"
 
-_ENTRIES = {section: ENTRIES[table] for section, table in SECTIONS.items() if table in ENTRIES}
+_ENTRIES = frozenset(section for section, table in SECTIONS.items() if entries(table) is not None)
 """The sections that hold tables with user-chosen names."""
 _KEYS = tuple(f"{section}.{key}" for section, table in SECTIONS.items() for key in keys(table))
 
@@ -24,9 +24,7 @@ def problem(fault: WrongValue, origin_of: Callable[[str, str], str]) -> Configur
     place = fault.place
     section, key = str(place[0]), str(place[1]) if len(place) > 1 else ""
     remedy = _did_you_mean(place) if fault.text == NO_SUCH_KEY else _meaning(place)
-    return ConfigurationError(
-        one_line(f"{_dotted_name(place)} ({origin_of(section, key)}): {fault.text}"), one_line(remedy)
-    )
+    return ConfigurationError(f"{_dotted_name(place)} ({origin_of(section, key)}): {fault.text}", remedy)
 
 
 def check_environment_name(name: str) -> tuple[str, str]:
@@ -39,17 +37,15 @@ def check_environment_name(name: str) -> tuple[str, str]:
         return section, key
     if section.lower() in LISTED:
         raise ConfigurationError(
-            one_line(f"{name} (environment): tables of a list can't come from the environment"),
+            f"{name} (environment): tables of a list can't come from the environment",
             f"write them into the file: [[{section.lower()}]]",
         )
     if section.lower() in _ENTRIES:
         raise ConfigurationError(
-            one_line(f"{name} (environment): names with their own spelling can't come from the environment"),
+            f"{name} (environment): names with their own spelling can't come from the environment",
             f"write it into the file: [{section.lower()}.NAME]",
         )
-    raise ConfigurationError(
-        one_line(f"{name} (environment): no such key"), f"did you mean {_nearest(name.upper(), known)}?"
-    )
+    raise ConfigurationError(f"{name} (environment): no such key", f"did you mean {_nearest(name.upper(), known)}?")
 
 
 def _environment_name(dotted: str) -> str:
@@ -93,24 +89,15 @@ def _meaning(place: Place) -> str:
 def _table_around(place: Place) -> type[Section] | None:
     """Return the kind of table that the last key of a place belongs to."""
     section, *rest = place
-    if section not in SECTIONS or not rest:
-        return None
-    if section == "servers" and len(rest) > 3 and rest[1] == "routes":
-        return ApiRoute
-    if section == "servers" and len(rest) > 3 and rest[1] == "skills":
-        return Resource
-    if section == "servers" and len(rest) > 1:
-        if ("upstream", str(rest[1])) in NESTED:
-            return _table_around(("upstream", *rest[1:])) if len(rest) > 2 else Server
-        inside = rest[1] in SECTIONS and len(rest) > 2  # the same table as the section of its name
-        return _table_around((*rest[1:],)) if inside else Server
-    model, first = SECTIONS[str(section)], str(rest[0])
-    if len(rest) == 1:
-        return model
-    nested = NESTED.get((str(section), first))
-    if nested is None and first not in keys(model) and section in _ENTRIES:
-        return _ENTRIES[str(section)].table
-    return nested
+    table = SECTIONS.get(str(section)) if rest else None
+    for step in rest[:-1]:
+        if table is None:
+            return None
+        if isinstance(step, int):  # in a list of tables
+            continue
+        named = entries(table)
+        table = table_in(kinds(table)[step]) if step in keys(table) else named.table if named is not None else None
+    return table
 
 
 def _dotted_name(place: Place) -> str:

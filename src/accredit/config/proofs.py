@@ -109,7 +109,7 @@ def read_public_key(path: Path, key: str) -> KeyFile:
     try:
         return load_public_key(path)
     except ConfigurationError as error:
-        raise ConfigurationError(one_line(f"{key}: {error.what}"), one_line(error.remedy)) from None
+        raise ConfigurationError(f"{key}: {error.what}", error.remedy) from None
 
 
 def read_human_key(path: Path, key: str) -> KeyFile:
@@ -117,7 +117,7 @@ def read_human_key(path: Path, key: str) -> KeyFile:
     found = read_public_key(path, key)
     if found.kind != "human":
         raise ConfigurationError(
-            one_line(f"{key}: {path} is the key of {found.name}, which is of kind {found.kind}"),
+            f"{key}: {path} is the key of {found.name}, which is of kind {found.kind}",
             "a chain of delegations begins with a human: make a key with `accredit keys new --kind human`",
         )
     return found
@@ -161,12 +161,12 @@ def roots_of(loaded: Loaded, *, needed: bool = False) -> dict[HybridPublicKey, s
         if not is_there(path):
             private = shlex.quote(str(path).removesuffix(".pub"))
             raise ConfigurationError(
-                one_line(f"{name}: there is no {path}"), one_line(f"accredit keys new {private} --kind human makes it")
+                f"{name}: there is no {path}", f"accredit keys new {private} --kind human makes it"
             )
         key = read_human_key(path, name)
         if key.public_key in names:
             raise ConfigurationError(
-                one_line(f"{name}: {key.name} ({key.id}) is a root already"), "keep one [[proofs.roots]] for each key"
+                f"{name}: {key.name} ({key.id}) is a root already", "keep one [[proofs.roots]] for each key"
             )
         names[key.public_key] = root.name
     return names
@@ -203,9 +203,7 @@ def _registry(place: str, table: RegistryTable, folder: Path) -> "Registry":
     for index, file in enumerate(table.pins):
         key = read_human_key(folder / file, f"{place}.pins[{index}]")
         if key.public_key in pins:
-            raise ConfigurationError(
-                one_line(f"{place}.pins: {key.name} ({key.id}) is pinned already"), "pin each key once"
-            )
+            raise ConfigurationError(f"{place}.pins: {key.name} ({key.id}) is pinned already", "pin each key once")
         pins[key.public_key] = key.name
     check_url(f"{place}.url", table.url, "what comes in the clear can be anybody's")
     return Registry(
@@ -219,10 +217,10 @@ def _trust(place: str, path: Path) -> ssl.SSLContext:
         text = read_file(path, MAX_KEY_SET_BYTES).data.decode("ascii")
         return ssl.create_default_context(cadata=text)
     except ConfigurationError as error:
-        raise ConfigurationError(one_line(f"{place}: {error.what}"), one_line(error.remedy)) from None
+        raise ConfigurationError(f"{place}: {error.what}", error.remedy) from None
     except (UnicodeDecodeError, ssl.SSLError, ValueError):
         raise ConfigurationError(
-            one_line(f"{place}: {path} holds no certificate in PEM"), "name the authority's certificate"
+            f"{place}: {path} holds no certificate in PEM", "name the authority's certificate"
         ) from None
 
 

@@ -10,7 +10,6 @@
 
 from decimal import Decimal
 
-from accredit.base.text import one_line
 from accredit.config.load import Loaded
 from accredit.config.schema import Quota as Table
 from accredit.config.store import store_of
@@ -55,7 +54,7 @@ def _quota(loaded: Loaded, name: str, table: Table) -> Quota:
             called = {tool, merged_name(loaded.server, tool)}
             if not called.isdisjoint(table.tools) and table.sum not in entry.facts:
                 raise ConfigurationError(
-                    one_line(f"{name} sums {table.sum}, and {tool} has no such fact: each call of it would be refused"),
+                    f"{name} sums {table.sum}, and {tool} has no such fact: each call of it would be refused",
                     f'say where it is among the arguments: {table.sum} = "/POINTER" in the facts of the tool\'s table',
                 )
     return Quota(

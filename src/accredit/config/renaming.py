@@ -19,6 +19,7 @@ from tomlkit.container import Container
 from tomlkit.exceptions import ParseError
 from tomlkit.items import InlineTable, Item, Key, Table
 
+from accredit.base.toml import says
 from accredit.config.load import OF_ONE
 from accredit.errors import ConfigurationError
 
@@ -45,7 +46,7 @@ def rename_upstream(text: str, name: str) -> str:
         new = f"servers.{name}" if key.key == "upstream" else f"servers.{name}.{key.key}"
         parts.append(_rename_entry(key, item, new, timeout if item is goes_to else None, end))
     found = "".join(parts)
-    if found.count("#") != text.count("#") or not _means(found, means_renamed(tomllib.loads(text), name)):
+    if found.count("#") != text.count("#") or not says(found.encode(), means_renamed(tomllib.loads(text), name)):
         raise _not_touched("its tables are in a form that can't be renamed")
     return found
 
@@ -62,13 +63,6 @@ def means_renamed(tables: dict[str, Any], name: str) -> dict[str, Any]:
         server[_OWN_TIMEOUT] = gateway.pop(_TIMEOUT)
         kept[_GATEWAY] = gateway
     return {**kept, "servers": {name: server}}
-
-
-def _means(text: str, tables: dict[str, Any]) -> bool:
-    try:
-        return tomllib.loads(text) == tables
-    except tomllib.TOMLDecodeError:
-        return False
 
 
 _Body = list[tuple[Key | None, Item]]

@@ -12,7 +12,6 @@ If no file is set, a key is made that lives as long as this process and its fork
 import shlex
 from pathlib import Path
 
-from accredit.base.text import one_line
 from accredit.config.load import Loaded
 from accredit.config.store import store_of
 from accredit.errors import ConfigurationError
@@ -48,16 +47,16 @@ def _ring(path: Path, key: str) -> KeyRing:
     quoted = shlex.quote(str(path))
     if not is_there(path):
         raise ConfigurationError(
-            one_line(f"{key}: there is no {path}"),
-            one_line(f"(umask 077; openssl rand -base64 32 > {quoted}) makes it"),
+            f"{key}: there is no {path}",
+            f"(umask 077; openssl rand -base64 32 > {quoted}) makes it",
         )
     try:
         content = read_file(path, MAX_KEY_FILE_BYTES)
     except ConfigurationError as error:
-        raise ConfigurationError(one_line(f"{key}: {error.what}"), error.remedy) from None
+        raise ConfigurationError(f"{key}: {error.what}", error.remedy) from None
     if content.open_to_others:
         raise ConfigurationError(
-            one_line(f"{key}: others can read {path} (mode {content.mode:04o})"),
-            one_line(f"chmod 600 {quoted}, and put a new key into it: this one is known to whoever could read it"),
+            f"{key}: others can read {path} (mode {content.mode:04o})",
+            f"chmod 600 {quoted}, and put a new key into it: this one is known to whoever could read it",
         )
     return parse_keys(content.data.decode("utf-8", "replace"), key)

@@ -11,8 +11,8 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import force_setattr
 
 from accredit.base.addresses import without_slash
-from accredit.config.oauth_schema import OAuth, OAuthIdp
-from accredit.config.section import ENTRIES, Entries, Section
+from accredit.config.oauth_schema import OAuth
+from accredit.config.section import Section
 from accredit.config.values import (
     AbsoluteUri,
     Bytes,
@@ -290,14 +290,14 @@ class Tool(Resource, frozen=True):
 class Tools(Section, frozen=True):
     """`[tools]`: a table for each tool, by its name."""
 
-    by_name: dict[str, Tool] = {}
+    by_name: dict[ToolName, Tool] = {}
 
 
 class Resources(Section, frozen=True):
     """`[resources]`: the scope of all resources, and a table for each prefix of URIs that has a scope of its own."""
 
     scope: Annotated[Scope, "the scope of resources without a table of their own"] = "mcp:resource"
-    by_prefix: dict[str, Resource] = {}
+    by_prefix: dict[UriPrefix, Resource] = {}
 
 
 class Prompts(Section, frozen=True):
@@ -317,13 +317,13 @@ class ApiRoute(Resource, frozen=True):
 class ApiRoutes(Section, frozen=True):
     """`[servers.NAME.routes]`: a table for each route of an HTTP API, by its method and path."""
 
-    by_text: dict[str, ApiRoute] = {}
+    by_text: dict[RouteText, ApiRoute] = {}
 
 
 class AgentSkills(Section, frozen=True):
     """`[servers.NAME.skills]`: a table for each skill of an agent that has a scope of its own, by its id."""
 
-    by_id: dict[str, Resource] = {}
+    by_id: dict[SkillId, Resource] = {}
 
 
 class Server(Upstream, frozen=True):
@@ -354,7 +354,7 @@ class Server(Upstream, frozen=True):
 class Servers(Section, frozen=True):
     """`[servers]`: a table for each server, by its name."""
 
-    by_name: dict[str, Server] = {}
+    by_name: dict[ServerName, Server] = {}
 
 
 class Quota(Section, frozen=True):
@@ -378,7 +378,7 @@ class Quota(Section, frozen=True):
 class QuotaList(Section, frozen=True):
     """`[[quotas]]`: a list of tables, kept here by their numbers."""
 
-    by_number: dict[str, Quota] = {}
+    by_number: dict[QuotaNumber, Quota] = {}
 
 
 class Attest(Section, frozen=True):
@@ -521,29 +521,6 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 SECTIONS: Mapping[str, type[Section]] = get_type_hints(Config)
-NESTED: Mapping[tuple[str, str], type[Section]] = {
-    ("tokens", "issuers"): TokenIssuer,
-    ("tokens", "bootstrap"): Bootstrap,
-    ("oauth", "idp"): OAuthIdp,
-    ("proofs", "roots"): Root,
-    ("proofs", "registries"): Registry,
-    ("proofs", "revocation"): Revocation,
-    ("store", "password"): Password,
-    ("upstream", "auth"): Auth,
-}
-"""The tables below a key of a section, by section and key."""
-
-
-ENTRIES.update(
-    {
-        Tools: Entries("by_name", ToolName, Tool),
-        Resources: Entries("by_prefix", UriPrefix, Resource),
-        ApiRoutes: Entries("by_text", RouteText, ApiRoute),
-        AgentSkills: Entries("by_id", SkillId, Resource),
-        Servers: Entries("by_name", ServerName, Server),
-        QuotaList: Entries("by_number", QuotaNumber, Quota),
-    }
-)
 LISTED = frozenset({"quotas"})
 """Sections that are lists of tables in the file. Here each table has its number, from 0, as its name."""
 SECRETS = (("upstream", "env"), ("upstream", "headers"))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, NamedTuple, get_args, get_type_hints
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from msgspec import Struct, to_builtins
 
@@ -19,8 +19,9 @@ class Section(Struct, frozen=True, forbid_unknown_fields=True):
     def items(self) -> Iterator[tuple[str, object]]:
         """Yield the keys and values, including user-chosen names."""
         yield from ((key, getattr(self, key)) for key in keys(type(self)))
-        if type(self) in ENTRIES:
-            yield from getattr(self, ENTRIES[type(self)].attribute).items()
+        named = entries(type(self))
+        if named is not None:
+            yield from getattr(self, named.attribute).items()
 
     def members(self) -> dict[str, object]:
         """Return the table as written in a file, with all defaults."""
@@ -31,7 +32,8 @@ class Section(Struct, frozen=True, forbid_unknown_fields=True):
 
 def keys(table: type[Section]) -> list[str]:
     """Return the keys of a table, in order."""
-    return [key for key in table.__struct_fields__ if table not in ENTRIES or key != ENTRIES[table].attribute]
+    named = entries(table)
+    return [key for key in table.__struct_fields__ if named is None or key != named.attribute]
 
 
 def description(table: type[Section], key: str) -> str:
@@ -54,5 +56,26 @@ class Entries(NamedTuple):
     table: type[Section]
 
 
-ENTRIES: dict[type[Section], Entries] = {}
-"""The sections that hold tables with user-chosen names (`schema` fills it)."""
+@cache
+def entries(table: type[Section]) -> Entries | None:
+    """Return how a section stores tables with user-chosen names: in its one attribute that maps names to tables. Return
+    None if it has none."""
+    for attribute, kind in kinds(table).items():
+        inner = get_args(kind)
+        if get_origin(kind) is dict and isinstance(inner[1], type) and issubclass(inner[1], Section):
+            return Entries(attribute, *inner)
+    return None
+
+
+def table_in(kind: Any) -> type[Section] | None:
+    """Return the kind of the tables that a key of this type holds: one, or a list of them. None if it holds none."""
+    if isinstance(kind, type):
+        return kind if issubclass(kind, Section) else None
+    return next(filter(None, map(table_in, get_args(kind))), None)
+
+
+def tables_of(table: type[Section]) -> Iterator[type[Section]]:
+    """Yield a kind of table, and all kinds that may be below it."""
+    yield table
+    for each in filter(None, map(table_in, kinds(table).values())):
+        yield from tables_of(each)

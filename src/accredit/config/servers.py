@@ -14,7 +14,6 @@ from itertools import chain
 
 from msgspec.structs import replace as changed
 
-from accredit.base.text import one_line
 from accredit.config.apis import check_api_path, check_mcp
 from accredit.config.listen import url_here
 from accredit.config.load import Loaded, Origin
@@ -30,9 +29,7 @@ def check_server_name(name: str, what: str) -> None:
     try:
         check(ServerName, name, (what,))
     except WrongValue as error:
-        raise ConfigurationError(
-            one_line(f"{what} {name!a}: {error.text}"), "give the server a name such as mail"
-        ) from None
+        raise ConfigurationError(f"{what} {name!a}: {error.text}", "give the server a name such as mail") from None
 
 
 def views(loaded: Loaded) -> list[Loaded]:
@@ -88,7 +85,7 @@ def view(loaded: Loaded, name: str) -> Loaded:
     known = ", ".join(loaded.config.servers.by_name)
     raise ConfigurationError(
         f"no server is called {name!a}",
-        one_line(f"name one of {known}" if known else "leave the name out: there is one"),
+        f"name one of {known}" if known else "leave the name out: there is one",
     )
 
 

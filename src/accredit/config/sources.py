@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from accredit.base.text import one_line
 from accredit.config.values import HeaderFrom, SecretFrom, check_header_text
 from accredit.errors import ConfigurationError
 from accredit.keys import read_file
@@ -59,8 +58,8 @@ class Source(NamedTuple):
             text = self.environ.get(source.env)
             if text is None:
                 raise ConfigurationError(
-                    one_line(f"{key} is to come from the environment, which has no {source.env}"),
-                    one_line(f"set {source.env} before the start"),
+                    f"{key} is to come from the environment, which has no {source.env}",
+                    f"set {source.env} before the start",
                 )
             return text
         path = self.folder / source.file
@@ -77,11 +76,11 @@ def secret_file(path: Path, key: str, max_bytes: int) -> bytes:
     try:
         content = read_file(path, max_bytes)
     except ConfigurationError as error:
-        raise ConfigurationError(one_line(f"{key}: {error.what}"), one_line(error.remedy)) from None
+        raise ConfigurationError(f"{key}: {error.what}", error.remedy) from None
     if content.open_to_others:
         raise ConfigurationError(
-            one_line(f"{key}: others can read {path} (mode {content.mode:04o})"),
-            one_line(f"chmod 600 {shlex.quote(str(path))}, and change the secret: it is known to whoever could"),
+            f"{key}: others can read {path} (mode {content.mode:04o})",
+            f"chmod 600 {shlex.quote(str(path))}, and change the secret: it is known to whoever could",
         )
     return content.data
 
@@ -96,4 +95,4 @@ def _check_text(text: str, source: SecretFrom, key: str) -> str:
 
 def _unusable(key: str, source: SecretFrom, why: str) -> ConfigurationError:
     where = source.env or source.file
-    return ConfigurationError(one_line(f"{key}: the value of {where} {why}"), one_line(f"correct {where}"))
+    return ConfigurationError(f"{key}: the value of {where} {why}", f"correct {where}")

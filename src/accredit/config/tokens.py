@@ -23,7 +23,6 @@ from urllib.parse import urlsplit
 from msgspec import structs
 
 from accredit.base.clock import unix_seconds
-from accredit.base.text import one_line
 from accredit.config.load import Loaded, folder_of
 from accredit.config.schema import Bootstrap, TokenIssuer
 from accredit.config.sources import Source
@@ -97,7 +96,7 @@ def _check_meant(loaded: Loaded, scopes: dict[str, str]) -> None:
     depends = depends or (f"{loaded.place('tools')}.{next(iter(scopes))}.token_scope" if scopes else "")
     if depends:
         raise ConfigurationError(
-            one_line(f"{depends} is set and tokens.mode is not: no token would be asked for"),
+            f"{depends} is set and tokens.mode is not: no token would be asked for",
             'set tokens.mode to "required" or "optional", or to "off" if that is meant',
         )
 
@@ -148,7 +147,7 @@ def _keys(index: int, table: TokenIssuer, folder: Path) -> KeySet | str | None:
         return load_key_set(folder / (table.jwks_file or table.public_key_file or ""))
     except ConfigurationError as error:
         what = f"tokens.issuers[{index}].{name}: {error.what}"
-        raise ConfigurationError(one_line(what), one_line(error.remedy)) from None
+        raise ConfigurationError(what, error.remedy) from None
 
 
 def resource_of(loaded: Loaded, issuers: tuple[Issuer, ...]) -> str:
@@ -180,8 +179,8 @@ def _bootstrap(
     keys = build_key_sources(loaded).get(table.issuer)
     if issuer is None or not isinstance(keys, KeySet) or not signs_for(issuer, key, keys):
         raise ConfigurationError(
-            one_line(f"tokens.bootstrap: its tokens would not be good here: {table.issuer} is no issuer with its key"),
-            one_line(f'add [[tokens.issuers]] issuer = "{table.issuer}", public_key_file = "{table.key_file}.pub"'),
+            f"tokens.bootstrap: its tokens would not be good here: {table.issuer} is no issuer with its key",
+            f'add [[tokens.issuers]] issuer = "{table.issuer}", public_key_file = "{table.key_file}.pub"',
         )
     path = folder / table.secret_file
 

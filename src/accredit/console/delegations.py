@@ -14,11 +14,12 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct, field
 
+from accredit.base.values import items_of
 from accredit.errors import WireError
 from accredit.limits import MAX_DELEGATION_CHAIN_DEPTH, MAX_PROOF_BUNDLE_BYTES
 from accredit.policy.constraint_words import constraint
@@ -110,8 +111,7 @@ def _link_from_entry(person_id: str, entry: Mapping[str, Any]) -> Link | None:
     cert_id, agent, at, ends_at = (entry.get(name) for name in ("cert", "agent", "at", "ends_at"))
     if not (isinstance(cert_id, str) and isinstance(agent, str) and type(at) is int and type(ends_at) is int):
         return None
-    scope = entry.get("scope")
-    names = tuple(map(str, cast("list[object]", scope))) if isinstance(scope, list) else ()
+    names = tuple(map(str, items_of(entry.get("scope"))))
     return Link(cert_id, person_id, agent, names, _text(entry.get("constraints")), at, ends_at)
 
 

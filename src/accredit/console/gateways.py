@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import cast
 from urllib.parse import urlsplit
 
 import httpx2
@@ -29,6 +28,7 @@ from msgspec import Struct
 
 from accredit.base.addresses import is_loopback_host
 from accredit.base.clock import unix_ms
+from accredit.base.values import members_of
 from accredit.errors import ConfigurationError
 from accredit.keys import read_file
 from accredit.keys.places import KNOWN_GATEWAYS, agent_folders
@@ -192,9 +192,7 @@ def _members(body: bytes) -> dict[str, object] | None:
 
 
 def _parts(members: Mapping[str, object]) -> dict[str, bool]:
-    servers = members.get("servers")
-    each = cast("dict[str, object]", servers) if isinstance(servers, dict) else {}
-    named = {f"server {name}": value for name, value in each.items()}
+    named = {f"server {name}": value for name, value in members_of(members.get("servers")).items()}
     found = {**{name: value for name, value in members.items() if name != "servers"}, **named}
     return dict([(name, value) for name, value in found.items() if isinstance(value, bool)][:_MAX_PARTS])
 

@@ -77,9 +77,9 @@ _Bookmarks = RecentlyUsed[str, Bookmark]
 
 
 class LogPages:
-    """Reads the log in a store. `names` returns the known names by id. `keys` verify the log's records. `people` are
-    the keys of those who may have allowed calls, with their names. `words` are options by which `accredit log` finds
-    this log."""
+    """Reads the log in a store, as a section of the page and for others. `names` returns the known names by id. `keys`
+    verify the log's records. `people` are the keys of those who may have allowed calls, with their names. `words` are
+    options by which `accredit log` finds this log."""
 
     def __init__(
         self,
@@ -98,27 +98,43 @@ class LogPages:
         self._bookmarks = RecentlyUsed[str, Bookmark](MAX_BOOKMARKS)
         """Log positions of listed calls, so that opening one needs no scan."""
 
-    async def calls(self, text: str, before: int | None) -> dict[str, Any]:
-        """Return a page of the calls that match a filter, newest first, and where the next page begins (None: this is
-        the last one). Raises `DeskError`."""
-        wanted, names = read_filter(text, unix_ms()), self.names()
+    def routes(self) -> Mapping[str, Work]:
+        """Return the routes of the section of calls: a list, and a call's story."""
+        return {
+            "GET /api/calls": self.calls,
+            "GET /api/calls/rate": self.rate,
+            "GET /api/calls/{call_id}": self.story,
+            "GET /api/calls/{call_id}/bundle": self.bundle,
+        }
+
+    def state(self) -> dict[str, Any]:
+        """Return what tells pages that there is a log."""
+        return {"calls": True}
+
+    async def calls(self, said: Said) -> Said:
+        """Return a page of the calls that match the filter `q`, newest first, and where the next page begins (None:
+        this is the last one); `before` is where it begins. Raises `DeskError`, as the other three do."""
+        before = said.get("before")
+        if before is not None and type(before) is not int:
+            raise DeskError("query", "a page begins with a number")
+        wanted, names = read_filter(str(said.get("q", "")), unix_ms()), self.names()
         shown_by = _Listing(names, Prover(self.keys), self._bookmarks, self._auditor)
         return await self.look(lambda log: _page(log, wanted, before, shown_by))
 
-    async def rate(self, text: str) -> dict[str, Any]:
-        """Return the number of matching calls in each minute of the last hour. Raises `DeskError`."""
+    async def rate(self, said: Said) -> Said:
+        """Return the number of calls that match the filter `q` in each minute of the last hour."""
         now = unix_ms()
-        wanted, names = read_filter(text, now), self.names()
+        wanted, names = read_filter(str(said.get("q", "")), now), self.names()
         return await self.look(lambda log: _rate(log, wanted, names, now))
 
-    async def story(self, call_id: str) -> dict[str, Any]:
-        """Return everything in the log about a call. Raises `DeskError`."""
+    async def story(self, _said: Said, call_id: str) -> Said:
+        """Return everything in the log about a call."""
         names, since = self.names(), self._bookmarks.get(call_id)
         told = await self.look(lambda log: _story(log, call_id, since, names, self.keys, self._auditor))
         return {**told, "words": self.words}
 
-    async def bundle(self, call_id: str) -> dict[str, Any]:
-        """Return a call's bundle, which proves to others what happened. Raises `DeskError`."""
+    async def bundle(self, _said: Said, call_id: str) -> Said:
+        """Return a call's bundle, which proves to others what happened."""
         since = self._bookmarks.get(call_id)
         return await self.look(lambda log: _bundle(log, call_id, since))
 
@@ -136,41 +152,6 @@ class LogPages:
                 raise DeskError("unavailable", f"the log can't be read now: {error}") from None
             except AttestationError as error:
                 raise DeskError("damaged", f"the log is damaged: {error}") from None
-
-
-class CallsPart:
-    """The log of calls: a list, and a call's story."""
-
-    def __init__(self, pages: LogPages) -> None:
-        self._pages = pages
-
-    def routes(self) -> Mapping[str, Work]:
-        """Return the routes."""
-        return {
-            "GET /api/calls": self._calls,
-            "GET /api/calls/rate": self._rate,
-            "GET /api/calls/{call_id}": self._story,
-            "GET /api/calls/{call_id}/bundle": self._bundle,
-        }
-
-    def state(self) -> dict[str, Any]:
-        """Return what tells pages that there is a log."""
-        return {"calls": True}
-
-    async def _calls(self, said: Said) -> Said:
-        before = said.get("before")
-        if before is not None and type(before) is not int:
-            raise DeskError("query", "a page begins with a number")
-        return await self._pages.calls(str(said.get("q", "")), before)
-
-    async def _rate(self, said: Said) -> Said:
-        return await self._pages.rate(str(said.get("q", "")))
-
-    async def _story(self, _said: Said, call_id: str) -> Said:
-        return await self._pages.story(call_id)
-
-    async def _bundle(self, _said: Said, call_id: str) -> Said:
-        return await self._pages.bundle(call_id)
 
 
 class _Listing(NamedTuple):

@@ -19,12 +19,71 @@ _LISTED_CHARS = 200
 """How many characters of a target the list of asks shows. The ask's own page shows all of it."""
 
 
-class Views:
-    """A desk's data for its pages. `names` returns the known names, by the ids of keys and gateways."""
+class AskedPart:
+    """The section of asks. It shows, allows, denies and keeps open an ask, and locks the key."""
 
-    def __init__(self, desk: Desk, names: Callable[[], Mapping[str, str]]) -> None:
+    def __init__(
+        self, desk: Desk, names: Callable[[], Mapping[str, str]], log_of: Callable[[str], LogPages | None]
+    ) -> None:
+        """`names` returns the known names, by the ids of keys and gateways. `log_of` returns the log of the gateway
+        with an id, if it is known here."""
         self._desk = desk
         self._names = names
+        self._log_of = log_of
+
+    def routes(self) -> Mapping[str, Work]:
+        """Return the routes."""
+        return {
+            "POST /api/lock": self._lock,
+            "GET /api/asks/{code}": self._show,
+            "GET /api/asks/{code}/signs": self._preview,
+            "POST /api/asks/{code}": self._decide,
+        }
+
+    def state(self) -> dict[str, Any]:
+        """Return the state of the key, for the top of every page, and the pending asks, oldest first."""
+        self._desk.expire()
+        desk, names = self._desk, self._names()
+        now = desk.now()
+        return {
+            "person": visible_text(desk.person.name),
+            "key": desk.keys.state,
+            "place": desk.keys.place,
+            "wrong": desk.keys.has_failed,
+            "now": now,
+            "asks": [_ask_row(each, names.get(each.ask.agent_id), desk.book.unseen(each.ask.agent_id))
+                     for each in desk.book.waiting(now)],
+            "unseen": desk.book.unseen(),
+        }  # fmt: skip
+
+    async def _lock(self, _said: Said) -> Said:
+        self._desk.keys.lock()
+        return {"key": self._desk.keys.state}
+
+    async def _show(self, _said: Said, code: str) -> Said:
+        asked = self._desk.find(code)
+        chain = asked.answer.certificates if asked.answer is not None else ()
+        log = self._log_of(asked.ask.gateway.id)
+        return {**self._one(asked), "use": await use_of(chain, log) if chain else None}
+
+    async def _preview(self, said: Said, code: str) -> Said:
+        return {"signs": self._signs(self._desk.find(code), _choice(said))}
+
+    async def _decide(self, said: Said, code: str) -> Said:
+        asked = self._desk.find(code, text_in(said, "ask"))
+        nonce = text_in(said, "nonce")
+        match said.get("decision"):
+            case "deny":
+                self._desk.check_nonce(asked, nonce)
+                self._desk.deny(asked)
+            case "keep":
+                self._desk.check_nonce(asked, nonce)
+                self._desk.keep_open(asked)
+            case "allow":
+                await self._desk.allow(asked, nonce, _choice(said))
+            case _:
+                raise DeskError("decision", "a decision is allow, deny or keep")
+        return {"state": asked.state}
 
     def circumstances(self, asked: PendingAsk) -> Circumstances:
         """Return the desk's own knowledge about an ask, which is not part of the ask."""
@@ -43,22 +102,7 @@ class Views:
             until=asked.until,
         )
 
-    def state(self) -> dict[str, Any]:
-        """Return the state for the top of every page, and the pending asks, oldest first."""
-        desk, names = self._desk, self._names()
-        now = desk.now()
-        return {
-            "person": visible_text(desk.person.name),
-            "key": desk.keys.state,
-            "place": desk.keys.place,
-            "wrong": desk.keys.has_failed,
-            "now": now,
-            "asks": [_ask_row(each, names.get(each.ask.agent_id), desk.book.unseen(each.ask.agent_id))
-                     for each in desk.book.waiting(now)],
-            "unseen": desk.book.unseen(),
-        }  # fmt: skip
-
-    def ask(self, asked: PendingAsk) -> dict[str, Any]:
+    def _one(self, asked: PendingAsk) -> dict[str, Any]:
         """Return the data of one ask that a decision needs, and the nonce for that decision."""
         known, now = self.circumstances(asked), self._desk.now()
         described = describe(asked.ask, known)
@@ -72,7 +116,7 @@ class Views:
             "offers": [page_offer(each, asked.ask, known, now) for each in choices(asked.ask, known)],
         }
 
-    def signs(self, asked: PendingAsk, choice: Choice) -> list[tuple[str, str]]:
+    def _signs(self, asked: PendingAsk, choice: Choice) -> list[tuple[str, str]]:
         """Return the content of the certificate that would be signed for a choice. Raises `DeskError`."""
         known = self.circumstances(asked)
         offer = next((each for each in choices(asked.ask, known) if each.key == choice.key), None)
@@ -95,59 +139,6 @@ def _ask_row(asked: PendingAsk, name: str | None, unseen: int) -> dict[str, Any]
         "is_new": asked.is_new,
         "unseen": unseen,
     }
-
-
-class AskedPart:
-    """The section of asks. It shows, allows, denies and keeps open an ask, and locks the key."""
-
-    def __init__(self, desk: Desk, views: Views, log_of: Callable[[str], LogPages | None]) -> None:
-        """`log_of` returns the log of the gateway with an id, if it is known here."""
-        self._desk = desk
-        self._views = views
-        self._log_of = log_of
-
-    def routes(self) -> Mapping[str, Work]:
-        """Return the routes."""
-        return {
-            "POST /api/lock": self._lock,
-            "GET /api/asks/{code}": self._show,
-            "GET /api/asks/{code}/signs": self._preview,
-            "POST /api/asks/{code}": self._decide,
-        }
-
-    def state(self) -> dict[str, Any]:
-        """Return the pending asks, and the state of the key."""
-        self._desk.expire()
-        return self._views.state()
-
-    async def _lock(self, _said: Said) -> Said:
-        self._desk.keys.lock()
-        return {"key": self._desk.keys.state}
-
-    async def _show(self, _said: Said, code: str) -> Said:
-        asked = self._desk.find(code)
-        chain = asked.answer.certificates if asked.answer is not None else ()
-        log = self._log_of(asked.ask.gateway.id)
-        return {**self._views.ask(asked), "use": await use_of(chain, log) if chain else None}
-
-    async def _preview(self, said: Said, code: str) -> Said:
-        return {"signs": self._views.signs(self._desk.find(code), _choice(said))}
-
-    async def _decide(self, said: Said, code: str) -> Said:
-        asked = self._desk.find(code, text_in(said, "ask"))
-        nonce = text_in(said, "nonce")
-        match said.get("decision"):
-            case "deny":
-                self._desk.check_nonce(asked, nonce)
-                self._desk.deny(asked)
-            case "keep":
-                self._desk.check_nonce(asked, nonce)
-                self._desk.keep_open(asked)
-            case "allow":
-                await self._desk.allow(asked, nonce, _choice(said))
-            case _:
-                raise DeskError("decision", "a decision is allow, deny or keep")
-        return {"state": asked.state}
 
 
 def _choice(said: Said) -> Choice:

@@ -14,8 +14,9 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
+from accredit.base.values import members_of
 from accredit.canonical import canonical
 from accredit.consent import CALL, CallTerms
 from accredit.consent.asks import Ask, read_code
@@ -109,8 +110,7 @@ class Past:
 
 def values_of(ask: Ask) -> dict[str, str]:
     """Return the digests of those arguments that are scalar values, by name. Objects and arrays are left out."""
-    arguments = ask.params.get("arguments")
-    members = cast("dict[str, object]", arguments) if isinstance(arguments, dict) else {}
+    members = members_of(ask.params.get("arguments"))
     scalars = {name: value for name, value in members.items() if not isinstance(value, dict | list)}
     return {name: hashlib.sha256(canonical(value)).hexdigest() for name, value in scalars.items()}
 
@@ -156,9 +156,8 @@ def _read_certificate(entry: Entry, person: HybridPublicKey | None) -> Entry | N
 def _values(entry: Entry, cert: DelegationCert) -> Mapping[str, str]:
     """Return the entry's digests of values, if the certificate's id is derived from them; otherwise an empty
     mapping."""
-    ask, values = entry.get("ask"), entry.get("values")
-    told = cast("dict[str, object]", values) if isinstance(values, dict) else {}
-    digests = {name: digest for name, digest in told.items() if isinstance(digest, str)}
+    ask = entry.get("ask")
+    digests = {name: digest for name, digest in members_of(entry.get("values")).items() if isinstance(digest, str)}
     try:
         is_signed = isinstance(ask, str) and id_for(ask, digests, cert) == cert.cert_id
     except ValueError:

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from accredit.attest import Stored, sha256_hex
+from accredit.console.call_filter import Glimpse, glimpse
 from accredit.console.delegations import DelegationTree, Link, Node, links_in, links_of
 from accredit.console.lists import KeyOf, ListPlace, SeenList, people_in, revoked_ids, see_lists
 from accredit.console.log_pages import CALLS_LOOKED_AT, LogPages
@@ -155,33 +156,6 @@ class _Seen(Struct):
         return None
 
 
-class _Passed(Struct, frozen=True):
-    chain_sha256: str = ""
-
-
-class _Verdict(Struct, frozen=True):
-    verdict: str = ""
-    enforced: bool | None = None
-
-
-class _Times(Struct, frozen=True):
-    received: str = ""
-
-
-class _Record(Struct, frozen=True):
-    phase: str = ""
-    times: _Times = _Times()
-    decision: _Verdict | None = None
-    authority: _Passed | None = None
-
-
-class _Statement(Struct, frozen=True):
-    predicate: _Record
-
-
-_decode = msgspec.json.Decoder(_Statement).decode
-
-
 def _read_log(log: LogReader) -> _Seen:
     seen = _Seen()
     for entry in log.newest_first():
@@ -189,9 +163,9 @@ def _read_log(log: LogReader) -> _Seen:
             seen.is_counted_whole = False
             break
         seen.counted += 1
-        if isinstance(entry.entry, Stored):
-            with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                _count(seen, _decode(entry.entry.envelope.payload).predicate)
+        record = glimpse(entry.entry.envelope.payload) if isinstance(entry.entry, Stored) else None
+        if record is not None:
+            _count(seen, record)
     recent = ((sha256, log.certificates(sha256)) for sha256 in seen.calls)
     _take(seen, recent)
     _take(seen, ((sha256_hex(text), text) for text in log.chains()))
@@ -214,11 +188,10 @@ def _take(seen: _Seen, found: Iterable[tuple[str, bytes | None]]) -> None:
         seen.samples.setdefault(links[0].issuer_id, text)
 
 
-def _count(seen: _Seen, record: _Record) -> None:
+def _count(seen: _Seen, record: Glimpse) -> None:
     if record.phase == "decision" and record.authority is not None:
         calls, last = seen.calls.get(record.authority.chain_sha256, (0, ""))
-        decision = record.decision
-        if decision is not None and (decision.verdict == "allow" or decision.enforced is False):
+        if record.decision is not None and record.decision.goes_on:
             calls, last = calls + 1, max(last, record.times.received)
         seen.calls[record.authority.chain_sha256] = (calls, last)
 

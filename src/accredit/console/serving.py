@@ -34,8 +34,8 @@ from accredit.console.health import HealthPart
 from accredit.console.journal import Journal
 from accredit.console.lists import ListPlace
 from accredit.console.live import Changes
-from accredit.console.log_pages import CallsPart, LogPages
-from accredit.console.page_views import AskedPart, Views
+from accredit.console.log_pages import LogPages
+from accredit.console.page_views import AskedPart
 from accredit.console.people import People
 from accredit.console.people_part import PeoplePart, TakingBack
 from accredit.console.sessions import Sessions
@@ -215,14 +215,14 @@ class DeskProcess:
         self._journal = Journal(places.state)
         changed = server.changes.note
         self._desk = Desk(person, keys(changed), self._journal, unix_seconds, changed)
-        self._views = Views(self._desk, sources.names)
+        self._asked = AskedPart(self._desk, sources.names, sources.log_of)
         self._control = listen(places.socket)
         elsewhere = [GatewayElsewhere(url, person.id, unix_seconds) for url in sources.at]
         self._apps = AppsPart(self._desk, elsewhere, places.keys, sources.check_app)
         self._parts: list[PageSection] = [
-            AskedPart(self._desk, self._views, sources.log_of),
+            self._asked,
             self._apps,
-            *([CallsPart(sources.log)] if sources.log is not None else []),
+            *([sources.log] if sources.log is not None else []),
         ]
         self._parts += self._about_people(places.keys, sources, elsewhere)
         self._watches = [Watch(each, self._desk, self._show) for each in elsewhere]
@@ -245,7 +245,7 @@ class DeskProcess:
         control = DeskSocket(
             self._desk,
             self._server.url,
-            circumstances=self._views.circumstances,
+            circumstances=self._asked.circumstances,
             apps=self._apps.waiting,
             show=self._show,
             open_page=self._server.open_page,
@@ -274,7 +274,7 @@ async def run_read_only(server: PageServer, log: LogPages, known: Callable[[], M
     the ids of gateways by URL."""
     people = People(log, lists=[ListPlace(log.store, log.store.name)])
     health = HealthPart(Gateways(known), people, log.names, log)
-    await server.run([CallsPart(log), PeoplePart(people, log.names), health])
+    await server.run([log, PeoplePart(people, log.names), health])
     return 0
 
 

@@ -55,7 +55,7 @@ def _missing_in(value: object, place: tuple[str, ...], folder: Path) -> Iterator
     if isinstance(value, SecretFrom):
         if value.env and value.env not in os.environ:
             what = f"{name} is to come from the environment, which has no {value.env}"
-            yield value.env, ConfigurationError(one_line(what), one_line(f"set {value.env} before the start"))
+            yield value.env, ConfigurationError(what, f"set {value.env} before the start")
         yield from _missing_file(value.file, name, folder)
     elif isinstance(value, Section):
         for inner, each in value.items():
@@ -78,7 +78,7 @@ def _missing_file(file: str, name: str, folder: Path) -> Iterator[tuple[str, Con
         of_person = name.startswith("proofs.roots") and file.endswith(".key.pub")
         make = f"accredit keys new {shlex.quote(str(path.with_suffix('')))} --kind human makes it"
         remedy = make if of_person else "make it, or correct its name"
-        yield str(path), ConfigurationError(one_line(f"{name}: there is no {path}"), one_line(remedy))
+        yield str(path), ConfigurationError(f"{name}: there is no {path}", remedy)
 
 
 def differing_tools(loaded: Loaded) -> Iterator[str]:
@@ -86,7 +86,7 @@ def differing_tools(loaded: Loaded) -> Iterator[str]:
     asked = [each for each in every_view(loaded) if each.api is None and _answers(each.config.upstream.url)]
     if not asked:
         return
-    offers = ask_each(asked, Reach({}, "", 10 * CHECK_REACH_SECONDS))
+    offers = ask_each(asked, Reach(timeout=10 * CHECK_REACH_SECONDS))
     for each in asked:
         offer, catalog = offers[each.server], build_catalog(each.config)
         if not isinstance(offer, ServerListing):

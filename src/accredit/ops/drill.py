@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import httpx2
 from msgspec import Struct
 
-from accredit.asking.reaching import Reach, endpoint_of, read_reach
+from accredit.asking.reaching import Reach, endpoint_of
 from accredit.config import load
 from accredit.config.attest import gateway_id
 from accredit.config.listen import url_here
@@ -32,7 +32,7 @@ from accredit.errors import ConfigurationError
 from accredit.gateway.headers import host_allowed
 from accredit.gateway.settings import TokenSettings
 from accredit.jsonrpc.methods import Era
-from accredit.keys import AskPassphrase, SigningKey, load_signing_key, load_token_key, read_key
+from accredit.keys import SigningKey, load_signing_key, load_token_key, read_key
 from accredit.ops.drill_agents import Agent, TokenMaker
 from accredit.ops.drill_calls import Drill, ExpectedOutcome, Parties, Tried
 from accredit.ops.drill_roads import AgentRoad, ApiRoad, Endpoint, McpRoad, Road
@@ -60,7 +60,8 @@ class DrillOptions(Struct, frozen=True, kw_only=True):
     server: str | None
     token_key: Path | None
     reach: Reach
-    passphrase: AskPassphrase
+    passphrase_file: Path | None
+    as_json: bool
 
 
 class _At(NamedTuple):
@@ -84,40 +85,14 @@ class _Untried(NamedTuple):
     why: str
 
 
-def run_drill(
-    *,
-    issuer: Path,
-    config: Path | None,
-    url: str | None,
-    server: str | None,
-    token_key: Path | None,
-    token_env: str | None,
-    header: Sequence[str],
-    timeout: float | None,
-    passphrase_file: Path | None,
-    as_json: bool,
-) -> int:
-    """Run `accredit drill`; return the exit code. Raises `ConfigurationError`."""
-    request = DrillOptions(
-        issuer=issuer,
-        config=config,
-        url=url,
-        server=server,
-        token_key=token_key,
-        reach=read_reach(header, token_env, timeout),
-        passphrase=passphrase_source(passphrase_file),
-    )
-    return drill(request, as_json=as_json)
-
-
-def drill(request: DrillOptions, *, as_json: bool) -> int:
+def drill(request: DrillOptions) -> int:
     """Make the calls and print the results; return the exit code. Raises `ConfigurationError`."""
     loaded = load(request.config, environ, {})
     mode = loaded.config.proofs.mode
     if mode == "off" and loaded.file is None:
         raise ConfigurationError("there is no configuration here", "name the gateway's with --config")
     if mode == "off":
-        if as_json:
+        if request.as_json:
             print_json({"ok": False, "enforced": False, "problem": _OFF, "calls": [], "not_tried": []})
         tell(f"error: {_OFF}")
         tell(f"help: {_REQUIRE}")
@@ -133,7 +108,7 @@ def drill(request: DrillOptions, *, as_json: bool) -> int:
         )
     chosen = [(each, build_tokens(each, os.environ)) for each in _choose(loaded, request)]
     makers = [_maker(each, request, tokens) for each, tokens in chosen]
-    issuer = load_signing_key(request.issuer, request.passphrase)
+    issuer = load_signing_key(request.issuer, passphrase_source(request.passphrase_file))
     places = [
         _Place(
             _endpoint(each, loaded, request, tokens),
@@ -143,7 +118,7 @@ def drill(request: DrillOptions, *, as_json: bool) -> int:
         for (each, tokens), maker in zip(chosen, makers, strict=True)
     ]
     found = asyncio.run(_run_calls(places, request.reach, loaded.file))
-    return _print_report(found, list(_list_untried(places[0])), enforced=mode == "required", as_json=as_json)
+    return _print_report(found, list(_list_untried(places[0])), enforced=mode == "required", as_json=request.as_json)
 
 
 def _is_url(text: str) -> bool:

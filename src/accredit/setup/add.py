@@ -20,14 +20,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import click
-
 from accredit.asking.command_line import upstream_of
 from accredit.asking.listing import ServerListing
 from accredit.asking.probe import without_query
-from accredit.asking.reaching import as_configured, read_reach
+from accredit.asking.reaching import Reach
 from accredit.asking.server import ask_upstream
-from accredit.base.text import one_line
+from accredit.base.toml import append_text, says
 from accredit.client.presenter import GRANTS
 from accredit.config import Loaded, build_catalog, load, lock_file, read_lock_file
 from accredit.config.apis import api_catalog
@@ -42,7 +40,7 @@ from accredit.pins import LOCK_FILE, UPSTREAM, Definitions
 from accredit.policy import Entry
 from accredit.setup.config_text import Agent, Api, described_tables, server_tables
 from accredit.setup.documents import Document, check_served, find_described, named_document
-from accredit.setup.init import first_scopes, keep_working_folder, scope_options, summarize_offer, word
+from accredit.setup.init import first_scopes, keep_working_folder, say_next, scope_options, summarize_offer, word
 from accredit.setup.own_keys import AGENT_KEY, OWNER_KEY
 from accredit.setup.pin import definitions_of, lock_text
 from accredit.signing.suggest_scopes import PROMPT, RESOURCE, Suggestion, suggestions
@@ -52,15 +50,14 @@ _FORM = "write each server as tables with headers, such as [servers.mail]"
 
 
 class Addition(NamedTuple):
-    """What to add: the new server's name and transport, its `headers` as they are written in the file, the timeout in
-    seconds, and the configuration. `existing` is the name that the configuration's server of `[upstream]` gets."""
+    """What to add: the new server's name and transport, how it is reached, and the configuration. `existing` is the
+    name that the configuration's server of `[upstream]` gets."""
 
     name: str
     upstream: HttpUpstream | StdioUpstream
     config: Path | None
     existing: str | None
-    headers: Mapping[str, str | Mapping[str, str]] = {}
-    seconds: float | None = None
+    reach: Reach
 
 
 class _Lock(NamedTuple):
@@ -81,9 +78,7 @@ def run_add(
     openapi: Path | str | None,
     agent_card: Path | str | None,
     proxy: str | None,
-    header: Sequence[str],
-    token_env: str | None,
-    timeout: float | None,
+    reach: Reach,
     as_json: bool,
 ) -> int:
     """Run `accredit add`; return the exit code. Raises `ConfigurationError`."""
@@ -92,12 +87,10 @@ def run_add(
         check_server_name(name_existing, "--name-existing")
     document = named_document(openapi, agent_card, command, proxy)
     if document is not None:
-        found = find_described(name, document, url, proxy, header, token_env, timeout)
+        found = find_described(name, document, url, proxy, reach)
         return _add_described(found, document, config, name_existing, as_json=as_json)
-    reach = read_reach(header, token_env, timeout)
     upstream = upstream_of(url, command, reach)
-    headers = as_configured(header, token_env)
-    return add_server(Addition(name, upstream, config, name_existing, headers, reach.timeout), as_json=as_json)
+    return add_server(Addition(name, upstream, config, name_existing, reach), as_json=as_json)
 
 
 def add_server(addition: Addition, *, as_json: bool) -> int:
@@ -107,20 +100,18 @@ def add_server(addition: Addition, *, as_json: bool) -> int:
     _check_names(loaded, name, existing)
     _new_content(loaded, name, existing, f'[servers.{name}]\nurl = "http://127.0.0.1/"\n')
     lock = _lock_of(loaded)
-    offer, upstream = ask_upstream(addition.upstream, follow=True, seconds=addition.seconds)
+    offer, upstream = ask_upstream(addition.upstream, follow=True, seconds=addition.reach.timeout)
     suggested = suggestions(offer, name)
-    tables = server_tables(name, keep_working_folder(upstream, file.parent), offer, suggested, addition.headers)
+    tables = server_tables(
+        name, keep_working_folder(upstream, file.parent), offer, suggested, addition.reach.configured
+    )
     content = _new_content(loaded, name, existing, tables)
     others = [each for each in loaded.config.servers.by_name.values() if each.protocol == "mcp"]
     pinned = lock.data is not None or not (existing or others)
     notes = [*_notes(loaded, addition, offer, suggested, pinned=pinned)]
-    if pinned:
-        _write(loaded, existing, content, lock, {name: definitions_of(offer)})
-    else:
-        replace_file(file, content, old=loaded.content)
+    files = _write(loaded, existing, content, lock if pinned else None, {name: definitions_of(offer)} if pinned else {})
     if upstream != addition.upstream and isinstance(upstream, HttpUpstream):
         notes.append(f"the server is at {without_query(upstream.url)}: the configuration names that")
-    files = [_near(each) for each in ([file, lock.path] if pinned else [file])]
     _report(addition, files, offer, suggested, notes, as_json=as_json)
     return 0
 
@@ -135,12 +126,8 @@ def _add_described(
     check_served(content, file, found.name)
     lock = _lock_of(loaded)
     pinned = lock.data is not None and existing is not None
-    if pinned:
-        _write(loaded, existing, content, lock, {})
-    else:
-        replace_file(file, content, old=loaded.content)
+    files = _write(loaded, existing, content, lock if pinned else None, {})
     notes = [] if existing is None else [*_rename_notes(loaded, found.name, existing)]
-    files = [_near(each) for each in ([file, lock.path] if pinned else [file])]
     check = f"accredit check {found.name} {document.option} {shlex.quote(str(document.where))}"
     steps = _next_steps(found.name, files[0], scope_options(found.first_scopes), check)
     if as_json:
@@ -200,16 +187,11 @@ def _new_content(loaded: Loaded, name: str, existing: str | None, tables: str) -
         text, means = rename_upstream(old, existing), means_renamed(means, existing)
     servers: dict[str, Any] = means.setdefault("servers", {})
     servers[name] = tomllib.loads(tables)["servers"][name]
-    added = ("\n" if text.endswith("\n") or not text else "\n\n") + tables
-    text += added.replace("\n", "\r\n") if "\r\n" in old else added
-    try:
-        same = tomllib.loads(text) == means
-    except tomllib.TOMLDecodeError:
-        same = False
-    if not same:
+    content = append_text(text.encode(), f"\n{tables}")
+    if not says(content, means):
         raise ConfigurationError(f"{loaded.file} has its servers in a form that can't be added to", _FORM)
-    every_view(load(loaded.file, os.environ, {}, content=text.encode()))
-    return text.encode()
+    every_view(load(loaded.file, os.environ, {}, content=content))
+    return content
 
 
 def _lock_of(loaded: Loaded) -> _Lock:
@@ -220,9 +202,14 @@ def _lock_of(loaded: Loaded) -> _Lock:
     return _Lock(path, data, read_lock_file(path))
 
 
-def _write(loaded: Loaded, existing: str | None, content: bytes, lock: _Lock, found: Mapping[str, Definitions]) -> None:
-    """Write the lock, with what the new server has, and the file."""
+def _write(
+    loaded: Loaded, existing: str | None, content: bytes, lock: _Lock | None, found: Mapping[str, Definitions]
+) -> list[str]:
+    """Write the file and, if it is given, the lock with what the new server has. Return the paths of both."""
     file = loaded.file or Path()
+    if lock is None:
+        replace_file(file, content, old=loaded.content)
+        return [_near(file)]
     after = {**lock.pinned, **found}
     between = lock_text(after)
     if existing is not None and UPSTREAM in lock.pinned:
@@ -239,6 +226,7 @@ def _write(loaded: Loaded, existing: str | None, content: bytes, lock: _Lock, fo
                 lock.path.unlink(missing_ok=True)
         raise
     _put(lock.path, lock_text(after), between)
+    return [_near(file), _near(lock.path)]
 
 
 def _put(path: Path, data: bytes, old: bytes | None) -> None:
@@ -358,7 +346,4 @@ def _next_steps(name: str, file: str, scopes: str, check: str) -> list[str]:
 def _tell(notes: Iterable[str], steps: Iterable[str]) -> None:
     for note in notes:
         tell(f"note: {note}")
-    say("")
-    say("next:")
-    for step in steps:
-        click.echo(f"  {one_line(step)}")  # unfolded: a folded line could not be copied
+    say_next(steps)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
+from accredit.base.toml import append_text, says
 from accredit.config import Loaded, load
 from accredit.config.conversion import convert_tables
 from accredit.config.listen import leads_to
@@ -245,24 +246,17 @@ def _fault_of_command(server: Command) -> tuple[str, str] | None:
 def _content(file: Path, old: bytes | None, added: str) -> tuple[bytes, Loaded]:
     """Return the file's bytes with the tables appended, and the configuration that they mean. Check that it means the
     old one plus the tables, and nothing else."""
-    before = old.decode() if old is not None else ""
-    tables = added.lstrip("\n") if not before else added if before.endswith("\n") else f"\n{added}"
-    after = before + (tables.replace("\n", "\r\n") if "\r\n" in before else tables)
-    means, more = tomllib.loads(before), tomllib.loads(added)
+    after = append_text(old, added) if old else added.lstrip("\n").encode()
+    means, more = tomllib.loads((old or b"").decode()), tomllib.loads(added)
     servers = {**means.get("servers", {}), **more.get("servers", {})}
-    wanted = {**more, **means, **({"servers": servers} if servers else {})}
-    try:
-        same = tomllib.loads(after) == wanted
-    except tomllib.TOMLDecodeError:
-        same = False
-    if not same:
+    if not says(after, {**more, **means, **({"servers": servers} if servers else {})}):
         raise ConfigurationError(
             f"{file} has its servers in a form that can't be added to",
             "write each server as tables with headers, such as [servers.mail]",
         )
-    loaded = load(file, os.environ, {}, content=after.encode())
+    loaded = load(file, os.environ, {}, content=after)
     views(loaded)
-    return after.encode(), loaded
+    return after, loaded
 
 
 def _holds(path: Path, data: bytes) -> bool:

@@ -12,7 +12,7 @@ refuse any call. Not checked: whether a scope suits what the tool does.
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -21,11 +21,10 @@ from mcp.types import Tool
 
 from accredit.asking.command_line import upstream_of
 from accredit.asking.listing import ServerListing
-from accredit.asking.reaching import Reach, read_reach
+from accredit.asking.reaching import Reach
 from accredit.asking.server import ask_each, ask_object, ask_upstream
 from accredit.base.standard import STDIN
 from accredit.base.terminal import two_lines
-from accredit.base.text import one_line
 from accredit.config import Loaded, build_catalog, load, read_pinned
 from accredit.config.pins import stale_pins
 from accredit.config.servers import view, views
@@ -79,13 +78,10 @@ def run_check(
     fix: bool,
     openapi: Path | str | None,
     agent_card: Path | str | None,
-    header: Sequence[str],
-    token_env: str | None,
-    timeout: float | None,
+    reach: Reach,
     as_json: bool,
 ) -> int:
     """Run `accredit check`; return the exit code. Raises `ConfigurationError`."""
-    reach = read_reach(header, token_env, timeout)
     if fix and config == STDIN:
         raise ConfigurationError("--fix can't write to stdin", "name the file that it has to change")
     name = target if command is None and target is not None and _NAME.fullmatch(target) else None
@@ -122,7 +118,7 @@ def check_configured(loaded: Loaded, name: str | None, reach: Reach, *, fix: boo
     if several and reach.all_headers:
         raise ConfigurationError(
             "--header and --token-env are for one server, and [servers] names several",
-            one_line(f"name it: accredit check NAME, of {', '.join(loaded.config.servers.by_name)}"),
+            f"name it: accredit check NAME, of {', '.join(loaded.config.servers.by_name)}",
         )
     stale = sorted(stale_pins(loaded)) if name is None else []
     notes = [f"note: {each} of {LOCK_FILE} is no server: accredit pin {each} --yes takes it out" for each in stale]

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from accredit.asking.listing import ServerListing
+from accredit.base.toml import append_text, says
 from accredit.config import Loaded, build_catalog, load
 from accredit.config.servers import views
 from accredit.errors import ConfigurationError
@@ -56,13 +57,6 @@ def _with(content: bytes, missing: Mapping[str, list[Suggestion]]) -> bytes:
     return append_text(content, "\n".join(["", _HEAD, *tables]))
 
 
-def append_text(content: bytes, text: str) -> bytes:
-    """Return a file's content with a text behind it, in the file's own line ends."""
-    if content and not content.endswith(b"\n"):
-        text = "\n" + text
-    return content + (text.replace("\n", "\r\n") if b"\r\n" in content else text).encode()
-
-
 def _meaning(loaded: Loaded, missing: Mapping[str, list[Suggestion]]) -> dict[str, Any]:
     """Return what the new text must mean: the old one plus the tables."""
     expected: dict[str, Any] = tomllib.loads(loaded.content.decode())
@@ -82,10 +76,6 @@ def replace_checked(loaded: Loaded, content: bytes, expected: Mapping[str, Any],
     could not be added to, and the remedy. Raises `ConfigurationError`."""
     if loaded.file is None:
         raise ConfigurationError("--fix has no configuration to write to", "name one with --config")
-    try:
-        same = tomllib.loads(content.decode()) == expected
-    except tomllib.TOMLDecodeError:
-        same = False
-    if not same:
+    if not says(content, expected):
         raise ConfigurationError(f"{loaded.file} has {words[0]} in a form that --fix can't add to", words[1])
     replace_file(loaded.file, content, old=loaded.content)

@@ -13,7 +13,6 @@ agent is. I/O: a file, or one URL.
 
 import asyncio
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Literal, NamedTuple
@@ -25,7 +24,7 @@ from accredit.a2a.cards import CARD_PATH, MAX_CARD_BYTES, read_card
 from accredit.a2a.shapes import Card
 from accredit.a2a.skills import agent_url, propose_skills
 from accredit.asking.probe import without_query
-from accredit.asking.reaching import as_configured, read_reach
+from accredit.asking.reaching import Reach
 from accredit.base.deferred import require_extra
 from accredit.config import load
 from accredit.config.apis import build_api
@@ -36,7 +35,7 @@ from accredit.http_api.proposals import propose
 from accredit.keys import read_file
 from accredit.limits import MAX_DEPTH
 from accredit.net.fetch import check_url, fetch
-from accredit.setup.config_text import Agent, Api, Headers
+from accredit.setup.config_text import Agent, Api
 
 SERVER_DOCUMENT_SECONDS = 30.0
 """How many seconds there are to fetch a document: one of `MAX_OPENAPI_BYTES`, over a slow line."""
@@ -75,28 +74,22 @@ def find_described(
     document: Document,
     url: str | None,
     proxy: str | None,
-    header: Sequence[str],
-    token_env: str | None,
-    timeout: float | None,
+    reach: Reach,
 ) -> Api | Agent:
     """Return the API or agent of a document, as `[servers.NAME]`. `url` is where it is, or None for what the document
     says; `proxy` is the one that asks the gateway, or None for what is behind it. Raises `ConfigurationError`."""
-    reach = read_reach(header, token_env, timeout)
     if reach.all_headers and (url is None or proxy is not None):
         raise ConfigurationError(
             "--header and --token-env are for the URL of the API or agent, and none is named here",
             "name it: a document could name anybody's" if proxy is None else "leave them out: the proxy calls the API",
         )
-    headers = as_configured(header, token_env)
     if document.option == "--openapi":
-        return _find_api(name, document.where, url, proxy, headers, reach.timeout)
-    return _find_agent(name, document.where, url, headers, reach.timeout)
+        return _find_api(name, document.where, url, proxy, reach)
+    return _find_agent(name, document.where, url, reach)
 
 
-def _find_api(
-    name: str, where: Path | str, url: str | None, proxy: str | None, headers: Headers, seconds: float | None
-) -> Api:
-    document = read_openapi(where, seconds)
+def _find_api(name: str, where: Path | str, url: str | None, proxy: str | None, reach: Reach) -> Api:
+    document = read_openapi(where, reach.timeout)
     base = url or urljoin(where if isinstance(where, str) else "", document.server or "/")
     if proxy is None and urlsplit(base).scheme not in ("http", "https"):
         raise ConfigurationError("the OpenAPI document does not say where the API is", "name its URL as well")
@@ -106,18 +99,18 @@ def _find_api(
         raise ConfigurationError(
             "the OpenAPI document has no operation that could have a route", "see whether it is that of the API"
         )
-    return Api(name, document.title, base.rstrip("/"), proxy, headers, found)
+    return Api(name, document.title, base.rstrip("/"), proxy, reach.configured, found)
 
 
-def _find_agent(name: str, where: Path | str, url: str | None, headers: Headers, seconds: float | None) -> Agent:
-    card = read_agent_card(where, seconds)
+def _find_agent(name: str, where: Path | str, url: str | None, reach: Reach) -> Agent:
+    card = read_agent_card(where, reach.timeout)
     at = url or agent_url(card)
     if at is None:
         raise ConfigurationError(
             "the card names no JSON-RPC interface of A2A 1.0", "name the agent's URL as well, if it has one"
         )
     path = urlsplit(where).path if isinstance(where, str) else CARD_PATH
-    return Agent(name, card.name, at, path, headers, propose_skills(card, name))
+    return Agent(name, card.name, at, path, reach.configured, propose_skills(card, name))
 
 
 def read_openapi(where: Path | str, seconds: float | None = None) -> ApiDocument:

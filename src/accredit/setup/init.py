@@ -16,7 +16,7 @@ import base64
 import os
 import secrets
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -26,11 +26,11 @@ import click
 from accredit.asking.command_line import upstream_of
 from accredit.asking.listing import ServerListing
 from accredit.asking.probe import without_query
-from accredit.asking.reaching import as_configured, read_reach
+from accredit.asking.reaching import Reach
 from accredit.asking.server import ask_upstream
 from accredit.base.clock import unix_seconds
 from accredit.base.files import SHARED_FOLDER, make_folder
-from accredit.base.text import one_line
+from accredit.base.text import one_line, several
 from accredit.config.attest import GATEWAY_KEY_FILE
 from accredit.config.load import DEFAULT_FILE, load
 from accredit.config.schema import Gateway
@@ -58,14 +58,13 @@ from accredit.terminal.output import QUIET, print_json, say, tell
 
 
 class InitPlan(NamedTuple):
-    """What to set up: the server, the folder, `upstream.headers` as they are written in the file, the timeout in
-    seconds, the server's name in `[servers]` ("" if it goes into `[upstream]`), the gateway's port, and the URL
-    by which hosts know it that can only log in ("" to let none in)."""
+    """What to set up: the server and how it is reached, the folder, the server's name in `[servers]` ("" if it goes
+    into `[upstream]`), the gateway's port, and the URL by which hosts know it that can only log in ("" to let none
+    in)."""
 
     upstream: HttpUpstream | StdioUpstream
     folder: Path
-    headers: Mapping[str, str | Mapping[str, str]] = {}
-    seconds: float | None = None
+    reach: Reach = Reach()
     server: str = ""
     port: int = Gateway().port
     oauth: str = ""
@@ -97,9 +96,7 @@ def run_init(
     agent_card: Path | str | None,
     proxy: str | None,
     oauth: str,
-    header: Sequence[str],
-    token_env: str | None,
-    timeout: float | None,
+    reach: Reach,
     as_json: bool,
 ) -> int:
     """Run `accredit init`; return the exit code. Raises `ConfigurationError`."""
@@ -112,13 +109,12 @@ def run_init(
         if oauth:
             raise ConfigurationError("--oauth is for MCP servers", "write [oauth] into the file yourself")
         _check_free(folder, _files_of(folder))
-        found = find_described(server, document, url, proxy, header, token_env, timeout)
+        found = find_described(server, document, url, proxy, reach)
         return _set_up_described(found, folder, as_json=as_json)
     if oauth:  # a wrong URL is told before the server is asked
         load(folder / DEFAULT_FILE, {}, {}, content=oauth_tables(oauth).encode())
-    reach = read_reach(header, token_env, timeout)
     upstream = upstream_of(url, command, reach)
-    plan = InitPlan(upstream, folder, as_configured(header, token_env), reach.timeout, server, oauth=oauth)
+    plan = InitPlan(upstream, folder, reach, server, oauth=oauth)
     return set_up(plan, as_json=as_json)
 
 
@@ -159,7 +155,7 @@ def _set_up_described(found: Api | Agent, folder: Path, *, as_json: bool) -> int
     kind = found.kind.rpartition(" ")[2]
     say(f"the {kind} is at {without_query(found.url)}, and on the gateway at {found.path}" if found.proxy is None else
         f"{found.proxy} asks at {found.path} of the admin listener: docs/how-to/api-behind-a-proxy.md")  # fmt: skip
-    _say_next(steps)
+    say_next(steps)
     return 0
 
 
@@ -176,11 +172,11 @@ class Prepared(NamedTuple):
     @classmethod
     def asked(cls, plan: InitPlan) -> "Prepared":
         """Ask the server (step 2), and make the contents of the files. Raises `ConfigurationError`."""
-        offer, upstream = ask_upstream(plan.upstream, follow=True, seconds=plan.seconds)
+        offer, upstream = ask_upstream(plan.upstream, follow=True, seconds=plan.reach.timeout)
         lock = lock_text({plan.server or UPSTREAM: definitions_of(offer)})
         suggested = suggestions(offer, plan.server)
         where = keep_working_folder(upstream, plan.folder)
-        text = configuration(where, offer, suggested, plan.headers, plan.server, plan.port)
+        text = configuration(where, offer, suggested, plan.reach.configured, plan.server, plan.port)
         text += oauth_tables(plan.oauth) if plan.oauth else ""
         return cls(plan, offer, upstream, suggested, lock, text.encode())
 
@@ -300,11 +296,12 @@ def _report(
     say(f"wrote {files[3]}: what these tools say of themselves; a gateway refuses calls of one that changes")
     for each in more:
         say(f"wrote {each}, which only you can read: it seals the keys of hosts that log in. Don't lose it")
-    _say_next(steps)
+    say_next(steps)
     say(f"note: {oauth_hosts(plan.oauth)}", QUIET)
 
 
-def _say_next(steps: Iterable[str]) -> None:
+def say_next(steps: Iterable[str]) -> None:
+    """Print the shell lines that come next."""
     say("")
     say("next:")
     for step in steps:
@@ -314,15 +311,11 @@ def _say_next(steps: Iterable[str]) -> None:
 def summarize_offer(offer: ServerListing, suggested: Sequence[Suggestion]) -> str:
     """Return how much a server offers, in words."""
     counts = [
-        f"{_number(len(suggested), 'tool')}, {sum(each.sensitive for each in suggested) or 'none'} of them sensitive"
+        f"{several(len(suggested), 'tool')}, {sum(each.sensitive for each in suggested) or 'none'} of them sensitive"
     ]
     if offer.only_some:
         counts.append(f"{len(offer.only_some)} that only some clients see")
     resources = len(offer.resources) + len(offer.templates)
-    counts += [_number(resources, "resource")] if resources else []
-    counts += [_number(len(offer.prompts), "prompt")] if offer.prompts else []
+    counts += [several(resources, "resource")] if resources else []
+    counts += [several(len(offer.prompts), "prompt")] if offer.prompts else []
     return ", ".join(counts)
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -9,7 +9,6 @@
 
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ import click
 from msgspec import to_builtins
 
 from accredit.asking.listing import ServerListing
-from accredit.asking.reaching import read_reach
+from accredit.asking.reaching import Reach
 from accredit.asking.server import ask_configured
 from accredit.config import load, lock_file, read_lock_file
 from accredit.config.pins import lock_name, stale_pins
@@ -44,9 +43,7 @@ def run_pin(
     name: str | None,
     config: Path | None,
     yes: bool,
-    header: Sequence[str],
-    token_env: str | None,
-    timeout: float | None,
+    reach: Reach,
     as_json: bool,
 ) -> int:
     """Run `accredit pin`; return the exit code. Raises `ConfigurationError`."""
@@ -60,7 +57,7 @@ def run_pin(
     if servers and name is None:
         raise ConfigurationError("[servers] names several, and pin approves one", f"name one of {', '.join(servers)}")
     server = view(loaded, name) if servers and name is not None else loaded
-    offer = ask_configured(server, read_reach(header, token_env, timeout))
+    offer = ask_configured(server, reach)
     configured = frozenset(servers) or frozenset({lock_name(loaded)})
     return pin_offer(Approval(path, name or lock_name(server), yes, configured), offer, as_json=as_json)
 

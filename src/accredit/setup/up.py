@@ -23,14 +23,14 @@ import fcntl
 import os
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from accredit.app import Start, open_listener, read_configuration
 from accredit.app.pid_file import PidFileContent, serving
 from accredit.asking.command_line import upstream_of
-from accredit.asking.reaching import Reach, as_configured, read_reach
+from accredit.asking.reaching import Reach
 from accredit.base.clock import unix_seconds
 from accredit.base.peers import socket_peer
 from accredit.config import Loaded, load
@@ -78,9 +78,7 @@ def run_up(
     config: Path | None,
     folder: Path,
     port: int | None,
-    header: Sequence[str],
-    token_env: str | None,
-    timeout: float | None,
+    reach: Reach,
     passphrase_file: Path | None,
     no_passphrase: bool,
     no_browser: bool,
@@ -89,7 +87,6 @@ def run_up(
     as_json: bool,
 ) -> int:
     """Run `accredit up`; return the exit code. Raises `ConfigurationError`."""
-    reach = read_reach(header, token_env, timeout)
     passphrases = Passphrases(passphrase_file, declined=no_passphrase)
     if url is None and command is None:
         place = _place_of_file(config)
@@ -97,7 +94,7 @@ def run_up(
         raise ConfigurationError("--config and a server are given", "name one: a configuration has its own")
     else:
         upstream = upstream_of(url, command, reach)
-        plan = InitPlan(upstream, folder, as_configured(header, token_env), reach.timeout)
+        plan = InitPlan(upstream, folder, reach)
         place = found_place(plan if port is None else plan._replace(port=port))
     if port is not None and place.is_there and port != load(place.file, os.environ, {}).config.gateway.port:
         raise ConfigurationError(

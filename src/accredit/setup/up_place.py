@@ -128,7 +128,7 @@ def _is_of(loaded: Loaded, plan: InitPlan) -> bool:
     urls = {url for each in tables for url in (each.url, *each.urls) if url}
     if wanted.url in urls:
         return True
-    seconds = plan.seconds or SERVER_LISTS_SECONDS
+    seconds = plan.reach.timeout or SERVER_LISTS_SECONDS
     door = asyncio.run(probe_url(replace(wanted, auth=None), follow=True, seconds=seconds))
     return isinstance(door.upstream, HttpUpstream) and door.upstream.url in urls
 

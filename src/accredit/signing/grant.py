@@ -19,7 +19,7 @@ from typing import NamedTuple
 import click
 from msgspec import Struct
 
-from accredit.asking.reaching import read_reach
+from accredit.asking.reaching import Reach
 from accredit.base.clock import unix_seconds
 from accredit.base.standard import STDOUT
 from accredit.consent import CALL
@@ -89,9 +89,7 @@ def run_grant(
     config: Path | None,
     url: str | None,
     server: str | None,
-    header: Sequence[str],
-    token_env: str | None,
-    timeout: float | None,
+    reach: Reach,
     max_amount: Sequence[str],
     between: Sequence[str],
     resource: Sequence[str],
@@ -113,7 +111,7 @@ def run_grant(
         *map(arguments.constraint, constraint),
     )
     wanted = ScopeSelection(tuple(dict.fromkeys(scope)), tuple(tool), all_read_only, force)
-    lookup = look_up(wanted, constraints, ScopeSource(config, url, server, read_reach(header, token_env, timeout)))
+    lookup = look_up(wanted, constraints, ScopeSource(config, url, server, reach))
     request = GrantOptions(
         issuer=issuer,
         agent=agent,

@@ -147,7 +147,7 @@ def _known_scopes(environ: Mapping[str, str]) -> dict[str, Path]:
                 known |= dict.fromkeys((scope for cert in read_delegations(file) for scope in cert.scope), file)
     for file in filter(os.path.lexists, files):
         with suppress(ConfigurationError):
-            found = _look_up(ScopeSource(file, None, None, Reach({}, "", None)), ask=False)
+            found = _look_up(ScopeSource(file, None, None, Reach()), ask=False)
             known |= dict.fromkeys((each for _, entry in _entries(found.catalog) for each in entry.scopes), file)
     return known
 

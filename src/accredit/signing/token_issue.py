@@ -29,13 +29,14 @@ class TokenOptions(Struct, frozen=True, kw_only=True):
     agent: str
     audience: str
     ttl: str
-    allow: tuple[str, ...] | None
-    deny: tuple[str, ...]
+    allow: Sequence[str]
+    deny: Sequence[str]
     policy: Path | None
     session: str | None
     issuer: str
     out: Path | None
     force: bool
+    as_json: bool
 
 
 def make(path: Path, *, replace: bool, as_json: bool) -> None:
@@ -50,48 +51,16 @@ def make(path: Path, *, replace: bool, as_json: bool) -> None:
         print_facts([("id", jwk["kid"]), *((f"{half} key", file) for half, file in files.items())])
 
 
-def run_issue(
-    *,
-    key: Path,
-    agent: str,
-    audience: str,
-    ttl: str,
-    allow: Sequence[str],
-    deny: Sequence[str],
-    policy: Path | None,
-    session: str | None,
-    issuer: str,
-    out: Path | None,
-    force: bool,
-    as_json: bool,
-) -> None:
-    """Run `accredit token issue`. Raises `ConfigurationError`."""
-    request = TokenOptions(
-        key=key,
-        agent=agent,
-        audience=audience,
-        ttl=ttl,
-        allow=tuple(dict.fromkeys(allow)) if allow else None,
-        deny=tuple(dict.fromkeys(deny)),
-        policy=policy,
-        session=session,
-        issuer=issuer,
-        out=out,
-        force=force,
-    )
-    issue_token(request, as_json=as_json)
-
-
-def issue_token(request: TokenOptions, *, as_json: bool) -> None:
+def issue_token(request: TokenOptions) -> None:
     """Sign a token, and print it or write it to a file. Raises `ConfigurationError`."""
-    check_out(request.out, as_json=as_json)
+    check_out(request.out, as_json=request.as_json)
     if request.out not in (None, STDOUT) and not request.force and os.path.lexists(request.out):
         raise exists_already(request.out, can_force=True)
     grant = _grant(request, unix_seconds())
     token = issue_session_token(load_token_key(request.key), grant)
     if request.out is not None:
         write_out(request.out, token.encode() + b"\n", private=True, replace=request.force)
-    if as_json:
+    if request.as_json:
         place = {"token": token} if request.out is None else {"file": str(request.out)}
         print_json({**place, **_members(grant)})
     elif request.out is None:
@@ -112,8 +81,8 @@ def _grant(request: TokenOptions, now: int) -> SessionGrant:
         issued_at=now,
         expires_at=now + seconds("--ttl", request.ttl),
         token_id=secrets.token_hex(_TOKEN_ID_BYTES),
-        allowed_tools=request.allow,
-        denied_tools=request.deny,
+        allowed_tools=tuple(dict.fromkeys(request.allow)) or None,
+        denied_tools=tuple(dict.fromkeys(request.deny)),
         policy_digest=policy,
         session=request.session,
     )

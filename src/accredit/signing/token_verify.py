@@ -36,6 +36,7 @@ class TokenVerifyOptions(NamedTuple):
     policy: Path | None
     session: str | None
     tool: str | None
+    as_json: bool
 
 
 class _Checked(NamedTuple):
@@ -45,22 +46,7 @@ class _Checked(NamedTuple):
     session: bool
 
 
-def run_verify(
-    *,
-    file: Path | None,
-    key: Path,
-    issuer: str,
-    audience: str,
-    policy: Path | None,
-    session: str | None,
-    tool: str | None,
-    as_json: bool,
-) -> int:
-    """Run `accredit token verify`; return the exit code. Raises `ConfigurationError`."""
-    return verify_token(TokenVerifyOptions(file, key, issuer, audience, policy, session, tool), as_json=as_json)
-
-
-def verify_token(question: TokenVerifyOptions, *, as_json: bool) -> int:
+def verify_token(question: TokenVerifyOptions) -> int:
     """Print the verdict on a token; return the exit code. Raises `ConfigurationError`."""
     text = _text(question.file)
     keys = load_key_set(question.key)
@@ -78,13 +64,13 @@ def verify_token(question: TokenVerifyOptions, *, as_json: bool) -> int:
             check_tool(token, question.tool)
     except TokenError as error:
         # The caller holds the token, so show the reason that a gateway would only log.
-        if as_json:
+        if question.as_json:
             print_json({"valid": False, "error": error.error, "reason": error.reason})
         else:
             say(f"not good: {error} ({error.reason})", BAD)
         return 1
     checked = _Checked(policy=digest is not None, session=question.session is not None)
-    _report(token, now, checked, as_json=as_json)
+    _report(token, now, checked, as_json=question.as_json)
     return 0
 
 

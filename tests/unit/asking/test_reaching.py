@@ -12,7 +12,7 @@ SECRET = "s3cr3t-value"
 
 def refused(*headers: str, token_env: str | None = None, timeout: float | None = None) -> str:
     with pytest.raises(ConfigurationError) as caught:
-        read_reach(headers, token_env, timeout)
+        read_reach(header=headers, token_env=token_env, timeout=timeout)
     told = f"{caught.value.what}: {caught.value.remedy}"
     assert SECRET not in told
     return told
@@ -23,12 +23,12 @@ def test_headers_are_sent_as_they_are_named__and_credentials_as_the_environment_
 ) -> None:
     monkeypatch.setenv("MAIL_KEY", SECRET)
     monkeypatch.setenv("TOKEN", "abc")
-    reach = read_reach(["X-Team=mail=box", "X-Api-Key=env:MAIL_KEY"], "TOKEN", 2.5)
+    reach = read_reach(header=["X-Team=mail=box", "X-Api-Key=env:MAIL_KEY"], token_env="TOKEN", timeout=2.5)
     assert reach.headers == {"X-Team": "mail=box", "X-Api-Key": SECRET}
     assert reach.all_headers["Authorization"] == "Bearer abc"
     assert (reach.token, reach.timeout) == ("abc", 2.5)
     assert SECRET not in repr(reach)
-    basic = read_reach(["authorization=env:MAIL_KEY"], None, None)
+    basic = read_reach(header=["authorization=env:MAIL_KEY"])
     assert basic.all_headers == {"authorization": SECRET}
 
 
@@ -84,9 +84,9 @@ def test_a_header_of_the_command_line_takes_nothing_else_of_a_server_away__but_a
     monkeypatch.setenv("TOKEN", "abc")
     grant = AccessGrant("client_credentials", "https://idp.example/token", "gw", SECRET)
     server = HttpUpstream("https://a.example/mcp", {"X-Team": "a"}, ("https://b.example/mcp",), 7, grant)
-    with_header = add_headers(server, read_reach(["x-team=b"], None, None))
+    with_header = add_headers(server, read_reach(header=["x-team=b"]))
     assert with_header == HttpUpstream(server.url, {"x-team": "b"}, server.others, 7, grant)
-    with_token = add_headers(server, read_reach(None, "TOKEN", None))
+    with_token = add_headers(server, read_reach(token_env="TOKEN"))
     assert isinstance(with_token, HttpUpstream)
     assert (with_token.auth, with_token.headers["Authorization"], with_token.others) == (
         None,

@@ -12,7 +12,7 @@ import pytest
 from tests.world.command_tree import commands
 
 from accredit.base.standard import STDIN, standard_input
-from accredit.cli.standard import only_file, reads, reads_secret, writes
+from accredit.cli.standard import READ, READ_OR_URL, READ_SECRET, WRITE, OnlyFile
 from accredit.config import load
 from accredit.errors import ConfigurationError
 from accredit.keys import load_public_key, read_file
@@ -22,13 +22,17 @@ pytestmark = [pytest.mark.holds("base/standard"), pytest.mark.holds("cli/standar
 READS, SECRET, WRITES, FILE = "stdin", "stdin, but no terminal", "stdout", "only a file"
 
 TABLE = {
+    "add --agent-card": READS,
     "add --config": FILE,
+    "add --openapi": READS,
     "approve --passphrase-file": SECRET,
     "call --config": READS,
     "call --delegation": READS,
     "call --json-args": READS,
     "call --key": SECRET,
+    "check --agent-card": READS,
     "check --config": READS,
+    "check --openapi": READS,
     "config check --config": READS,
     "config show --config": READS,
     "connect --delegation": FILE,
@@ -48,7 +52,9 @@ TABLE = {
     "grant --out": WRITES,
     "grant --parent": READS,
     "grant --passphrase-file": SECRET,
+    "init --agent-card": READS,
     "init --dir": FILE,
+    "init --openapi": READS,
     "inspect --key": READS,
     "inspect FILE": READS,
     "install --config": FILE,
@@ -113,24 +119,22 @@ TABLE = {
 }
 """Every option and argument that names a file, and what `-` means there."""
 
-ONLY_FILE = only_file("").__qualname__
-
 
 def files(words: tuple[str, ...], command: click.Command) -> Iterator[tuple[str, Any]]:
-    """The parameters of a command that are paths, each with its callback."""
+    """The parameters of a command that are paths, each with its type."""
     for parameter in command.params:
         if isinstance(parameter.type, click.Path):
             name = parameter.opts[0] if isinstance(parameter, click.Option) else parameter.human_readable_name
-            yield " ".join((*words, name)), parameter.callback
+            yield " ".join((*words, name)), parameter.type
 
 
-def meaning(callback: Any) -> str | None:
-    known = {reads: READS, reads_secret: SECRET, writes: WRITES}
-    return FILE if getattr(callback, "__qualname__", "") == ONLY_FILE else known.get(callback)
+def meaning(kind: Any) -> str | None:
+    known = {READ: READS, READ_OR_URL: READS, READ_SECRET: SECRET, WRITE: WRITES}
+    return FILE if isinstance(kind, OnlyFile) else known.get(kind)
 
 
 def test_every_option_that_names_a_file_says_what_a_dash_means() -> None:
-    found = {name: meaning(callback) for words, each in commands().items() for name, callback in files(words, each)}
+    found = {name: meaning(kind) for words, each in commands().items() for name, kind in files(words, each)}
     assert found == TABLE
 
 

@@ -24,9 +24,12 @@ def test_every_command_that_is_no_group_runs_something() -> None:
 def test_a_commands_function_takes_its_options_and_nothing_else(words: tuple[str, ...]) -> None:
     command = RUNS[words]
     names = {each.name for each in command.params if each.expose_value}
+    for each in getattr(command, "joined", ()):
+        assert {one.name for one in each.options} <= inspect.signature(load(each.run)).parameters.keys()
+        names = names - {one.name for one in each.options} | {each.name}
     if isinstance(command, ProgramCommand):
         names.add("command")
-    taken = inspect.signature(load(command.run)).parameters  # pyright: ignore[reportAttributeAccessIssue]
+    taken = inspect.signature(load(getattr(command, "takes", command.run))).parameters  # pyright: ignore[reportAttributeAccessIssue]
     assert {name for name, each in taken.items() if each.default is each.empty} <= names <= {*taken}
 
 

@@ -33,6 +33,6 @@ def pages(tmp_path: Path) -> LogPages:
     ("text", "total", "last"), [("", 4, 2), ("outcome:ok", 3, 1), ("tool:pay", 1, 1), ("tool:none", 0, 0)]
 )
 def test_calls_of_the_last_hour_are_counted_by_the_minute(pages: LogPages, text: str, total: int, last: int) -> None:
-    found = asyncio.run(pages.rate(text))
+    found = asyncio.run(pages.rate({"q": text}))
     assert found["whole"]
     assert (len(found["minutes"]), sum(found["minutes"]), found["minutes"][-1]) == (60, total, last)

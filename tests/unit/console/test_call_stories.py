@@ -52,7 +52,7 @@ def pages(tmp_path: Path, calls: dict[str, str], request: pytest.FixtureRequest)
 
 
 def told(pages: LogPages, call_id: str) -> list[str]:
-    return [each["says"] for each in asyncio.run(pages.story(call_id))["records"]]
+    return [each["says"] for each in asyncio.run(pages.story({}, call_id))["records"]]
 
 
 @pytest.mark.parametrize("is_listed", [True, False])
@@ -60,7 +60,7 @@ def test_a_story_is_the_same_whether_the_call_was_listed_or_not(
     is_listed: bool, pages: LogPages, calls: dict[str, str]
 ) -> None:
     if is_listed:
-        listed = asyncio.run(pages.calls("", None))["calls"]
+        listed = asyncio.run(pages.calls({}))["calls"]
         assert {each["call"] for each in listed} >= set(calls.values())
     assert told(pages, calls["slow"]) == told(pages, calls["quick"]) == ["allow", "ok"]
     assert told(pages, calls["refused"]) == ["deny ratify_scope_denied"]
@@ -83,10 +83,10 @@ def test_a_call_that_somebody_filed_with_what_is_no_record_hides_no_call(
     ((writer, key),) = thief.run("SELECT w.name, k.id FROM log_writers w, log_keys k")
     thief.add_entry(str(writer), 77, b"garbage", str(key))
     thief.open("dd" * 16, str(writer), str(writer), 77)
-    listed = {each["call"]: each["outcome"] for each in asyncio.run(pages.calls("", None))["calls"]}
+    listed = {each["call"]: each["outcome"] for each in asyncio.run(pages.calls({}))["calls"]}
     assert set(listed) >= set(calls.values())
     assert listed[calls["open"]] == "open"
-    assert asyncio.run(pages.rate(""))["whole"]
+    assert asyncio.run(pages.rate({}))["whole"]
 
 
 @pytest.mark.holds("console/log_pages", "verification", "no-key")
@@ -97,13 +97,13 @@ def test_what_somebody_wrote_into_the_store_is_shown_as_that(
     with closing(sqlite3.connect(tmp_path / "log.db")) as file, file:
         file.execute(FORGED, (number,))
     pages = LogPages(SqliteFile(tmp_path / "log.db"), dict, [gateway()[1]])
-    page = asyncio.run(pages.calls("", None))
+    page = asyncio.run(pages.calls({}))
     assert page["checked"] is True
     assert {each["target"] for each in page["calls"] if each["signature"].startswith("BAD")} >= {"wire_money"}
     assert all(each["signature"] == "good" for each in page["calls"] if each["target"] not in ("quick", "wire_money"))
-    story = asyncio.run(pages.story(calls["quick"]))
+    story = asyncio.run(pages.story({}, calls["quick"]))
     assert (story["target"], story["good"]) == ("quick", True), "a story goes by the records that verify"
-    unchecked = asyncio.run(LogPages(SqliteFile(tmp_path / "log.db"), dict).calls("", None))
+    unchecked = asyncio.run(LogPages(SqliteFile(tmp_path / "log.db"), dict).calls({}))
     assert unchecked["checked"] is False
     assert {each["signature"] for each in unchecked["calls"]} == {"not checked"}
 
@@ -126,7 +126,7 @@ def test_a_story_says_who_allowed_a_call__and_calls_nobody_by_a_name_that_a_reco
     asyncio.run(write())
     place, names, keys = SqliteFile(tmp_path / "log.db"), {AGENT.id: "Assistant"}, [gateway()[1]]
     stories = [
-        asyncio.run(LogPages(place, lambda: names, trusted, people).story(call.call.id))["proved"]
+        asyncio.run(LogPages(place, lambda: names, trusted, people).story({}, call.call.id))["proved"]
         for trusted, people in ((keys, {HUMAN.public_key: "Ada"}), (keys, {}), ([], {HUMAN.public_key: "Ada"}))
     ]
     assert stories[0]["sentence"].startswith(
@@ -160,7 +160,7 @@ def test_a_story_is_read_from_the_newest_entry_to_its_beginning__and_no_further(
 def test_of_a_call_that_was_listed_it_is_read_from_its_beginning_to_its_end__and_no_further(
     pages: LogPages, calls: dict[str, str], tmp_path: Path
 ) -> None:
-    asyncio.run(pages.calls("", None))
+    asyncio.run(pages.calls({}))
     spoil(tmp_path / "log.db", "max", calls["slow"])
     spoil(tmp_path / "log.db", "min", calls["slow"])
     assert told(pages, calls["slow"]) == ["allow", "ok"]
@@ -169,7 +169,7 @@ def test_of_a_call_that_was_listed_it_is_read_from_its_beginning_to_its_end__and
 def test_a_bookmark_that_leads_to_nothing_any_more_hides_no_story(
     pages: LogPages, calls: dict[str, str], tmp_path: Path
 ) -> None:
-    asyncio.run(pages.calls("", None))
+    asyncio.run(pages.calls({}))
     with closing(sqlite3.connect(tmp_path / "log.db")) as file, file:  # another file, in which the call stands before
         file.execute("UPDATE log_entries SET entry = entry - 1000")
     assert told(pages, calls["quick"]) == ["allow", "ok"]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.world.a2a_agents import CARD
 from tests.world.tool_lists import HOSTILE_TEXTS
 
+from accredit.asking.reaching import read_reach
 from accredit.errors import ConfigurationError
 from accredit.http_api.openapi import Operation
 from accredit.http_api.proposals import propose
@@ -64,8 +65,8 @@ def described(*where: Any, **more: Any) -> Api | Agent:
     openapi, card, url, proxy = where
     document = named_document(openapi, card)
     assert document is not None
-    given: dict[str, Any] = {"header": (), "token_env": None, "timeout": None, **more}
-    return find_described("mail", document, url, proxy, **given)
+    reach = read_reach(**more)
+    return find_described("mail", document, url, proxy, reach)
 
 
 def refusal(where: Path | str, **more: Any) -> str:

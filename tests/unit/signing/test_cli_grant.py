@@ -17,7 +17,7 @@ from accredit.ratify.canonical import canonical
 from accredit.ratify.constraints import MaxAmount, MaxRate, MaxSpeed, ResourcePath, TimeWindow
 from accredit.ratify.structures import UNTIL_REVOKED
 
-pytestmark = [pytest.mark.holds("signing/grant"), pytest.mark.holds("cli/commands/grant")]
+pytestmark = [pytest.mark.holds("signing/grant"), pytest.mark.holds("cli/commands/calls")]
 
 OWNER = ("grant", "--issuer", "owner.key", "--agent", "agent.key.pub")
 AGENT = ("grant", "--issuer", "agent.key", "--agent", "sub.key.pub")

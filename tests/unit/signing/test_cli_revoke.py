@@ -18,7 +18,7 @@ from accredit.ratify import RevocationList, issue_revocation_list, revocation_li
 from accredit.stores import RevocationLists
 from accredit.stores.sqlite.revocation_lists import change_list
 
-pytestmark = [pytest.mark.holds("signing/revoke"), pytest.mark.holds("cli/commands/revoke")]
+pytestmark = [pytest.mark.holds("signing/revoke"), pytest.mark.holds("cli/commands/calls")]
 
 LIST = ("--issuer", "owner.key", "--list", "revoked.json")
 STORE = ("--issuer", "owner.key", "--store", "sqlite:///accredit.db")

@@ -17,7 +17,7 @@ from accredit.tokens import policy_digest
 pytestmark = [
     pytest.mark.holds("signing/token_issue"),
     pytest.mark.holds("signing/token_verify"),
-    pytest.mark.holds("cli/commands/token"),
+    pytest.mark.holds("cli/commands/keys"),
 ]
 
 KEY = make_token_key()

@@ -17,7 +17,7 @@ from accredit.keys import KeyKind, make_key, write_key
 from accredit.ratify import issue_revocation_list
 from accredit.ratify.constraints import MaxAmount, MaxRate, ResourcePath
 
-pytestmark = [pytest.mark.holds("signing/verify"), pytest.mark.holds("cli/commands/verify")]
+pytestmark = [pytest.mark.holds("signing/verify"), pytest.mark.holds("cli/commands/calls")]
 
 ROOT = ("--root", "owner.key.pub")
 AT = ("--now", str(NOW))

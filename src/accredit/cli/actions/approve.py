@@ -1,4 +1,5 @@
-"""Implements `accredit approve`: shows an ask in the terminal, and signs what the person chooses.
+"""Implements `accredit asked`, `approve` and `deny`, which talk to the running desk. `approve` shows an ask in the
+terminal, and signs what the person chooses:
 
 - The desk returns the ask as the agent signed it. It is verified again here, so the desk can't substitute another.
 - Everything that the desk's page shows is shown (`ask_screen`). Values that are folded must be unfolded before the
@@ -20,16 +21,21 @@ import msgspec
 
 from accredit.base.clock import unix_seconds
 from accredit.cli.actions.ask_screen import AskScreen
-from accredit.cli.actions.desk import ask_desk, print_desk_refusal
+from accredit.cli.actions.desk import ask_desk
 from accredit.consent.answers import Answer, chain_allowed
 from accredit.consent.asks import Ask, check_ask, read_ask
 from accredit.consent.offers import Offer
+from accredit.consent.shown import in_quotes, one_word
 from accredit.console.desk import Choice, signed_certificate
+from accredit.console.names import known_names
 from accredit.console.settings import find_key, read_settings
 from accredit.console.unlock import KeyInFile
 from accredit.console.views import Circumstances, Described, choices, describe, preview
 from accredit.errors import AccreditError, ConfigurationError, ConsentError, DeskError
-from accredit.terminal.output import QUIET, print_json, say, tell
+from accredit.keys.places import config_folder
+from accredit.pins.shown import visible_text
+from accredit.terminal import wording as words
+from accredit.terminal.output import QUIET, print_json, print_table, say, tell
 from accredit.terminal.passphrases import passphrase_source
 
 _NEGATIVE = 1
@@ -47,10 +53,7 @@ def approve_ask(code: str, key: str | None, passphrase_file: Path | None, *, as_
     """Show an ask, and sign if the person agrees; return the exit code. Raises `ConfigurationError`."""
     if sys.stdin is None or not sys.stdin.isatty():
         raise ConfigurationError("`accredit approve` needs a terminal, where a person reads", "run it in a terminal")
-    try:
-        ask, known, state = _read_answer(ask_desk({"show": code}))
-    except DeskError as error:
-        return print_desk_refusal(error)
+    ask, known, state = _read_answer(ask_desk({"show": code}))
     if state != "pending":
         tell(f"error: this ask does not wait any more: it is {state}")
         return _NEGATIVE
@@ -115,10 +118,7 @@ def _words(offer: Offer) -> str:
 
 
 def _deny(code: str) -> int:
-    try:
-        ask_desk({"deny": code})
-    except DeskError as error:
-        return print_desk_refusal(error)
+    ask_desk({"deny": code})
     say("denied")
     return _NEGATIVE
 
@@ -133,8 +133,8 @@ def _sign(ask: Ask, offer: Offer, passphrase_file: Path | None, *, as_json: bool
         answer = Answer(ask=ask.digest.hex(), decision="allow", certificates=(cert,))
         chain_allowed(answer, ask, now)
         ask_desk({"deliver": answer.to_dict()})
-    except DeskError as error:
-        return print_desk_refusal(error)
+    except DeskError:
+        raise
     except AccreditError as error:
         tell(f"error: nothing was signed: {error}")
         return _NEGATIVE
@@ -143,3 +143,43 @@ def _sign(ask: Ask, offer: Offer, passphrase_file: Path | None, *, as_json: bool
     else:
         say(f"allowed {ask.code}: the agent has the certificate {cert.cert_id}")
     return 0
+
+
+def list_asks(*, as_json: bool) -> int:
+    """Print the pending asks; return the exit code. Raises `ConfigurationError`."""
+    asks = ask_desk({"list": True})["asks"]
+    if as_json:
+        print_json({"asks": asks})
+    elif not asks:
+        say("Nobody is asking.")
+    else:
+        names = known_names(config_folder(os.environ))
+        print_table(("code", "agent", "asks for", "gateway", "ends"), (_row(each, names) for each in asks))
+    return 0
+
+
+def deny_ask(code: str, *, as_json: bool) -> int:
+    """Deny an ask. Raises `ConfigurationError`, and `DeskError` if it doesn't exist."""
+    denied = ask_desk({"deny": code})
+    if as_json:
+        print_json(denied)
+    else:
+        say(f"denied {denied['code']}; the same call is denied for an hour")
+    return 0
+
+
+def _row(ask: dict[str, Any], names: Mapping[str, str]) -> list[str]:
+    """Return an ask's row. A name that the person has not given is quoted."""
+    if ask.get("kind") == "client":
+        client, ends = ask["client"], words.relative(int(ask["expires"]), unix_seconds())
+        called = f"“{in_quotes(client['name'])}” ({one_word(client['host']) or 'registered'})"
+        return [ask["code"], called, f"{len(ask['tools'])} tools", one_word(ask["endpoint"]), ends]
+    until, agent = int(ask["expires_at"]), ask["agent"]
+    called = visible_text(names[agent["id"]]) if agent["id"] in names else f"“{in_quotes(agent['name'])}”"
+    return [
+        ask["code"],
+        f"{called} ({agent['id'][:8]}…)",
+        one_word(ask["target"]),
+        one_word(ask["gateway"]["url"] or ask["gateway"]["id"]),
+        words.relative(until, unix_seconds()),
+    ]

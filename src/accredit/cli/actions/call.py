@@ -19,7 +19,7 @@ from mcp import MCPError
 from mcp_types import CallToolResult, TextContent, Tool
 from msgspec import Struct
 
-from accredit.asking.reaching import Reach, endpoint_of, read_reach
+from accredit.asking.reaching import Reach, endpoint_of
 from accredit.asking.server import first_of
 from accredit.base.log_events import configure_logs
 from accredit.base.terminal import two_lines
@@ -63,15 +63,16 @@ class CallOptions(Struct, frozen=True, kw_only=True):
     """The options of one `accredit call`."""
 
     tool: str
-    args: tuple[str, ...]
+    arg: Sequence[str]
     json_args: Path | None
     url: str | None
     config: Path | None
     server: str | None
     key: Path | None
-    delegations: tuple[Path, ...]
+    delegation: tuple[Path, ...]
     gateway_id: str
     reach: Reach
+    as_json: bool
 
 
 class _Trouble(NamedTuple):
@@ -81,41 +82,9 @@ class _Trouble(NamedTuple):
     remedy: tuple[str, ...]
 
 
-def run_call(
-    *,
-    tool: str,
-    arg: Sequence[str],
-    json_args: Path | None,
-    url: str | None,
-    config: Path | None,
-    server: str | None,
-    key: Path | None,
-    delegation: Sequence[Path],
-    gateway_id: str,
-    header: Sequence[str],
-    token_env: str | None,
-    timeout: float | None,
-    as_json: bool,
-) -> int:
-    """Run `accredit call`; return the exit code. Raises `ConfigurationError`."""
-    request = CallOptions(
-        tool=tool,
-        args=tuple(arg),
-        json_args=json_args,
-        url=url,
-        config=config,
-        server=server,
-        key=key,
-        delegations=tuple(delegation),
-        gateway_id=gateway_id,
-        reach=read_reach(header, token_env, timeout),
-    )
-    return call_tool(request, as_json=as_json)
-
-
-def call_tool(request: CallOptions, *, as_json: bool) -> int:
+def call_tool(request: CallOptions) -> int:
     """Call the tool and print its result; return the exit code. Raises `ConfigurationError`."""
-    check_way(request.url, request.config, request.key, request.delegations)
+    check_way(request.url, request.config, request.key, request.delegation)
     path = request.json_args
     given = {} if path is None else json_object(read_file(path, MAX_JSON_ARGS_BYTES).data, str(path))
     configure_logs("error", "text")
@@ -128,7 +97,7 @@ def call_tool(request: CallOptions, *, as_json: bool) -> int:
     if isinstance(outcome, _Trouble):
         _tell(outcome)
         return _NEGATIVE
-    if as_json:
+    if request.as_json:
         print_json(outcome.model_dump(mode="json", by_alias=True, exclude_none=True))
     elif not outcome.is_error:
         _print(outcome)
@@ -139,7 +108,7 @@ def call_tool(request: CallOptions, *, as_json: bool) -> int:
 
 
 async def _call_tool(request: CallOptions, given: dict[str, object]) -> CallToolResult | _Trouble:
-    agent = None if request.key is None else Agent(request.key, request.delegations, request.gateway_id)
+    agent = None if request.key is None else Agent(request.key, request.delegation, request.gateway_id)
     way = (
         at_gate(request.config, request.server, agent, request.reach)
         if request.config is not None
@@ -152,7 +121,7 @@ async def _call_tool(request: CallOptions, given: dict[str, object]) -> CallTool
             tool = tools.get(request.tool)
             if tool is None:
                 return _unknown(request.tool, tools)
-            arguments = parse_arguments(tool.name, request.args, given, tool.input_schema)
+            arguments = parse_arguments(tool.name, request.arg, given, tool.input_schema)
             result = await client.call_tool(tool.name, arguments, timeout=seconds)
             _tell_unasked(tool, presenter)
             return result

@@ -12,13 +12,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from accredit.asking.reaching import endpoint_of, id_at, read_reach
+from accredit.asking.reaching import endpoint_of, id_at
 from accredit.base.deferred import leave_unopened, loading
 from accredit.errors import ConfigurationError
 from accredit.keys.places import entry_mark, state_folder
 from accredit.limits import HOLD_SECONDS
 
 if TYPE_CHECKING:
+    from accredit.asking.reaching import Reach
     from accredit.base.log_events import LogFormat, LogLevel
     from accredit.client.desk_start import DeskStarter
 
@@ -32,9 +33,7 @@ def start_connect(
     key: Path | None = None,
     delegation: list[Path] | None = None,
     server: str | None = None,
-    token_env: str | None = None,
-    header: list[str] | None = None,
-    timeout: float | None = None,
+    reach: "Reach",
     gateway_id: str = "",
     show_uncovered: bool = False,
     ask: Literal["auto", "off"] | None = None,
@@ -47,7 +46,6 @@ def start_connect(
     desk, starter = ((), None) if key is None else _desk(ask, hold)
     _check(url, key, delegation, ask, may_ask=bool(desk))
     url, gateway_id = endpoint_of(url, server), id_at(gateway_id, server)
-    reach = read_reach(header, token_env, timeout)
 
     with loading():
         leave_unopened("mcp", "mcp.client")  # their own code imports the SDK's servers, which take as long as all else

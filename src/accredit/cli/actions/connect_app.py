@@ -56,8 +56,8 @@ def run_connect_app(
     check = partial(check_gateway, settings.folder, named=gateway_id)
     try:
         return asyncio.run(_connect(gateways, plain, signer, check, settings.folder, as_json=as_json))
-    except DeskError as error:
-        tell(f"error: {error.reason}")
+    except DeskError:
+        raise
     except AccreditError as error:
         tell(f"error: {error}")
     return _NEGATIVE

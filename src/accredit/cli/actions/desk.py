@@ -30,7 +30,7 @@ from accredit.console.serving import DeskPlaces, DeskProcess, DeskSources, PageS
 from accredit.console.settings import DeskSettings, find_key, read_settings
 from accredit.console.socket import is_running, make_own_folder
 from accredit.console.unlock import KeyHolder, KeyInFile
-from accredit.errors import ConfigurationError, DeskError
+from accredit.errors import ConfigurationError
 from accredit.keys import KeyFile
 from accredit.keys.places import config_folder, desk_log, desk_socket, desk_sockets, runtime_folder, state_folder
 from accredit.ops.log_names import known_names as log_names
@@ -39,8 +39,6 @@ from accredit.ops.own_gateways import OwnGateway, names_here, own_gateways
 from accredit.stores import LogStore, parse_store_url
 from accredit.terminal.output import print_json, say, tell
 from accredit.terminal.passphrases import passphrase_source
-
-_NEGATIVE = 1
 
 
 def run_desk(
@@ -193,12 +191,9 @@ def _print_link(line: str) -> None:
 
 
 def open_desk(code: str | None, *, as_json: bool) -> int:
-    """Open the page of the running desk, or that of the ask with this code; exit code 1 if there is no such ask. Raises
-    `ConfigurationError`."""
-    try:
-        opened = ask_desk({"open": True if code is None else code})["opened"]
-    except DeskError as error:
-        return print_desk_refusal(error)
+    """Open the page of the running desk, or that of the ask with this code. Raises `ConfigurationError`, and
+    `DeskError` if there is no such ask."""
+    opened = ask_desk({"open": True if code is None else code})["opened"]
     if as_json:
         print_json({"opened": opened})
     else:
@@ -209,7 +204,7 @@ def open_desk(code: str | None, *, as_json: bool) -> int:
 
 
 def unlock_desk(passphrase_file: Path | None, *, as_json: bool) -> int:
-    """Unlock the running desk's key; exit code 1 for a wrong passphrase. Raises `ConfigurationError`."""
+    """Unlock the running desk's key. Raises `ConfigurationError`, and `DeskError` for a wrong passphrase."""
     wanted = str(ask_desk({"ping": True}).get("wanted", ""))  # before anybody types
     if wanted:
         tell(f"the desk waits for it now: {wanted}")
@@ -228,21 +223,12 @@ def ask_desk(request: Mapping[str, object]) -> Mapping[str, Any]:
     return tell_desk(desk_sockets(os.environ, os.geteuid()), request)
 
 
-def print_desk_refusal(error: DeskError) -> int:
-    """Print why the desk refused; return the exit code."""
-    tell(f"error: {error.reason}")
-    return _NEGATIVE
-
-
 def _passphrase(person: KeyFile, file: Path | None) -> str:
     return passphrase_source(file)(person).decode()
 
 
 def _request_key_state(request: Mapping[str, object], *, as_json: bool) -> int:
-    try:
-        key = ask_desk(request)["key"]
-    except DeskError as error:
-        return print_desk_refusal(error)
+    key = ask_desk(request)["key"]
     if as_json:
         print_json({"key": key})
     else:

@@ -1,1 +1,1 @@
-"""The commands' signatures and help texts, one small module each. Loaded for `--help`."""
+"""The commands' options and help texts. Loaded for `--help`; each module is loaded when a command of it is used."""

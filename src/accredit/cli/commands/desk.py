@@ -1,11 +1,9 @@
-"""`accredit desk`: the process that holds the person's key; and `accredit desk open|unlock|lock`."""
+"""The commands of the desk, which holds the person's key."""
 
 from click import IntRange
 
 from accredit.cli.declare import Command, Group, argument, flag, option
-from accredit.cli.options import AT, CONFIG, JSON, PASSPHRASE_FILE
-
-_CODE = argument("code", metavar="CODE", required=False, help="The ask to open, such as 7KQ4-M2.")
+from accredit.cli.options import AT, CONFIG, GATEWAY_ID, JSON, PASSPHRASE_FILE
 
 _open = Command(
     "open",
@@ -19,10 +17,7 @@ _open = Command(
 
     accredit desk open 7KQ4-M2
     """,
-    [
-        _CODE,
-        JSON,
-    ],
+    [argument("code", metavar="CODE", required=False, help="The ask to open, such as 7KQ4-M2."), JSON],
     run="accredit.cli.actions.desk:open_desk",
 )
 
@@ -34,10 +29,7 @@ _unlock = Command(
 
     accredit desk unlock
     """,
-    [
-        PASSPHRASE_FILE,
-        JSON,
-    ],
+    [PASSPHRASE_FILE, JSON],
     run="accredit.cli.actions.desk:unlock_desk",
 )
 
@@ -49,9 +41,7 @@ _lock = Command(
 
     accredit desk lock
     """,
-    [
-        JSON,
-    ],
+    [JSON],
     run="accredit.cli.actions.desk:lock_desk",
 )
 
@@ -94,4 +84,131 @@ desk = Group(
         AT,
     ],
     run="accredit.cli.actions.desk:run_desk",
+)
+
+_CODE = argument(
+    "code",
+    metavar="CODE",
+    required=True,
+    help="The code of the ask, such as 7KQ4-M2.",
+    remedy="`accredit asked` lists what agents ask you for, each with its code",
+)
+
+asked = Command(
+    "asked",
+    """Lists what agents ask you for, oldest first.
+
+    Example:
+
+    accredit asked
+    """,
+    [JSON],
+    run="accredit.cli.actions.approve:list_asks",
+)
+
+approve = Command(
+    "approve",
+    """Shows what an agent asks you for, and signs it if you say so. Needs a terminal.
+
+    It shows what the desk's page shows. The key is unlocked in this process, so it always asks for the passphrase; the
+    desk only passes the certificate on.
+
+    Example:
+
+    accredit approve 7KQ4-M2
+    """,
+    [
+        _CODE,
+        flag("--once", help="Allow only this call: no menu."),
+        flag("--like", help="Allow calls like it, as the page proposes: no menu."),
+        PASSPHRASE_FILE,
+        JSON,
+    ],
+    run="accredit.cli.actions.approve:run_approve",
+)
+
+deny = Command(
+    "deny",
+    """Says no to what an agent asks you for; the same call is denied for an hour.
+
+    Example:
+
+    accredit deny 7KQ4-M2
+    """,
+    [_CODE, JSON],
+    run="accredit.cli.actions.approve:deny_ask",
+)
+
+connect_app = Command(
+    "connect-app",
+    """Lets an app that can only log in act for you, by the code that its page shows. Needs a terminal.
+
+    The code is on the page of the gateway to which the app has sent your browser. The command shows the app, where your
+    browser goes next, and the tools that it may call, and signs if you say so. Then type the six digits into that page.
+    Never take a code from anybody else: whoever has begun with it would act for you.
+
+    Example:
+
+    accredit connect-app 7KQ4-M2 --at https://mcp.example.com
+    """,
+    [
+        argument(
+            "code",
+            metavar="CODE",
+            required=True,
+            help="The code on the page, such as 7KQ4-M2.",
+            remedy="the page to which the app has sent your browser shows it",
+        ),
+        AT,
+        GATEWAY_ID,
+        PASSPHRASE_FILE,
+        JSON,
+    ],
+    run="accredit.cli.actions.connect_app:run_connect_app",
+)
+
+_list = Command(
+    "list",
+    """Lists the certificates that you have signed at the desk, newest first. The desk need not run.
+
+    Example:
+
+    accredit grants list
+    """,
+    [JSON],
+    run="accredit.signing.grants:list_grants",
+)
+
+_show = Command(
+    "show",
+    """Shows one certificate that you have signed at the desk.
+
+    Example:
+
+    accredit grants show 3f9d959c
+    """,
+    [argument("cert_id", metavar="ID", required=True, help="The certificate's id, or its beginning."), JSON],
+    run="accredit.signing.grants:show_grant",
+)
+
+_set = Command(
+    "set",
+    """Gives a key or a gateway a name of your own, which the desk then shows.
+
+    Example:
+
+    accredit names set 9f0c2d11 mail
+    """,
+    [
+        argument("holder_id", metavar="ID", required=True, help="The id of a key or of a gateway."),
+        argument("name", metavar="NAME", required=True, help="What you call it; an empty one takes the name away."),
+        JSON,
+    ],
+    run="accredit.signing.grants:name_holder",
+)
+
+grants = Group("grants", "Shows what you have allowed at the desk.", [_list, _show], example="accredit grants list")
+
+names = Group(
+    "names", "Gives agents and gateways names of your own.", [_set], example="accredit names set b4a4c717 Assistant"
 )

@@ -1,11 +1,60 @@
-"""`accredit log list|show|verify|export|follow|checkpoint|prune`: the log of attestations."""
+"""The commands about recorded calls."""
 
 from click import Choice, IntRange
 
 from accredit.cli.candidates import server_names
-from accredit.cli.declare import FILE, Command, Group, argument, flag, option
-from accredit.cli.options import CONFIG, JSON, JSON_ANYWAY, KEYS
-from accredit.cli.standard import reads, reads_secret, writes
+from accredit.cli.declare import Command, Group, argument, flag, option
+from accredit.cli.options import CONFIG, JSON, JSON_ANYWAY, KEYS, SINCE
+from accredit.cli.standard import READ, READ_SECRET, WRITE, OnlyFile
+
+suggest = Command(
+    "suggest",
+    """Prints the tables and grants that would have allowed the recorded calls, and what stays refused.
+
+    Tables are TOML for the configuration. Grants are commands for the signer, with the key files of this machine;
+    sensitive tools have a grant of their own. Each says which calls it would have allowed. What nobody used is left out
+    (`accredit check --fix` writes the tables of all tools), and so are calls that nobody signed or that were refused.
+    Only records that verify with the named keys, or the configuration's, count. Read it before you apply it: it shows
+    what agents did, not what they should do.
+
+    Examples:
+
+    accredit suggest --since 7d
+
+    accredit suggest --config accredit.toml --json
+    """,
+    [SINCE, CONFIG, KEYS, JSON],
+    run="accredit.ops.suggest:run_suggest",
+)
+
+replay = Command(
+    "replay",
+    """Decides recorded calls with another configuration. The exit code is 1 if it decides any differently.
+
+    If the log lacks what a decision needs, the call is counted as undecided, with the reason: arguments, for example,
+    are only digests unless recorded in full. Revocations, uses and the ages of challenges are ignored. Records that do
+    not verify with the named keys, or the configuration's, are left out.
+
+    Examples:
+
+    accredit replay --config new.toml --since 7d
+
+    accredit replay --config new.toml --json
+    """,
+    [
+        option(
+            "--config",
+            metavar="NEW.toml",
+            required=True,
+            type=OnlyFile("files beside the configuration are read as well"),
+            help="The configuration that decides; its store has the log.",
+        ),
+        SINCE,
+        KEYS,
+        JSON,
+    ],
+    run="accredit.ops.replay:run_replay",
+)
 
 _STORE = option(
     "--store",
@@ -13,20 +62,14 @@ _STORE = option(
     help="The log: sqlite:///FILE, or postgresql://USER@HOST/DATABASE; else the configuration's.",
 )
 _KNOWN = option(
-    "--known",
-    metavar="PUB",
-    type=FILE,
-    multiple=True,
-    callback=reads,
-    help="A public key; its name is shown with its id. Repeatable.",
+    "--known", metavar="PUB", multiple=True, type=READ, help="A public key; its name is shown with its id. Repeatable."
 )
-_OUT = option("--out", metavar="FILE", type=FILE, callback=writes, help="Write to a new file, not to stdout (-).")
+_OUT = option("--out", type=WRITE, help="Write to a new file, not to stdout (-).")
 _ROOT = option(
     "--root",
     metavar="PUB",
-    type=FILE,
     multiple=True,
-    callback=reads,
+    type=READ,
     help="The public key of a person who may allow calls; repeatable.",
 )
 
@@ -42,17 +85,6 @@ ENDINGS = (
     "unknown",
     "open",
 )
-_CALL_FILE = argument(
-    "file",
-    metavar="FILE",
-    type=FILE,
-    callback=reads,
-    help="A call that `log export --bundle` wrote, in place of a store.",
-)
-_SERVER = option("--server", metavar="NAME", shell_complete=server_names, help="Calls of this server of [servers].")
-_PRINCIPAL = option("--principal", metavar="ID", help="Calls of this principal: the id, or its beginning.")
-_AGENT = option("--agent", metavar="ID", help="Calls of this agent: the id, or its beginning.")
-_DECISION = option("--decision", type=Choice(("allow", "deny", "challenge")), help="Calls with this decision.")
 _TIME = "2026-08-01T12:00:00Z, or 7d (seven days ago)"
 
 _list = Command(
@@ -78,14 +110,16 @@ _list = Command(
     accredit log list -f --json
     """,
     [
-        _CALL_FILE,
+        argument(
+            "file", metavar="FILE", type=READ, help="A call that `log export --bundle` wrote, in place of a store."
+        ),
         _STORE,
         CONFIG,
         option("--tool", metavar="NAME", help="Calls of this target."),
-        _SERVER,
-        _PRINCIPAL,
-        _AGENT,
-        _DECISION,
+        option("--server", metavar="NAME", shell_complete=server_names, help="Calls of this server of [servers]."),
+        option("--principal", metavar="ID", help="Calls of this principal: the id, or its beginning."),
+        option("--agent", metavar="ID", help="Calls of this agent: the id, or its beginning."),
+        option("--decision", type=Choice(("allow", "deny", "challenge")), help="Calls with this decision."),
         option("--outcome", metavar="STATUS", type=Choice(ENDINGS), help="Calls with this status; or open."),
         option("--after", metavar="TIME", help=f"Since then: {_TIME}."),
         option("--before", metavar="TIME", help="Until then."),
@@ -148,22 +182,15 @@ _verify = Command(
     accredit log verify call.json --key gateway.key.pub --root owner.key.pub
     """,
     [
-        argument(
-            "file",
-            metavar="FILE",
-            type=FILE,
-            callback=reads,
-            help="What `log export` wrote, in place of a store; - for stdin.",
-        ),
+        argument("file", metavar="FILE", type=READ, help="What `log export` wrote, in place of a store; - for stdin."),
         _STORE,
         CONFIG,
         KEYS,
         option(
             "--since",
             metavar="CHECKPOINT",
-            type=FILE,
             multiple=True,
-            callback=reads,
+            type=READ,
             help="What `log checkpoint` wrote, or a gateway's own log; repeatable.",
         ),
         _ROOT,
@@ -245,12 +272,7 @@ _checkpoint = Command(
 
     accredit log checkpoint --out yesterday.checkpoint
     """,
-    [
-        _STORE,
-        CONFIG,
-        _OUT,
-        JSON_ANYWAY,
-    ],
+    [_STORE, CONFIG, _OUT, JSON_ANYWAY],
     run="accredit.ops.log_export:run_checkpoint",
 )
 
@@ -270,9 +292,8 @@ _prune = Command(
         option(
             "--key",
             metavar="KEY",
-            type=FILE,
             required=True,
-            callback=reads_secret,
+            type=READ_SECRET,
             help="The gateway's private key, which signs the note.",
         ),
         _STORE,
