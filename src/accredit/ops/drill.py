@@ -17,7 +17,6 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import httpx2
-from msgspec import Struct
 
 from accredit.asking.reaching import Reach, endpoint_of, read_reach
 from accredit.config import load
@@ -32,7 +31,7 @@ from accredit.errors import ConfigurationError
 from accredit.gateway.headers import host_allowed
 from accredit.gateway.settings import TokenSettings
 from accredit.jsonrpc.methods import Era
-from accredit.keys import AskPassphrase, SigningKey, load_signing_key, load_token_key, read_key
+from accredit.keys import SigningKey, load_signing_key, load_token_key, read_key
 from accredit.ops.drill_agents import Agent, TokenMaker
 from accredit.ops.drill_calls import Drill, ExpectedOutcome, Parties, Tried
 from accredit.ops.drill_roads import AgentRoad, ApiRoad, Endpoint, McpRoad, Road
@@ -51,8 +50,8 @@ _OBSERVES = 'this gateway enforces nothing: proofs.mode is "observe", and what w
 _REQUIRE = 'set proofs.mode = "required", and have it reloaded: accredit reload'
 
 
-class DrillOptions(Struct, frozen=True, kw_only=True):
-    """The options of one `accredit drill`."""
+class DrillOptions(NamedTuple):
+    """The options that say what is drilled, and as whom."""
 
     issuer: Path
     config: Path | None
@@ -60,7 +59,6 @@ class DrillOptions(Struct, frozen=True, kw_only=True):
     server: str | None
     token_key: Path | None
     reach: Reach
-    passphrase: AskPassphrase
 
 
 class _At(NamedTuple):
@@ -97,21 +95,8 @@ def run_drill(
     passphrase_file: Path | None,
     as_json: bool,
 ) -> int:
-    """Run `accredit drill`; return the exit code. Raises `ConfigurationError`."""
-    request = DrillOptions(
-        issuer=issuer,
-        config=config,
-        url=url,
-        server=server,
-        token_key=token_key,
-        reach=read_reach(header, token_env, timeout),
-        passphrase=passphrase_source(passphrase_file),
-    )
-    return drill(request, as_json=as_json)
-
-
-def drill(request: DrillOptions, *, as_json: bool) -> int:
-    """Make the calls and print the results; return the exit code. Raises `ConfigurationError`."""
+    """Run `accredit drill`: make the calls and print the results; return the exit code. Raises `ConfigurationError`."""
+    request = DrillOptions(issuer, config, url, server, token_key, read_reach(header, token_env, timeout))
     loaded = load(request.config, environ, {})
     mode = loaded.config.proofs.mode
     if mode == "off" and loaded.file is None:
@@ -133,11 +118,11 @@ def drill(request: DrillOptions, *, as_json: bool) -> int:
         )
     chosen = [(each, build_tokens(each, os.environ)) for each in _choose(loaded, request)]
     makers = [_maker(each, request, tokens) for each, tokens in chosen]
-    issuer = load_signing_key(request.issuer, request.passphrase)
+    signer = load_signing_key(issuer, passphrase_source(passphrase_file))
     places = [
         _Place(
             _endpoint(each, loaded, request, tokens),
-            _parties(issuer, maker, request.reach.token if tokens is not None else ""),
+            _parties(signer, maker, request.reach.token if tokens is not None else ""),
             each.api,
         )
         for (each, tokens), maker in zip(chosen, makers, strict=True)
