@@ -94,7 +94,7 @@ def sinks_found(store: StoreUrl) -> Found[Sequence[SinkFound]]:
 
 
 def drill_found(keys: Sequence[LogKey | RecordKey], store: StoreUrl) -> Found[int | None]:
-    """Return the time of the last recorded drill (unix seconds); None if there is none. `keys` are the gateway's own."""
+    """Return the time of the last recorded drill (unix seconds), or None. `keys` are the gateway's own."""
     if not keys:
         return Unknown("there is no public key of the gateway's here, and so no record verifies")
     return _read(store, lambda log: _find_drill_time(log, Prover(keys)))
