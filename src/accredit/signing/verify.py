@@ -16,6 +16,7 @@ from accredit.ratify import (
     HybridPublicKey,
     IdentityStatus,
     ProofBundle,
+    VerifierContext,
     VerifyResult,
     decode_proof_bundle,
     derive_id,
