@@ -262,10 +262,6 @@ ones."""
 
 # --- stores -----------------------------------------------------------------------------------------
 
-MAX_SPENT_CHALLENGES = 262_144
-"""The most spent challenges that a store remembers, some 200 bytes each (measured): 870 a second, if each is remembered
-for 300 seconds. Each has cost somebody a valid proof; issued challenges are not remembered."""
-
 USE_MARKS = 1_000
 """Parts of a rate limit's window that are counted separately: thousandths of it, but never less than a second."""
 

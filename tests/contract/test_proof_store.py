@@ -14,7 +14,6 @@ from tests.world.stores import NOW, SHARED_URLS, URLS, Model, challenge, opened,
 from accredit.errors import ChallengesFull, ClockSetBack, StoreUnavailable
 from accredit.limits import CHALLENGE_WINDOW_SECONDS, CLOCK_BACK_SECONDS, CLOCK_LEAD_SECONDS, USE_MARKS
 from accredit.ports import ProofStore, RateLimit, Spending
-from accredit.stores.memory import STORE_SWEEP_ENTRIES
 from accredit.stores.postgres.forgetting import DATABASE_KEEP_SECONDS
 
 pytestmark = [pytest.mark.holds("ports"), pytest.mark.holds("stores/rules")]
@@ -164,10 +163,9 @@ async def test_of_64_who_spend_one_challenge_at_once_one_is_the_first(opening: O
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> int:
     """Stores with room for eight of each."""
-    for module in ("accredit.stores.memory", "accredit.stores.sqlite.tables"):
-        monkeypatch.setattr(f"{module}.MAX_SPENT_CHALLENGES", 8)
+    monkeypatch.setattr("accredit.stores.sqlite.tables.MAX_SPENT_CHALLENGES", 8)
     monkeypatch.setattr("tests.world.stores.MAX_SPENT_IN_DATABASE", 8)
-    for module in ("memory", "sqlite.tables", "postgres.store"):
+    for module in ("sqlite.tables", "postgres.store"):
         monkeypatch.setattr(f"accredit.stores.{module}.MAX_USE_MARKS", 8)
     return 8
 
@@ -221,9 +219,12 @@ async def test_where_no_more_uses_can_be_noted_there_is_no_yes(small: int, openi
 
 
 @pytest.mark.parametrize("url", URLS[:2])
-async def test_many_that_expire_at_once_are_removed_little_by_little(opening: Opening) -> None:
+async def test_many_that_expire_at_once_are_removed_little_by_little(
+    opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("accredit.stores.sqlite.tables.STORE_SWEEP_ROWS", 100)
     async with opening as store:
-        many = 3 * STORE_SWEEP_ENTRIES
+        many = 300
         for number in range(many):
             await spend(store, challenge(number), request(1), keep_until=NOW)
         for number in range(many):

@@ -14,7 +14,8 @@ from tests.world.raw_server import Connection, RawServer
 from accredit.base.clock import unix_seconds
 from accredit.config import load
 from accredit.keys import KeyKind, make_key, make_token_key, write_key, write_token_key
-from accredit.ops.doctor.production.stored import drill_found, prover_found
+from accredit.ops.doctor.production.stored import drill_found
+from accredit.ops.log_place import own_keys
 from accredit.stores import SqliteFile
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("ops/drill"), pytest.mark.holds("cli/commands/hosts")]
@@ -99,8 +100,8 @@ def test_a_gateway_of_several_servers_with_tokens_and_workers_passes__and_the_lo
     assert "accredit.drill" not in suggested.stdout
     replayed = json.loads(accredit("replay", "--config", "accredit.toml", "--json", folder=folder).stdout)
     assert "accredit.drill" not in json.dumps(replayed)
-    prover = prover_found(load(folder / "accredit.toml", {}, {}))
-    assert isinstance(drill_found(SqliteFile(folder / "store.db"), prover), int), "the checklist for production sees it"
+    keys = own_keys(load(folder / "accredit.toml", {}, {}))
+    assert isinstance(drill_found(keys, SqliteFile(folder / "store.db")), int), "the checklist for production sees it"
 
 
 APIS = f"""

@@ -32,7 +32,7 @@ from accredit.policy.tasks import Owner, task_key
 from accredit.ports import Task
 from accredit.ratify.constraints import MaxAmount, MaxRate
 from accredit.stores import MemoryStore, RevocationLists, Tasks
-from accredit.stores.runners import FileRunner
+from accredit.stores.runners import SqliteRunner
 
 READ_METHODS = {Era.LEGACY: ("tasks/get", "tasks/result"), Era.MODERN: ("tasks/get",)}
 CHANGES = {Era.LEGACY: ("tasks/cancel",), Era.MODERN: ("tasks/update", "tasks/cancel")}
@@ -593,7 +593,7 @@ async def test_a_task_that_is_announced_on_a_resumed_stream_is_its_makers__and_w
             store=MemoryStore(),
             revocations=RevocationLists((), {}),
             records=records,
-            tasks=Tasks(FileRunner(file)),
+            tasks=Tasks(SqliteRunner(file)),
         )
         async with RunningGateway(app) as gateway:
             proof = trust.proof(trust.chain(), "tools/call", params, Signed(session=SESSION))
@@ -615,7 +615,7 @@ async def test_a_task_that_is_announced_on_a_resumed_stream_is_its_makers__and_w
                 assert told[0]["result"]["task"] == made
                 assert "result" not in told[1]
                 assert told[1]["error"]["data"]["reason"].startswith("store_unavailable")
-    async with aclosing(Tasks(FileRunner(file))) as store:
+    async with aclosing(Tasks(SqliteRunner(file))) as store:
         now, owner = int(time.time()), Owner(trust.owner.id, trust.agent.id).at("")
         found = await store.find(task_key("", "t"), now=now)
         assert found is not None

@@ -178,6 +178,11 @@ AskPassphrase = Callable[[KeyFile], bytearray]
 def load_signing_key(path: Path, ask: AskPassphrase | None = None) -> SigningKey:
     """Read a private key file, ready to sign. Raises `ConfigurationError`, also if the key is encrypted and there is
     nobody to ask for the passphrase."""
+    key = _read_private(path, ask)
+    return SigningKey(key.public(), key.signer())
+
+
+def _read_private(path: Path, ask: AskPassphrase | None) -> PrivateKeyFile:
     key = read_key(path)
     if isinstance(key, LockedKeyFile):
         key = unlock_key(path, key, ask)
@@ -186,7 +191,7 @@ def load_signing_key(path: Path, ask: AskPassphrase | None = None) -> SigningKey
             f"{path} is {key.name}'s public key, which can't sign",
             "name the private key: the same path without .pub",
         )
-    return SigningKey(key.public(), key.signer())
+    return key
 
 
 def unlock_key(path: Path, key: LockedKeyFile, ask: AskPassphrase | None) -> PrivateKeyFile:
@@ -217,14 +222,7 @@ def log_key(key: KeyFile) -> LogKey:
 
 def load_log_signer(path: Path) -> LogSigner:
     """Read a gateway's private key file, ready to sign the log. Raises `ConfigurationError`."""
-    key = read_key(path)
-    if isinstance(key, LockedKeyFile):
-        key = unlock_key(path, key, None)
-    if not isinstance(key, PrivateKeyFile):
-        raise ConfigurationError(
-            f"{path} is {key.name}'s public key, which can't sign",
-            "name the private key: the same path without .pub",
-        )
+    key = _read_private(path, None)
     if key.kind != "gateway":
         raise ConfigurationError(
             f"{path} is the key of {key.name}, a {key.kind}, and a gateway signs the log",

@@ -17,7 +17,6 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import httpx2
-from msgspec import Struct
 
 from accredit.asking.reaching import Reach, endpoint_of
 from accredit.config import load
@@ -51,8 +50,8 @@ _OBSERVES = 'this gateway enforces nothing: proofs.mode is "observe", and what w
 _REQUIRE = 'set proofs.mode = "required", and have it reloaded: accredit reload'
 
 
-class DrillOptions(Struct, frozen=True, kw_only=True):
-    """The options of one `accredit drill`."""
+class DrillOptions(NamedTuple):
+    """The options that say what is drilled, and as whom."""
 
     issuer: Path
     config: Path | None
@@ -60,8 +59,6 @@ class DrillOptions(Struct, frozen=True, kw_only=True):
     server: str | None
     token_key: Path | None
     reach: Reach
-    passphrase_file: Path | None
-    as_json: bool
 
 
 class _At(NamedTuple):
@@ -85,8 +82,19 @@ class _Untried(NamedTuple):
     why: str
 
 
-def drill(request: DrillOptions) -> int:
+def drill(
+    *,
+    issuer: Path,
+    config: Path | None,
+    url: str | None,
+    server: str | None,
+    token_key: Path | None,
+    reach: Reach,
+    passphrase_file: Path | None,
+    as_json: bool,
+) -> int:
     """Make the calls and print the results; return the exit code. Raises `ConfigurationError`."""
+    request = DrillOptions(issuer, config, url, server, token_key, reach)
     loaded = load(request.config, environ, {})
     mode = loaded.config.proofs.mode
     if mode == "off" and loaded.file is None:
@@ -108,11 +116,11 @@ def drill(request: DrillOptions) -> int:
         )
     chosen = [(each, build_tokens(each, os.environ)) for each in _choose(loaded, request)]
     makers = [_maker(each, request, tokens) for each, tokens in chosen]
-    issuer = load_signing_key(request.issuer, passphrase_source(request.passphrase_file))
+    signer = load_signing_key(issuer, passphrase_source(passphrase_file))
     places = [
         _Place(
             _endpoint(each, loaded, request, tokens),
-            _parties(issuer, maker, request.reach.token if tokens is not None else ""),
+            _parties(signer, maker, request.reach.token if tokens is not None else ""),
             each.api,
         )
         for (each, tokens), maker in zip(chosen, makers, strict=True)

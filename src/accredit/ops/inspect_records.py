@@ -13,15 +13,14 @@ from accredit.attest import (
     RecordKey,
     Statement,
     decode_statement,
-    verify_envelope,
 )
 from accredit.attest.statements import Predicate
 from accredit.base.clock import unix_ms
 from accredit.errors import AttestationError
-from accredit.ops.log_record import Names, print_evidence, print_record
+from accredit.ops.log_record import Names, envelope_fault, print_evidence, print_record, signature_words
 from accredit.policy.evidence import NO_EVIDENCE, Auditor, Evidence
 from accredit.ratify import HybridPublicKey
-from accredit.terminal.output import BAD, GOOD, QUIET, Words, print_facts, print_json, say
+from accredit.terminal.output import print_facts, print_json, say
 
 _Keys = Sequence[LogKey | RecordKey]
 _People = Mapping[HybridPublicKey, str]
@@ -42,7 +41,7 @@ def print_bundle_members(bundle: CallBundle, keys: _Keys, people: _People, names
     record."""
     statements: list[dict[str, object]] = []
     for envelope in _envelopes(bundle):
-        fault = _fault(envelope, keys)
+        fault = envelope_fault(envelope, keys)
         good = None if not keys else fault is None
         statements.append({"statement": _raw(envelope), "fault": fault, "signatures_good": good})
     proved = _verify_first_record(bundle, keys, people)
@@ -54,7 +53,7 @@ def print_bundle_members(bundle: CallBundle, keys: _Keys, people: _People, names
 def _verify_first_record(bundle: CallBundle, keys: _Keys, people: _People) -> tuple[CallRecord, Evidence] | None:
     """Return the first record and its evidence. Return None if the record does not verify, or is not that of an allowed
     call."""
-    if not keys or not bundle.envelopes or _fault(bundle.envelopes[0], keys):
+    if not keys or not bundle.envelopes or envelope_fault(bundle.envelopes[0], keys):
         return None
     statement = decode_statement(bundle.envelopes[0].payload)
     evidence = Auditor(people, now=unix_ms() // 1000).judge(statement, bundle.certificates, bundle.proof)
@@ -67,13 +66,8 @@ def _envelopes(bundle: CallBundle) -> list[Envelope]:
 
 
 def _print(envelope: Envelope, keys: _Keys, names: Names) -> bool:
-    fault = _fault(envelope, keys)
-    if fault:
-        verdict = Words(f"BAD: {fault}", BAD)
-    elif keys:
-        verdict = Words("good", GOOD)
-    else:
-        verdict = Words("not checked: name the gateway's public key with --key", QUIET)
+    fault = envelope_fault(envelope, keys)
+    verdict = signature_words(fault, has_keys=bool(keys))
     statement = _statement(envelope)
     if statement is None:
         say("what is no statement of a log")
@@ -100,14 +94,3 @@ def _statement(envelope: Envelope) -> Statement | None:
 
 def _raw(envelope: Envelope) -> object:
     return msgspec.json.decode(envelope.payload) if _statement(envelope) else None
-
-
-def _fault(envelope: Envelope, keys: _Keys) -> str | None:
-    try:
-        if keys:
-            verify_envelope(envelope, keys)
-        else:
-            decode_statement(envelope.payload)
-    except AttestationError as error:
-        return str(error)
-    return None

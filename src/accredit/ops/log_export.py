@@ -40,25 +40,18 @@ def run_export(
     if wait and not bundle:
         raise ConfigurationError("--wait is for the signature in a bundle", "add --bundle")
     place = log_store(store, config)
-    return export_log(place, out) if call is None else export_call(place, call, out, bundle=bundle, wait=wait)
+    if call is not None:
+        return _export_call(place, call, out, bundle=bundle, wait=wait)
+    empty = two_lines("the log is empty", _OTHER_LOG)
+    return _write(place, out, lambda log: map(encode_envelope, _envelopes(log)), empty)
 
 
 def run_checkpoint(*, store: str | None, config: Path | None, out: Path | None) -> int:
-    """Run `accredit log checkpoint`; return the exit code. Raises `ConfigurationError`."""
-    return export_checkpoints(log_store(store, config), out)
-
-
-def export_log(store: LogStore, out: Path | None) -> int:
-    """Write all envelopes, one a line; return the exit code. Raises `ConfigurationError`."""
-    empty = two_lines("the log is empty", _OTHER_LOG)
-    return _write(store, out, lambda log: map(encode_envelope, _envelopes(log)), empty)
-
-
-def export_checkpoints(store: LogStore, out: Path | None) -> int:
-    """Write the latest checkpoint of each writer, one a line; return the exit code. Raises `ConfigurationError`."""
+    """Run `accredit log checkpoint`: write the latest checkpoint of each writer, one a line; return the exit
+    code. Raises `ConfigurationError`."""
     empty = two_lines("the log holds no checkpoint", _OTHER_LOG)
     counted: dict[str, int] = {}
-    code = _write(store, out, lambda log: map(encode_envelope, _latest(log, counted)), empty)
+    code = _write(log_store(store, config), out, lambda log: map(encode_envelope, _latest(log, counted)), empty)
     for writer, records in counted.items():
         click.echo(
             f"note: none of writer {writer}, which has {several(records, 'record')}: nothing shows a cut of it",
@@ -67,7 +60,7 @@ def export_checkpoints(store: LogStore, out: Path | None) -> int:
     return code
 
 
-def export_call(store: LogStore, call_id: str, out: Path | None, *, bundle: bool, wait: bool = False) -> int:
+def _export_call(store: LogStore, call_id: str, out: Path | None, *, bundle: bool, wait: bool) -> int:
     """Write the envelopes, or the bundle, of the call whose id begins with `call_id`; return the exit code. If `wait`,
     a bundle is made only once the agent's signature can be in it. Raises `ConfigurationError`."""
     with as_configuration_errors(), store.open_log() as log:

@@ -10,25 +10,19 @@ from accredit.base.text import several
 from accredit.keys import load_log_signer
 from accredit.ops.log_place import as_configuration_errors, keys_to_show_with, log_store, moment
 from accredit.stores import LogStore
-from accredit.stores.audit_log.author import Keys
 from accredit.terminal.output import print_json, say
 from accredit.terminal.progress import Progress
 
 
 def run_prune(*, before: str, key: Path, store: str | None, config: Path | None, as_json: bool) -> int:
     """Run `accredit log prune`; return the exit code. Raises `ConfigurationError`."""
-    trusted = keys_to_show_with((), store if config is None else None, config)
-    return prune_log(log_store(store, config), key, trusted, moment("--before", before), as_json=as_json)
-
-
-def prune_log(store: LogStore, key: Path, trusted: Keys, before_ms: int, *, as_json: bool) -> int:
-    """Prune the log and return the exit code. `trusted` are other keys that sign it. Raises `ConfigurationError`."""
-    signer = load_log_signer(key)
+    trusted = keys_to_show_with((), store if config is None else None, config)  # other keys that sign it
+    place, before_ms, signer = log_store(store, config), moment("--before", before), load_log_signer(key)
     with as_configuration_errors():
-        with store.open_log():
+        with place.open_log():
             pass  # what is no log is refused, not made into one
         with Progress("pruning", unit="records") as progress:
-            report = store.prune(signer, trusted, before_ms, partial(setattr, progress, "done"))
+            report = place.prune(signer, trusted, before_ms, partial(setattr, progress, "done"))
     if as_json:
         told = {"pruned": report.records, "overwritten": report.overwritten, "before": timestamp(before_ms)}
         print_json(told)
@@ -36,7 +30,7 @@ def prune_log(store: LogStore, key: Path, trusted: Keys, before_ms: int, *, as_j
         say(f"pruned {several(report.records, 'record')} from before {timestamp(before_ms)}")
     if report.overwritten:
         return 0
-    click.echo(f"what was pruned is still in {_where(store)}\nprune again later", err=True)
+    click.echo(f"what was pruned is still in {_where(place)}\nprune again later", err=True)
     return 1
 
 

@@ -1,12 +1,13 @@
 """Prints the record of a call, and what it proves. I/O: stdout."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 import msgspec
 
-from accredit.attest import Call, CallRecord
+from accredit.attest import Call, CallRecord, Envelope, LogKey, RecordKey, decode_statement, verify_envelope
 from accredit.base.text import escape_text
+from accredit.errors import AttestationError
 from accredit.limits import SHORT_ID_CHARS
 from accredit.policy.drill import is_drill
 from accredit.policy.evidence import Evidence, in_words, sentence
@@ -26,6 +27,25 @@ def id_with_name(holder_id: str, names: Names, *, short: bool = False) -> str:
 def drill_mark(call: Call) -> str:
     """Return a mark for a call made by `accredit drill`; "" for others."""
     return " (a drill)" if is_drill(call.method, call.target) else ""
+
+
+def envelope_fault(envelope: Envelope, keys: Sequence[LogKey | RecordKey]) -> str | None:
+    """Return why an envelope does not verify, or None. Without keys, only its statement is read."""
+    try:
+        if keys:
+            verify_envelope(envelope, keys)
+        else:
+            decode_statement(envelope.payload)
+    except AttestationError as error:
+        return str(error)
+    return None
+
+
+def signature_words(fault: str | None, *, has_keys: bool) -> Words:
+    """Return what is known of the signatures of an envelope with this fault, for people."""
+    if fault:
+        return Words(f"BAD: {fault}", BAD)
+    return Words("good", GOOD) if has_keys else Words("not checked: name the gateway's public key with --key", QUIET)
 
 
 def print_record(record: CallRecord, signature: Words, names: Names) -> None:

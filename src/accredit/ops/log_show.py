@@ -5,9 +5,8 @@ from pathlib import Path
 
 import msgspec
 
-from accredit.attest import CallRecord, Envelope, LogKey, RecordKey, Stored, decode_statement, verify_envelope
+from accredit.attest import CallRecord, Envelope, Stored, decode_statement
 from accredit.base.clock import unix_ms
-from accredit.errors import AttestationError
 from accredit.ops.log_names import known_names, one_call
 from accredit.ops.log_place import (
     as_configuration_errors,
@@ -16,11 +15,10 @@ from accredit.ops.log_place import (
     log_store,
     people_to_show_with,
 )
-from accredit.ops.log_record import Names, print_evidence, print_record
+from accredit.ops.log_record import envelope_fault, print_evidence, print_record, signature_words
 from accredit.policy.evidence import NO_EVIDENCE, Auditor
-from accredit.stores import LogStore
 from accredit.stores.audit_log.reading import LogReader
-from accredit.terminal.output import BAD, GOOD, QUIET, Words, print_json
+from accredit.terminal.output import print_json
 
 _NEGATIVE = 1
 
@@ -37,36 +35,21 @@ def run_show(
 ) -> int:
     """Run `accredit log show`; return the exit code. Raises `ConfigurationError`."""
     names = {**gateway_names_in(key), **known_names(known, store, config)}
-    keys, people = keys_to_show_with(key, store, config), people_to_show_with(root, store, config)
-    auditor = Auditor(people, only_these=bool(root))
-    return show_call(log_store(store, config), call_id, keys, auditor, names, as_json=as_json)
-
-
-def show_call(
-    store: LogStore,
-    call_id: str,
-    trusted: Sequence[LogKey | RecordKey],
-    auditor: Auditor,
-    names: Names,
-    *,
-    as_json: bool,
-) -> int:
-    """Show the records of the call whose id begins with `call_id`; return the exit code. Raises
-    `ConfigurationError`."""
-    with as_configuration_errors(), store.open_log() as log:
+    trusted, people = keys_to_show_with(key, store, config), people_to_show_with(root, store, config)
+    with as_configuration_errors(), log_store(store, config).open_log() as log:
         whole_id = one_call(log, call_id)
         if whole_id is None:
             return _NEGATIVE
         records = records_of(log, whole_id)
         kept = log.kept_of(records[0][0]) if records else (None, None)
         proof = log.shown_of(records[0][0], unix_ms() // 1000) if records else None
-    faults = [_fault(envelope, trusted) for _, envelope in records]
+    faults = [envelope_fault(envelope, trusted) for _, envelope in records]
     evidence = None
     if trusted and records and not any(faults):
-        evidence = auditor.judge(decode_statement(records[0][1].payload), *kept)
+        evidence = Auditor(people, only_these=bool(root)).judge(decode_statement(records[0][1].payload), *kept)
     if as_json:
         statements = [
-            {"statement": msgspec.json.decode(envelope.payload), "signatures_good": _good(fault, trusted)}
+            {"statement": msgspec.json.decode(envelope.payload), "signatures_good": fault is None if trusted else None}
             for (_, envelope), fault in zip(records, faults, strict=True)
         ]
         members = NO_EVIDENCE if evidence is None else evidence.members(records[0][0], names)
@@ -74,7 +57,7 @@ def show_call(
         print_json({"call": whole_id, "statements": statements, "proof": shown, **members})
     else:
         for (record, _), fault in zip(records, faults, strict=True):
-            print_record(record, _verdict(fault, trusted), names)
+            print_record(record, signature_words(fault, has_keys=bool(trusted)), names)
         if evidence is not None:
             print_evidence(records[0][0], evidence, names)
     return _NEGATIVE if any(faults) or (evidence is not None and evidence.faults) else 0
@@ -88,23 +71,3 @@ def records_of(log: LogReader, call_id: str) -> list[tuple[CallRecord, Envelope]
         if isinstance(entry.entry, Stored) and (record := entry.record()) and record.call.id == call_id
     ]
     return [(record, envelope) for _, record, envelope in sorted(found, key=lambda each: each[0])]
-
-
-def _fault(envelope: Envelope, keys: Sequence[LogKey | RecordKey]) -> str | None:
-    if not keys:
-        return None
-    try:
-        verify_envelope(envelope, keys)
-    except AttestationError as error:
-        return str(error)
-    return None
-
-
-def _good(fault: str | None, keys: Sequence[LogKey | RecordKey]) -> bool | None:
-    return fault is None if keys else None
-
-
-def _verdict(fault: str | None, keys: Sequence[LogKey | RecordKey]) -> Words:
-    if not keys:
-        return Words("not checked: name the gateway's public key with --key", QUIET)
-    return Words(f"BAD: {fault}", BAD) if fault else Words("good", GOOD)

@@ -84,17 +84,12 @@ class _Found:
 
 
 def run_replay(*, config: Path, since: str | None, key: Sequence[Path], as_json: bool) -> int:
-    """Run `accredit replay`; return the exit code. Raises `ConfigurationError`."""
-    return replay_log(config, key, None if since is None else moment("--since", since), as_json=as_json)
-
-
-def replay_log(config: Path, keys: Sequence[Path], since: int | None, *, as_json: bool) -> int:
-    """Print which calls since `since` (unix milliseconds) a configuration would decide differently; return the exit
-    code. Raises `ConfigurationError`."""
+    """Run `accredit replay`: print which calls a configuration would decide differently; return the exit code. Raises
+    `ConfigurationError`."""
     loaded = load(config, os.environ, {})
     again, found = Replayer(_collect_terms(loaded)), _Found()
-    first = "" if since is None else timestamp(since)
-    store, trusted = log_store(None, config), public_keys(keys, config)
+    first = "" if since is None else timestamp(moment("--since", since))
+    store, trusted = log_store(None, config), public_keys(key, config)
     progress = Progress("deciding again", unit="entries")
     with (
         as_configuration_errors(),

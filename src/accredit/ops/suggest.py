@@ -48,17 +48,12 @@ _ACTIVE = str.maketrans({char: f"\\u{ord(char):04x}" for char in "$`!'"})
 
 
 def run_suggest(*, since: str | None, config: Path | None, key: Sequence[Path], as_json: bool) -> int:
-    """Run `accredit suggest`; return the exit code. Raises `ConfigurationError`."""
-    return suggest_from_log(config, key, None if since is None else moment("--since", since), as_json=as_json)
-
-
-def suggest_from_log(config: Path | None, keys: Sequence[Path], since: int | None, *, as_json: bool) -> int:
-    """Print suggestions from a configuration's log since `since` (unix milliseconds); return the exit code. Raises
+    """Run `accredit suggest`: print suggestions from a configuration's log; return the exit code. Raises
     `ConfigurationError`."""
     loaded = load(config, os.environ, {})
     suggester = Suggester(deployment_of(loaded))
-    first = "" if since is None else timestamp(since)
-    trusted = public_keys(keys, config)
+    first = "" if since is None else timestamp(moment("--since", since))
+    trusted = public_keys(key, config)
     progress = Progress("reading the log", unit="entries")
     with as_configuration_errors(), Verifiers(trusted) as examiner, log_store(None, config).open_log() as log, progress:
         prover = Prover(trusted, examiner)

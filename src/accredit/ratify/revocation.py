@@ -4,9 +4,8 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from accredit.ratify.canonical import canonical
 from accredit.ratify.hybrid import UNSIGNED, HybridPublicKey, HybridSignature, HybridSigner, derive_id, signature_fault
-from accredit.ratify.wire import Integer, Positive, WireObject
+from accredit.ratify.wire import Integer, Positive, WireObject, signed_text
 
 
 class RevocationList(WireObject, frozen=True):
@@ -33,21 +32,12 @@ class RevocationPush(WireObject, frozen=True):
 
 def revocation_sign_bytes(revoked: RevocationList) -> bytes:
     """Return the bytes that an issuer signs for a list, with the ids in their order."""
-    return canonical(
-        {"issuer_id": revoked.issuer_id, "revoked_certs": revoked.revoked_certs, "updated_at": revoked.updated_at}
-    )
+    return signed_text(revoked, "signature")
 
 
 def revocation_push_sign_bytes(push: RevocationPush) -> bytes:
     """Return the bytes that an issuer signs for a push, with the ids in their order."""
-    return canonical(
-        {
-            "entries": push.entries,
-            "issuer_id": push.issuer_id,
-            "pushed_at": push.pushed_at,
-            "seq_no": push.seq_no,
-        }
-    )
+    return signed_text(push, "signature")
 
 
 def issue_revocation_list(issuer: HybridSigner, revoked_certs: Iterable[str], updated_at: int) -> RevocationList:

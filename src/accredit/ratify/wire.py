@@ -100,6 +100,11 @@ def tree(value: object) -> object:
     return value
 
 
+def signed_text(signed: WireObject, *signatures: str) -> bytes:
+    """Return the canonical text of an object without these members, which is what they sign."""
+    return canonical({name: getattr(signed, name) for name in signed.__struct_fields__ if name not in signatures})
+
+
 def _convert(value: object, kind: type[_AnyObject]) -> _AnyObject:
     try:
         return msgspec.convert(value, kind, dec_hook=_read_member)

@@ -1,7 +1,6 @@
 """Implements `accredit keys new|show`. Private seeds are never printed."""
 
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 
@@ -24,14 +23,6 @@ from accredit.terminal.output import print_facts, print_json
 from accredit.terminal.passphrases import new_passphrase
 
 
-class Protection(NamedTuple):
-    """How to protect a new key: with the passphrase in `file`, not at all if `declined`, else with a passphrase that is
-    typed. A person's key stays unprotected only if they say so."""
-
-    file: Path | None
-    declined: bool
-
-
 def run_new(
     *,
     path: Path,
@@ -42,17 +33,11 @@ def run_new(
     replace: bool,
     as_json: bool,
 ) -> None:
-    """Run `accredit keys new`. Raises `ConfigurationError`."""
-    known_as = path.name.removesuffix(".key") if name is None else name
-    make(path, kind, known_as, Protection(passphrase_file, no_passphrase), replace=replace, as_json=as_json)
-
-
-def make(path: Path, kind: KeyKind, name: str, protection: Protection, *, replace: bool, as_json: bool) -> None:
-    """Make a key and write both files. Raises `ConfigurationError`."""
+    """Run `accredit keys new`: make a key and write both files. Raises `ConfigurationError`."""
     now = unix_seconds()
-    key = make_key(kind, name, now)
+    key = make_key(kind, path.name.removesuffix(".key") if name is None else name, now)
     check_free(path, replace=replace)
-    passphrase = _passphrase(key, protection)
+    passphrase = _passphrase(key, passphrase_file, declined=no_passphrase)
     write_key(path, key if passphrase is None else lock_key(key, passphrase), replace=replace)
     files = {"private": str(path), "public": str(public_path(path))}
     if as_json:
@@ -61,17 +46,19 @@ def make(path: Path, kind: KeyKind, name: str, protection: Protection, *, replac
         print_facts([*key_facts(key.public(), now), *((f"{half} key", file) for half, file in files.items())])
 
 
-def _passphrase(key: PrivateKeyFile, protection: Protection) -> bytearray | None:
-    if key.kind != "human" and protection.file is not None:
+def _passphrase(key: PrivateKeyFile, file: Path | None, *, declined: bool) -> bytearray | None:
+    """Return the passphrase for a new key, from `file` or typed; None for a key without one, which a person's key is
+    only if they say so (`declined`)."""
+    if key.kind != "human" and file is not None:
         raise ConfigurationError(
             f"--passphrase-file: nobody could type the passphrase of {key.name}, a key of kind {key.kind}",
             "leave it out: only keys of people have one",
         )
-    if protection.file is not None and protection.declined:
+    if file is not None and declined:
         raise ConfigurationError("--passphrase-file and --no-passphrase are given", "name one of them")
-    if key.kind != "human" or protection.declined:
+    if key.kind != "human" or declined:
         return None
-    passphrase = new_passphrase(protection.file, key.name)
+    passphrase = new_passphrase(file, key.name)
     if passphrase is None:
         raise ConfigurationError(
             f"there is no terminal to ask for the passphrase of {key.name}'s key",

@@ -15,7 +15,6 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 import msgspec
@@ -23,8 +22,7 @@ import msgspec
 from accredit.base.clock import unix_seconds
 from accredit.base.standard import STDIN, STDOUT
 from accredit.console.elsewhere import GatewayElsewhere, read_address
-from accredit.console.revoking import begin_list as begin
-from accredit.console.revoking import revoke
+from accredit.console.revoking import begin_list, revoke
 from accredit.errors import AccreditError, ConfigurationError, DeskError
 from accredit.keys import AskPassphrase, SigningKey, load_signing_key
 from accredit.ratify import DelegationCert, RevocationList, delegation_sign_bytes
@@ -48,13 +46,6 @@ _NEGATIVE = 1
 _WHOLE = "write the whole id, which `accredit inspect FILE` shows: only those of certificates that were used are known"
 
 
-class ListLocation(NamedTuple):
-    """Where the revocation list is: in a file, or in a store."""
-
-    file: Path | None
-    store: str | None
-
-
 def run_revoke(
     *,
     issuer: Path,
@@ -68,49 +59,53 @@ def run_revoke(
     as_json: bool,
 ) -> int:
     """Run `accredit revoke`; return the exit code. Raises `ConfigurationError`."""
+    _check_options(cert_id, list_file, store, at, empty=empty)
+    ask = passphrase_source(passphrase_file)
+    if at is not None and cert_id is not None:
+        return _end_elsewhere(cert_id, issuer, at, ask=ask, as_json=as_json)
+    out = STDOUT if list_file == STDIN else None
+    check_out(out, as_json=as_json)
+    database = None if store is None else _store(store)
+    key = load_signing_key(issuer, ask)
+    if cert_id is not None and database is not None and _BEGINNING.fullmatch(cert_id):
+        found = _find_presented(database, cert_id, key)
+        if found is None or not _confirm_revocation(found, agreed=yes):
+            return _NEGATIVE
+        cert_id = found.cert_id
+    is_new = database is not None and not (database.file is None or os.path.lexists(database.file))
+    place, where = database or list_file or Path(), str(list_file or store)
+    change = begin_list(key, place, where) if cert_id is None else revoke(cert_id, key, place, where)
+    if cert_id is not None and not _OWN_ID.fullmatch(cert_id):
+        tell(f"warning: {cert_id} is no id that accredit gives (32 hex digits); `accredit inspect FILE` shows them")
+    _warn(key, store, is_new=is_new)
+    if out is not None:
+        write_out(out, change.after)
+    _report(change, cert_id, ("file" if store is None else "store", where), key, as_json=as_json)
+    return 0
+
+
+def _check_options(
+    cert_id: str | None, list_file: Path | None, store: str | None, at: str | None, *, empty: bool
+) -> None:
     if empty and cert_id is not None:
         raise ConfigurationError("CERT_ID and --empty are given", "name a certificate, or make a list without entries")
     if not empty and cert_id is None:
         raise ConfigurationError("CERT_ID is missing", "name a certificate; --empty makes a list without entries")
-    ask, place = passphrase_source(passphrase_file), ListLocation(list_file, store)
     if at is not None:
-        if cert_id is None or place != ListLocation(None, None):
+        if cert_id is None or list_file is not None or store is not None:
             raise ConfigurationError("--at is for a certificate, and in place of a list", "leave out the others")
-        return end_elsewhere(cert_id, issuer, at, ask=ask, as_json=as_json)
-    if cert_id is None:
-        return begin_list(issuer, place, ask=ask, as_json=as_json)
-    return revoke_certificate(cert_id, issuer, place, ask=ask, agreed=yes, as_json=as_json)
-
-
-def revoke_certificate(
-    cert_id: str, issuer: Path, place: ListLocation, *, ask: AskPassphrase, agreed: bool, as_json: bool
-) -> int:
-    """Add a certificate's id to a list; return the exit code. Raises `ConfigurationError`."""
-    if not cert_id.strip() or not cert_id.isprintable():
+        return
+    if cert_id is not None and not (cert_id.strip() and cert_id.isprintable()):
         raise ConfigurationError("CERT_ID: not a certificate's id", "`accredit inspect FILE` shows a delegation's ids")
-    if os.path.lexists(cert_id):
+    if cert_id is not None and os.path.lexists(cert_id):
         raise ConfigurationError(
             f"CERT_ID: {cert_id} is a file", f"name a certificate's id; `accredit inspect {cert_id}` shows those in it"
         )
-    where, out, database = _parse_place(place, as_json=as_json)
-    key = load_signing_key(issuer, ask)
-    if database is not None and _BEGINNING.fullmatch(cert_id):
-        found = _find_presented(database, cert_id, key)
-        if found is None or not _confirm_revocation(found, agreed=agreed):
-            return _NEGATIVE
-        cert_id = found.cert_id
-    is_new = database is not None and not (database.file is None or os.path.lexists(database.file))
-    change = revoke(cert_id, key, Path(where) if database is None else database, where)
-    if not _OWN_ID.fullmatch(cert_id):
-        tell(f"warning: {cert_id} is no id that accredit gives (32 hex digits); `accredit inspect FILE` shows them")
-    _warn(key, place.store, is_new=is_new)
-    if out is not None:
-        write_out(out, change.after)
-    _report(change, cert_id, place, key, as_json=as_json)
-    return 0
+    if (list_file is None) == (store is None):
+        raise ConfigurationError("a list is either in a file (--list) or in a store (--store)", "name one of them")
 
 
-def end_elsewhere(cert_id: str, issuer: Path, url: str, *, ask: AskPassphrase, as_json: bool) -> int:
+def _end_elsewhere(cert_id: str, issuer: Path, url: str, *, ask: AskPassphrase, as_json: bool) -> int:
     """Have a gateway elsewhere end what the issuer has signed for its clients; return the exit code. Raises
     `ConfigurationError`."""
     if not _OWN_ID.fullmatch(cert_id):
@@ -127,30 +122,6 @@ def end_elsewhere(cert_id: str, issuer: Path, url: str, *, ask: AskPassphrase, a
     else:
         tell(f"{address} keeps nothing of {cert_id}, or does not know {key.about.name}'s key")
     return 0 if ended else _NEGATIVE
-
-
-def begin_list(issuer: Path, place: ListLocation, *, ask: AskPassphrase, as_json: bool) -> int:
-    """Create an empty list; return the exit code. Raises `ConfigurationError`."""
-    where, out, database = _parse_place(place, as_json=as_json)
-    key = load_signing_key(issuer, ask)
-    is_new = database is not None and not (database.file is None or database.file.exists())
-    change = begin(key, Path(where) if database is None else database, where)
-    _warn(key, place.store, is_new=is_new)
-    if out is not None:
-        write_out(out, change.after)
-    _report(change, None, place, key, as_json=as_json)
-    return 0
-
-
-def _parse_place(place: ListLocation, *, as_json: bool) -> tuple[str, Path | None, LogStore | None]:
-    """Return the place in words for messages, the file to write (None if the list is elsewhere), and the store (None
-    for a file). Raises `ConfigurationError`."""
-    list_file, store = place
-    if (list_file is None) == (store is None):
-        raise ConfigurationError("a list is either in a file (--list) or in a store (--store)", "name one of them")
-    out = STDOUT if list_file == STDIN else None
-    check_out(out, as_json=as_json)
-    return str(list_file or store), out, None if store is None else _store(store)
 
 
 def _store(url: str) -> LogStore:
@@ -214,16 +185,17 @@ def _warn(key: SigningKey, store: str | None, *, is_new: bool) -> None:
         )
 
 
-def _report(change: ListChange, cert_id: str | None, place: ListLocation, key: SigningKey, *, as_json: bool) -> None:
-    """Report the new list. `cert_id` is None for a list without entries."""
+def _report(change: ListChange, cert_id: str | None, place: tuple[str, str], key: SigningKey, *, as_json: bool) -> None:
+    """Report the new list. `cert_id` is None for a list without entries. `place` is the kind of place that the list is
+    in, and the place."""
     revoked = RevocationList.decode(change.after)
     is_new = change.after != change.before
-    kind, where = ("file", place.file) if place.store is None else ("store", place.store)
+    kind, where = place
     updated = words.timestamp(revoked.updated_at)
     if as_json:
         print_json(
             {
-                kind: str(where),
+                kind: where,
                 "issuer_id": revoked.issuer_id,
                 "updated_at": updated,
                 "made" if cert_id is None else "added": is_new,
@@ -231,12 +203,12 @@ def _report(change: ListChange, cert_id: str | None, place: ListLocation, key: S
             }
         )
         return
-    show, streamed = (tell, True) if where == STDIN else (say, False)
+    show, streamed = (tell, True) if where == str(STDIN) else (say, False)
     if cert_id is None:
         show("made a list without entries" if is_new else "there is such a list already: nothing is changed")
     else:
         show(f"revoked {cert_id}" if is_new else f"{cert_id} was revoked before: nothing is changed")
-    facts = [("list", str(where)), ("signed by", f"{key.about.name} ({key.about.id})")]
+    facts = [("list", where), ("signed by", f"{key.about.name} ({key.about.id})")]
     if cert_id is not None:
         facts.append(("as of", updated))
     print_facts([*facts, ("holds", f"{len(revoked.revoked_certs)} in all")], err=streamed)

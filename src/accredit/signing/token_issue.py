@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
-from msgspec import Struct
 
 from accredit.base.clock import unix_seconds
 from accredit.base.standard import STDOUT
@@ -22,23 +21,6 @@ from accredit.tokens import SessionGrant, issue_session_token, policy_digest, pu
 _TOKEN_ID_BYTES = 16
 
 
-class TokenOptions(Struct, frozen=True, kw_only=True):
-    """The options of one `accredit token issue`."""
-
-    key: Path
-    agent: str
-    audience: str
-    ttl: str
-    allow: Sequence[str]
-    deny: Sequence[str]
-    policy: Path | None
-    session: str | None
-    issuer: str
-    out: Path | None
-    force: bool
-    as_json: bool
-
-
 def make(path: Path, *, replace: bool, as_json: bool) -> None:
     """Make a key, and write its private and its public file. Raises `ConfigurationError`."""
     key = make_token_key()
@@ -51,46 +33,56 @@ def make(path: Path, *, replace: bool, as_json: bool) -> None:
         print_facts([("id", jwk["kid"]), *((f"{half} key", file) for half, file in files.items())])
 
 
-def issue_token(request: TokenOptions) -> None:
+def issue_token(
+    *,
+    key: Path,
+    agent: str,
+    audience: str,
+    ttl: str,
+    allow: Sequence[str],
+    deny: Sequence[str],
+    policy: Path | None,
+    session: str | None,
+    issuer: str,
+    out: Path | None,
+    force: bool,
+    as_json: bool,
+) -> None:
     """Sign a token, and print it or write it to a file. Raises `ConfigurationError`."""
-    check_out(request.out, as_json=request.as_json)
-    if request.out not in (None, STDOUT) and not request.force and os.path.lexists(request.out):
-        raise exists_already(request.out, can_force=True)
-    grant = _grant(request, unix_seconds())
-    token = issue_session_token(load_token_key(request.key), grant)
-    if request.out is not None:
-        write_out(request.out, token.encode() + b"\n", private=True, replace=request.force)
-    if request.as_json:
-        place = {"token": token} if request.out is None else {"file": str(request.out)}
-        print_json({**place, **_members(grant)})
-    elif request.out is None:
-        click.echo(token)
-    else:
-        print_facts([*_facts(grant), ("written to", str(request.out))], err=request.out == STDOUT)
-
-
-def _grant(request: TokenOptions, now: int) -> SessionGrant:
-    for option, text in _names(request):
+    check_out(out, as_json=as_json)
+    if out not in (None, STDOUT) and not force and os.path.lexists(out):
+        raise exists_already(out, can_force=True)
+    names = {
+        "--agent": agent,
+        "--audience": audience,
+        "--issuer": issuer,
+        "--session": "-" if session is None else session,
+    }
+    for option, text in names.items():
         if not text or not text.isprintable():
             raise ConfigurationError(f"{option}: not a name", "write one that can be printed")
-    policy = None if request.policy is None else policy_digest(read_file(request.policy, MAX_POLICY_BYTES).data)
-    return SessionGrant(
-        issuer=request.issuer,
-        subject=request.agent,
-        audience=request.audience,
+    now = unix_seconds()
+    grant = SessionGrant(
+        issuer=issuer,
+        subject=agent,
+        audience=audience,
         issued_at=now,
-        expires_at=now + seconds("--ttl", request.ttl),
+        expires_at=now + seconds("--ttl", ttl),
         token_id=secrets.token_hex(_TOKEN_ID_BYTES),
-        allowed_tools=tuple(dict.fromkeys(request.allow)) or None,
-        denied_tools=tuple(dict.fromkeys(request.deny)),
-        policy_digest=policy,
-        session=request.session,
+        allowed_tools=tuple(dict.fromkeys(allow)) if allow else None,
+        denied_tools=tuple(dict.fromkeys(deny)),
+        policy_digest=None if policy is None else policy_digest(read_file(policy, MAX_POLICY_BYTES).data),
+        session=session,
     )
-
-
-def _names(request: TokenOptions) -> list[tuple[str, str]]:
-    names = [("--agent", request.agent), ("--audience", request.audience), ("--issuer", request.issuer)]
-    return names if request.session is None else [*names, ("--session", request.session)]
+    token = issue_session_token(load_token_key(key), grant)
+    if out is not None:
+        write_out(out, token.encode() + b"\n", private=True, replace=force)
+    if as_json:
+        print_json({**({"token": token} if out is None else {"file": str(out)}), **_members(grant)})
+    elif out is None:
+        click.echo(token)
+    else:
+        print_facts([*_facts(grant), ("written to", str(out))], err=out == STDOUT)
 
 
 def _members(grant: SessionGrant) -> dict[str, object]:

@@ -26,19 +26,6 @@ _TOKEN_VARIABLE = "ACCREDIT_TOKEN"  # noqa: S105 - the name of a variable
 _LINE_END_BYTES = 2
 
 
-class TokenVerifyOptions(NamedTuple):
-    """The options of one `accredit token verify`."""
-
-    file: Path | None
-    key: Path
-    issuer: str
-    audience: str
-    policy: Path | None
-    session: str | None
-    tool: str | None
-    as_json: bool
-
-
 class _Checked(NamedTuple):
     """Whether the token's policy and session could be checked: only if the options give what to compare them with."""
 
@@ -46,22 +33,32 @@ class _Checked(NamedTuple):
     session: bool
 
 
-def verify_token(question: TokenVerifyOptions) -> int:
+def verify_token(
+    *,
+    file: Path | None,
+    key: Path,
+    issuer: str,
+    audience: str,
+    policy: Path | None,
+    session: str | None,
+    tool: str | None,
+    as_json: bool,
+) -> int:
     """Print the verdict on a token; return the exit code. Raises `ConfigurationError`."""
-    text = _text(question.file)
-    keys = load_key_set(question.key)
-    algorithms = sorted({algorithm for key in keys.keys for algorithm in key.algorithms})
-    digest = None if question.policy is None else policy_digest(read_file(question.policy, MAX_POLICY_BYTES).data)
-    verifier = TokenVerifier([Issuer(question.issuer, question.audience, tuple(algorithms))])
+    text = _text(file)
+    keys = load_key_set(key)
+    algorithms = sorted({algorithm for each in keys.keys for algorithm in each.algorithms})
+    digest = None if policy is None else policy_digest(read_file(policy, MAX_POLICY_BYTES).data)
+    verifier = TokenVerifier([Issuer(issuer, audience, tuple(algorithms))])
     now = unix_seconds()
     try:
         token = verifier.verify(verifier.read(text), keys, now)
         if digest is not None:
             check_policy(token, digest)
-        if question.session is not None:
-            check_session(token, question.session)
-        if question.tool is not None:
-            check_tool(token, question.tool)
+        if session is not None:
+            check_session(token, session)
+        if tool is not None:
+            check_tool(token, tool)
     except TokenError as error:
         # The caller holds the token, so show the reason that a gateway would only log.
         if question.as_json:
@@ -69,8 +66,8 @@ def verify_token(question: TokenVerifyOptions) -> int:
         else:
             say(f"not good: {error} ({error.reason})", BAD)
         return 1
-    checked = _Checked(policy=digest is not None, session=question.session is not None)
-    _report(token, now, checked, as_json=question.as_json)
+    checked = _Checked(policy=digest is not None, session=session is not None)
+    _report(token, now, checked, as_json=as_json)
     return 0
 
 

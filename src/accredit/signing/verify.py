@@ -33,18 +33,6 @@ from accredit.terminal.output import BAD, GOOD, QUIET, Words, print_json, print_
 _STYLES = {"ok": GOOD, "failed": BAD, "not checked": QUIET, "not reached": QUIET}
 
 
-class VerifyOptions(Struct, frozen=True, kw_only=True):
-    """The options of one `accredit verify`. `now` is in unix seconds; if it is None, this machine's clock counts."""
-
-    bundle: Path
-    roots: tuple[Path, ...]
-    required_scope: str
-    facts: VerifierContext
-    session_context: bytes
-    revoked: tuple[Path, ...]
-    now: int | None
-
-
 class Verdict(Struct, frozen=True, kw_only=True):
     """The result of verifying a proof, with its steps. `notes` state assumptions, and help to understand a refusal."""
 
@@ -68,30 +56,21 @@ def run_verify(
     as_json: bool,
 ) -> int:
     """Run `accredit verify`; return the exit code. Raises `ConfigurationError`."""
-    question = VerifyOptions(
-        bundle=bundle,
-        roots=tuple(root),
-        required_scope=scope,
-        facts=replace(arguments.facts(fact), call=arguments.call_facts(params, method, gateway_id)),
-        session_context=arguments.session_context(session_context),
-        revoked=tuple(revoked),
-        now=None if now is None else arguments.moment(now),
-    )
-    return verify_file(question, as_json=as_json)
-
-
-def verify_file(question: VerifyOptions, *, as_json: bool) -> int:
-    """Check a proof and print the steps. Return the exit code. Raises `ConfigurationError`."""
-    roots = {key.id: key for key in map(load_root, question.roots)}
-    data = read_file(question.bundle, MAX_STATEMENT_BYTES).data
+    facts = replace(arguments.facts(fact), call=arguments.call_facts(params, method, gateway_id))
+    context, at = arguments.session_context(session_context), unix_seconds() if now is None else arguments.moment(now)
+    roots = {key.id: key for key in map(load_root, root)}
+    data = read_file(bundle, MAX_STATEMENT_BYTES).data
     try:
-        bundle = decode_proof_bundle(data)
+        proof = decode_proof_bundle(data)
     except WireError as error:
-        _refuse_delegation(question.bundle, data)
+        _refuse_delegation(bundle, data)
         result = VerifyResult(valid=False, identity_status=IdentityStatus.INVALID, error_reason=f"invalid: {error}")
         answer = Verdict(result=result, steps=walk(1, FailurePoint(DECODE)))
     else:
-        answer = _judge(bundle, question, roots)
+        revoked_ids = _revoked_ids(revoked, proof, roots)
+        answer = _judge(proof, scope, at, roots, revoked_ids, session_context=context, facts=facts)
+        if not revoked:
+            answer.notes.append("taken for granted: nothing was revoked (no list was given with --revoked)")
     if as_json:
         _print_members(answer)
     else:
@@ -111,21 +90,28 @@ def _refuse_delegation(path: Path, data: bytes) -> None:
     )
 
 
-def _judge(bundle: ProofBundle, question: VerifyOptions, roots: Mapping[str, KeyFile]) -> Verdict:
-    now = unix_seconds() if question.now is None else question.now
+def _judge(
+    bundle: ProofBundle,
+    scope: str,
+    now: int,
+    roots: Mapping[str, KeyFile],
+    revoked: frozenset[str],
+    *,
+    session_context: bytes,
+    facts: VerifierContext,
+) -> Verdict:
     chain = bundle.delegations
-    revoked = _revoked_ids(question, bundle, roots)
-    assumed = catalog_scopes([question.required_scope, *(scope for cert in chain for scope in cert.scope)])
+    assumed = catalog_scopes([scope, *(scope for cert in chain for scope in cert.scope)])
     result = verify_bundle(
         bundle,
-        question.required_scope or UNSET,
+        scope or UNSET,
         now=now,
         vocabulary=MCP_SCOPES | assumed,
         roots=[key.public_key for key in roots.values()],
         is_revoked=revoked.__contains__,
-        session_context=question.session_context or None,
-        context=question.facts,
         constraint_evaluators=OWN_EVALUATORS,
+        session_context=session_context or None,
+        context=facts,
     )
     end = failure_point(result, chain, now, revoked)
     notes: list[str] = []
@@ -133,19 +119,17 @@ def _judge(bundle: ProofBundle, question: VerifyOptions, roots: Mapping[str, Key
         notes.append(f"certificate {end.certificate} {words.ends(chain[end.certificate or 0], now)}")
     if assumed:
         notes.append(f"taken for granted: the gateway's catalog names {', '.join(sorted(assumed))}")
-    if not question.revoked:
-        notes.append("taken for granted: nothing was revoked (no list was given with --revoked)")
     return Verdict(result=result, steps=walk(len(chain), end), notes=notes)
 
 
-def _revoked_ids(question: VerifyOptions, bundle: ProofBundle, roots: Mapping[str, KeyFile]) -> frozenset[str]:
+def _revoked_ids(lists: Sequence[Path], bundle: ProofBundle, roots: Mapping[str, KeyFile]) -> frozenset[str]:
     """Return the ids on all revocation lists. Each list must be signed by a root or by an issuer in the chain."""
     issuers: dict[str, HybridPublicKey] = {
         derive_id(cert.issuer_pub_key): cert.issuer_pub_key for cert in bundle.delegations
     }
     issuers |= {key.id: key.public_key for key in roots.values()}
     found: set[str] = set()
-    for path in question.revoked:
+    for path in lists:
         revoked = read_revocations(path)
         issuer = issuers.get(revoked.issuer_id)
         fault = revocation_list_fault(revoked, issuer) if issuer else "it is from no root and no issuer of the chain"

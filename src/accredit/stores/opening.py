@@ -49,7 +49,7 @@ from accredit.stores.postgres.revocation_lists import read_lists as read_lists_o
 from accredit.stores.postgres.store import PostgresStore
 from accredit.stores.revocation import RevocationLists
 from accredit.stores.rules import NEVER, DiskSpace, ListChange, SchemaState
-from accredit.stores.runners import DatabaseRunner, FileRunner, Runner
+from accredit.stores.runners import DatabaseRunner, Runner, SqliteRunner
 from accredit.stores.sqlite.revocation_lists import change_list, read_lists, read_untouched_lists
 from accredit.stores.sqlite.schema import SCHEMA
 from accredit.stores.sqlite.store import SqliteStore
@@ -166,7 +166,7 @@ class SqliteFile(_Store, frozen=True):
 
     def runner(self, lock: str) -> Runner:
         """Return what runs statements on the file."""
-        return FileRunner(self.path)
+        return SqliteRunner(self.path)
 
     def open_log(self, patience: float | None = None, *, untouched: bool = False) -> LogReader:
         """Return a reader of the log. With `untouched`, nothing is created beside the file."""

@@ -13,20 +13,19 @@ as one of these:
 
 import sqlite3
 from collections.abc import Callable, Generator, Sequence
-from contextlib import suppress
 from functools import partial, wraps
 from pathlib import Path
-from threading import Lock
 from types import CoroutineType
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from accredit.errors import AccreditError, StoreUnavailable
+from accredit.errors import AccreditError
+from accredit.stores.memory import MemoryWorker
 from accredit.stores.postgres.address import DatabaseAddress
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.worker import Batch
 from accredit.stores.postgres.worker import Worker as DatabaseWorker
-from accredit.stores.sqlite.schema import SCHEMA
-from accredit.stores.sqlite.worker import Worker as FileWorker
+from accredit.stores.sqlite.store import SqliteWorker
+from accredit.stores.sqlite.worker import Worker
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext($1))"
 
@@ -58,7 +57,7 @@ class Stepped:
     """A store whose methods are steps. Without a `runner` it is in this process's memory."""
 
     def __init__(self, runner: Runner | None = None) -> None:
-        self.runner = runner or MemoryRunner()
+        self.runner = runner or SqliteRunner(MemoryWorker())
 
     async def aclose(self) -> None:
         """Release all resources."""
@@ -92,44 +91,11 @@ def reads(
     return run
 
 
-class MemoryRunner:
-    """A `Runner` in one process: a database of SQLite's in its memory, made on first use. Threads may share it."""
+class SqliteRunner:
+    """A `Runner` in the file at a path, shared by all processes of a machine, or in the memory of this one."""
 
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._connection: sqlite3.Connection | None = None
-
-    async def write(self, make: Make[T]) -> T:
-        """Run steps in a transaction."""
-        with self._lock:
-            connection = self._connection = self._connection or _memory()
-            try:
-                connection.execute("BEGIN")
-                answer = _run(connection, make)
-                connection.execute("COMMIT")
-            except BaseException as error:
-                with suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
-                if isinstance(error, sqlite3.Error):
-                    raise StoreUnavailable(f"memory: {error}") from None
-                raise
-        return answer
-
-    async def read(self, make: Make[T]) -> T:
-        """Run steps."""
-        return await self.write(make)
-
-    async def aclose(self) -> None:
-        """Free the memory."""
-        if self._connection is not None:
-            self._connection.close()
-
-
-class FileRunner:
-    """A `Runner` in the file at `path`, shared by all processes of a machine."""
-
-    def __init__(self, path: Path) -> None:
-        self._worker = FileWorker(path)
+    def __init__(self, place: Path | SqliteWorker) -> None:
+        self._worker = Worker(place) if isinstance(place, Path) else place
 
     async def write(self, make: Make[T]) -> T:
         """Run steps in a transaction."""
@@ -140,7 +106,7 @@ class FileRunner:
         return await self._worker.look(partial(_run, make=make))
 
     async def aclose(self) -> None:
-        """End the thread and close the file."""
+        """End the thread and close the file, or free the memory."""
         await self._worker.aclose()
 
 
@@ -180,14 +146,6 @@ class DatabaseRunner:
 
 async def _read_each(connection: Connection, asked: Sequence[Make[Any]]) -> Sequence[Any]:
     return [await _run_in_database(connection, make) for make in asked]
-
-
-def _memory() -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
-    for step in SCHEMA:
-        for statement in step:
-            connection.execute(statement)
-    return connection
 
 
 def _run(connection: sqlite3.Connection, make: Make[T]) -> T:

@@ -23,6 +23,7 @@ pytestmark = [
     pytest.mark.holds("ops/log_list"),
     pytest.mark.holds("ops/log_place"),
     pytest.mark.holds("ops/log_prune"),
+    pytest.mark.holds("ops/log_record"),
     pytest.mark.holds("ops/log_show"),
     pytest.mark.holds("ops/log_verify"),
     pytest.mark.holds("cli/commands/log"),

@@ -1,4 +1,4 @@
-"""What only the store in memory has: threads that share it, and sweeps that are bounded."""
+"""What only the store in memory has: threads that share it."""
 
 import asyncio
 import sys
@@ -10,17 +10,8 @@ from tests.world.stores import NOW, challenge, request
 
 from accredit.ports import Spending
 from accredit.stores import MemoryStore
-from accredit.stores.memory import STORE_SWEEP_ENTRIES, _Ends
 
 pytestmark = pytest.mark.holds("stores/memory")
-
-
-def test_no_request_pays_for_a_flood_that_has_expired() -> None:
-    ends = _Ends[int]()
-    for number in range(3 * STORE_SWEEP_ENTRIES):
-        ends.add(NOW, number)
-    assert ends.passed(NOW) == []
-    assert [len(ends.passed(NOW + 1)) for _ in range(4)] == [*[STORE_SWEEP_ENTRIES] * 3, 0]
 
 
 def test_of_threads_that_spend_the_same_challenges_one_is_the_first_for_each() -> None:

@@ -28,10 +28,10 @@ def test_a_file_is_relative_to_the_configuration_unless_it_has_four_slashes(
     url: str, path: str, tmp_path: Path
 ) -> None:
     (tmp_path / "sub").mkdir()
-    opened = parse_store_url(url.format(tmp_path), tmp_path).open()
-    assert isinstance(opened, SqliteStore)
-    assert opened.path == Path(path.format(tmp_path))
-    assert not opened.path.exists()
+    found = parse_store_url(url.format(tmp_path), tmp_path)
+    assert isinstance(found.open(), SqliteStore)
+    assert found.file == Path(path.format(tmp_path))
+    assert not Path(path.format(tmp_path)).exists()
 
 
 @pytest.mark.parametrize(

@@ -195,5 +195,4 @@ drill = Command(
         JSON,
     ],
     run="accredit.ops.drill:drill",
-    into="DrillOptions",
 )

@@ -152,7 +152,6 @@ _issue = Command(
         JSON,
     ],
     run="accredit.signing.token_issue:issue_token",
-    into="TokenOptions",
 )
 
 _verify = Command(
@@ -178,7 +177,6 @@ _verify = Command(
         JSON,
     ],
     run="accredit.signing.token_verify:verify_token",
-    into="TokenVerifyOptions",
 )
 
 token = Group(

@@ -145,7 +145,11 @@ def _run(name: _Name, look: Callable[[], Any], told: "queue.SimpleQueue[tuple[_N
 
 
 def explain_failure(error: Exception) -> Unknown:
-    """Return why a look has failed, as its result."""
+    """Return why a look has failed, as its result. Errors of our own say that themselves."""
+    if isinstance(error, ConfigurationError):
+        return Unknown(error.what, error.remedy)
+    if isinstance(error, AccreditError):
+        return Unknown(str(error), "see what is there")
     what = str(error).splitlines()[0] if str(error) else type(error).__name__
     return Unknown(f"this look has failed: {what}", "see what is there")
 

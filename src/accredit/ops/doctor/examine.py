@@ -50,17 +50,13 @@ _SUBJECTS = get_args(Subject)
 
 
 def run_doctor(*, config: Path | None, production: bool, left_out: Sequence[str], as_json: bool) -> int:
-    """Run `accredit doctor`; return the exit code. Raises `ConfigurationError`."""
+    """Run `accredit doctor`: make all checks, and print the findings; return the exit code. Raises
+    `ConfigurationError`."""
     if production:
         return go_through(config, left_out, as_json=as_json)
     if left_out:
         raise ConfigurationError("--except is of the checklist for production", "give --production, too")
-    return diagnose(config, as_json=as_json)
-
-
-def diagnose(config: Path | None, environ: Mapping[str, str] = os.environ, *, as_json: bool) -> int:
-    """Run all checks, and print the findings; return the exit code. Raises `ConfigurationError`."""
-    at = surroundings(config, environ)
+    at = surroundings(config, os.environ)
     with Progress("looking"):
         found = findings_of(at, LOOKS)
     return print_results(found, "findings", members, ("bad", "note", "good"), as_json=as_json)

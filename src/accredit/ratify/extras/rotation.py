@@ -2,10 +2,9 @@
 
 from msgspec.structs import replace
 
-from accredit.ratify.canonical import canonical
 from accredit.ratify.hybrid import UNSIGNED, HybridPublicKey, HybridSignature, HybridSigner, derive_id, signature_fault
 from accredit.ratify.structures import PROTOCOL_VERSION
-from accredit.ratify.wire import Integer, WireObject
+from accredit.ratify.wire import Integer, WireObject, signed_text
 
 _ROTATION_REASONS = frozenset({"routine", "compromise_suspected", "device_lost", "recovery", "other"})
 
@@ -27,17 +26,7 @@ class KeyRotationStatement(WireObject, frozen=True):
 
 def key_rotation_sign_bytes(statement: KeyRotationStatement) -> bytes:
     """Return the bytes that both keys sign."""
-    return canonical(
-        {
-            "new_id": statement.new_id,
-            "new_pub_key": statement.new_pub_key,
-            "old_id": statement.old_id,
-            "old_pub_key": statement.old_pub_key,
-            "reason": statement.reason,
-            "rotated_at": statement.rotated_at,
-            "version": statement.version,
-        }
-    )
+    return signed_text(statement, "signature_old", "signature_new")
 
 
 def issue_key_rotation(old: HybridSigner, new: HybridSigner, reason: str, rotated_at: int) -> KeyRotationStatement:

@@ -14,7 +14,6 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from accredit.errors import IssueError
-from accredit.ratify.canonical import canonical
 from accredit.ratify.challenges import ChallengeStore
 from accredit.ratify.checks import (
     check_challenge_length,
@@ -29,7 +28,7 @@ from accredit.ratify.results import IdentityStatus, VerifyResult, build_refusal,
 from accredit.ratify.signable import chain_hash
 from accredit.ratify.structures import PROTOCOL_VERSION, ProofBundle, StreamContext
 from accredit.ratify.verify import context_of, moment_of, scope_of
-from accredit.ratify.wire import Bytes32, Integer, WireObject
+from accredit.ratify.wire import Bytes32, Integer, WireObject, signed_text
 
 _HASH_BYTES = 32
 
@@ -63,19 +62,7 @@ class StreamedTurn(Struct, frozen=True, kw_only=True):
 
 def session_token_sign_bytes(token: SessionToken) -> bytes:
     """Return the bytes that the MAC covers, with the scopes sorted."""
-    return canonical(
-        {
-            "agent_id": token.agent_id,
-            "agent_pub_key": token.agent_pub_key,
-            "chain_hash": token.chain_hash,
-            "granted_scope": sorted(token.granted_scope),
-            "human_id": token.human_id,
-            "issued_at": token.issued_at,
-            "session_id": token.session_id,
-            "valid_until": token.valid_until,
-            "version": token.version,
-        }
-    )
+    return signed_text(replace(token, granted_scope=tuple(sorted(token.granted_scope))), "mac")
 
 
 def issue_session_token(

@@ -4,9 +4,8 @@ import hashlib
 
 from msgspec.structs import replace
 
-from accredit.ratify.canonical import canonical
 from accredit.ratify.hybrid import UNSIGNED, HybridPublicKey, HybridSignature, HybridSigner, signature_fault
-from accredit.ratify.wire import Bytes32, Integer, WireObject
+from accredit.ratify.wire import Bytes32, Integer, WireObject, signed_text
 
 FIRST_PREV_HASH = bytes(32)
 """The `prev_hash` of a log's first entry."""
@@ -24,14 +23,7 @@ class WitnessEntry(WireObject, frozen=True):
 
 def witness_entry_sign_bytes(entry: WitnessEntry) -> bytes:
     """Return the bytes that a witness signs."""
-    return canonical(
-        {
-            "entry_data": entry.entry_data,
-            "prev_hash": entry.prev_hash,
-            "timestamp": entry.timestamp,
-            "witness_id": entry.witness_id,
-        }
-    )
+    return signed_text(entry, "signature")
 
 
 def witness_entry_hash(entry: WitnessEntry) -> bytes:

@@ -9,11 +9,15 @@ import sqlite3
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from accredit.limits import CLOCK_BACK_SECONDS, MAX_SPENT_CHALLENGES, MAX_USE_MARKS, STORE_SWEEP_ROWS, USE_TOTAL_TURN
+from accredit.limits import CLOCK_BACK_SECONDS, MAX_USE_MARKS, STORE_SWEEP_ROWS, USE_TOTAL_TURN
 from accredit.ports import RateLimit, Spending
 from accredit.stores.minted import Issued, read
 from accredit.stores.rules import NEVER, Series, UseMark, certain, judge, made_before, mark, room_at, strictest
 from accredit.stores.sqlite.forgetting import Table, read_forgotten_end, sweep
+
+MAX_SPENT_CHALLENGES = 262_144
+"""The most spent challenges that a store remembers, some 200 bytes each (measured): 870 a second, if each is remembered
+for 300 seconds. Each has cost somebody a valid proof; issued challenges are not remembered."""
 
 _KEPT_LONGER: dict[Table, int] = {"spent": 0, "uses": CLOCK_BACK_SECONDS}
 _KNOWN = (

@@ -21,6 +21,7 @@ from accredit.ops.doctor.engine import Found, Result, Unknown, print_results, ru
 from accredit.ops.doctor.production import configured, environment, files, running, stored
 from accredit.ops.doctor.production.facts import Facts
 from accredit.ops.doctor.surroundings import surroundings
+from accredit.ops.log_place import own_keys
 from accredit.stores import StoreUrl
 from accredit.terminal.progress import Progress
 
@@ -100,11 +101,11 @@ def _of_store(loaded: Loaded, store: Found[StoreUrl]) -> dict[str, Callable[[], 
         return dict.fromkeys(names, lambda: store)
     return {
         "lists": lambda: stored.lists_found(loaded, store),
-        "database": lambda: stored.database_found(store),
+        "database": store.condition,
         "file_schema": lambda: stored.file_schema_found(store),
         "disk_space": lambda: stored.disk_space_found(store),
         "sinks": lambda: stored.sinks_found(store),
-        "drilled": lambda: stored.drill_found(store, stored.prover_found(loaded)),
+        "drilled": lambda: stored.drill_found(own_keys(loaded), store),
     }
 
 
@@ -115,12 +116,9 @@ def _store(loaded: Loaded) -> Found[StoreUrl]:
         return Unknown(error.what)
 
 
-def _settings(loaded: Loaded, environ: Mapping[str, str]) -> Found[Sequence[GatewaySettings]]:
-    try:
-        settings = build_all_settings(loaded, environ)
-        check_no_loop(loaded.config.gateway, settings)
-        tls_context(loaded.config.gateway)
-        build_watching(loaded)
-    except ConfigurationError as error:
-        return Unknown(error.what)
+def _settings(loaded: Loaded, environ: Mapping[str, str]) -> Sequence[GatewaySettings]:
+    settings = build_all_settings(loaded, environ)
+    check_no_loop(loaded.config.gateway, settings)
+    tls_context(loaded.config.gateway)
+    build_watching(loaded)
     return settings

@@ -21,7 +21,6 @@ from accredit.base.text import one_line
 from accredit.config import Loaded, folder_of, lock_file, own_key_file
 from accredit.config.servers import every_view
 from accredit.config.values import SecretFrom
-from accredit.errors import ConfigurationError
 from accredit.hosts.credentials import secret_parts, url_holds_secret
 from accredit.keys import read_file
 from accredit.keys.own_files import OwnFault, fault_of_file, fault_of_folder
@@ -228,8 +227,6 @@ def certificate_until(loaded: Loaded) -> Found[int | None]:
         if begins.timestamp() > unix_seconds():
             return Unknown(f"{name} is not good before {begins:%Y-%m-%d %H:%M} UTC")
         return int(min(each.not_valid_after_utc for each in chain).timestamp())
-    except ConfigurationError as error:
-        return Unknown(error.what)
     except (ValueError, IndexError):
         return Unknown(f"{name} is no certificate in PEM")
 

@@ -20,7 +20,6 @@ import msgspec
 
 from accredit.base.addresses import is_loopback_host
 from accredit.config import Config
-from accredit.errors import ConfigurationError
 from accredit.keys import read_file
 from accredit.limits import HEALTH_SECONDS, MAX_HEALTH_BYTES, MAX_PEM_CHAIN_BYTES
 from accredit.ops.doctor.engine import Found, Unknown
@@ -66,8 +65,6 @@ def health_found(config: Config) -> Found[HealthReport]:
         )
     except (OSError, HTTPException, ValueError) as error:
         return Unknown(f"what listens there does not answer as a gateway ({type(error).__name__})")
-    except ConfigurationError as error:
-        return Unknown(error.what)
 
 
 def _start_tls(plain: socket.socket, certificate: Path) -> ssl.SSLSocket:

@@ -11,32 +11,22 @@ from datetime import datetime
 from hashlib import sha256
 from typing import TypeVar
 
-from accredit.attest import CallRecord, Checkpoint, Statement
+from accredit.attest import CallRecord, Checkpoint, LogKey, RecordKey, Statement
 from accredit.config import Loaded, folder_of, read_public_key
-from accredit.errors import AttestationError, ConfigurationError, StoreUnavailable
+from accredit.errors import StoreUnavailable
 from accredit.limits import DOCTOR_DATABASE_SECONDS
 from accredit.ops.doctor.engine import Found, Unknown
 from accredit.ops.doctor.production.facts import SinkFound
-from accredit.ops.log_place import own_keys
 from accredit.policy.drill import DRILL, DRILLS
 from accredit.ratify import HybridPublicKey
 from accredit.stores import RevocationLists, StoreUrl
 from accredit.stores.audit_log.proven import Prover
 from accredit.stores.audit_log.reading import LogReader
-from accredit.stores.postgres.condition import DatabaseCondition
 from accredit.stores.rules import DiskSpace, SchemaState
 
 _T = TypeVar("_T")
 _NO_DISK = "a store in memory needs none"
 _NO_FILE = "the store's file is not there yet: the gateway makes it when it starts"
-
-
-def database_found(store: StoreUrl) -> Found[DatabaseCondition | None]:
-    """Return a database's condition; None if the store is a file or in memory."""
-    try:
-        return store.condition()
-    except (StoreUnavailable, ConfigurationError) as error:
-        return Unknown(str(error))
 
 
 def file_schema_found(store: StoreUrl) -> Found[SchemaState | None]:
@@ -84,21 +74,16 @@ def lists_found(loaded: Loaded, store: StoreUrl) -> Found[tuple[int, int]]:
     named = loaded.config.proofs.revocation
     folder = folder_of(loaded, ("proofs", "revocation"))
     roots = folder_of(loaded, ("proofs", "roots"))
-    try:
-        files = [*((folder, name) for name in named.public_key_files)]
-        files += [(roots, root.public_key_file) for root in loaded.config.proofs.roots]
-        pins = folder_of(loaded, ("proofs", "registries"))
-        files += [(pins, pin) for each in loaded.config.proofs.registries for pin in each.pins]
-        keys = [read_public_key(where / name, name) for where, name in files]
-        known: dict[str, HybridPublicKey] = {each.id: each.public_key for each in keys}
-        place = store.lasting
-        stored = None if place is None else _Stored(place.name, place.read_lists(untouched=True))
-        lists = RevocationLists([folder / name for name in named.files], known, store=stored)
-        lists.load()
-    except ConfigurationError as error:
-        return Unknown(error.what)
-    except (StoreUnavailable, OSError) as error:
-        return Unknown(str(error))
+    files = [*((folder, name) for name in named.public_key_files)]
+    files += [(roots, root.public_key_file) for root in loaded.config.proofs.roots]
+    pins = folder_of(loaded, ("proofs", "registries"))
+    files += [(pins, pin) for each in loaded.config.proofs.registries for pin in each.pins]
+    keys = [read_public_key(where / name, name) for where, name in files]
+    known: dict[str, HybridPublicKey] = {each.id: each.public_key for each in keys}
+    place = store.lasting
+    stored = None if place is None else _Stored(place.name, place.read_lists(untouched=True))
+    lists = RevocationLists([folder / name for name in named.files], known, store=stored)
+    lists.load()
     problem = lists.problem()
     return lists.size() if problem is None else Unknown(problem)
 
@@ -108,18 +93,11 @@ def sinks_found(store: StoreUrl) -> Found[Sequence[SinkFound]]:
     return _read(store, _sinks)
 
 
-def drill_found(store: StoreUrl, prover: Found[Prover]) -> Found[int | None]:
-    """Return the time of the last recorded drill (unix seconds); None if there is none."""
-    return prover if isinstance(prover, Unknown) else _read(store, lambda log: _find_drill_time(log, prover))
-
-
-def prover_found(loaded: Loaded) -> Found[Prover]:
-    """Return the `Prover` that verifies that records are this gateway's own."""
-    try:
-        keys = own_keys(loaded)
-    except ConfigurationError as error:
-        return Unknown(error.what)
-    return Prover(keys) if keys else Unknown("there is no public key of the gateway's here, and so no record verifies")
+def drill_found(keys: Sequence[LogKey | RecordKey], store: StoreUrl) -> Found[int | None]:
+    """Return the time of the last recorded drill (unix seconds), or None. `keys` are the gateway's own."""
+    if not keys:
+        return Unknown("there is no public key of the gateway's here, and so no record verifies")
+    return _read(store, lambda log: _find_drill_time(log, Prover(keys)))
 
 
 def seconds_of(text: str) -> int:
@@ -160,8 +138,5 @@ def _read(store: StoreUrl, look: Callable[[LogReader], Found[_T]]) -> Found[_T]:
         return Unknown("a store in memory has no log")
     if store.file is not None and not store.file.is_file():
         return Unknown(_NO_FILE)
-    try:
-        with store.lasting.open_log(DOCTOR_DATABASE_SECONDS, untouched=True) as log:
-            return look(log)
-    except (StoreUnavailable, AttestationError, ConfigurationError) as error:
-        return Unknown(str(error))
+    with store.lasting.open_log(DOCTOR_DATABASE_SECONDS, untouched=True) as log:
+        return look(log)
