@@ -439,6 +439,10 @@ ASK_SECONDS = 600
 """How long an ask is valid: a person who is at hand answers within ten minutes. A delegation for one call is valid for
 the same time."""
 
+ASK_PROGRESS_SECONDS = 5.0
+"""How often a host is told that a person's answer is awaited. Hosts give up after a silent minute, and proxies cut a
+connection that is idle as long."""
+
 MAX_ASKS = 1_000
 """The most asks that gateways hold at once, of each kind: those that a person is shown, and those that wait for their
 code to be typed. Strangers can begin the latter, so the oldest of them gives way to a new one. Each has up to 260 KiB

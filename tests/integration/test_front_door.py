@@ -12,7 +12,9 @@ from urllib.parse import quote
 import httpx2
 import pytest
 from mcp import ClientSession
+from mcp.client.session import ClientRequestContext, ElicitationFnT
 from mcp.client.streamable_http import streamable_http_client
+from mcp_types import ElicitRequestParams, ElicitRequestURLParams, ElicitResult
 from tests.world.command import accredit
 from tests.world.connected import Connected
 from tests.world.front_door import VERIFIER, FrontDoor, Person, form, json_of
@@ -37,11 +39,13 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Generator[FrontDoor]:
 
 
 @asynccontextmanager
-async def session(door: FrontDoor, auth: httpx2.Auth | None) -> AsyncGenerator[ClientSession]:
+async def session(
+    door: FrontDoor, auth: httpx2.Auth | None, show: ElicitationFnT | None = None
+) -> AsyncGenerator[ClientSession]:
     async with (
         httpx2.AsyncClient(auth=auth, trust_env=False, timeout=60) as http,
         streamable_http_client(door.endpoint, http_client=http) as (read, write),
-        ClientSession(read, write) as client,
+        ClientSession(read, write, elicitation_callback=show) as client,
     ):
         await client.initialize()
         yield client
@@ -56,6 +60,30 @@ def test_the_sdk_s_client_logs_in__and_calls_what_the_person_allowed(door: Front
             answer = await client.call_tool("list_inbox", {})
             assert not answer.is_error
         assert len(person.visited) == 1
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/admission/held_answer", "progress", "page")
+def test_the_sdk_s_client_is_told_why_its_call_waits__shows_the_page__and_gets_the_answer(door: FrontDoor) -> None:
+    async def main() -> None:
+        person, told, shown = Person(door, "email:read"), list[str | None](), list[str]()
+
+        async def progress(progress: float, total: float | None, message: str | None) -> None:
+            told.append(message)
+
+        async def show(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+            assert isinstance(params, ElicitRequestURLParams)
+            shown.append(params.url)
+            await door.say_yes(params.url.rpartition("/")[2])
+            return ElicitResult(action="accept")
+
+        async with session(door, person.auth, show) as client:
+            asked = {"to": "a@example.com", "subject": "held"}
+            answer = await client.call_tool("send_email", asked, progress_callback=progress)
+            assert not answer.is_error, answer
+        assert len(shown) == 1
+        assert "Waiting for a person: send_email, code" in (told[0] or "")
 
     run(main())
 

@@ -7,17 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.world.authorization import GATEWAY, Trust
+from tests.world.authorization import Trust
 from tests.world.calls import post
-from tests.world.guests import CLAUDE, PUBLIC_URL, FrontDoor, Visit
+from tests.world.guests import CLAUDE, PUBLIC_URL, Desk, FrontDoor, Visit
 from tests.world.routes import Route, messages_of
 
 from accredit.consent import Ask
-from accredit.consent.answers import Answer
-from accredit.consent.call import CallTerms
-from accredit.gateway.holding import Holding, OpenAsk
 from accredit.ratify import HybridPrivateKey
-from accredit.ratify.constraints import MaxAmount, MaxRate
+from accredit.ratify.constraints import MaxAmount
 from accredit.stores.asks import Asks
 
 pytestmark = pytest.mark.holds("gateway/admission/guest_asks")
@@ -25,46 +22,6 @@ pytestmark = pytest.mark.holds("gateway/admission/guest_asks")
 PAY: dict[str, Any] = {"name": "pay", "arguments": {"amount": 10, "currency": "EUR"}}
 SEND: dict[str, Any] = {"name": "send_email", "arguments": {"to": "a@example.com"}}
 PAGES = {"elicitation": {"url": {}}}
-
-
-class Desk:
-    """The person at their desk, who finds what waits for them in the store."""
-
-    def __init__(self, front: FrontDoor, asks: Asks, way: Route) -> None:
-        self.front = front
-        self.holding = Holding(asks, way.app.routes.settings.rounds.ring)
-
-    async def waiting(self) -> OpenAsk:
-        """The ask that waits."""
-        (code,) = await self.holding.waiting(self.front.trust.owner.id)
-        found = await self.holding.find_code(code)
-        assert found is not None
-        return found
-
-    async def has_one(self) -> bool:
-        """Whether one waits."""
-        return bool(await self.holding.waiting(self.front.trust.owner.id))
-
-    async def answer(self, held: OpenAsk, decision: Any = "allow", **changes: Any) -> None:
-        """Answers it: a yes is for this very call."""
-        ask = held.ask
-        assert isinstance(ask, Ask)
-        certificates: tuple[Any, ...] = ()
-        if decision == "allow":
-            given: dict[str, Any] = {"v": 1, "gateway": GATEWAY, "method": ask.method, "target": (ask.target,)}
-            terms = CallTerms(**given, params_sha256=ask.params_sha256).constraint()
-            once = (terms, MaxRate(count=1, window_s=600))
-            agent, issuer = changes.get("agent", _Key(ask)), changes.get("issuer")
-            certificates = self.front.sign(agent, ask.refusal.required_scope, constraints=once, issuer=issuer)
-        answer = Answer(ask.digest.hex(), decision, certificates)
-        assert await self.holding.answer(held, answer.text())
-
-
-class _Key:
-    """The agent's key, as the ask names it."""
-
-    def __init__(self, ask: Ask) -> None:
-        self.public_key = ask.agent.public_key
 
 
 @pytest.fixture
@@ -94,7 +51,7 @@ async def test_a_call_is_held_until_a_person_allows_it__and_what_they_allow_is_g
     front.settings = replace_settings(front, hold_seconds=60)
     visit, asks = await front.visit(CLAUDE, "email:read", tools=["list_inbox"]), Asks()
     async with route(name, front, tmp_path, visit, asks) as way:
-        desk = Desk(front, asks, way)
+        desk = Desk(front, asks, way.app)
         calling = asyncio.ensure_future(ask(way, visit.token, params))
         await _until(desk.has_one)
         held = await desk.waiting()
@@ -117,7 +74,7 @@ async def test_a_host_that_shows_pages_is_told_where_to_go__and_waits_when_it_co
 ) -> None:
     visit, asks = await front.visit(CLAUDE, "email:read"), Asks()
     async with route("http-modern", front, tmp_path, visit, asks) as way:
-        desk = Desk(front, asks, way)
+        desk = Desk(front, asks, way.app)
         first = (await ask(way, visit.token, PAY, pages=True))["result"]
         assert first["resultType"] == "input_required"
         (asked,) = first["inputRequests"].values()
@@ -145,7 +102,7 @@ async def test_nobody_answers__and_the_model_is_told_a_code_and_what_to_do(
     visit, asks = await front.visit(CLAUDE, "email:read"), Asks()
     async with route(name, front, tmp_path, visit, asks) as way:
         refused = (await ask(way, visit.token, PAY))["error"]
-        desk = Desk(front, asks, way)
+        desk = Desk(front, asks, way.app)
         held = await desk.waiting()
         assert (refused["code"], refused["data"]["ask"]) == (-31003, held.ask.code)
         assert f"accredit approve {held.ask.code}" in refused["message"]
@@ -164,7 +121,7 @@ async def test_a_yes_of_a_stranger__or_for_another_key__lets_nothing_pass(
     stranger: Any = front.trust.stranger if whose == "issuer" else HybridPrivateKey(b"1" * 32, b"2" * 32)
     visit, asks = await front.visit(CLAUDE, "email:read"), Asks()
     async with route("http-modern", front, tmp_path, visit, asks) as way:
-        desk = Desk(front, asks, way)
+        desk = Desk(front, asks, way.app)
         assert "error" in await ask(way, visit.token, PAY)
         await desk.answer(await desk.waiting(), **{whose: stranger})
         assert "error" in await ask(way, visit.token, PAY)
@@ -178,7 +135,7 @@ async def test_a_limit_that_is_reached_is_asked_about__and_a_yes_helps_though_th
     visit, asks = await front.visit(constraints=[MaxAmount(max_amount=5, currency="EUR")]), Asks()
     async with route("http-modern", front, tmp_path, visit, asks) as way:
         assert "error" in await ask(way, visit.token, PAY)
-        desk = Desk(front, asks, way)
+        desk = Desk(front, asks, way.app)
         await desk.answer(await desk.waiting())
         assert (await ask(way, visit.token, PAY))["result"]
 
@@ -195,7 +152,7 @@ async def test_people_who_log_in_elsewhere_are_not_asked__and_their_client_may_a
         assert (answer.status, 'error="insufficient_scope"' in challenge) == (403, True)
         assert 'scope="payments:send"' in challenge
         assert json.loads(answer.body)["error"]["data"]["error"] == "insufficient_scope"
-        assert not await Desk(front, asks, way).has_one()
+        assert not await Desk(front, asks, way.app).has_one()
         tools = (await ask(way, visit.token, {}, "tools/list"))["result"]["tools"]
         assert [tool["name"] for tool in tools] == ["list_inbox"]
 

@@ -89,6 +89,24 @@ def test_a_host_s_own_client_logs_in__and_its_calls_are_recorded_as_proved(
     assert call.call.client
 
 
+@pytest.mark.parametrize("generation", ["1", "2"])
+def test_a_host_s_own_client_shows_the_page_of_a_call_that_waits__and_gets_its_answer(
+    generation: str, door: FrontDoor, environments: Environments, tmp_path: Path
+) -> None:
+    before = len(calls_of(door))
+    command = [*typescript(generation)(environments, door), "held"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment({"HOME": str(tmp_path)}), text=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    ) as program:  # fmt: skip
+        printed = door.watch(program)
+    assert f"url {door.url}/oauth/asked/" in printed, printed
+    assert '"isError":false' in printed, printed
+    assert ("Waiting for a person: send_email, code" in printed) is (generation == "1"), printed
+    assert calls_of(door)[-1].decision.verdict == "allow"
+    assert len(calls_of(door)) > before
+
+
 def calls_of(door: FrontDoor) -> list[Any]:
     """The decided calls that are on record."""
     return [each for each in records_of(door.folder / "gateway.db") if each.decision is not None]

@@ -20,6 +20,7 @@ import httpx2
 import msgspec
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
 from mcp.shared.auth import OAuthClientMetadata
+from msgspec import UNSET
 from pydantic import AnyUrl
 from tests.world.agents import agent_files
 from tests.world.authorization import Trust
@@ -32,7 +33,7 @@ from accredit.canonical import canonical
 from accredit.consent.answers import Answer
 from accredit.consent.asks import Ask
 from accredit.consent.call import CallTerms
-from accredit.consent.held import ClientAsk
+from accredit.consent.held import AnyAsk, ClientAsk
 from accredit.gateway.holding import Holding, OpenAsk
 from accredit.keys import PrivateKeyFile, make_key, write_key
 from accredit.ratify import Grant, issue_delegation
@@ -42,6 +43,7 @@ from accredit.stores import parse_store_url
 
 VOCABULARY = ("email:read", "email:send", "email:search", "mcp:resource", "mcp:prompt", "mcp:tool", "payments:send")
 VERIFIER, CHALLENGE = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk", "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
+_ASKED = re.compile(r"/oauth/asked/([0-9A-Z]{4}-[0-9A-Z]{2})")
 _PAGE = re.compile(r"http://\S+/oauth/authorize\?[^\s\x1b\"')]+")
 
 
@@ -108,11 +110,11 @@ class FrontDoor:
         raise AssertionError("nobody asks")
 
     async def say_yes(self, code: str, by: PrivateKeyFile | None = None) -> str:
-        """The owner, or somebody else, types a code at their desk, and says yes; the digits that they see."""
+        """The owner, or somebody else, types a code at their desk, and says yes; the digits that they see. A yes to a
+        call is for that very call."""
         async with self._holding() as holding:
             held = await holding.find_code(code)
             assert held is not None
-            assert isinstance(held.ask, ClientAsk)
             assert await holding.answer(held, answer_text(yes_to(held.ask, by or self.trust.owner)))
             return held.digits
 
@@ -127,7 +129,8 @@ class FrontDoor:
         return browser.location
 
     def watch(self, program: subprocess.Popen[str]) -> str:
-        """Lets a program in that logs in, and prints the page for the browser; what it prints until its end."""
+        """Lets a program in that logs in, and prints the page for the browser; what it prints until its end. If it
+        prints the page of a call that waits, the owner allows it."""
         assert program.stdout is not None
         printed: list[str] = []
         visited = False
@@ -139,6 +142,8 @@ class FrontDoor:
                     visited = True
                     back = asyncio.run(self.let_in(page[0]))
                     httpx2.get(back, trust_env=False, timeout=PATIENCE)
+                for code in _ASKED.findall(line):
+                    asyncio.run(self.say_yes(code))
         finally:
             program.kill()
         return "".join(printed)
@@ -151,16 +156,19 @@ class FrontDoor:
             assert await holding.answer(held, answer_text(Answer(ask=held.ask.digest.hex(), decision="deny")))
 
 
-def yes_to(ask: ClientAsk, by: PrivateKeyFile) -> Answer:
-    """A person's yes to a client, with a certificate of its own."""
-    target = tuple(each.name for each in ask.tools)
-    terms = CallTerms(gateway=ask.gateway.id, method="tools/call", target=target)
+def yes_to(ask: AnyAsk, by: PrivateKeyFile) -> Answer:
+    """A person's yes to a client, or to a call, with a certificate of its own."""
+    if isinstance(ask, Ask):
+        digest, target, scope, ends = ask.params_sha256, (ask.target,), (ask.refusal.required_scope,), ask.expires_at
+    else:
+        digest, target, scope, ends = UNSET, tuple(each.name for each in ask.tools), ask.scopes, ask.until
+    terms = CallTerms(gateway=ask.gateway.id, method="tools/call", target=target, params_sha256=digest)
     grant = Grant(
         subject=ask.agent.public_key,
         cert_id=secrets.token_hex(16),
-        scope=ask.scopes,
+        scope=scope,
         issued_at=unix_seconds() - 1,
-        expires_at=ask.until,
+        expires_at=ends,
         constraints=(terms.constraint(),),
     )
     certificate = issue_delegation(by.signer(), grant, vocabulary=VOCABULARY)

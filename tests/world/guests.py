@@ -11,14 +11,18 @@ from tests.world.authorization import GATEWAY, Trust
 from tests.world.stores import RING
 
 from accredit.base.clock import unix_seconds
+from accredit.consent import Ask
+from accredit.consent.answers import Answer
 from accredit.consent.call import CallTerms
+from accredit.gateway import Gateway
+from accredit.gateway.holding import Holding, OpenAsk
 from accredit.gateway.oauth_settings import OAuthSettings
 from accredit.keys import make_token_key
 from accredit.oauth.access_tokens import FrontToken, mint_access_token
-from accredit.ports import AuthorizationCode, DoorStore, Login
+from accredit.ports import AskStore, AuthorizationCode, DoorStore, Login
 from accredit.ports import Grant as ClientGrant
 from accredit.ratify import DelegationCert, Grant, HybridPrivateKey, encode_delegation_cert, issue_delegation
-from accredit.ratify.constraints import Constraint
+from accredit.ratify.constraints import Constraint, MaxRate
 from accredit.stores.door.steps import Door
 
 PUBLIC_URL = "http://127.0.0.1:8484"
@@ -111,6 +115,46 @@ class FrontDoor:
             constraints=tuple(constraints),
         )
         return (issue_delegation((issuer or self.trust.owner).signer(), grant, vocabulary=scope),)
+
+
+class Desk:
+    """The person at their desk, who finds what waits for them in the store."""
+
+    def __init__(self, front: FrontDoor, asks: AskStore, app: Gateway) -> None:
+        self.front = front
+        self.holding = Holding(asks, app.routes.settings.rounds.ring)
+
+    async def waiting(self) -> OpenAsk:
+        """The ask that waits."""
+        (code,) = await self.holding.waiting(self.front.trust.owner.id)
+        found = await self.holding.find_code(code)
+        assert found is not None
+        return found
+
+    async def has_one(self) -> bool:
+        """Whether one waits."""
+        return bool(await self.holding.waiting(self.front.trust.owner.id))
+
+    async def answer(self, held: OpenAsk, decision: Any = "allow", **changes: Any) -> None:
+        """Answers it: a yes is for this very call."""
+        ask = held.ask
+        assert isinstance(ask, Ask)
+        certificates: tuple[Any, ...] = ()
+        if decision == "allow":
+            given: dict[str, Any] = {"v": 1, "gateway": GATEWAY, "method": ask.method, "target": (ask.target,)}
+            terms = CallTerms(**given, params_sha256=ask.params_sha256).constraint()
+            once = (terms, MaxRate(count=1, window_s=600))
+            agent, issuer = changes.get("agent", _Key(ask)), changes.get("issuer")
+            certificates = self.front.sign(agent, ask.refusal.required_scope, constraints=once, issuer=issuer)
+        answer = Answer(ask.digest.hex(), decision, certificates)
+        assert await self.holding.answer(held, answer.text())
+
+
+class _Key:
+    """The agent's key, as the ask names it."""
+
+    def __init__(self, ask: Ask) -> None:
+        self.public_key = ask.agent.public_key
 
 
 def text_of(chain: Sequence[DelegationCert]) -> bytes:

@@ -56,6 +56,7 @@ from accredit.consent.asks import (
 from accredit.errors import ConfigurationError, ConsentError, ProofRefused
 from accredit.jsonrpc.methods import TARGET_MEMBER
 from accredit.limits import (
+    ASK_PROGRESS_SECONDS,
     ASK_SECONDS,
     MAX_KNOWN_TARGETS,
     MAX_PRINCIPALS,
@@ -65,8 +66,6 @@ from accredit.limits import (
 from accredit.ratify import DelegationCert
 from accredit.refusals import BY_WORD, UNTRUSTED_ROOT
 
-ASK_PROGRESS_SECONDS = 5.0
-"""How often a host is told that a person's answer is awaited."""
 MAX_HOLDS_OF_ASK = 8
 """How many calls may wait for the answer to one ask. If an agent repeats the call more often meanwhile, it is told at
 once that nobody has answered yet."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from accredit.errors import KeysUnavailable, MessageId, ProofRefused, RequestError, TokenError
+from accredit.gateway.admission.held_answer import ClientReply
 from accredit.gateway.admission.pinned_tools import UpstreamAccess
 from accredit.gateway.recording.open_calls import OpenCalls
 from accredit.jsonrpc.frames import Frame, Request
@@ -46,6 +47,8 @@ class Call(Struct):
     """Whether it is a guarded call without a token, a proof and a session, where OAuth clients are let in."""
     error: TokenError | KeysUnavailable | None = None
     """Why the message's token is refused, on stdio only: there the gate answers with this error."""
+    reply: ClientReply | None = None
+    """The answer to the request, if it can begin while the call waits for a person."""
     way: UpstreamAccess | None = None
     """How the gateway sends requests of its own to the server on behalf of this caller. None if it can't."""
 

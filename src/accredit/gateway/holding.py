@@ -20,12 +20,18 @@ Whoever serves a client that speaks only OAuth holds an ask, waits, and takes it
         chain = taken.chain(now)
     # A no is not taken: it answers the same call until it ends.
 
+    # Its client is asked to show the ask's page, in a request of this id; its answer may come to another gateway.
+    question = holding.question_id(held, session)
+    asked = holding.of_question(question, session)                           # None: an id that was made up
+
 - [sealed] What the store holds of an ask is sealed with keys that gateways share, for this very row: its key, asker,
   person and code. So whoever can only write the store can't have a person asked something else. A row that does not
   open is none.
 - [digits] They are drawn when a client's ask is held, and told to whoever has answered with a person's key, and to
   nobody else. After `MAX_DIGIT_TRIES` wrong ones the ask is gone, in whatever gateways they were typed. Tries are
   counted in the store and in each process: who can write the store can't set them back.
+- [questions] The id of a request about an ask is sealed for the one who gets it. So it is known again without being
+  stored, and nobody else can make one.
 - [once] Exactly one answer is kept, and exactly one caller takes the ask with it (`ports.AskStore`).
 """
 
@@ -58,7 +64,10 @@ MAX_DIGIT_TRIES = 3
 DIGITS = 6
 """How many digits a desk shows after a person's yes, for the page that began the ask."""
 
-_LABEL, _VERSION = b"accredit held asks 1", "k1."
+MAX_QUESTION_ID_BYTES = 160
+"""The longest id of a request about an ask: two digests, sealed, have 139 bytes."""
+
+_LABEL, _VERSION, _QUESTION = b"accredit held asks 1", "k1.", "accredit.q1."
 
 
 class _Sealed(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -149,6 +158,22 @@ class Holding:
         `StoreUnavailable`."""
         now = self.clock()
         return await self.store.answer(held.row.key, answer, keep_until=now + ASK_SECONDS, now=now)
+
+    def question_id(self, held: OpenAsk, *to: str) -> str:
+        """Return a new id for a request about an ask, which goes `to` somebody ([questions])."""
+        data = held.row.key + held.ask.digest
+        return self._ring.lock(_QUESTION, data, msgspec.msgpack.encode(to), self.draw(NONCE_BYTES))
+
+    def of_question(self, id: str, *to: str) -> tuple[bytes, bytes] | None:
+        """Return the key and the digest of the ask that a request to somebody was about, by the request's id. Return
+        None for an id that is not one of theirs ([questions])."""
+        if not id.startswith(_QUESTION) or len(id) > MAX_QUESTION_ID_BYTES:
+            return None
+        try:
+            data = self._ring.unlock(_QUESTION, id, msgspec.msgpack.encode(to))
+        except SealError:
+            return None
+        return data[:32], data[32:]
 
     async def confirm(self, key: bytes, digits: str) -> OpenAsk | None:
         """Take an answered ask for whoever knows its digits; None if these are others ([digits]).

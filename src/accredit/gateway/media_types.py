@@ -108,6 +108,12 @@ def accepts(value: bytes | None, media_type: bytes) -> bool:
     return False
 
 
+def takes_events(value: bytes | None) -> bool:
+    """Return whether an `Accept` header names event streams, and so is of a client that reads them. MCP's clients do;
+    `*/*` may be of any program."""
+    return value is not None and EVENTS_TYPE in value.lower() and accepts(value, EVENTS_TYPE)
+
+
 def _is_zero(parameter: bytes) -> bool:
     name, _, weight = parameter.partition(b"=")
     return name.strip() == b"q" and not weight.strip().strip(b"0.")

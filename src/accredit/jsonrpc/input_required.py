@@ -19,7 +19,7 @@ from accredit.base.text import excerpt
 from accredit.errors import FrameError, MessageId
 from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.frames import Notification, Request, message_id
-from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, META_CAPABILITIES, META_SUBSCRIPTION
+from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, META_CAPABILITIES, META_SUBSCRIPTION, Era
 from accredit.jsonrpc.objects import Names, as_string, is_object, may_name, members, pairs, unambiguous_members
 from accredit.limits import ITEMS_AT_ONCE, SHORT_MESSAGE_BYTES
 
@@ -78,7 +78,8 @@ def check_input_requests(request: Request | None, asked: Raw) -> Steps[None]:
 
 
 def shows_pages(request: Request) -> bool:
-    """Return whether a request declares that its client can show people the page at a URL."""
+    """Return whether a request, in the legacy era an `initialize`, declares that its client can show people the page at
+    a URL."""
     try:
         elicitation = _declared_capabilities(request).get("elicitation")
         return elicitation is not None and is_object(elicitation) and "url" in members(elicitation)
@@ -98,7 +99,8 @@ def _check_entries(request: Request | None, entries: list[tuple[str, Raw]]) -> S
 def _declared_capabilities(request: Request | None) -> dict[str, Raw]:
     if request is None:
         return {}
-    capabilities = request.meta.get(META_CAPABILITIES)
+    begins = request.method == "initialize" and request.era is Era.LEGACY
+    capabilities = request.members.get("capabilities") if begins else request.meta.get(META_CAPABILITIES)
     return members(capabilities) if is_object(capabilities) and capabilities is not None else {}
 
 

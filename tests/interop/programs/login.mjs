@@ -1,15 +1,17 @@
-// `login.mjs 1|2 URL`: the official TypeScript SDK, of either generation, logs in at a server and calls a tool of it.
-// It prints the URL for the browser, then what came.
+// `login.mjs 1|2 URL [held]`: the official TypeScript SDK, of either generation, logs in at a server and calls a tool of
+// it. It prints the URL for the browser, then what came. With `held` it calls a tool for which a person has to be asked,
+// and prints the page that it is asked to show.
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 
-const [generation, url] = process.argv.slice(2);
-const { Client, StreamableHTTPClientTransport } =
+const [generation, url, held] = process.argv.slice(2);
+const { Client, StreamableHTTPClientTransport, ElicitRequestSchema } =
     generation === '2'
         ? await import('@modelcontextprotocol/client')
         : {
               ...(await import('@modelcontextprotocol/sdk/client/index.js')),
-              ...(await import('@modelcontextprotocol/sdk/client/streamableHttp.js'))
+              ...(await import('@modelcontextprotocol/sdk/client/streamableHttp.js')),
+              ...(await import('@modelcontextprotocol/sdk/types.js'))
           };
 const callback = createServer();
 await once(callback.listen(0, '127.0.0.1'), 'listening');
@@ -33,8 +35,14 @@ const authProvider = {
     redirectToAuthorization: (page) => console.log(String(page))
 };
 const options = generation === '2' ? { versionNegotiation: { mode: 'auto' } } : {};
+if (held) options.capabilities = { elicitation: { url: {} } };
+const show = ({ params }) => {
+    console.log(params.mode, params.url);
+    return { action: 'accept' };
+};
 const connect = async () => {
     const client = new Client({ name: 'login', version: '1' }, options);
+    if (held) client.setRequestHandler(ElicitRequestSchema ?? 'elicitation/create', show);
     const transport = new StreamableHTTPClientTransport(new URL(url), { authProvider });
     return { client, transport, failed: await client.connect(transport).then(() => undefined, (error) => error) };
 };
@@ -44,12 +52,18 @@ if (kept.verifier === undefined) throw first.failed ?? new Error('nobody had to 
 const [request, response] = await once(callback, 'request');
 response.end('You can close this page.');
 callback.close();
-const told = new URL(request.url, redirectUrl).searchParams;
-if (told.get('state') !== 'a-state') throw new Error('another state');
-await first.transport.finishAuth(generation === '2' ? told : told.get('code'));
+const given = new URL(request.url, redirectUrl).searchParams;
+if (given.get('state') !== 'a-state') throw new Error('another state');
+await first.transport.finishAuth(generation === '2' ? given : given.get('code'));
 const { client, failed } = await connect();
 if (failed) throw failed;
 const { tools } = await client.listTools();
-const called = await client.callTool({ name: 'list_inbox', arguments: {} });
-console.log(JSON.stringify({ tools: tools.map((each) => each.name), isError: called.isError ?? false }));
+const call = held ? { name: 'send_email', arguments: { to: 'a@example.com', subject: 'held' } } : { name: 'list_inbox', arguments: {} };
+const told = [];
+const called = await client.callTool(
+    call,
+    ...(generation === '2' ? [] : [undefined]),
+    { onprogress: ({ message }) => told.push(message) }
+);
+console.log(JSON.stringify({ tools: tools.map((each) => each.name), told, isError: called.isError ?? false }));
 await client.close();

@@ -4,11 +4,13 @@ import asyncio
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.world.asked import NOW, WORLD, a_client_ask, allowed, an_ask, let_in
 
 from accredit.errors import AskError, AskGone, UnusableAnswer
-from accredit.gateway.holding import Holding
+from accredit.gateway.holding import MAX_QUESTION_ID_BYTES, Holding
 from accredit.ports import HeldAsk
 from accredit.rounds import KeyRing
 from accredit.stores.asks import Asks
@@ -59,6 +61,27 @@ async def test_a_call_is_held_once__shown_to_its_person_and_answered() -> None:
         await gateway.take(held.row.key)
     assert await gateway.wait(held.row.key, 60) is None
     await gateway.aclose()
+
+
+@pytest.mark.holds("gateway/holding", "questions")
+async def test_a_question_s_id_is_known_again_by_any_gateway__and_is_nobody_else_s() -> None:
+    gateway, elsewhere = holding(), holding()
+    held = await gateway.hold(an_ask())
+    ids = {gateway.question_id(held, "agent", "session") for _ in range(3)}
+    assert len(ids) == 3, "a session's requests have ids of their own"
+    for id in ids:
+        assert len(id) <= MAX_QUESTION_ID_BYTES
+        assert elsewhere.of_question(id, "agent", "session") == (held.row.key, held.ask.digest)
+        for to in (("agent", "other"), ("other", "session"), ("agentsession", ""), ("agent",)):
+            assert elsewhere.of_question(id, *to) is None
+        assert holding(ring=KeyRing([b"1" * 32])).of_question(id, "agent", "session") is None
+        sealed = held.row.text.decode()
+        assert elsewhere.of_question("accredit.q1." + sealed.removeprefix("k1."), "agent", "session") is None
+
+
+@given(text=st.text() | st.text(st.characters(codec="ascii"), max_size=200).map("accredit.q1.".__add__))
+def test_no_text_that_was_made_up_is_a_question_s_id(text: str) -> None:
+    assert holding().of_question(text, "agent", "session") is None
 
 
 async def test_who_waits_longer_than_they_may_is_told_that_nobody_has_answered() -> None:

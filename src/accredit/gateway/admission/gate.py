@@ -57,7 +57,7 @@ from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import trace_field
 from accredit.gateway.turns import turn
 from accredit.jsonrpc.encode import INVALID_REQUEST, METHOD_NOT_FOUND
-from accredit.jsonrpc.frames import Frame, Notification, Request, Success, member_id
+from accredit.jsonrpc.frames import Frame, Notification, Request, Response, Success, member_id
 from accredit.jsonrpc.methods import is_known, is_modern
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
@@ -144,10 +144,10 @@ class Gate:
                 self._check_method(message, call)
             if self._bearer is not None and message is not None:
                 message = self._bearer.without(message, call.brought)
-            if isinstance(message, Notification):
-                call.onward = self._notification(message, call)
-            elif not isinstance(message, Request):
-                call.onward = message
+            if message is None:
+                return
+            if not isinstance(message, Request):
+                call.onward = await self._no_request(message, call)
             elif self._is_open:
                 await self._pass(message, call)
             else:
@@ -245,6 +245,12 @@ class Gate:
         if self._guards:
             raise error
         self._counters.refused(error, method=excerpt(request.method), observed=True)
+
+    async def _no_request(self, message: Notification | Response, call: Call) -> Frame | None:
+        """Return what is forwarded of a message that is not answered. Raises `RequestError`."""
+        if await self._judge.settles(message, call):
+            return None
+        return self._notification(message, call) if isinstance(message, Notification) else message
 
     def _notification(self, notification: Notification, call: Call) -> Notification | None:
         if self._recorder is not None and notification.method == "notifications/cancelled":

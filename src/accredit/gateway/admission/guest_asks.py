@@ -4,24 +4,51 @@ A host that speaks only OAuth has no helper of ours beside it, so nobody would b
 agent's key, the person whose login it is (`gateway.holding`).
 
 - [askable] A call is asked about if another delegation would help (`refusals`), and it is for a person at a desk.
-- [held] The call waits for the answer for `oauth.hold_seconds`, and of one agent only `MAX_HELD_CALLS` at once. If the
-  host can show people a page, it gets the page's address at once instead, and waits when it comes back.
+- [held] The call waits for the answer for `oauth.hold_seconds`, and of one agent only `MAX_HELD_CALLS` at once. In the
+  legacy era its answer begins meanwhile (`held_answer`). In the modern era, if the host can show people a page, it gets
+  the page's address at once instead, and waits when it comes back.
 - [yes] An answer is used once: what it allows is kept with the grant, and the call is decided anew, by it. It is
   verified as each chain is. A yes to another call, or for another key, allows nothing.
 - [no] A no is told, and stays one for the same call until the ask ends.
+- [decline] A host that was asked to show the ask's page may answer at any gateway. *Decline* means no. Any other answer
+  means nothing: only the person's key allows a call.
 
 The page shows and grants nothing: who opens its address learns what is asked, and answers at the desk.
 """
 
+import asyncio
 from collections import Counter
-from typing import Any, NamedTuple, cast
+from contextlib import suppress
+from typing import Any, cast
 
+from accredit.consent.answers import Answer
 from accredit.consent.asks import LEG_MEMBERS, Ask, AskedGateway, AskedRefusal, Asker
 from accredit.consent.held import chain_of
-from accredit.errors import AskError, AskGone, AsksFull, ProofRefused, UnusableAnswer, WireError
+from accredit.errors import (
+    AskError,
+    AskGone,
+    AsksFull,
+    ClientGone,
+    FrameError,
+    MessageId,
+    ProofRefused,
+    StoreUnavailable,
+    UnusableAnswer,
+    WireError,
+)
+from accredit.gateway.admission.held_answer import HeldAnswer, Waits
 from accredit.gateway.holding import Holding, OpenAsk
 from accredit.gateway.oauth_settings import OAuthSettings
-from accredit.limits import ASK_SECONDS, MAX_AGENT_NAME_LENGTH_BYTES, MAX_TOLD_REASON_CHARS
+from accredit.jsonrpc.frames import Notification, Response, Success, member_id
+from accredit.jsonrpc.methods import CANCELLED
+from accredit.jsonrpc.objects import as_string, members
+from accredit.limits import (
+    ASK_PROGRESS_SECONDS,
+    ASK_SECONDS,
+    LONG_ANSWER_BYTES,
+    MAX_AGENT_NAME_LENGTH_BYTES,
+    MAX_TOLD_REASON_CHARS,
+)
 from accredit.oauth.answers import ASKED_PATH
 from accredit.policy import Entry, GuardedCall
 from accredit.ports import DoorStore, Login
@@ -34,13 +61,6 @@ MAX_HELD_CALLS = 8
 _ID_BYTES = 16
 
 
-class Waits(NamedTuple):
-    """A call that waits for a person: the ask's code, and the address of its page."""
-
-    code: str
-    url: str
-
-
 class GuestAsks:
     """One per endpoint where people consent at their desks. `gateway` is its verifier id, `url` the endpoint's."""
 
@@ -50,6 +70,8 @@ class GuestAsks:
         self._holding = holding
         self._door = door
         self._held = Counter[str]()
+        self._waiting: dict[tuple[str, str, MessageId], tuple[bytes, HeldAnswer]] = {}
+        """The ask's key and the answer of each held call whose answer has begun, by agent, session and request id."""
 
     async def ask(
         self,
@@ -60,9 +82,13 @@ class GuestAsks:
         signer: HybridPrivateKey,
         *,
         wait: bool,
+        answer: HeldAnswer | None = None,
     ) -> Waits | None:
-        """Ask about a refused call, and wait for the answer if told to. Return None if the call may be decided anew, as
-        somebody has allowed it. Raises the refusal, in other words if somebody said no, and `StoreUnavailable`."""
+        """Ask about a refused call, and wait for the answer if told to. Meanwhile the client's `answer` begins, if it
+        can. Return None if the call may be decided anew, as somebody has allowed it.
+
+        Raises the refusal, in other words if somebody said no, and `StoreUnavailable`.
+        """
         if not is_askable(refusal) or call.about_tasks:
             raise refusal
         try:
@@ -73,7 +99,7 @@ class GuestAsks:
         if held.answer is None and wait and self._held[signer.id] < MAX_HELD_CALLS:
             self._held[signer.id] += 1
             try:
-                found = await self._holding.wait(held.row.key, self._settings.hold_seconds)
+                found = await self._wait(held, waits, answer, signer.id)
             finally:
                 self._held[signer.id] -= 1
                 if not self._held[signer.id]:
@@ -87,6 +113,58 @@ class GuestAsks:
             raise _reword(refusal, f"the answer was no (code {waits.code}): do not try it again or another way round")
         await self._take(held, login)
         return None
+
+    async def settles(self, message: Notification | Response, agent: str, session: str) -> bool:
+        """Handle what a client says about a call that waits for a person, or about the request to show a page: it goes
+        no further. Return False for any other message."""
+        if isinstance(message, Notification):
+            return message.method == CANCELLED and await self._cancel(agent, session, member_id(message, "requestId"))
+        asked = self._holding.of_question(message.id, agent, session) if isinstance(message.id, str) else None
+        if asked is None:
+            return False
+        key, digest = asked
+        if _declines(message):
+            with suppress(StoreUnavailable):  # then it only goes on to wait
+                held = await self._holding.find(key)
+                if held is not None and held.answer is None and held.ask.digest == digest:
+                    await self._holding.answer(held, Answer(digest.hex(), "deny").text())
+        return True
+
+    async def _cancel(self, agent: str, session: str, id: MessageId | None) -> bool:
+        """Note that a client has cancelled a call that waits here (`held_answer`, [cancelled])."""
+        key, answer = self._waiting.get((agent, session, id), (b"", None)) if id is not None else (b"", None)
+        if answer is None:
+            return False
+        answer.cancelled = True
+        if all(other.cancelled for same, other in self._waiting.values() if same == key):
+            with suppress(AskGone, StoreUnavailable):
+                await self._holding.take(key)
+        return True
+
+    async def _wait(self, held: OpenAsk, waits: Waits, answer: HeldAnswer | None, agent: str) -> OpenAsk | None:
+        """Wait for a person's answer (`Holding.wait`). If the client disconnects or cancels its call, nobody has
+        answered it. Raises `StoreUnavailable`."""
+        whole, key = self._settings.hold_seconds, held.row.key
+        if answer is None or not whole:
+            return await self._holding.wait(key, whole)
+        loop, found, name = asyncio.get_running_loop(), None, (agent, *answer.call)
+        until = loop.time() + whole
+        self._waiting[name] = (key, answer)
+        try:
+            with suppress(ClientGone), answer.while_connected():
+                await answer.begin(waits, self._holding.question_id(held, agent, answer.session))
+                while (left := until - loop.time()) > 0:
+                    await answer.tell(waits, left, whole)
+                    found = await self._holding.wait(key, min(left, ASK_PROGRESS_SECONDS))
+                    if answer.cancelled:
+                        return held
+                    if found is None or found.answer is not None:
+                        break
+                await answer.close(waits, decided=found is None or found.answer is not None)
+                return found
+        finally:
+            self._waiting.pop(name, None)
+        return held
 
     async def _take(self, held: OpenAsk, login: Login) -> None:
         """Keep what an answer allows with the grant ([yes])."""
@@ -131,6 +209,15 @@ def is_askable(refusal: ProofRefused | None) -> bool:
     """Return whether another delegation would help a refused call ([askable])."""
     row = BY_WORD.get(refusal.error) if refusal is not None else None
     return row is not None and row.code == DENIED and row.grant_helps
+
+
+def _declines(response: Response) -> bool:
+    """Return whether the response to the request to show a page is a no ([decline])."""
+    if not isinstance(response, Success) or len(response.result) > LONG_ANSWER_BYTES:
+        return False
+    with suppress(FrameError):
+        return as_string(members(response.result).get("action")) == "decline"
+    return False
 
 
 def say_who_waits(refusal: ProofRefused, waits: Waits) -> ProofRefused:

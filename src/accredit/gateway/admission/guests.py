@@ -33,8 +33,10 @@ from accredit.base.clock import unix_seconds
 from accredit.base.random_ids import RandomIds
 from accredit.consent import CALL, is_for_call
 from accredit.errors import InsufficientScope, InvalidToken, ProofRefused, WireError
-from accredit.gateway.admission.guest_asks import GuestAsks, Waits, is_askable, say_who_waits
+from accredit.gateway.admission.guest_asks import GuestAsks, is_askable, say_who_waits
+from accredit.gateway.admission.held_answer import HeldAnswer, Waits
 from accredit.gateway.oauth_settings import OAuthSettings
+from accredit.jsonrpc.frames import Notification, Response
 from accredit.jsonrpc.methods import TASK_CHANGES
 from accredit.limits import MAX_CACHED_TOKENS, MAX_PROOF_BUNDLE_BYTES
 from accredit.oauth.access_tokens import FrontToken, is_front_token, verify_access_token
@@ -183,10 +185,19 @@ class Guests:
             raise InvalidToken("its person's groups have to be read again", "refresh the token")
 
     async def decide(
-        self, call: GuardedCall, guest: Guest, id: str, place: TaskScope, decide: Decide, *, wait: bool = True
+        self,
+        call: GuardedCall,
+        guest: Guest,
+        id: str,
+        place: TaskScope,
+        decide: Decide,
+        *,
+        wait: bool = True,
+        answer: HeldAnswer | None = None,
     ) -> tuple[Decision, Waits | None]:
         """Decide a call of a guest: prove it ([agent] to [other-proof]), and have it decided. `id` is the call's in its
-        record. If a person has to be asked, `wait` for the answer; while there is none, also return that.
+        record. If a person has to be asked, `wait` for what they say, while the client's `answer` begins, if it can. If
+        they have not said anything, also return that.
 
         Raises `FrameError` for a call without a digest, `InsufficientScope` by [standing], and `StoreUnavailable`.
         """
@@ -201,12 +212,19 @@ class Guests:
             return decision, None
         try:
             signer = case.agent.signer
-            waits = await self._asks.ask(case.call, decision.refusal, entry, guest.login, signer, wait=wait)
+            waits = await self._asks.ask(
+                case.call, decision.refusal, entry, guest.login, signer, wait=wait, answer=answer
+            )
         except ProofRefused as refused:
             return structs.replace(decision, refusal=refused), None
         if waits is None:
             return await self._decided(case, place), None
         return structs.replace(decision, refusal=say_who_waits(decision.refusal, waits)), waits
+
+    async def settles(self, message: Notification | Response, guest: Guest, session: str) -> bool:
+        """Handle what a guest says about a call that waits for a person; return False for any other message
+        (`GuestAsks.settles`)."""
+        return self._asks is not None and await self._asks.settles(message, guest.subject, session)
 
     async def _decided(self, case: "_Case", place: TaskScope) -> Decision:
         """Have a call decided by the chain that stands and, where another one would help, by those that were added."""

@@ -24,8 +24,8 @@ from accredit.errors import (
     TokenError,
 )
 from accredit.gateway.admission.bearer import Bearer
-from accredit.gateway.admission.guest_asks import Waits
 from accredit.gateway.admission.guests import Guest, Guests
+from accredit.gateway.admission.held_answer import HeldAnswer, Waits
 from accredit.gateway.admission.pinned_tools import PinnedTools
 from accredit.gateway.admission.request_state import (
     RequestStateSealer,
@@ -41,7 +41,7 @@ from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import trace_field
 from accredit.gateway.turns import in_turns, turn
 from accredit.jsonrpc.encode import INVALID_PARAMS
-from accredit.jsonrpc.frames import Request
+from accredit.jsonrpc.frames import Notification, Request, Response
 from accredit.jsonrpc.input_required import shows_pages
 from accredit.jsonrpc.methods import LISTEN, TASK_CHANGES, TASKS, Era
 from accredit.limits import SHORT_MESSAGE_BYTES
@@ -134,6 +134,13 @@ class Judge:
             except (ProofRefused, TokenError, RequestError) as error:
                 call.stopped = error
 
+    async def settles(self, message: Notification | Response, call: Call) -> bool:
+        """Return whether a message is about a guest's call that waits for a person, and so goes no further."""
+        guest = call.token
+        if self._guests is None or not isinstance(guest, Guest):
+            return False
+        return await self._guests.settles(message, guest, call.session)
+
     async def _decision(self, guarded: GuardedCall, request: Request, call: Call) -> tuple[Decision, Waits | None]:
         """Decide a call. If a guest makes it, it is proved first, and a person may be asked."""
         guest = call.token
@@ -144,8 +151,9 @@ class Judge:
         decided = partial(self._decided, request=request, call=call)
         # A host that shows pages to people is told at once where to go, and waits when it comes back.
         wait = brings_state(request) or not shows_pages(request)
+        answer = HeldAnswer(call.reply, request, call.session) if call.reply is not None else None
         try:
-            return await self._guests.decide(guarded, guest, call.id, place, decided, wait=wait)
+            return await self._guests.decide(guarded, guest, call.id, place, decided, wait=wait, answer=answer)
         except (FrameError, StoreUnavailable) as error:
             return Decision(guarded, None, None, refusals.no_decision(guarded, None), error), None
 

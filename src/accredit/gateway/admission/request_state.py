@@ -33,7 +33,7 @@ from accredit.base.log_events import log_event
 from accredit.base.random_ids import RandomIds
 from accredit.base.steps import Steps
 from accredit.errors import FrameError, RequestError, SealError
-from accredit.gateway.admission.guest_asks import Waits
+from accredit.gateway.admission.held_answer import Waits
 from accredit.gateway.call import Call
 from accredit.gateway.settings import RoundsSettings
 from accredit.gateway.trace import trace_field
@@ -107,9 +107,8 @@ class RequestStateSealer:
             self._open(request, principal)
             own[_STATE] = request.members[_STATE]
         else:
-            message = f"A person has to allow this call at their desk (code {waits.code})."
-            params = {"mode": "url", "message": message, "url": waits.url, "elicitationId": waits.code}
-            own["inputRequests"] = {_OUR_REQUEST: {"method": "elicitation/create", "params": params}}
+            asked = {"method": "elicitation/create", "params": waits.elicitation}
+            own["inputRequests"] = {_OUR_REQUEST: asked}
             flow = FlowState(None, self._flows.draw(), 1, unix_seconds() + self._seconds)
             own[_STATE] = self._ring.seal(flow, _binding(request, principal), secrets.token_bytes(NONCE_BYTES))
         return to_json({"jsonrpc": "2.0", "id": request.id, "result": own})

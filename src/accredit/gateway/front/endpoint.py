@@ -28,11 +28,13 @@ from accredit.gateway.headers import (
     origin_listed,
     origin_refused,
 )
+from accredit.gateway.media_types import takes_events
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.upstream.backend import Backend
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.jsonrpc.era import VERSION_HEADER, check_agreement, era_of_body, unmirrored_headers
 from accredit.jsonrpc.frames import Notification, Request
+from accredit.jsonrpc.input_required import shows_pages
 from accredit.jsonrpc.methods import BATCH_REVISION, HEADERLESS_REVISION, LISTEN, Era
 from accredit.telemetry import Meter
 from accredit.tokens import VerifiedToken
@@ -57,6 +59,7 @@ class Endpoint(Intake[Exchange]):
         self._authenticator = authenticator
         self._backend = backend
         self._forwarding = Forwarding(listed_only=settings.guards, added=settings.forward_headers)
+        self._lets_guests_in = settings.oauth is not None
 
     def serve(self, exchange: Exchange) -> Coroutine[Any, Any, None]:
         """Return the coroutine that answers a request. An `AccreditError` that this call or the coroutine raises
@@ -121,6 +124,9 @@ class Endpoint(Intake[Exchange]):
         if head.repeats:
             check_once(head.headers, VERSION_HEADER)
         call.session = head.session if era is Era.LEGACY else ""
+        if self._lets_guests_in and era is Era.LEGACY and isinstance(message, Request):
+            client.shows_pages = message.method == "initialize" and shows_pages(message)
+            call.reply = client if takes_events(head.headers.get(b"accept")) else None
         if authenticator is not None:
             ask = partial(self._backend.ask, client, era)
             await authenticator.of_message(client, call, message, ask)  # 6

@@ -10,15 +10,16 @@ from collections.abc import Callable
 from io import BytesIO
 
 from accredit.base.addresses import peer_of
-from accredit.errors import AnswerError, MessageId, RequestError
+from accredit.errors import AnswerError, FrameError, MessageId, RequestError
 from accredit.gateway.front.cors import add_cors_headers
-from accredit.gateway.headers import SESSION_HEADER, RawHeaders, RequestHead
+from accredit.gateway.headers import EVENT_STREAM, SESSION_HEADER, RawHeaders, RequestHead
 from accredit.gateway.recording.open_calls import OpenCalls
 from accredit.gateway.room import Rooms, Slot
-from accredit.jsonrpc.encode import INVALID_REQUEST
-from accredit.jsonrpc.frames import Notification
+from accredit.gateway.turns import in_turns
+from accredit.jsonrpc.encode import INVALID_ANSWER, INVALID_REQUEST, UPSTREAM_ERROR, error_frame, to_json
+from accredit.jsonrpc.frames import Notification, decode_error_in_steps
 from accredit.jsonrpc.sse import encode_event
-from accredit.limits import BODY_ROOM_SECONDS
+from accredit.limits import ANSWER_PIECE_BYTES, BODY_ROOM_SECONDS
 from accredit.policy.passing import CallerIdentity
 from accredit.tokens import SubjectToken
 
@@ -41,10 +42,12 @@ class Exchange(ABC):
     `session_shown` maps a session's id at a replica to the client's id, if any. `learn_revision` is called if the
     answer begins a session, with the session's revision and replica (`session_binding`). `request_id` is the id of the
     single request in the body, once that is read. `vouched` says that the caller itself has authenticated. `proved`
-    says that the caller or its session has authenticated, and so gets more room (`rooms`).
+    says that the caller or its session has authenticated, and so gets more room (`rooms`). `shows_pages` says that the
+    client can show people the page at a URL: so it says in this `initialize`, or so it said in that of its session.
     """
 
     __slots__ = (
+        "_begun",
         "_body",
         "_origins",
         "_refused",
@@ -62,6 +65,7 @@ class Exchange(ABC):
         "resumable",
         "rooms",
         "session_shown",
+        "shows_pages",
         "speaker",
         "started",
         "stateless",
@@ -89,7 +93,7 @@ class Exchange(ABC):
         """Whether the request is of the era without sessions. If so, no answer shows the client a session's id."""
         self._refused: tuple[bytes, ...] = ()
         self._session = head.in_era.headers.get(SESSION_HEADER)  # as the client knows it
-        self.vouched = False
+        self.vouched = self.shows_pages = self._begun = False
         self._body: Slot | None = None
 
     @property
@@ -164,8 +168,22 @@ class Exchange(ABC):
         self._refused = refused
         self.head = self.head.with_field(b"accept-encoding", b"identity")  # a coded answer could not be joined
 
+    async def begin(self) -> None:
+        """Begin the answer to a single request as an event stream, although nobody knows yet what it will be.
+
+        Events may be written from then on. Whatever `reply` or `start` send later is the rest of this stream. The
+        status and the headers of a later answer are lost: an error is told by its JSON-RPC response alone.
+        """
+        self._begun = True
+        self.head = self.head.with_field(b"accept-encoding", b"identity")  # a coded answer could not be an event
+        await self._send_head(200, self._shown([*EVENT_STREAM, (b"x-accel-buffering", b"no")]))
+
     async def reply(self, status: int, body: bytes = b"", headers: RawHeaders | None = None) -> None:
         """Send a whole answer. `headers` must not hold `Content-Length`."""
+        if self._begun:
+            self.started = True
+            await self._finish(body if status < 400 and body else await self._failed(status, body))
+            return
         headers = headers or []
         if self._refused:
             status, body, headers = _with_refusals(self._refused, status, body, headers)
@@ -176,9 +194,29 @@ class Exchange(ABC):
     async def start(self, status: int, headers: RawHeaders) -> None:
         """Send the head of an event stream; the events follow in pieces."""
         self.started = True
+        if self._begun:
+            return
         await self._send_head(status, self._shown(headers))
         if self._refused:
             await self.write(b"".join(encode_event(response) for response in self._refused))
+
+    async def _finish(self, response: bytes) -> None:
+        """End a stream that was begun early with the response."""
+        event = encode_event(response)
+        for start in range(0, len(event), ANSWER_PIECE_BYTES):
+            await self.write(event[start : start + ANSWER_PIECE_BYTES])
+        await self.end()
+
+    async def _failed(self, status: int, body: bytes) -> bytes:
+        """Return the body of an error status as the response to the one request. In a stream, an error without its
+        request's id would answer nothing."""
+        try:
+            failure = await in_turns(decode_error_in_steps(body))
+        except FrameError:
+            return error_frame(self.request_id, UPSTREAM_ERROR, INVALID_ANSWER, f"status {status}")
+        if failure.id is not None:
+            return body
+        return to_json({"jsonrpc": "2.0", "id": self.request_id, "error": failure.error})
 
     def _shown(self, headers: RawHeaders) -> RawHeaders:
         """Return an answer's headers in the form for the client."""

@@ -135,13 +135,15 @@ class SealedSessions(Sessions):
             if found is None or not hmac.compare_digest(found.state.subject, subject):
                 raise not_found(exchange.request_id)
             exchange.head, own = found.head, found.state.id
-        naming = _Naming(self, id, own, subject)
+            exchange.shows_pages = exchange.shows_pages or found.state.shows_pages
+        naming = _Naming(self, id, own, subject, shows_pages=exchange.shows_pages)
         exchange.session_shown, exchange.learn_revision = naming.shown, naming.learn
 
-    def seal(self, id: bytes, revision: str, subject: bytes, replica: str = "") -> bytes:
+    def seal(self, id: bytes, revision: str, subject: bytes, replica: str = "", *, shows_pages: bool = False) -> bytes:
         """Return the client's id of a session. Raises `AnswerError` if the server's id is too long."""
+        now, nonce = unix_seconds(), secrets.token_bytes(NONCE_BYTES)
         try:
-            return self.ids.seal(id, revision, subject, unix_seconds(), secrets.token_bytes(NONCE_BYTES), replica)
+            return self.ids.seal(id, revision, subject, now, nonce, replica, shows_pages=shows_pages)
         except SealError as error:
             raise AnswerError(error.reason, bound=True) from None
 
@@ -198,17 +200,21 @@ class _Found(NamedTuple):
 class _Naming:
     """The session ids in one answer: where the server's id `own` is to appear, the client gets `named`."""
 
-    __slots__ = ("_named", "_own", "_sessions", "_subject")
+    __slots__ = ("_named", "_own", "_sessions", "_shows_pages", "_subject")
 
-    def __init__(self, sessions: SealedSessions, named: bytes | None, own: bytes | None, subject: bytes) -> None:
+    def __init__(
+        self, sessions: SealedSessions, named: bytes | None, own: bytes | None, subject: bytes, *, shows_pages: bool
+    ) -> None:
         self._sessions = sessions
+        self._shows_pages = shows_pages
         self._named = named
         self._own = own
         self._subject = subject
 
     def learn(self, id: bytes, revision: str, replica: str) -> None:
         """Give an id for the client to the session that a replica's answer begins. Raises `AnswerError`."""
-        self._named, self._own = self._sessions.seal(id, revision, self._subject, replica), id
+        shows = self._shows_pages
+        self._named, self._own = self._sessions.seal(id, revision, self._subject, replica, shows_pages=shows), id
 
     def shown(self, id: bytes, replica: str) -> bytes | None:
         """Return the client's id for a session ([stable-id]), or None if it would be too long for the client to send

@@ -39,7 +39,8 @@ REVISION_CHARS = 32
 
 class SessionState(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The sealed state: the server's name in `[servers]` ("" for `[upstream]`) and the session's replica, the session's
-    id there, its revision ("" if unknown), its owner (`subject_of`), and when it was sealed (unix seconds)."""
+    id there, its revision ("" if unknown), its owner (`subject_of`), when it was sealed (unix seconds), and whether its
+    client can show people the page at a URL."""
 
     server: str
     replica: str
@@ -47,6 +48,7 @@ class SessionState(Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     revision: str
     subject: bytes
     issued_at: int
+    shows_pages: bool = False
 
 
 class SessionIds:
@@ -64,7 +66,17 @@ class SessionIds:
     def _ring(self) -> KeyRing:
         return self._shared_ring.derived(_LABEL)
 
-    def seal(self, id: bytes, revision: str, subject: bytes, now: int, nonce: bytes, replica: str = "") -> bytes:
+    def seal(
+        self,
+        id: bytes,
+        revision: str,
+        subject: bytes,
+        now: int,
+        nonce: bytes,
+        replica: str = "",
+        *,
+        shows_pages: bool = False,
+    ) -> bytes:
         """Return the client's id for the server's `id`. `nonce` is 12 random bytes.
 
         Raises `SealError` if the server's id is too long.
@@ -72,8 +84,10 @@ class SessionIds:
         if len(id) > MAX_SESSION_ID_BYTES:
             raise SealError(f"a session's id of more than {MAX_SESSION_ID_BYTES} bytes")
         named = revision.encode("ascii", "replace")[:REVISION_CHARS].decode("ascii")
-        state = SessionState(self._server, replica, id, named, subject, now)
-        return self._ring.lock(self._version, msgspec.msgpack.encode(state), b"", nonce).encode("ascii")
+        state = SessionState(self._server, replica, id, named, subject, now, shows_pages)
+        # Left out if it is false: gateways of earlier versions can open such an id.
+        sealed = state if shows_pages else msgspec.structs.astuple(state)[:-1]
+        return self._ring.lock(self._version, msgspec.msgpack.encode(sealed), b"", nonce).encode("ascii")
 
     def open(self, value: bytes) -> SessionState:
         """Open an id, and check it by [prefix] to [server], but not its age. Raises `SealError`."""

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.world.asgi import Told
+from tests.world.calls import error, response
 from tests.world.raw_server import until
 
 from accredit.errors import ClientGone, RequestError
@@ -12,6 +13,10 @@ from accredit.gateway.front import asgi as http
 from accredit.gateway.upstream.reply import WhileConnected
 
 pytestmark = pytest.mark.holds("gateway/front/asgi")
+
+NO_ANSWER = (
+    b'{"jsonrpc":"2.0","id":"one","error":{"code":-32000,"message":"Invalid upstream JSON-RPC response","data":"%b"}}'
+)
 
 
 def body_of(told: Told, limit: int = 100) -> bytes:
@@ -66,6 +71,41 @@ def test_a_reply_that_can_have_no_body_has_no_length() -> None:
     told = Told()
     asyncio.run(told.exchange.reply(204))
     assert (told.status, told.headers, told.whole) == (204, [], True)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "told"),
+    [
+        (200, response("one"), response("one")),
+        (200, b'{\n"a": 1}', b'{ "a": 1}'),
+        (404, error("one", -32050), error("one", -32050)),
+        (404, error(None, -32050, "lost"), error("one", -32050, "lost")),
+        (502, b"<html>Bad gateway</html>", NO_ANSWER % b"status 502"),
+        (202, b"", NO_ANSWER % b"status 202"),
+    ],
+)
+async def test_an_answer_that_was_begun_before_it_was_known_ends_with_a_response_to_its_request(
+    status: int, body: bytes, told: bytes
+) -> None:
+    client = Told("POST", [(b"accept-encoding", b"gzip")])
+    client.exchange.request_id = "one"
+    await client.exchange.begin()
+    await client.exchange.write(b": waits\n\n")
+    assert not client.exchange.started, "an error can still be its answer"
+    assert client.exchange.head.headers[b"accept-encoding"] == b"identity", "a coded answer can't be an event"
+    await client.exchange.reply(status, body, [(b"content-type", b"x")])
+    assert (client.status, client.whole) == (200, True)
+    assert (b"content-type", b"text/event-stream") in client.headers
+    assert client.body == b": waits\n\nevent: message\ndata: " + told + b"\n\n"
+
+
+async def test_a_stream_goes_on_in_one_that_was_begun_before() -> None:
+    client = Told()
+    await client.exchange.begin()
+    await client.exchange.start(200, [(b"x", b"y")])
+    await client.exchange.write(b"a")
+    await client.exchange.end()
+    assert (client.body, client.whole, (b"x", b"y") in client.headers) == (b"a", True, False)
 
 
 async def test_a_stream_is_begun_written_and_ended() -> None:

@@ -139,6 +139,16 @@ def test_the_keys_of_sessions_open_no_state_nor_the_other_way_round() -> None:
             RING.unlock("a1.", f"a1.{text[3:]}", b"")
 
 
+@pytest.mark.parametrize("shows", [True, False])
+def test_an_id_tells_whether_its_client_shows_pages__and_an_earlier_gateway_opens_one_that_does_not(
+    shows: bool,
+) -> None:
+    value = ANYWHERE.seal(b"id", "", OWNER, NOW, NONCE, shows_pages=shows)
+    assert ANYWHERE.open(value).shows_pages is shows
+    sealed = RING.derived(b"accredit session ids 1").unlock("a1.", value.decode(), b"")
+    assert len(msgspec.msgpack.decode(sealed)) == (7 if shows else 6)
+
+
 @pytest.mark.holds("gateway/front/session_ids", "server")
 @pytest.mark.parametrize("changed", [{"server": "mail"}, {"replica": "2"}])
 def test_a_session_of_another_server_behind_the_same_keys_is_none_of_this_one(changed: dict[str, Any]) -> None:
