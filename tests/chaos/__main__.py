@@ -3,7 +3,7 @@
 `python -m tests.chaos [--seed N] [--only NEMESIS...] [--seconds S] [--rounds N]` first shows that its checker finds the
 faults that are put back into the store (`bites`), then plays each nemesis (`nemeses`) while agents call, then sends 64
 copies of one proof to all gateways at once, many times (`rounds`), and logs in to them, with copies of all that is good
-once there (`logins`). It prints a table, and ends with 1 if one of the
+once there, first in peace and then while machines fail (`logins`). It prints a table, and ends with 1 if one of the
 invariants (`judge`) is broken or a fault was not found. I/O: processes, sockets, files.
 """
 
@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncGenerator
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,7 +25,7 @@ from tests.chaos import bites, checker, redis
 from tests.chaos.agents import Load
 from tests.chaos.fleet import Fleet, has_balancer
 from tests.chaos.judge import Summary, judged
-from tests.chaos.logins import play_logins
+from tests.chaos.logins import play_logins, play_logins_under
 from tests.chaos.nemeses import NEMESES, Machines, Nemesis
 from tests.chaos.network import go_inside, network
 from tests.chaos.records import RunRecords
@@ -40,6 +41,8 @@ AGENTS = 6
 DISK_MEGABYTES = 400
 ROUNDS = (1000, 250, 100)
 LOGINS = 20
+LOGINS_UNDER = ("kill-gateway", "kill-backend", "kill-primary", "stop-primary", "isolate-primary", "end-waits")
+"""What goes wrong while apps log in: what leaves it open whether something was written, or could lose it."""
 PATIENCE = 60.0
 """Seconds in which a call has to be answered again at every gateway after the last repair."""
 
@@ -138,6 +141,10 @@ async def _play(asked: argparse.Namespace, machines: Machines, upstream: Upstrea
         broken += await play_rounds(machines.fleet, upstream, asked.rounds)
         await asyncio.to_thread(machines.fleet.let_apps_in)
         broken += await play_logins(machines.fleet, LOGINS)
+        for name in LOGINS_UNDER:
+            if not _missing(NEMESES[name], machines):
+                play = NEMESES[name].play(machines)
+                broken += await play_logins_under(name, play, partial(_repair, machines), machines.fleet)
     for note in machines.notes:
         print(note)
     gateways = machines.fleet.gateways.values()
@@ -165,8 +172,7 @@ async def _under(
             await nemesis.play(machines)
         except AssertionError as error:
             failed.append(f"it could not be played: {error}")
-        machines.network.heal()
-        await asyncio.to_thread(machines.servers.heal)
+        await asyncio.to_thread(_repair, machines)
         repaired = clock()
         for door in load.doors:
             while not await load.probe(door):
@@ -183,6 +189,11 @@ async def _under(
     summary.broken.extend(failed)
     summary.broken.extend(await asyncio.to_thread(records.broken, load.exchanges, upstream.journal))
     return summary, load.lists, back
+
+
+def _repair(machines: Machines) -> None:
+    machines.network.heal()
+    machines.servers.heal()
 
 
 def _missing(nemesis: Nemesis, machines: Machines) -> str:
