@@ -39,6 +39,7 @@ _FIND_CODE = f"SELECT {_COLUMNS} FROM asks WHERE code = $1 AND {_THIS}"
 _WAITING = (
     f"SELECT code FROM asks WHERE person = $1 AND {_THIS} AND length(answer) = 0 ORDER BY keep_until LIMIT {MAX_ASKS}"
 )
+_ANSWERED = f"SELECT code FROM asks WHERE answer LIKE $1 AND {_THIS} LIMIT {MAX_ASKS}"
 _SWEEP = (
     "DELETE FROM asks WHERE key IN (SELECT key FROM asks WHERE keep_until < $1 ORDER BY keep_until"
     f" LIMIT {STORE_SWEEP_ROWS})"
@@ -92,8 +93,12 @@ class Asks(Stepped):
     @reads
     def waiting(self, person: str, *, now: int) -> Steps[Sequence[str]]:
         """Return the codes of a person's asks that have no answer, in the order of their ends."""
-        rows = yield _WAITING, (person.encode(), now)
-        return [code.decode("utf-8", "replace") for (code,) in rows if isinstance(code, bytes)]
+        return _codes((yield _WAITING, (person.encode(), now)))
+
+    @reads
+    def answered(self, text: str, *, now: int) -> Steps[Sequence[str]]:
+        """Return the codes of the asks whose answers hold this text."""
+        return _codes((yield _ANSWERED, (f"%{text}%".encode(), now)))
 
     @writes
     def answer(self, key: bytes, answer: bytes, *, keep_until: int, now: int) -> Steps[bool]:
@@ -124,6 +129,10 @@ class Asks(Stepped):
 
 def _find(key: bytes, now: int) -> Steps[HeldAsk | None]:
     return _first((yield _FIND, (key, now)))
+
+
+def _codes(rows: Sequence[Sequence[Any]]) -> Sequence[str]:
+    return [code.decode("utf-8", "replace") for (code,) in rows if isinstance(code, bytes)]
 
 
 def _first(rows: Sequence[Sequence[Any]]) -> HeldAsk | None:

@@ -107,8 +107,7 @@ class DeskConsent:
             return ended_page("This has ended", "The digits were wrong too often. Begin again in your app.")
         except UnusableAnswer:
             return await self._refuse(flow, "the desk's answer can't be used")
-        policy = wanted.policy
-        if policy.find_root is None and chain[-1].issuer_pub_key not in policy.roots:
+        if not wanted.policy.may_trust(chain[-1].issuer_pub_key):
             return await self._refuse(flow, "the gateway does not trust who has answered")
         return await self._flows.give_code(flow, chain[-1].issuer_id, flow.seeds, chain, lambda one: one)
 
