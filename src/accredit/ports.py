@@ -350,9 +350,8 @@ class AskStore(Protocol):
         """Return the codes of a person's asks that have no answer, in the order of their ends."""
         ...
 
-    async def answered(self, text: str, *, now: int) -> Sequence[str]:
-        """Return the codes of the asks whose answers hold this text of ASCII letters and digits, such as a
-        certificate's id. Some stores ignore its case."""
+    async def answered(self, *, now: int) -> Sequence[str]:
+        """Return the codes of the asks that have an answer, which nobody has taken yet."""
         ...
 
     async def answer(self, key: bytes, answer: bytes, *, keep_until: int, now: int) -> bool:

@@ -39,7 +39,7 @@ _FIND_CODE = f"SELECT {_COLUMNS} FROM asks WHERE code = $1 AND {_THIS}"
 _WAITING = (
     f"SELECT code FROM asks WHERE person = $1 AND {_THIS} AND length(answer) = 0 ORDER BY keep_until LIMIT {MAX_ASKS}"
 )
-_ANSWERED = f"SELECT code FROM asks WHERE answer LIKE $1 AND {_THIS} LIMIT {MAX_ASKS}"
+_ANSWERED = f"SELECT code FROM asks WHERE length(answer) > $1 AND {_THIS} LIMIT {2 * MAX_ASKS}"
 _SWEEP = (
     "DELETE FROM asks WHERE key IN (SELECT key FROM asks WHERE keep_until < $1 ORDER BY keep_until"
     f" LIMIT {STORE_SWEEP_ROWS})"
@@ -96,9 +96,9 @@ class Asks(Stepped):
         return _codes((yield _WAITING, (person.encode(), now)))
 
     @reads
-    def answered(self, text: str, *, now: int) -> Steps[Sequence[str]]:
-        """Return the codes of the asks whose answers hold this text."""
-        return _codes((yield _ANSWERED, (f"%{text}%".encode(), now)))
+    def answered(self, *, now: int) -> Steps[Sequence[str]]:
+        """Return the codes of the asks that have an answer."""
+        return _codes((yield _ANSWERED, (0, now)))
 
     @writes
     def answer(self, key: bytes, answer: bytes, *, keep_until: int, now: int) -> Steps[bool]:

@@ -162,7 +162,7 @@ class DeskAsks:
     async def _revoke(self, person: str, cert_id: str) -> Mapping[str, object] | None:
         """Forget what a certificate gave ([revoke]); None if this person signed nothing with this id that is here."""
         found, now = False, self._holding.clock()
-        for code in await self._holding.store.answered(cert_id, now=now):
+        for code in await self._holding.store.answered(now=now):
             held = await self._holding.find_code(code)
             certs = held.answer.certificates if held is not None and held.answer is not None else ()
             if held is not None and _is_among(cert_id, certs, person):
