@@ -432,6 +432,8 @@ def test_a_call_that_waits_has_a_page_without_its_arguments(door: FrontDoor) -> 
             browser, code = await one.browser(), await door.waiting_for("a secret")
             await browser.get(f"{door.url}/oauth/asked/{code}")
             assert (browser.status, "search" in browser.page, "a secret" in browser.page) == (200, True, False)
+            assert "“an app without a host: Host”" in browser.page
+            assert "accredit-client:" not in browser.page
             for other in ("0000-00", "x", "..%2f", "nothing/else"):
                 await browser.get(f"{door.url}/oauth/asked/{other}")
                 assert browser.status == 404

@@ -11,6 +11,9 @@ page's form (`flows`).
 - [once] An answered ask is taken once. What was signed is used only for the key of this very form.
 """
 
+from functools import partial
+
+import msgspec
 from msgspec.structs import replace
 
 from accredit.consent.asks import AskedGateway, Asker
@@ -109,7 +112,9 @@ class DeskConsent:
             return await self._refuse(flow, "the desk's answer can't be used")
         if not wanted.policy.may_trust(chain[-1].issuer_pub_key):
             return await self._refuse(flow, "the gateway does not trust who has answered")
-        return await self._flows.give_code(flow, chain[-1].issuer_id, flow.seeds, chain, lambda one: one)
+        seen = msgspec.json.encode(wanted.client)
+        change = partial(replace, seen=seen)
+        return await self._flows.give_code(flow, chain[-1].issuer_id, flow.seeds, chain, change)
 
     async def _refuse(self, flow: Flow, why: str) -> str:
         if flow.ask:
