@@ -333,8 +333,8 @@ class AskStore(Protocol):
         that has this key, perhaps with its answer.
 
         Raises `AsksFull` if there is no room, in all (`MAX_ASKS` of each kind) or for this asker
-        (`MAX_ASKS_PER_ASKER` without an answer), or if another ask has this code. For an ask without a person, the
-        oldest one of these without an answer makes room.
+        (`MAX_ASKS_PER_ASKER` without an answer), or if another ask has this code. An ask without a person has room
+        however many its asker has: the oldest one without an answer of the asker who has most of these makes it.
         """
         ...
 

@@ -24,7 +24,7 @@ from accredit.ports import HeldAsk
 from accredit.stores.runners import Stepped, Steps, reads, writes
 
 MAX_ASKS_PER_ASKER = 3
-"""The most asks without an answer that gateways hold for one asker: nobody reads more with care."""
+"""The most asks without an answer that gateways hold for one agent: nobody reads more with care."""
 MAX_HELD_BYTES = MAX_SEALED_ASK_BYTES + MAX_CONSENT_ANSWER_BYTES + 256
 """Bytes of all that is held of an ask. A longer row was not written by a gateway: it is no ask, and not read."""
 
@@ -49,8 +49,12 @@ _COUNTS = (
     "SELECT (SELECT count(*) FROM asks WHERE keep_until >= $2 AND (length(person) = 0) = $3),"
     " (SELECT count(*) FROM asks WHERE asker = $1 AND keep_until >= $2 AND length(answer) = 0)"
 )
-# Anybody may begin an ask of a client, and nobody is shown it: those who begin many must not keep others out.
-_OLDEST = "SELECT key FROM asks WHERE length(person) = 0 AND length(answer) = 0 ORDER BY keep_until LIMIT 1"
+_UNASKED = "length(person) = 0 AND length(answer) = 0"
+# Anybody may begin an ask of a client, and nobody is shown it: who begins many loses their own.
+_OLDEST = (
+    f"SELECT key FROM asks WHERE {_UNASKED} AND asker = (SELECT asker FROM asks WHERE {_UNASKED} GROUP BY asker"
+    " ORDER BY count(*) DESC, min(keep_until) LIMIT 1) ORDER BY keep_until LIMIT 1"
+)
 _TAKEN = "SELECT key FROM asks WHERE code = $1"
 _HOLD = f"INSERT INTO asks ({_COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"
 _ANSWER = "UPDATE asks SET answer = $2, keep_until = $3 WHERE key = $1"
@@ -75,7 +79,8 @@ class Asks(Stepped):
             for (first,) in (yield _OLDEST, ()):
                 yield _DROP, (first,)
                 alike -= 1
-        if alike >= MAX_ASKS or of_asker >= MAX_ASKS_PER_ASKER or (yield _TAKEN, (code,)):
+        is_full = alike >= MAX_ASKS or (of_asker >= MAX_ASKS_PER_ASKER and ask.person != "")
+        if is_full or (yield _TAKEN, (code,)):
             raise AsksFull(_FULL)
         yield _HOLD, (ask.key, ask.asker, ask.person.encode(), code, ask.text, ask.keep_until, ask.answer, ask.tries)
         return ask

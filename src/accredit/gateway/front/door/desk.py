@@ -53,22 +53,22 @@ class DeskConsent:
         if going.do == "cancel":
             return await self._refuse(going.flow, "the person has cancelled")
         if going.do == "begin" and not going.flow.ask:
-            return await self._ask(going.flow, wanted, browser)
+            return await self._ask(going, wanted, browser)
         if going.do == "confirm" and going.flow.ask:
             return await self._confirm(going, wanted, browser)
         return ended_page("This page can't go on", "The form is not whole. Begin again in your app.")
 
-    async def _ask(self, flow: Flow, wanted: Wanted, browser: str) -> Page:
+    async def _ask(self, going: Going, wanted: Wanted, browser: str) -> Page:
         """Make a key, and hold an ask for it ([asked-after-yes])."""
         seeds = self._flows.draw(2 * SEED_BYTES)
         try:
             ask = self._client_ask(wanted, seeds)
-            held = await self._holding.hold(ask)
+            held = await self._holding.hold(ask, going.peer)
         except AsksFull:
             return ended_page("Too many at once", _BUSY, 429)
         except (AskError, AskGone):
             return ended_page("This can't be asked", "The app asks for more than a person can be shown.")
-        begun = replace(flow, ask=held.row.key, seeds=seeds, ends=ask.expires_at)
+        begun = replace(going.flow, ask=held.row.key, seeds=seeds, ends=ask.expires_at)
         return code_page(wanted, self._flows.seal(begun, browser), AUTHORIZE_PATH, held.ask.code)
 
     def _client_ask(self, wanted: Wanted, seeds: bytes) -> ClientAsk:

@@ -67,10 +67,11 @@ class Flow(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
 
 
 class Going(NamedTuple):
-    """What a browser brings: the parameters, and what was begun."""
+    """What a browser brings: the parameters, and what was begun; and from which `peer`."""
 
     form: Parameters
     flow: Flow
+    peer: str = ""
 
     @property
     def do(self) -> str:

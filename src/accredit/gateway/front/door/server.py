@@ -211,7 +211,7 @@ class FrontDoor:
     async def _go_on(self, exchange: Exchange, form: Parameters, field: str) -> None:
         """Go on with what the browser brings back in the parameter `field`."""
         browser = self._browser(exchange)
-        going = self._flows.read(form, browser, field)
+        going = self._flows.read(form, browser, field)._replace(peer=exchange.peer)
         if not self._budgets.forms.take(going.flow.subject or exchange.peer):
             await _show(exchange, ended_page("Too many at once", "Go back, and try again in a minute.", 429))
             return
