@@ -293,6 +293,25 @@ def test_what_a_person_has_taken_back_from_the_gateway_ends_with_all_that_was_pa
             run(main(door))
 
 
+@pytest.mark.holds("ops/doctor/logins")
+def test_the_doctor_asks_the_provider__and_says_what_to_register_there(doors: tuple[LoginDoor, Provider]) -> None:
+    door, provider = doors
+    done = accredit("doctor", "--config", "accredit.toml", "--json", folder=door.folder)
+    found = [each for each in json.loads(done.stdout)["findings"] if each["subject"] == "login"]
+    assert {each["level"] for each in found} <= {"good", "note"}, found
+    assert any(f"{door.callback} as a redirect URI" in each["what"] for each in found)
+    assert any(each["what"].startswith(f"{provider.url} is the issuer") for each in found)
+    assert door.secret not in done.stdout
+
+
+def test_the_doctor_says_that_a_provider_does_not_answer(tmp_path: Path) -> None:
+    with reserved_port() as port, reserved_port() as other:
+        door = LoginDoor(tmp_path, port, f"http://127.0.0.1:{other}")
+        done = accredit("doctor", "--config", "accredit.toml", "--json", folder=door.folder)
+    found = [each for each in json.loads(done.stdout)["findings"] if each["subject"] == "login"]
+    assert [each["what"] for each in found if each["level"] == "bad" and "nobody can log in" in each["what"]]
+
+
 @pytest.mark.holds("gateway/front/desk_asks", "revoke")
 def test_who_has_signed_for_the_gateway_ends_what_was_passed_on__with_their_key(tmp_path: Path) -> None:
     async def main(door: LoginDoor) -> None:

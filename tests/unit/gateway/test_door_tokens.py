@@ -26,7 +26,6 @@ from accredit.ports import AuthorizationCode, Login
 from accredit.ratify import CertificateCache
 from accredit.rounds.sealing import KeyRing
 from accredit.stores.door.steps import Door
-from accredit.stores.runners import MemoryRunner
 
 
 @pytest.fixture(scope="module")
@@ -114,11 +113,15 @@ async def test_nobody_is_asked_for_a_refresh_token_that_another_client_brings(tr
     assert await gateway.refresh(token)
 
 
-class Unasked(MemoryRunner):
+class Unasked:
     """A store that nobody may ask."""
 
     async def write(self, make: Any) -> Any:
         raise AssertionError("the store was asked")
+
+    read = write
+
+    async def aclose(self) -> None: ...
 
 
 @pytest.mark.holds("gateway/front/door/flows", "known-again")
