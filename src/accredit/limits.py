@@ -445,8 +445,8 @@ connection that is idle as long."""
 
 MAX_ASKS = 1_000
 """The most asks that gateways hold at once, of each kind: those that a person is shown, and those that wait for their
-code to be typed. Strangers can begin the latter, so the oldest of them gives way to a new one. Each has up to 260 KiB
-with its answer, and most have some 20."""
+code to be typed. Strangers can begin the latter, so one of the address that has most of them gives way to a new one.
+Each has up to 260 KiB with its answer, and most have some 20."""
 
 MAX_SEALED_ASK_BYTES = 135_168
 """Bytes of a sealed ask: 96 KiB, in base64."""

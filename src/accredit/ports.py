@@ -194,11 +194,13 @@ class AuthorizationCode(Struct, frozen=True):
 
 
 class Login(NamedTuple):
-    """A login that stands: its grant, the scopes that it was given, and its last second."""
+    """A login that stands: its grant, the scopes that it was given, its last second, and the SHA-256 of its newest
+    refresh token."""
 
     grant: Grant
     scopes: tuple[str, ...]
     ends: int
+    token: bytes
 
 
 class Rejected(Enum):
@@ -293,6 +295,11 @@ class DoorStore(Protocol):
         Return whether there was one."""
         ...
 
+    async def take_back_from_all(self, holds: Callable[[bytes], bool], *, now: int) -> bool:
+        """Forget each grant of anybody whose `chain` `holds` what is taken back. Return whether there was one. All
+        grants are looked through, some at a time."""
+        ...
+
     async def aclose(self) -> None:
         """Release all resources."""
         ...
@@ -326,8 +333,8 @@ class AskStore(Protocol):
         that has this key, perhaps with its answer.
 
         Raises `AsksFull` if there is no room, in all (`MAX_ASKS` of each kind) or for this asker
-        (`MAX_ASKS_PER_ASKER` without an answer), or if another ask has this code. For an ask without a person, the
-        oldest one of these without an answer makes room.
+        (`MAX_ASKS_PER_ASKER` without an answer), or if another ask has this code. An ask without a person has room
+        however many its asker has: the oldest one without an answer of the asker who has most of these makes it.
         """
         ...
 
@@ -341,6 +348,10 @@ class AskStore(Protocol):
 
     async def waiting(self, person: str, *, now: int) -> Sequence[str]:
         """Return the codes of a person's asks that have no answer, in the order of their ends."""
+        ...
+
+    async def answered(self, *, now: int) -> Sequence[str]:
+        """Return the codes of the asks that have an answer, which nobody has taken yet."""
         ...
 
     async def answer(self, key: bytes, answer: bytes, *, keep_until: int, now: int) -> bool:

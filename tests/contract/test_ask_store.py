@@ -121,6 +121,34 @@ async def test_strangers_who_begin_consents_keep_nobody_out__and_end_none_that_a
             await store.hold(ask(8, asker=8, person=""), now=NOW)
 
 
+@pytest.mark.holds("stores/asks", "count")
+async def test_who_begins_consents_without_end_throws_out_their_own(
+    opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four gateways take twenty a second, and a person needs a minute to type a code."""
+    monkeypatch.setattr(asks, "MAX_ASKS", 6)
+    async with opening as store:
+        for number in range(2):
+            await store.hold(ask(number, asker=number, person=""), now=NOW)
+        for number in range(2, 30):
+            await store.hold(ask(number, asker=9, person="", ends=600 + number), now=NOW)
+        await store.hold(ask(30, asker=3, person="", ends=700), now=NOW)
+        held = [number for number in range(31) if await store.find(key(number), now=NOW)]
+        assert held == [0, 1, 27, 28, 29, 30]
+
+
+async def test_an_answer_is_found_without_its_code__until_it_is_taken_or_ends(opening: Opening) -> None:
+    async with opening as asks:
+        for number in range(3):
+            await asks.hold(ask(number), now=NOW)
+        for number in range(2):
+            assert await asks.answer(key(number), b"yes", keep_until=NOW + 600, now=NOW)
+        assert {*await asks.answered(now=NOW)} == {"CODE-0", "CODE-1"}
+        assert await asks.answered(now=NOW + 601) == []
+        await asks.take(key(0), now=NOW)
+        assert await asks.answered(now=NOW) == ["CODE-1"]
+
+
 async def test_a_code_names_one_ask(opening: Opening) -> None:
     async with opening as store:
         await store.hold(ask(1), now=NOW)

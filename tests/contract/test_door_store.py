@@ -228,6 +228,21 @@ async def test_what_a_person_takes_back_ends_whole__and_is_found_among_their_own
         assert not await door.take_back(ADA, lambda chain: True, now=NOW)
 
 
+async def test_what_was_passed_on_to_many_is_taken_back_from_all__and_from_nobody_else(
+    opening: AbstractAsyncContextManager[DoorStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person whose delegation a gateway passes on knows none of the people who log in."""
+    monkeypatch.setattr(steps, "GRANTS_OF_PAGE", 2)
+    async with opening as door:
+        grants = [await consent(door, f"code {number}", f"person {number}") for number in range(5)]
+        kept = await door.change(grants[3], lambda one: replace(one, chain=b"[9]"), now=NOW)
+        assert not await door.take_back_from_all(lambda chain: chain == b"[8]", now=NOW)
+        assert await door.take_back_from_all(lambda chain: chain == b"[]", now=NOW)
+        left = [await door.change(each, lambda one: one, now=NOW) for each in grants]
+        assert left == [None, None, None, kept, None]
+        assert not await door.take_back_from_all(lambda chain: chain == b"[]", now=NOW)
+
+
 @pytest.mark.holds("stores/door/steps", "bounds")
 async def test_nobody_uses_up_the_room_of_others(
     opening: AbstractAsyncContextManager[DoorStore], monkeypatch: pytest.MonkeyPatch

@@ -136,7 +136,8 @@ def test_a_person_lets_an_app_in_with_the_real_command__and_a_stranger_s_key_is_
     run(main())
 
 
-@pytest.mark.holds("gateway/front/door/server", "code", "no-store")
+@pytest.mark.holds("gateway/front/door/tokens", "code")
+@pytest.mark.holds("gateway/front/door/server", "no-store")
 def test_a_code_is_good_once__and_its_second_use_ends_what_came_of_the_first(door: FrontDoor) -> None:
     async def main() -> None:
         async with host(door) as one:
@@ -154,7 +155,7 @@ def test_a_code_is_good_once__and_its_second_use_ends_what_came_of_the_first(doo
     run(main())
 
 
-@pytest.mark.holds("gateway/front/door/server", "code")
+@pytest.mark.holds("gateway/front/door/tokens", "code")
 @pytest.mark.parametrize(
     "change",
     [
@@ -174,7 +175,7 @@ def test_a_stolen_code_gives_nothing__and_is_used_up(door: FrontDoor, change: di
     run(main())
 
 
-@pytest.mark.holds("gateway/front/door/server", "rotation")
+@pytest.mark.holds("gateway/front/door/tokens", "rotation")
 def test_a_stolen_refresh_token_ends_the_login_once_both_have_used_it(door: FrontDoor) -> None:
     async def main() -> None:
         async with host(door) as one:
@@ -189,7 +190,7 @@ def test_a_stolen_refresh_token_ends_the_login_once_both_have_used_it(door: Fron
     run(main())
 
 
-@pytest.mark.holds("gateway/front/door/server", "revoke")
+@pytest.mark.holds("gateway/front/door/tokens", "revoke")
 @pytest.mark.parametrize("kind", ["access_token", "refresh_token"])
 def test_a_revoked_login_is_over_at_once__and_who_has_no_token_learns_nothing(door: FrontDoor, kind: str) -> None:
     async def main() -> None:
@@ -431,6 +432,8 @@ def test_a_call_that_waits_has_a_page_without_its_arguments(door: FrontDoor) -> 
             browser, code = await one.browser(), await door.waiting_for("a secret")
             await browser.get(f"{door.url}/oauth/asked/{code}")
             assert (browser.status, "search" in browser.page, "a secret" in browser.page) == (200, True, False)
+            assert "“an app without a host: Host”" in browser.page
+            assert "accredit-client:" not in browser.page
             for other in ("0000-00", "x", "..%2f", "nothing/else"):
                 await browser.get(f"{door.url}/oauth/asked/{other}")
                 assert browser.status == 404
@@ -454,17 +457,52 @@ def test_a_no_to_a_waiting_call_stays_one(door: FrontDoor) -> None:
     run(main())
 
 
-@pytest.mark.holds("gateway/front/door/server", "rate")
-def test_a_flood_of_invented_codes_is_stopped_before_the_store(door: FrontDoor) -> None:
+@pytest.mark.holds("gateway/front/door/tokens", "rate")
+def test_a_flood_of_invented_codes_and_tokens_keeps_nobody_at_the_same_address_out(door: FrontDoor) -> None:
     async def main() -> None:
         async with host(door) as one:
-            statuses: list[int] = []
-            while 429 not in statuses and len(statuses) < 2_000:
-                found = await asyncio.gather(*(one.redeem("c" * 43) for _ in range(50)))
-                statuses += [each.status_code for each in found]
-            assert {*statuses} == {400, 429}
+            tokens = json_of(await one.redeem(await one.code()))
+            for _ in range(5):
+                flood = [*(one.redeem("c" * 43) for _ in range(25)), *(one.refresh("r" * 86) for _ in range(25))]
+                found = await asyncio.gather(*flood, one.refresh(tokens["refresh_token"]))
+                assert {each.status_code for each in found[:-1]} == {400}
+                assert found[-1].status_code == 200
+                tokens = json_of(found[-1])
 
     run(main())
+
+
+@pytest.mark.holds("gateway/front/door/server", "rate")
+@pytest.mark.parametrize("is_trusted", [True, False])
+def test_behind_a_proxy_who_floods_uses_up_their_own_half__and_nobody_else_says_where_they_are(
+    tmp_path: Path, *, is_trusted: bool
+) -> None:
+    """Each of the flood's requests claims another address. Of a proxy that is named its own word counts: the last."""
+
+    async def main(door: FrontDoor) -> None:
+        async with host(door) as one:
+            about = {"redirect_uris": ["https://app.example/back"], "client_name": "App"}
+
+            async def register(*hops: str) -> int:
+                headers = {"x-forwarded-for": ", ".join(hops)}
+                return (await one.http.post(f"{door.url}/oauth/register", json=about, headers=headers)).status_code
+
+            statuses: list[int] = []
+            while 429 not in statuses[-50:] and len(statuses) < 2_000:
+                claims = [f"192.0.2.{each}" for each in range(50)]
+                statuses += await asyncio.gather(*(register(claim, "198.51.100.1") for claim in claims))
+            assert {*statuses} == {201, 429}
+            others = await asyncio.gather(*(register("198.51.100.2") for _ in range(20)))
+            assert ({*others} == {201}) is is_trusted
+
+    with reserved_port() as port:
+        door = FrontDoor(tmp_path, port, "registration = true")
+        if is_trusted:
+            text = door.configuration.read_text("utf-8")
+            proxies = 'trusted_proxies = ["127.0.0.1"]'
+            door.configuration.write_text(text.replace("[gateway]\n", f"[gateway]\n{proxies}\n"), "utf-8")
+        with door.serving():
+            run(main(door))
 
 
 def test_a_flood_of_forms_is_stopped_before_the_store__and_no_cookie_adds_a_header(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 from tests.world.authorization import Trust
 from tests.world.command import accredit
+from tests.world.decisions import Known
 from tests.world.front_door import Browser, json_of
 from tests.world.guests import FrontDoor as Front
 from tests.world.oauth_client import CALLBACK
@@ -262,10 +263,11 @@ def test_while_the_provider_is_away_nothing_is_renewed__and_nothing_is_lost(
             run(main(door, other))
 
 
+@pytest.mark.holds("gateway/front/door/login", "passed-on")
 def test_what_a_person_has_taken_back_from_the_gateway_ends_with_all_that_was_passed_on_under_it(
     tmp_path: Path,
 ) -> None:
-    """In mid-session: the app's token still counts, but proves nothing. A renewed one or a new login proves nothing."""
+    """In mid-session: the app's token proves nothing, it gets no other one, and nobody is sent to log in for one."""
 
     async def main(door: LoginDoor) -> None:
         async with host(door) as one:
@@ -277,10 +279,53 @@ def test_what_a_person_has_taken_back_from_the_gateway_ends_with_all_that_was_pa
             async with asyncio.timeout(PATIENCE):
                 while "result" in json_of(await one.call(tokens["access_token"])):
                     await asyncio.sleep(0.05)
-            renewed = json_of(await one.refresh(tokens["refresh_token"]))
-            answers = [await one.call(renewed["access_token"])]
-            answers.append(await one.call((await tokens_of(door, one))["access_token"]))
-            assert [json_of(each)["error"]["data"]["error"] for each in answers] == ["ratify_revoked"] * 2
+            renewed = await one.refresh(tokens["refresh_token"])
+            assert (renewed.status_code, json_of(renewed)["error"]) == (400, "invalid_grant")
+            assert (await one.call(tokens["access_token"])).status_code == 401
+            browser = await one.browser()
+            await browser.get(one.ask())
+            assert (browser.status, browser.location) == (400, "")
+            assert "was taken back" in browser.page
+
+    with reserved_port() as port, reserved_port() as other:
+        door = LoginDoor(tmp_path, port, f"http://127.0.0.1:{other}")
+        with running_provider(other, door), door.serving():
+            run(main(door))
+
+
+@pytest.mark.holds("ops/doctor/logins")
+def test_the_doctor_asks_the_provider__and_says_what_to_register_there(doors: tuple[LoginDoor, Provider]) -> None:
+    door, provider = doors
+    done = accredit("doctor", "--config", "accredit.toml", "--json", folder=door.folder)
+    found = [each for each in json.loads(done.stdout)["findings"] if each["subject"] == "login"]
+    assert {each["level"] for each in found} <= {"good", "note"}, found
+    assert any(f"{door.callback} as a redirect URI" in each["what"] for each in found)
+    assert any(each["what"].startswith(f"{provider.url} is the issuer") for each in found)
+    assert door.secret not in done.stdout
+
+
+def test_the_doctor_says_that_a_provider_does_not_answer(tmp_path: Path) -> None:
+    with reserved_port() as port, reserved_port() as other:
+        door = LoginDoor(tmp_path, port, f"http://127.0.0.1:{other}")
+        done = accredit("doctor", "--config", "accredit.toml", "--json", folder=door.folder)
+    found = [each for each in json.loads(done.stdout)["findings"] if each["subject"] == "login"]
+    assert [each["what"] for each in found if each["level"] == "bad" and "nobody can log in" in each["what"]]
+
+
+@pytest.mark.holds("gateway/front/desk_asks", "revoke")
+def test_who_has_signed_for_the_gateway_ends_what_was_passed_on__with_their_key(tmp_path: Path) -> None:
+    async def main(door: LoginDoor) -> None:
+        async with host(door) as one:
+            tokens = await tokens_of(door, one)
+            assert (await one.call(tokens["access_token"])).status_code == 200
+            words = ("revoke", door.passed_on, "--issuer", "owner.key", "--at", door.url)
+            done = await asyncio.to_thread(accredit, *words, folder=door.folder)
+            assert done.returncode == 0, done.stderr
+            assert "has ended" in done.stdout
+            assert (await one.call(tokens["access_token"])).status_code == 401
+            assert json_of(await one.refresh(tokens["refresh_token"]))["error"] == "invalid_grant"
+            done = await asyncio.to_thread(accredit, *words, folder=door.folder)
+            assert done.returncode == 1
 
     with reserved_port() as port, reserved_port() as other:
         door = LoginDoor(tmp_path, port, f"http://127.0.0.1:{other}")
@@ -360,7 +405,7 @@ async def test_only_groups_that_another_gateway_has_read_meanwhile_renew_a_login
         await front.door.change(grant, lambda one: replace(one, login="new", checked=checked), now=now)
 
     flows = Flows(front.settings, front.door, RING)
-    consent = LoginConsent(front.settings, idp, _Leaving(meanwhile), flows, MemoryStore())
+    consent = LoginConsent(front.settings, idp, _Leaving(meanwhile), flows, MemoryStore(), Known())
     login = await front.door.login(bytes.fromhex(visit.name), now=now)
     assert login is not None
     if is_checked:
@@ -381,7 +426,8 @@ async def test_another_provider_than_that_of_a_login_ends_it__and_is_not_shown_i
     known = {"login": "secret", "checked": now, "provider": "https://before.example"}
     assert await front.door.change(visit.grant, lambda one: replace(one, **known), now=now) is not None
     idp = IdpSettings("https://idp.example", "accredit", "s3cret", trust.agent.signer(), (), {})
-    consent = LoginConsent(front.settings, idp, _Leaving(shown), Flows(front.settings, front.door, RING), MemoryStore())
+    flows = Flows(front.settings, front.door, RING)
+    consent = LoginConsent(front.settings, idp, _Leaving(shown), flows, MemoryStore(), Known())
     login = await front.door.login(bytes.fromhex(visit.name), now=now)
     assert login is not None
     with pytest.raises(OAuthError, match="invalid_grant"):

@@ -120,10 +120,11 @@ def bootstrap() -> Bootstrap:
     return Bootstrap(terms)
 
 
-def asked(first: Bootstrap, body: Any, peer: str = "127.0.0.1") -> int:
+def asked(first: Bootstrap, body: Any, peer: str = "127.0.0.1", client: str = "127.0.0.1") -> int:
     told = Told("POST", [], compact(body))
+    told.exchange.address, told.exchange.client = peer, client
     try:
-        asyncio.run(first.serve(told.exchange, peer))
+        asyncio.run(first.serve(told.exchange))
     except RequestError as error:
         return error.status
     return 200
@@ -132,7 +133,9 @@ def asked(first: Bootstrap, body: Any, peer: str = "127.0.0.1") -> int:
 @pytest.mark.holds("gateway/front/bootstrap", "loopback")
 @pytest.mark.parametrize("peer", ["10.0.0.1", "", "localhost", "::ffff:10.0.0.1"])
 def test_nobody_elsewhere_gets_a_token(peer: str) -> None:
-    assert asked(bootstrap(), {"secret": "s3cret", "agent": "a"}, peer) == 403
+    """Whether they come themselves, or by a proxy on this machine that says so; and whatever a proxy elsewhere says."""
+    for place in ({"peer": peer}, {"client": peer}, {"peer": peer, "client": peer}):
+        assert asked(bootstrap(), {"secret": "s3cret", "agent": "a"}, **place) == 403
 
 
 @pytest.mark.holds("gateway/front/bootstrap", "attempts", "secret")

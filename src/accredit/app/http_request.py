@@ -19,6 +19,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from accredit.app.connection import ClientConnection
+from accredit.base.addresses import Network
 from accredit.errors import ClientGone
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.headers import RawHeaders, RequestHead
@@ -263,8 +264,10 @@ class HttpExchange(Exchange):
 
     __slots__ = ("_gone", "_request", "_task")
 
-    def __init__(self, request: HttpRequest, rooms: Rooms, origins: tuple[str, ...] = ()) -> None:
-        super().__init__(request.head, request.connection.address, rooms, origins)
+    def __init__(
+        self, request: HttpRequest, rooms: Rooms, origins: tuple[str, ...] = (), proxies: tuple[Network, ...] = ()
+    ) -> None:
+        super().__init__(request.head, request.connection.address, rooms, origins, proxies)
         self._request = request
         self._task: asyncio.Task[Any] | None = None
         self._gone = False

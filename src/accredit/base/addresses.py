@@ -3,12 +3,17 @@ resolution."""
 
 import ipaddress
 import re
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 
 MAX_KNOWN_PEERS = 1_024
 """For how many client addresses the peer is cached (about 200 bytes each), so that it is not computed again for every
 request."""
+MAX_PROXIES_ON_THE_WAY = 16
+"""How many proxies in a row are believed about where a request comes from. Few have more than a CDN, a load balancer
+and a proxy of their own."""
 
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _AUTHORITY = re.compile(r"(?:\[([^\[\]]*)\]|([^\[\]:]*))(?::[0-9]*)?")  # RFC 3986, section 3.2, without a user
 
@@ -56,16 +61,35 @@ def peer_of(address: str) -> str:
     return str(packed.ipv4_mapped or packed.packed[:8].hex())
 
 
+def client_address(address: str, forwarded: Sequence[bytes], proxies: Collection[Network]) -> str:
+    """Return the address of a request's client: the last one on the way that is none of the trusted `proxies`.
+
+    `address` is that of the connection, and `forwarded` are the fields `X-Forwarded-For`, to which each proxy has added
+    whom it had the request from. They are read from their end, and only as far as proxies have written them. If what a
+    proxy has written is no address, or more than `MAX_PROXIES_ON_THE_WAY` have, `address` is returned.
+    """
+    found = _parse_hop(address)
+    hops = b",".join(forwarded).rsplit(b",", MAX_PROXIES_ON_THE_WAY - 1) if forwarded else []
+    for hop in reversed(hops):
+        if found is None or not any(found in network for network in proxies):
+            break
+        found = _parse_hop(hop.decode("latin-1").strip(" \t"))
+    return address if found is None else str(found)
+
+
+def _parse_hop(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return an address that may have a port after it; None for anything else."""
+    match = _AUTHORITY.fullmatch(text)
+    try:
+        found = ipaddress.ip_address((match[1] or match[2]) if match is not None else text)
+    except ValueError:
+        return None
+    return (found.ipv4_mapped or found) if isinstance(found, ipaddress.IPv6Address) else found
+
+
 def is_address(authority: str) -> bool:
     """Return whether an authority (`host` or `host:port`) names its host by an IP address."""
-    match = _AUTHORITY.fullmatch(authority)
-    if match is None:
-        return False
-    try:
-        ipaddress.ip_address(match[1] or match[2])
-    except ValueError:
-        return False
-    return True
+    return _AUTHORITY.fullmatch(authority) is not None and _parse_hop(authority) is not None
 
 
 def without_slash(path: str) -> str:

@@ -32,14 +32,16 @@ class Budget:
 
 
 class PeerBudget:
-    """A budget for strangers, of which one peer gets at most a half. So nobody with one address keeps all others out.
-    Behind a proxy all have its address, and share that half."""
+    """A budget of which one peer gets at most one of `shares`. So nobody with one address keeps all others out. Behind
+    a proxy that is not trusted to say who asks, all have its address, and one share."""
 
-    __slots__ = ("_clock", "_half", "_peers", "_whole")
+    __slots__ = ("_clock", "_peers", "_share", "_whole")
 
-    def __init__(self, burst: float, per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, burst: float, per_second: float, clock: Callable[[], float] = time.monotonic, *, shares: int = 2
+    ) -> None:
         self._whole = Budget(burst, per_second, clock)
-        self._half = (burst / 2, per_second / 2)
+        self._share = (burst / shares, per_second / shares)
         self._clock = clock
         self._peers = RecentlyUsed[str, Budget](MAX_BUDGET_PEERS)
 
@@ -47,6 +49,6 @@ class PeerBudget:
         """Take one use for a peer, and return whether there was one."""
         own = self._peers.get(peer)
         if own is None:
-            own = Budget(*self._half, self._clock)
+            own = Budget(*self._share, self._clock)
             self._peers.put(peer, own)
         return own.take() and self._whole.take()

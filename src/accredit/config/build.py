@@ -90,6 +90,7 @@ def _settings(
         path=gateway.path,
         allowed_origins=tuple(gateway.allowed_origins),
         allowed_hosts=_hosts(loaded),
+        trusted_proxies=tuple(gateway.trusted_proxies),
         passthrough=tuple(gateway.passthrough),
         methods=tuple(gateway.methods),
         forward_headers=tuple(gateway.forward_headers),

@@ -1,7 +1,8 @@
 """The digest that identifies a configuration in records (`policy.digest`). Reads the public keys' files.
 
 It is the SHA-256 of the RFC 8785 form of `{"SECTION": {"KEY": value}}`. The values are the effective ones, whatever
-their origin, as `accredit config show` prints them, without `gateway.host` and `gateway.port`. In them:
+their origin, as `accredit config show` prints them, without `gateway.host`, `gateway.port` and
+`gateway.trusted_proxies`. In them:
 
 - a file of public keys is represented by its content, `{"sha256": hex}`, or by `null` if it can't be read;
 - a secret is represented by the name of its source (a file, an environment variable). A value that is, or may be, a
@@ -32,7 +33,8 @@ from accredit.limits import MAX_KEY_SET_BYTES
 
 _OF_APIS = ("protocol", "path", "forward_headers", "proxy", "routes")
 _OF_AGENTS = ("scope", "skills", "push_urls", "client_contexts", "card_path", "public_url")
-_LISTENS = (("gateway", "host"), ("gateway", "port"))
+_LISTENS = (("gateway", "host"), ("gateway", "port"), ("gateway", "trusted_proxies"))
+"""Keys that say how clients reach the gateway, and decide nothing."""
 PUBLIC_KEYS = {
     ("proofs", "roots"): ("public_key_file",),
     ("proofs", "registries"): ("pins", "ca_file"),

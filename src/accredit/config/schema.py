@@ -28,6 +28,7 @@ from accredit.config.values import (
     Name,
     OptionalScope,
     Path,
+    ProxyNetwork,
     QuotaNumber,
     RouteFacts,
     RouteText,
@@ -55,6 +56,8 @@ forwarded."""
 MAX_REPLICAS = 32
 """How many URLs one server may have. Each has its own connections, and each request compares all URLs. For more, use a
 load balancer."""
+MAX_TRUSTED_PROXIES = 64
+"""How many networks of proxies may be trusted: each request is compared with all of them."""
 DRAIN_SECONDS = 0
 """The default of `gateway.drain_seconds`: how long a gateway that is told to stop still accepts requests. Waiting helps
 only if a load balancer learns meanwhile that the gateway is stopping."""
@@ -84,6 +87,11 @@ class Gateway(Section, frozen=True):
     allowed_hosts: Annotated[list[Name], "a list of Host header values that pass"] = field(
         default_factory=lambda: ["127.0.0.1", "localhost", "[::1]"]
     )
+    trusted_proxies: Annotated[
+        list[ProxyNetwork],
+        Meta(max_length=MAX_TRUSTED_PROXIES),
+        "a list of networks whose proxies are believed about where a request comes from (X-Forwarded-For)",
+    ] = []
     merge: Annotated[bool, "whether gateway.path is all of [servers] as one, with tools named SERVER__TOOL"] = False
     passthrough: Annotated[list[Path], "a list of other paths that are forwarded unread"] = []
     forward_headers: Annotated[

@@ -6,6 +6,7 @@ Errors finish the sentence "KEY ..." and never quote a value, which may be a sec
 import math
 import re
 from collections.abc import Callable, Iterator
+from ipaddress import ip_network
 from types import UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 from urllib.parse import urlsplit
@@ -142,6 +143,15 @@ def check_endpoint(value: str) -> None:
     if value.endswith("//"):
         raise ValueError("should not end with two slashes")
     _path(value)
+
+
+def _proxy_network(value: str) -> None:
+    try:
+        network = ip_network(value)
+    except ValueError:
+        raise ValueError("should hold addresses, or networks such as 10.1.0.0/16 (without bits of a host)") from None
+    if not network.prefixlen:
+        raise ValueError("should not hold every address: whoever connects would say where they are")
 
 
 def _method(value: str) -> None:
@@ -331,6 +341,7 @@ def _store(value: str) -> None:
 
 Url = Annotated[str, _Check(_url)]
 Path = Annotated[str, _Check(_path)]
+ProxyNetwork = Annotated[str, _Check(_proxy_network)]
 Method = Annotated[str, _Check(_method)]
 ForwardedToApi = Annotated[str, _Check(_check_forwarding_to_api)]
 Forwarded = Annotated[str, _Check(_check_forwarding)]

@@ -42,7 +42,7 @@ MAX_KNOWN_CODES = 100
 _TAG, _SESSION_TAG = b"accredit/desk/v1\0", b"accredit/desk-session/v1\0"
 _BY_SESSION = ("list", "fetch")
 _NEEDED = {"list": set[str](), "fetch": {"code"}, "answer": {"code", "answer"}, "revoke": {"certificate"}}
-_OPTIONAL = {"list": {"known"}, "revoke": {"code"}}
+_OPTIONAL = {"list": {"known"}}
 _MEMBERS = ("code", "known", "answer", "certificate")
 _LEVEL_OF_ANSWER = 2
 
@@ -68,7 +68,7 @@ class DeskRequest(WireObject, frozen=True):
     - `list` asks for the codes of the asks that wait for the person, once they are others than `known`.
     - `fetch` asks for the ask with a `code`.
     - `answer` brings the person's `answer` to the ask with a `code`.
-    - `revoke` takes back the `certificate` with this id. With a `code`, it is that of the ask for which it was signed.
+    - `revoke` takes back the `certificate` with this id.
     """
 
     max_bytes: ClassVar[int] = MAX_DESK_REQUEST_BYTES

@@ -117,15 +117,14 @@ def _link_from_entry(person_id: str, entry: Mapping[str, Any]) -> Link | None:
 
 class Node(Struct, eq=False):
     """A certificate at one place in the tree. `calls` counts the calls that used it; the last was at `last` (RFC 3339).
-    `asked_for` is the call for which it was signed at the desk, and `code` that ask's. `found_in` says where a chain
-    with it is: its SHA-256 in the log, or a file ("" for neither)."""
+    `asked_for` is the call for which it was signed at the desk. `found_in` says where a chain with it is: its SHA-256
+    in the log, or a file ("" for neither)."""
 
     link: Link
     found_in: str | Path = ""
     calls: int = 0
     last: str = ""
     asked_for: str = ""
-    code: str = ""
     sources: set[Source] = field(default_factory=set[Source])
     under: "dict[Link, Node]" = field(default_factory=dict[Link, "Node"])
 
@@ -181,7 +180,7 @@ class DelegationTree:
             if node is None:
                 node = known[link.cert_id] = level[link] = Node(link)
             node.sources.add("journal")
-            node.asked_for, node.code = str(entry.get("target", "")), str(entry.get("code", ""))
+            node.asked_for = str(entry.get("target", ""))
 
     def placed(self, now: int, revoked: frozenset[str]) -> Iterator[Placed]:
         """Yield every certificate with its state, parents before children."""

@@ -133,10 +133,10 @@ class GatewayElsewhere:
             raise DeskError("bad_ask", f"{self.url} shows a client of another gateway")
         return ask
 
-    async def take_back(self, cert_id: str, code: str, signer: HybridSigner) -> bool:
-        """End what the person has signed with this id, for the ask with this code ("" if that is not known). Return
-        whether the gateway kept anything of it. Raises `DeskError`."""
-        return await self.ask("revoke", signer, certificate=cert_id, code=code or UNSET) is not None
+    async def take_back(self, cert_id: str, signer: HybridSigner) -> bool:
+        """End what the person has signed with this id. Return whether the gateway kept anything of it. Raises
+        `DeskError`."""
+        return await self.ask("revoke", signer, certificate=cert_id) is not None
 
     def has(self, url: str) -> bool:
         """Return whether a URL is this gateway's."""

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from accredit.console.api import Said, Work, text_in
-from accredit.console.delegations import Link, Node, Placed
+from accredit.console.delegations import Link, Placed
 from accredit.console.desk import Desk
 from accredit.console.elsewhere import GatewayElsewhere
 from accredit.console.gateways import GatewayHealth, Gateways
@@ -120,7 +120,7 @@ class TakingBack:
             signer = await self.desk.keys.signer(text, each=False)
             key = SigningKey(self.desk.person, signer)
             told = self._noted("taken back", link)
-            told += await self._end_elsewhere(placed.node, signer)
+            told += await self._end_elsewhere(link.cert_id, signer)
             written = 0
             for each in self.places:
                 try:
@@ -138,10 +138,9 @@ class TakingBack:
             is_everywhere = written == len(self.places) and link.cert_id not in self._unreached
             return TakenBack([*told, *await self._told(link.cert_id)], is_everywhere, known, ended)
 
-    async def _end_elsewhere(self, node: Node, signer: HybridSigner) -> list[str]:
+    async def _end_elsewhere(self, cert_id: str, signer: HybridSigner) -> list[str]:
         """Tell the gateways elsewhere; return sentences for the page ([elsewhere])."""
-        cert_id = node.link.cert_id
-        asked = (each.take_back(cert_id, node.code, signer) for each in self.elsewhere if _OWN_ID.fullmatch(cert_id))
+        asked = (each.take_back(cert_id, signer) for each in self.elsewhere if _OWN_ID.fullmatch(cert_id))
         found = dict(zip(self.elsewhere, await asyncio.gather(*asked, return_exceptions=True), strict=False))
         told: list[str] = []
         self._unreached.pop(cert_id, None)

@@ -7,6 +7,7 @@ and releases them at the end of its lifespan.
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
 from msgspec import Raw, structs
@@ -254,8 +255,9 @@ class Routes:
         self.rooms = (
             self._only.rooms if self._only is not None else Rooms(settings.max_request_bytes, proving=settings.proving)
         )
-        self.surroundings = (self.rooms, settings.allowed_origins)
-        """What an exchange needs of its gateway: rooms, and allowed origins."""
+        proxies = tuple(map(ip_network, settings.trusted_proxies))
+        self.surroundings = (self.rooms, settings.allowed_origins, proxies)
+        """What an exchange needs of its gateway: rooms, allowed origins, and trusted proxies."""
         tokens = settings.tokens
         bootstrap = tokens.bootstrap if tokens is not None else None
         given = before._bootstrap if before is not None else None
@@ -363,7 +365,7 @@ class Routes:
         elif path == ASKS_PATH and self._desk_asks is not None:
             await self._desk_asks.serve(exchange)
         elif path == PATH and head.method == "POST" and self._bootstrap is not None:
-            await self._bootstrap.serve(exchange, exchange.address)
+            await self._bootstrap.serve(exchange)
         elif server is not None:
             await server.serve_beside(exchange, path)
         else:
@@ -382,12 +384,14 @@ class Routes:
     def _front_door(self, before: "FrontDoor | None") -> "FrontDoor | None":
         """Return where OAuth clients log in, or None if that is not here."""
         oauth, shared = self.settings.oauth, self.shared
-        if oauth is None or shared.door is None or shared.asks is None or shared.client_documents is None:
+        documents, revocations = shared.client_documents, shared.revocations
+        if oauth is None or shared.door is None or shared.asks is None or documents is None or revocations is None:
             return None  # clients are let in, and log in at another gateway
         # Loaded here, as few gateways have a front door.
         from accredit.gateway.front.door.flows import Flows  # noqa: PLC0415
         from accredit.gateway.front.door.requests import Endpoint  # noqa: PLC0415
         from accredit.gateway.front.door.server import FrontDoor  # noqa: PLC0415
+        from accredit.gateway.front.door.tokens import Tokens  # noqa: PLC0415
 
         endpoints = {
             (url := oauth.endpoint(each.settings.path)): Endpoint(url, each.settings.proofs.policy)
@@ -405,18 +409,22 @@ class Routes:
 
             if shared.people is None or shared.store is None:
                 return None
-            consent = LoginConsent(oauth, oauth.idp, shared.people(oauth.idp), flows, shared.store)
-        return FrontDoor(oauth, endpoints, consent, flows, shared.client_documents, holding, before)
+            people = shared.people(oauth.idp)
+            consent = LoginConsent(oauth, oauth.idp, people, flows, shared.store, revocations)
+        tokens = Tokens(oauth, endpoints, consent, flows, revocations, before.tokens if before is not None else None)
+        return FrontDoor(oauth, endpoints, consent, flows, tokens, documents, holding, before)
 
     def _asks_for_desks(self, policies: Sequence[Policy], before: DeskAsks | None) -> DeskAsks | None:
-        """Return where people's desks ask for what waits here, or None if nothing can wait."""
+        """Return where people's desks ask for what waits here, and take back what they have signed, or None."""
         oauth, shared = self.settings.oauth, self.shared
-        if oauth is None or oauth.consent != "desk" or shared.asks is None or shared.store is None or not policies:
+        if oauth is None or shared.asks is None or shared.store is None or not policies:
             return None
         if shared.door is None:
             return None
         holding = Holding(shared.asks, self.settings.rounds.ring)
-        return DeskAsks(policies[0].roots, oauth.public_url, holding, shared.store, shared.door, before)
+        passes_on = oauth.consent == "idp"
+        store, door = shared.store, shared.door
+        return DeskAsks(policies[0].roots, oauth.public_url, holding, store, door, before, passes_on=passes_on)
 
     def _check_paths(self) -> None:
         """Raise `ConfigurationError` unless all servers have names and paths of their own."""

@@ -122,6 +122,11 @@ class RequestHead:
         named = self.headers.get(VERSION_HEADER)
         return None if named is None else named.decode("latin-1")
 
+    @property
+    def forwarded_for(self) -> list[bytes]:
+        """The fields in which proxies say whom they had the request from."""
+        return [value for name, value in self.raw_headers if name == b"x-forwarded-for"]
+
     @CachedProperty
     def is_modern(self) -> bool:
         """Whether the head names a modern revision."""

@@ -68,6 +68,7 @@ MAX_QUESTION_ID_BYTES = 160
 """The longest id of a request about an ask: two digests, sealed, have 139 bytes."""
 
 _LABEL, _VERSION, _QUESTION = b"accredit held asks 1", "k1.", "accredit.q1."
+_PEERS = b"accredit who began an ask 1"
 
 
 class _Sealed(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -113,12 +114,16 @@ class Holding:
     def _ring(self) -> KeyRing:
         return self._shared_ring.derived(_LABEL)
 
-    async def hold(self, ask: AnyAsk) -> OpenAsk:
-        """Hold an ask until it expires. If the same call is held for this agent and person, return that ask.
+    async def hold(self, ask: AnyAsk, peer: str = "") -> OpenAsk:
+        """Hold an ask until it expires. If the same call is held for this agent and person, return that ask. The room
+        for calls is shared by agents, that for clients by those who have begun them (`peer`, of which a tag is kept).
 
         Raises `AsksFull`, `StoreUnavailable`, and `AskError` for an ask that can't be held.
         """
-        asker = hashlib.sha256(ask.agent.public_key.id.encode()).digest()
+        if isinstance(ask, Ask):
+            asker = hashlib.sha256(ask.agent.public_key.id.encode()).digest()
+        else:
+            asker = self._shared_ring.derived(_PEERS).tag(peer.encode())
         digits = f"{int.from_bytes(self.draw(16)) % 10**DIGITS:0{DIGITS}}"
         row = _seal(self._ring, ask, asker, digits, self.draw(NONCE_BYTES))
         opened = self._open(await self.store.hold(row, now=self.clock()))

@@ -67,6 +67,11 @@ class OAuthSettings:
         """Whether browsers reach it by TLS; else it is on loopback, for tests."""
         return self.public_url.startswith("https://")
 
+    @property
+    def provider(self) -> str:
+        """The issuer at which people log in, as their grants name it; "" if they consent at their desks."""
+        return self.idp.issuer if self.idp is not None else ""
+
     def endpoint(self, path: str) -> str:
         """Return the URL of the endpoint at a path: the `resource` of requests, and the audience of tokens."""
         return self.public_url + (without_slash(path) if path != "/" else "")

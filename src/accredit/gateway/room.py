@@ -6,8 +6,8 @@ A room has a fixed number of places (or bytes), which callers hold for a time.
   Anonymous callers never hold it. Where nobody can authenticate (tokens and proofs are off), nothing is reserved.
 - [eviction] Before a newcomer is refused, a holder that allows it is evicted, if that is fair. For an authenticated
   newcomer, any anonymous holder may be evicted. For an anonymous newcomer, a holder may be evicted only if its address
-  then still holds as much as the newcomer's. Behind a proxy all have one address: then no anonymous caller evicts
-  another, and nobody is refused because of an address.
+  then still holds as much as the newcomer's. Behind a proxy that is not trusted all have one address:
+  then no anonymous caller evicts another, and nobody is refused because of an address.
 - [wait] A caller without a place waits a moment (`wait`), or is refused (`take`): 503 with `Retry-After`.
 
 - [own-requests] The gateway's own requests keep their room until the answer was read (`until_read`), not only until it

@@ -269,6 +269,8 @@ class GatewaySettings:
     path: str = "/mcp"
     allowed_origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "[::1]")
+    trusted_proxies: tuple[str, ...] = field(default=(), repr=False)  # they affect no call, so no digest names them
+    """The networks of proxies that are believed about where a request comes from (`X-Forwarded-For`)."""
     passthrough: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
     """Methods that are allowed where proofs or tokens are required, although they are not in the table

@@ -45,6 +45,12 @@ class Client(Struct, frozen=True, kw_only=True):
         """The host that published its document; "" if it was registered."""
         return host_of(self.id)
 
+    @property
+    def title(self) -> str:
+        """What people are shown in one line: its host, and the name that it gives itself. The host is first, so that no
+        name looks like one."""
+        return f"{self.host or 'an app without a host'}: {self.name}"
+
 
 _Texts = Annotated[list[str], Meta(max_length=MAX_REDIRECTS)]
 

@@ -47,6 +47,10 @@ class Policy(Struct, frozen=True, kw_only=True):
         """How proofs must be bound to calls, in the configuration's words."""
         return "required" if self.binding_required else "optional"
 
+    def may_trust(self, root: HybridPublicKey) -> bool:
+        """Return whether a chain may end in this key: it is one of the roots, or a registry may know it."""
+        return self.find_root is not None or root in self.roots
+
 
 class Authority(Struct, frozen=True, kw_only=True):
     """The authority by which a call is allowed. `granted_scope` is what all certificates of the chain grant.

@@ -112,7 +112,7 @@ def _end_elsewhere(cert_id: str, issuer: Path, url: str, *, ask: AskPassphrase, 
         raise ConfigurationError("CERT_ID: not a whole id (32 hex digits)", "write it as `accredit connect-app` did")
     address, key = read_address(url), load_signing_key(issuer, ask)
     try:
-        ended = asyncio.run(GatewayElsewhere(address, key.about.id, unix_seconds).take_back(cert_id, "", key.signer))
+        ended = asyncio.run(GatewayElsewhere(address, key.about.id, unix_seconds).take_back(cert_id, key.signer))
     except DeskError as error:
         raise ConfigurationError(f"not revoked: {error.reason}", "try again, or revoke it in a list") from None
     if as_json:

@@ -24,7 +24,7 @@ from accredit.ports import HeldAsk
 from accredit.stores.runners import Stepped, Steps, reads, writes
 
 MAX_ASKS_PER_ASKER = 3
-"""The most asks without an answer that gateways hold for one asker: nobody reads more with care."""
+"""The most asks without an answer that gateways hold for one agent: nobody reads more with care."""
 MAX_HELD_BYTES = MAX_SEALED_ASK_BYTES + MAX_CONSENT_ANSWER_BYTES + 256
 """Bytes of all that is held of an ask. A longer row was not written by a gateway: it is no ask, and not read."""
 
@@ -39,6 +39,7 @@ _FIND_CODE = f"SELECT {_COLUMNS} FROM asks WHERE code = $1 AND {_THIS}"
 _WAITING = (
     f"SELECT code FROM asks WHERE person = $1 AND {_THIS} AND length(answer) = 0 ORDER BY keep_until LIMIT {MAX_ASKS}"
 )
+_ANSWERED = f"SELECT code FROM asks WHERE length(answer) > $1 AND {_THIS} LIMIT {2 * MAX_ASKS}"
 _SWEEP = (
     "DELETE FROM asks WHERE key IN (SELECT key FROM asks WHERE keep_until < $1 ORDER BY keep_until"
     f" LIMIT {STORE_SWEEP_ROWS})"
@@ -48,8 +49,12 @@ _COUNTS = (
     "SELECT (SELECT count(*) FROM asks WHERE keep_until >= $2 AND (length(person) = 0) = $3),"
     " (SELECT count(*) FROM asks WHERE asker = $1 AND keep_until >= $2 AND length(answer) = 0)"
 )
-# Anybody may begin an ask of a client, and nobody is shown it: those who begin many must not keep others out.
-_OLDEST = "SELECT key FROM asks WHERE length(person) = 0 AND length(answer) = 0 ORDER BY keep_until LIMIT 1"
+_UNASKED = "length(person) = 0 AND length(answer) = 0"
+# Anybody may begin an ask of a client, and nobody is shown it: who begins many loses their own.
+_OLDEST = (
+    f"SELECT key FROM asks WHERE {_UNASKED} AND asker = (SELECT asker FROM asks WHERE {_UNASKED} GROUP BY asker"
+    " ORDER BY count(*) DESC, min(keep_until) LIMIT 1) ORDER BY keep_until LIMIT 1"
+)
 _TAKEN = "SELECT key FROM asks WHERE code = $1"
 _HOLD = f"INSERT INTO asks ({_COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"
 _ANSWER = "UPDATE asks SET answer = $2, keep_until = $3 WHERE key = $1"
@@ -74,7 +79,8 @@ class Asks(Stepped):
             for (first,) in (yield _OLDEST, ()):
                 yield _DROP, (first,)
                 alike -= 1
-        if alike >= MAX_ASKS or of_asker >= MAX_ASKS_PER_ASKER or (yield _TAKEN, (code,)):
+        is_full = alike >= MAX_ASKS or (of_asker >= MAX_ASKS_PER_ASKER and ask.person != "")
+        if is_full or (yield _TAKEN, (code,)):
             raise AsksFull(_FULL)
         yield _HOLD, (ask.key, ask.asker, ask.person.encode(), code, ask.text, ask.keep_until, ask.answer, ask.tries)
         return ask
@@ -92,8 +98,12 @@ class Asks(Stepped):
     @reads
     def waiting(self, person: str, *, now: int) -> Steps[Sequence[str]]:
         """Return the codes of a person's asks that have no answer, in the order of their ends."""
-        rows = yield _WAITING, (person.encode(), now)
-        return [code.decode("utf-8", "replace") for (code,) in rows if isinstance(code, bytes)]
+        return _codes((yield _WAITING, (person.encode(), now)))
+
+    @reads
+    def answered(self, *, now: int) -> Steps[Sequence[str]]:
+        """Return the codes of the asks that have an answer."""
+        return _codes((yield _ANSWERED, (0, now)))
 
     @writes
     def answer(self, key: bytes, answer: bytes, *, keep_until: int, now: int) -> Steps[bool]:
@@ -124,6 +134,10 @@ class Asks(Stepped):
 
 def _find(key: bytes, now: int) -> Steps[HeldAsk | None]:
     return _first((yield _FIND, (key, now)))
+
+
+def _codes(rows: Sequence[Sequence[Any]]) -> Sequence[str]:
+    return [code.decode("utf-8", "replace") for (code,) in rows if isinstance(code, bytes)]
 
 
 def _first(rows: Sequence[Sequence[Any]]) -> HeldAsk | None:

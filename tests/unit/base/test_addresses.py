@@ -1,8 +1,14 @@
 """Who is at an address, and from where it can be reached."""
 
+from ipaddress import ip_network
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from accredit.base.addresses import (
+    MAX_PROXIES_ON_THE_WAY,
+    client_address,
     is_address,
     is_loopback_address,
     is_loopback_host,
@@ -37,6 +43,59 @@ def test_an_address_is_what_one_machine_has() -> None:
     assert peer_of("2001:db8:1:2::1") != peer_of("2001:db8:1:3::1")
     assert peer_of("fe80::1%eth0") == peer_of("fe80::2")
     assert [peer_of(text) for text in ("", "/run/a.sock", "a:b")] == ["", "/run/a.sock", "a:b"]
+
+
+PROXIES = (ip_network("10.0.0.0/24"), ip_network("::1"))
+HOPS = ("10.0.0.1", "10.0.0.2", "192.0.2.1", "192.0.2.2:80", "[2001:db8::1]:443", "evil", "", "10.0.0.1, 10.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("address", "forwarded", "found"),
+    [
+        ("10.0.0.1", ["192.0.2.1"], "192.0.2.1"),
+        ("::ffff:10.0.0.1", ["192.0.2.1:5000"], "192.0.2.1"),
+        ("::1", ["[2001:db8::1]:443"], "2001:db8::1"),
+        ("::1", ["2001:db8::1"], "2001:db8::1"),
+        ("10.0.0.1", ["192.0.2.9, 192.0.2.1 ,\t10.0.0.2"], "192.0.2.1"),
+        ("10.0.0.1", ["192.0.2.9", "192.0.2.1", "10.0.0.2"], "192.0.2.1"),
+        ("10.0.0.1", ["10.0.0.3, 10.0.0.2"], "10.0.0.3"),
+        ("10.0.0.1", [], "10.0.0.1"),
+    ],
+)
+def test_a_request_comes_from_the_last_address_that_is_no_trusted_proxy_s(
+    address: str, forwarded: list[str], found: str
+) -> None:
+    assert client_address(address, [each.encode() for each in forwarded], PROXIES) == found
+
+
+@pytest.mark.parametrize(
+    ("address", "forwarded", "found"),
+    [
+        ("192.0.2.1", "192.0.2.9", "192.0.2.1"),
+        ("/run/a.sock", "192.0.2.9", "/run/a.sock"),
+        ("10.0.0.1", "10.0.0.2, 192.0.2.9, 192.0.2.1", "192.0.2.1"),
+        ("10.0.0.1", f"{'192.0.2.9, ' * 1_000}192.0.2.1", "192.0.2.1"),
+        ("10.0.0.1", "evil, 192.0.2.1", "192.0.2.1"),
+        ("10.0.0.1", "192.0.2.1, ", "10.0.0.1"),
+        ("10.0.0.1", "192.0.2.1, unknown, 10.0.0.2", "10.0.0.1"),
+        ("10.0.0.1", "192.0.2.1;10.0.0.2", "10.0.0.1"),
+        ("10.0.0.1", f"192.0.2.1{', 10.0.0.2' * MAX_PROXIES_ON_THE_WAY}", "10.0.0.1"),
+    ],
+)
+def test_nobody_says_where_they_are_by_a_header_of_their_own(address: str, forwarded: str, found: str) -> None:
+    """Else one who asks without end has as many addresses as they like."""
+    assert client_address(address, [forwarded.encode()], PROXIES) == found
+
+
+@given(
+    st.lists(st.sampled_from(HOPS) | st.text(st.characters(max_codepoint=255)), max_size=5),
+    st.sampled_from(HOPS) | st.text(),
+)
+def test_whatever_a_client_sends__only_what_a_proxy_has_added_counts(sent: list[str], address: str) -> None:
+    forwarded = [each.encode("latin-1", "replace") for each in sent]
+    assert client_address("10.0.0.1", [*forwarded, b"192.0.2.1"], PROXIES) == "192.0.2.1"
+    assert client_address("192.0.2.1", forwarded, PROXIES) == "192.0.2.1"
+    assert isinstance(client_address(address, forwarded, PROXIES), str)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ def test_every_key_reaches_the_data_plane(tmp_path: Path) -> None:
 path = "/p"
 allowed_origins = ["https://o"]
 allowed_hosts = ["h"]
+trusted_proxies = ["10.0.0.0/24", "::1"]
 passthrough = ["/.well-known/*"]
 forward_headers = ["X-Tenant"]
 max_request_bytes = 1
@@ -41,6 +42,7 @@ responses = "observe"
         path="/p",
         allowed_origins=("https://o",),
         allowed_hosts=("h",),
+        trusted_proxies=("10.0.0.0/24", "::1"),
         forward_headers=("X-Tenant",),
         passthrough=("/.well-known/*",),
         max_request_bytes=1,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests.world.decisions import Known
 from tests.world.issuer import IssuerKey
 from tests.world.raw_server import PATIENCE
 
@@ -76,7 +77,7 @@ class Gateway:
         chain = (issue_delegation(owner.signer(), draft, vocabulary=scopes),)
         idp = IdpSettings("https://idp.example", "c", "s", front.signer(), chain, {"mail-users": ("email:read",)})
         settings = OAuthSettings("https://mcp.example.com", "mail", IssuerKey(None).private, consent="idp", idp=idp)
-        self.consent = LoginConsent(settings, idp, people, Flows(settings, self.door, RING), self.store)
+        self.consent = LoginConsent(settings, idp, people, Flows(settings, self.door, RING), self.store, Known())
 
     async def log_in(self) -> Login:
         """A login that has begun, with the provider's first token."""

@@ -168,3 +168,12 @@ def test_any_bytes_are_a_client_or_the_one_error(body: bytes) -> None:
     assert said.isascii()
     assert len(said) < 200
     assert found is None or (found.redirect_uris and found.name)
+
+
+def test_no_name_looks_like_a_host_that_vouches_for_it() -> None:
+    """What people are shown when an app's call waits for them begins with what is certain."""
+    named = read_registration(document(client_id=None, client_name="claude.ai: Claude"), GIVEN)
+    assert (read_document(document(), URL).title, named.title) == (
+        "claude.ai: Claude",
+        "an app without a host: claude.ai: Claude",
+    )

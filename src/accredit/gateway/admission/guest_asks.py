@@ -21,6 +21,8 @@ from collections import Counter
 from contextlib import suppress
 from typing import Any, cast
 
+import msgspec
+
 from accredit.consent.answers import Answer
 from accredit.consent.asks import LEG_MEMBERS, Ask, AskedGateway, AskedRefusal, Asker
 from accredit.consent.held import chain_of
@@ -50,8 +52,9 @@ from accredit.limits import (
     MAX_TOLD_REASON_CHARS,
 )
 from accredit.oauth.answers import ASKED_PATH
+from accredit.oauth.clients import Client
 from accredit.policy import Entry, GuardedCall
-from accredit.ports import DoorStore, Login
+from accredit.ports import DoorStore, Grant, Login
 from accredit.ratify import HybridPrivateKey, encode_delegation_cert
 from accredit.refusals import BY_WORD, DENIED
 
@@ -182,14 +185,14 @@ class GuestAsks:
     def _signed(
         self, call: GuardedCall, refusal: ProofRefused, entry: Entry, login: Login, signer: HybridPrivateKey
     ) -> Ask:
-        now, client = self._holding.clock(), login.grant.client_id
+        now, name = self._holding.clock(), _title_of(login.grant)
         granted = refusal.data.get("granted_scope")
         ask = Ask(
             accredit_ask=1,
             id=self._holding.draw(_ID_BYTES).hex(),
             asked_at=now,
             expires_at=now + ASK_SECONDS,
-            agent=Asker(client[:MAX_AGENT_NAME_LENGTH_BYTES], signer.public_key),
+            agent=Asker(name.encode()[:MAX_AGENT_NAME_LENGTH_BYTES].decode("utf-8", "ignore"), signer.public_key),
             gateway=self._gateway,
             principals=(login.grant.subject,),
             method=cast("Any", call.method),
@@ -203,6 +206,14 @@ class GuestAsks:
             ),
         )
         return ask.signed(signer)
+
+
+def _title_of(grant: Grant) -> str:
+    """Return what a client was called when its person consented; its id, if that is not known."""
+    try:
+        return msgspec.json.decode(grant.seen, type=Client).title
+    except msgspec.MsgspecError:
+        return grant.client_id
 
 
 def is_askable(refusal: ProofRefused | None) -> bool:

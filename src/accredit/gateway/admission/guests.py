@@ -179,7 +179,7 @@ class Guests:
     def _check_groups(self, grant: Grant) -> None:
         """Check that a grant came about as people consent here, and its person's groups are known ([groups])."""
         idp = self.settings.idp
-        if grant.provider != (idp.issuer if idp is not None else ""):
+        if grant.provider != self.settings.provider:
             raise InvalidToken("its person consented in another way than people do now", "the login has ended")
         if idp is not None and grant.checked + idp.recheck_seconds < self._clock():
             raise InvalidToken("its person's groups have to be read again", "refresh the token")

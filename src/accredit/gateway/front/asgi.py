@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from accredit.base.addresses import Network
 from accredit.errors import ClientGone
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.headers import RawHeaders, RequestHead
@@ -40,8 +41,16 @@ class AsgiExchange(Exchange):
 
     __slots__ = ("_gone", "_receive", "_send", "_task", "_timer", "_watcher")
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, rooms: Rooms, origins: tuple[str, ...] = ()) -> None:
-        super().__init__(head_of(scope), (scope.get("client") or ("",))[0], rooms, origins)
+    def __init__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        rooms: Rooms,
+        origins: tuple[str, ...] = (),
+        proxies: tuple[Network, ...] = (),
+    ) -> None:
+        super().__init__(head_of(scope), (scope.get("client") or ("",))[0], rooms, origins, proxies)
         self._receive = receive
         self._send = send
         self._gone = False

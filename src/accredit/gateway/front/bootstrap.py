@@ -3,14 +3,15 @@ file.
 
 These are checked in this order, and the first that fails decides the status:
 
-- [loopback] the peer is on loopback, by the connection and not by any header: 403;
+- [loopback] the connection comes from loopback, and so does the request by what trusted proxies say: 403;
 - [body] the body is one JSON object of `secret` and `agent`, within `MAX_BOOTSTRAP_BYTES`: 400, 413;
 - [attempts] the secret is unused, and fewer than `MAX_BOOTSTRAP_ATTEMPTS` wrong ones have come before: 410;
 - [secret] the secret is right, compared in constant time: 403;
 - [name] the agent's name can go into a token: 400.
 
 Only an answer with a token uses the secret up. Not checked: that the agent has a key with that name as its id. Behind a
-proxy on the same machine every peer is on loopback; then only the secret protects.
+proxy on the same machine that is not trusted to say who asks, every request is from loopback; then only the secret
+protects.
 """
 
 import hmac
@@ -74,9 +75,9 @@ class Bootstrap:
         self._settings = settings if before is None else replace(settings, secret=before._settings.secret)
         self._attempts = _Attempts() if before is None else before._attempts
 
-    async def serve(self, exchange: Exchange, peer: str) -> None:
-        """Answer a POST that comes from the address `peer`. Raises `RequestError`."""
-        if not is_loopback_address(peer):
+    async def serve(self, exchange: Exchange) -> None:
+        """Answer a POST. Raises `RequestError`."""
+        if not (is_loopback_address(exchange.address) and is_loopback_address(exchange.client)):
             raise RequestError(INVALID_REQUEST, "Forbidden: tokens are given on loopback only", status=403)
         wanted = _read_request(await exchange.body(MAX_BOOTSTRAP_BYTES))
         # No await from here on: two requests can't both find the secret unused.

@@ -16,8 +16,9 @@ fails is the same 404, as it is for whoever has no key: a stranger learns nothin
 - [answer] An answer is kept once, and only if its certificates come from this person and allow what was asked, as
   whoever uses them will check again. The digits are told to who has let a client in, and to nobody else.
 - [revoke] What a person takes back ends at once. If they signed it for a client, its login, its tokens and the agent's
-  key end with it. If it was an answer, the ask or the kept answer ends. This is the memory of the front door
-  alone: what was signed for other agents is in no list because of it.
+  key end with it. If it was an answer, the ask or the kept answer ends, also one that nobody has collected yet. Where
+  people log in, that is what was passed on to a client under the person's delegation, or all of it. This is the memory
+  of the front door alone: what was signed for other agents is in no list because of it.
 
 A list that has nothing new is answered after `DESK_POLL_SECONDS`, or when that changes. Few may wait; more are answered
 at once. The numbers are those of one process.
@@ -25,10 +26,11 @@ at once. The numbers are those of one process.
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from accredit.base.budget import PeerBudget
 from accredit.consent.answers import Answer
@@ -67,8 +69,8 @@ one address: some 150 microseconds each, which is a thirteenth of a core's time.
 
 
 class DeskAsks:
-    """Serves desks, for people by the ids of their keys. `gateway` is the public URL. `before` is what a reload
-    replaces."""
+    """Serves desks, for people by the ids of their keys. `gateway` is the public URL. With `passes_on` people
+    log in, and nothing is asked here. `before` is what a reload replaces."""
 
     def __init__(
         self,
@@ -78,7 +80,10 @@ class DeskAsks:
         store: ProofStore,
         door: DoorStore,
         before: "DeskAsks | None" = None,
+        *,
+        passes_on: bool = False,
     ) -> None:
+        self._passes_on = passes_on
         self._people: Mapping[str, HybridPublicKey] = {each.id: each for each in people}
         self._gateway = gateway
         self._holding = holding
@@ -100,7 +105,7 @@ class DeskAsks:
         elif request.op == "list":
             answer = {"codes": await self._news(request)}
         elif request.op == "revoke":
-            answer = await self._revoke(request.person, str(request.certificate), request.code)
+            answer = await self._revoke(request.person, str(request.certificate))
         else:
             answer = await self._about_one(request)
         found = (200, to_json(answer)) if answer is not None else (404, b"{}")
@@ -154,16 +159,21 @@ class DeskAsks:
             return {"ask": msgspec.Raw(held.ask.text()), "answered": held.answer is not None}
         return await self._answered(request.answer, held, request.person)
 
-    async def _revoke(self, person: str, cert_id: str, code: str | UnsetType) -> Mapping[str, object] | None:
+    async def _revoke(self, person: str, cert_id: str) -> Mapping[str, object] | None:
         """Forget what a certificate gave ([revoke]); None if this person signed nothing with this id that is here."""
         found, now = False, self._holding.clock()
-        held = await self._holding.find_code(code) if code is not UNSET else None
-        certs = held.answer.certificates if held is not None and held.answer is not None else ()
-        if held is not None and certs and certs[-1].issuer_id == person and cert_id in {each.cert_id for each in certs}:
-            found = await self._holding.store.take(held.row.key, now=now) is not None
+        for code in await self._holding.store.answered(now=now):
+            held = await self._holding.find_code(code)
+            certs = held.answer.certificates if held is not None and held.answer is not None else ()
+            if held is not None and _is_among(cert_id, certs, person):
+                found |= await self._holding.store.take(held.row.key, now=now) is not None
         # Last: if the answer was taken before that, what it gave is here.
-        kept = await self._door.take_back(person, lambda chain: _holds(chain, person, cert_id), now=now)
-        return {} if found or kept else None
+        holds = partial(_holds, person=person, cert_id=cert_id)
+        if self._passes_on:
+            found |= await self._door.take_back_from_all(holds, now=now)
+        else:
+            found |= await self._door.take_back(person, holds, now=now)
+        return {} if found else None
 
     async def _answered(self, answer: Answer, held: OpenAsk, person: str) -> Mapping[str, object] | None:
         """Keep an answer, and return what the desk is told; None if the answer can't be used ([answer])."""
@@ -188,4 +198,8 @@ def _holds(chain: bytes, person: str, cert_id: str) -> bool:
         certs = [DelegationCert.decode(bytes(each)) for each in msgspec.json.decode(chain, type=list[msgspec.Raw])]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, WireError):
         return False
-    return certs[-1].issuer_id == person and cert_id in {each.cert_id for each in certs}
+    return _is_among(cert_id, certs, person)
+
+
+def _is_among(cert_id: str, certs: Sequence[DelegationCert], person: str) -> bool:
+    return bool(certs) and certs[-1].issuer_id == person and cert_id in {each.cert_id for each in certs}

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from io import BytesIO
 
-from accredit.base.addresses import peer_of
+from accredit.base.addresses import Network, client_address, peer_of
 from accredit.errors import AnswerError, FrameError, MessageId, RequestError
 from accredit.gateway.front.cors import add_cors_headers
 from accredit.gateway.headers import EVENT_STREAM, SESSION_HEADER, RawHeaders, RequestHead
@@ -38,7 +38,8 @@ class Exchange(ABC):
     """A request and its answer. It is the `Reply` for the backend (`upstream.reply`), and has what the intake needs
     besides.
 
-    `address` is where the request comes from. `credentials` are its Authorization fields, once removed from the head.
+    `address` is that of the connection, and `client` that of the client, which is another one behind a trusted proxy
+    (`proxies`); `peer` identifies the client. `credentials` are its Authorization fields, once removed from the head.
     `session_shown` maps a session's id at a replica to the client's id, if any. `learn_revision` is called if the
     answer begins a session, with the session's revision and replica (`session_binding`). `request_id` is the id of the
     single request in the body, once that is read. `vouched` says that the caller itself has authenticated. `proved`
@@ -55,6 +56,7 @@ class Exchange(ABC):
         "address",
         "calls",
         "carried",
+        "client",
         "credentials",
         "head",
         "hears",
@@ -72,11 +74,19 @@ class Exchange(ABC):
         "vouched",
     )
 
-    def __init__(self, head: RequestHead, address: str, rooms: Rooms, origins: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        head: RequestHead,
+        address: str,
+        rooms: Rooms,
+        origins: tuple[str, ...] = (),
+        proxies: tuple[Network, ...] = (),
+    ) -> None:
         self._origins = origins
         self.head = head
         self.address = address
-        self.peer = peer_of(address)
+        self.client = client_address(address, head.forwarded_for, proxies) if proxies else address
+        self.peer = peer_of(self.client)
         self.rooms = rooms
         self.request_id: MessageId | None = None
         self.credentials: RawHeaders = []

@@ -29,7 +29,7 @@ MIGRATE = "as the database's administrator: accredit store migrate --store postg
 """The remedy that creates the tables. It names the administrator, since the gateway's own database user may lack that
 right."""
 
-Subject = Literal["keys", "configuration", "store", "gateway", "clock", "desk", "hosts", "versions"]
+Subject = Literal["keys", "configuration", "store", "login", "gateway", "clock", "desk", "hosts", "versions"]
 """The subjects that a finding may be about, in the order in which findings are printed."""
 _Name = TypeVar("_Name", bound=str)
 T = TypeVar("T")

@@ -26,6 +26,7 @@ from accredit.ops.doctor.engine import (
 from accredit.ops.doctor.entries import look_at_entries
 from accredit.ops.doctor.gateways import look_at_gateways
 from accredit.ops.doctor.keys import look_at_keys
+from accredit.ops.doctor.logins import look_at_logins
 from accredit.ops.doctor.production.checklist import go_through
 from accredit.ops.doctor.setup import look_at_configuration, look_at_store
 from accredit.ops.doctor.surroundings import Surroundings, surroundings
@@ -41,6 +42,7 @@ LOOKS: Mapping[Subject, _Look] = {
     "keys": look_at_keys,
     "configuration": look_at_configuration,
     "store": look_at_store,
+    "login": look_at_logins,
     "gateway": look_at_gateways,
     "desk": look_at_desk,
     "hosts": look_at_entries,

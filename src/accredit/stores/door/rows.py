@@ -110,8 +110,8 @@ class Seals:
         try:
             opened = self._ring.unlock(_VERSION, value.decode("ascii"), _binding(place))
             kept = msgspec.msgpack.decode(opened, type=of)
-        except (SealError, UnicodeDecodeError, msgspec.MsgspecError):
-            return None
+        except (SealError, UnicodeDecodeError, msgspec.MsgspecError, TypeError):
+            return None  # TypeError: somebody has written a text where the key is
         return kept if kept.ends >= now else None  # type: ignore[attr-defined]
 
 

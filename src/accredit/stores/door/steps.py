@@ -12,7 +12,7 @@
 
 import hmac
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any, Self, TypeVar
 
@@ -53,6 +53,8 @@ MAX_CODES_OF_GRANT = 2 * MAX_LOGINS_OF_GRANT
 """The most codes of one grant, including used ones whose login has not ended."""
 MAX_CHAINS_OF_GRANT = 64
 """The most chains that are added to one grant. Each took a person's answer, and most end within the hour."""
+GRANTS_OF_PAGE = 50
+"""How many grants are read at once, where all are looked through: a megabyte."""
 DOOR_SWEEP_ROWS = 200
 """Expired rows that one writing step deletes, in a millisecond or so; it adds two at most."""
 
@@ -71,6 +73,10 @@ _LOGIN = (
 _BELONGING = (
     f"SELECT key, value FROM door WHERE kind = $1 AND parent = $2 AND ends >= $3 AND {_SHORT}"  # noqa: S608
     " ORDER BY ends DESC LIMIT $4"
+)
+_PAGE = (
+    f"SELECT key, parent, value FROM door WHERE kind = $1 AND key > $2 AND ends >= $3 AND {_SHORT}"  # noqa: S608
+    " ORDER BY key LIMIT $4"
 )
 _PUT = (
     "INSERT INTO door (kind, key, parent, value, ends) VALUES ($1, $2, $3, $4, $5)"
@@ -194,7 +200,7 @@ class Door(Stepped):
         begun = KeptLogin(token, code, kept.given.scopes, grant.ends)
         yield from self._put(Place(Kind.LOGIN, login, owner.key), begun, grant.ends)
         yield from self._put(place, structs.replace(kept, login=login, ends=grant.ends), grant.ends)
-        return Login(grant, begun.scopes, begun.ends)
+        return Login(grant, begun.scopes, begun.ends, token)
 
     @writes
     def rotate(self, login: bytes, old: bytes, new: bytes, *, client_id: str, now: int) -> Steps[Login | Rejected]:
@@ -209,7 +215,7 @@ class Door(Stepped):
             yield from self._end_login(login, place.parent)
             return Rejected.REUSED
         yield from self._put(place, structs.replace(kept, token=new), kept.ends)
-        return Login(grant, kept.scopes, kept.ends)
+        return Login(grant, kept.scopes, kept.ends, new)
 
     @reads
     def login(self, login: bytes, *, now: int) -> Steps[Login | None]:
@@ -225,7 +231,7 @@ class Door(Stepped):
             grant = self._seals.open(Place(Kind.GRANT, key, parent), of_grant, Grant, now)
             if kept is None or grant is None:
                 return None
-            known = Login(grant, kept.scopes, kept.ends)
+            known = Login(grant, kept.scopes, kept.ends, kept.token)
             self._opened.put(sealed, known, len(value) + len(of_grant) + len(grant.chain))
         return known if min(known.ends, known.grant.ends) >= now else None
 
@@ -281,6 +287,26 @@ class Door(Stepped):
                     yield _DROP, (Kind.CHAIN, name)
                     found = True
         return found
+
+    async def take_back_from_all(self, holds: Callable[[bytes], bool], *, now: int) -> bool:
+        """Forget everybody's grants that hold what is taken back. Return whether there was any."""
+        found, after = False, b""
+        while True:
+            grants, after = await self._page(after, now)
+            for grant in grants:
+                if holds(grant.chain):
+                    await self.end_grant(grant)
+                    found = True
+            if not after:
+                return found
+
+    @reads
+    def _page(self, after: bytes, now: int) -> Steps[tuple[Sequence[Grant], bytes]]:
+        """Return some grants in the order of their keys, and the key after which the next ones come; b"" at the end."""
+        rows = yield _PAGE, (Kind.GRANT, after, now, GRANTS_OF_PAGE)
+        opened = (self._seals.open(Place(Kind.GRANT, key, parent), value, Grant, now) for key, parent, value in rows)
+        last = rows[-1][0] if len(rows) == GRANTS_OF_PAGE else b""
+        return [each for each in opened if each is not None], last
 
     def _known(self, grant: Grant, now: int) -> Steps[tuple[Place, Grant | None]]:
         place, known = yield from self._find(Kind.GRANT, grant_place(grant).key, Grant, now)

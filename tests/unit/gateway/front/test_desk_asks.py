@@ -37,8 +37,9 @@ class World:
         self.door = Door(KeyRing([bytes(32)]))
         self.desks = self.gateway()
 
-    def gateway(self, before: DeskAsks | None = None) -> DeskAsks:
-        return DeskAsks([WORLD.owner.public_key, OTHER.public_key], URL, self.holding, self.store, self.door, before)
+    def gateway(self, before: DeskAsks | None = None, *, passes_on: bool = False) -> DeskAsks:
+        people = [WORLD.owner.public_key, OTHER.public_key]
+        return DeskAsks(people, URL, self.holding, self.store, self.door, before, passes_on=passes_on)
 
     async def send(self, body: bytes | DeskRequest, desks: DeskAsks | None = None, method: str = "POST") -> Any:
         told = Told(method, (), body if isinstance(body, bytes) else body.encode())
@@ -240,13 +241,31 @@ async def test_an_answer_that_nobody_has_used_yet_is_taken_back_with_its_ask(wor
     ask = an_ask()
     held = await world.holding.hold(ask)
     cert_id = (yes := allowed(ask)).certificates[0].cert_id
-    assert await world.send(a_request("revoke", certificate=cert_id, code=ask.code)) is None
+    assert await world.send(a_request("revoke", certificate=cert_id)) is None
     assert await world.send(a_request("answer", code=ask.code, answer=yes)) == {}
-    assert await world.send(a_request("revoke", certificate="0" * 32, code=ask.code)) is None
-    theirs = a_request("revoke", certificate=cert_id, code=ask.code, person=OTHER.id, by=OTHER)
-    assert await world.send(theirs) is None
-    assert await world.send(a_request("revoke", certificate=cert_id, code=ask.code)) == {}
+    assert await world.send(a_request("revoke", certificate="0" * 32)) is None
+    assert await world.send(a_request("revoke", certificate=cert_id, person=OTHER.id, by=OTHER)) is None
+    assert await world.send(a_request("revoke", certificate=cert_id)) == {}
     assert await world.holding.find(held.row.key) is None
+
+
+@pytest.mark.holds("gateway/front/desk_asks", "revoke")
+async def test_who_has_signed_what_a_gateway_passes_on_takes_that_back__from_people_they_do_not_know(
+    world: World,
+) -> None:
+    front, owner = WORLD.grant("comms:email:read"), WORLD.grant("comms:email:read")
+    grants = [await _kept(world, _text(each, owner), f"a person of the provider's {each.cert_id}") for each in (front,)]
+    grants.append(await _kept(world, _text(WORLD.grant("comms:email:read"), owner), "another"))
+    desks = world.gateway(passes_on=True)
+
+    async def revoke(cert_id: str, **members: Any) -> Any:
+        return await world.send(a_request("revoke", certificate=cert_id, **members), desks)
+
+    assert await revoke(front.cert_id, person=OTHER.id, by=OTHER) is None
+    assert await revoke(front.cert_id) == {}
+    assert [await world.door.change(each, lambda one: one, now=NOW) for each in grants] == [None, grants[1]]
+    assert await revoke(owner.cert_id) == {}
+    assert await world.door.change(grants[1], lambda one: one, now=NOW) is None
 
 
 @pytest.mark.holds("gateway/front/desk_asks", "known")
@@ -281,5 +300,5 @@ async def test_an_answer_that_is_used_just_now_is_taken_back_all_the_same(
         return found
 
     monkeypatch.setattr(world.holding, "find_code", use)
-    assert await world.send(a_request("revoke", certificate=cert.cert_id, code=ask.code)) == {}
+    assert await world.send(a_request("revoke", certificate=cert.cert_id)) == {}
     assert [await world.door.change(each, lambda one: one, now=NOW) for each in kept] == [None]

@@ -11,6 +11,9 @@ page's form (`flows`).
 - [once] An answered ask is taken once. What was signed is used only for the key of this very form.
 """
 
+from functools import partial
+
+import msgspec
 from msgspec.structs import replace
 
 from accredit.consent.asks import AskedGateway, Asker
@@ -50,22 +53,22 @@ class DeskConsent:
         if going.do == "cancel":
             return await self._refuse(going.flow, "the person has cancelled")
         if going.do == "begin" and not going.flow.ask:
-            return await self._ask(going.flow, wanted, browser)
+            return await self._ask(going, wanted, browser)
         if going.do == "confirm" and going.flow.ask:
             return await self._confirm(going, wanted, browser)
         return ended_page("This page can't go on", "The form is not whole. Begin again in your app.")
 
-    async def _ask(self, flow: Flow, wanted: Wanted, browser: str) -> Page:
+    async def _ask(self, going: Going, wanted: Wanted, browser: str) -> Page:
         """Make a key, and hold an ask for it ([asked-after-yes])."""
         seeds = self._flows.draw(2 * SEED_BYTES)
         try:
             ask = self._client_ask(wanted, seeds)
-            held = await self._holding.hold(ask)
+            held = await self._holding.hold(ask, going.peer)
         except AsksFull:
             return ended_page("Too many at once", _BUSY, 429)
         except (AskError, AskGone):
             return ended_page("This can't be asked", "The app asks for more than a person can be shown.")
-        begun = replace(flow, ask=held.row.key, seeds=seeds, ends=ask.expires_at)
+        begun = replace(going.flow, ask=held.row.key, seeds=seeds, ends=ask.expires_at)
         return code_page(wanted, self._flows.seal(begun, browser), AUTHORIZE_PATH, held.ask.code)
 
     def _client_ask(self, wanted: Wanted, seeds: bytes) -> ClientAsk:
@@ -107,10 +110,11 @@ class DeskConsent:
             return ended_page("This has ended", "The digits were wrong too often. Begin again in your app.")
         except UnusableAnswer:
             return await self._refuse(flow, "the desk's answer can't be used")
-        policy = wanted.policy
-        if policy.find_root is None and chain[-1].issuer_pub_key not in policy.roots:
+        if not wanted.policy.may_trust(chain[-1].issuer_pub_key):
             return await self._refuse(flow, "the gateway does not trust who has answered")
-        return await self._flows.give_code(flow, chain[-1].issuer_id, flow.seeds, chain, lambda one: one)
+        seen = msgspec.json.encode(wanted.client)
+        change = partial(replace, seen=seen)
+        return await self._flows.give_code(flow, chain[-1].issuer_id, flow.seeds, chain, change)
 
     async def _refuse(self, flow: Flow, why: str) -> str:
         if flow.ask:

@@ -4,9 +4,12 @@ at the end. The store is asked for the last part only.
 - [own-browser] What is going on is sealed, for the cookie of the browser that began and for the one parameter that
   brings it back. So a page that is forwarded to another browser can't be answered from there, nor can another site
   send a form of its own.
+- [known-again] Codes and the names of logins have a tag that only the gateways of one store can make. So what somebody
+  has invented is known without the store.
 - [new-key] Who consents to a client again gives it a new key, and what was granted to the old one ends.
 """
 
+import base64
 import hashlib
 import secrets
 from collections.abc import Callable, Sequence
@@ -31,10 +34,15 @@ CODE_SECONDS = 60
 """How long an authorization code is good for. A browser brings it to its client within a second or two."""
 SECRET_BYTES = 32
 """Random bytes of a code, and of each half of a refresh token: nobody guesses them."""
+SECRET_CHARS = 43
+"""The characters of so many bytes in base64url."""
+_DRAWN_BYTES = 16
+"""Of a code, or a login's name: what is drawn. Nobody guesses 128 bits; the rest is the tag."""
 BEGUN_SECONDS = 600
 """How long a key waits in the store for the consent that it was made for."""
 
 _LABEL, _VERSION = b"accredit front door forms 1", "f1."
+_TAGS = b"accredit front door tags 1"
 _FORM_ROOM = 2_048
 """What a form has beside its sealed text: a button, digits, ticks."""
 
@@ -59,10 +67,11 @@ class Flow(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
 
 
 class Going(NamedTuple):
-    """What a browser brings: the parameters, and what was begun."""
+    """What a browser brings: the parameters, and what was begun; and from which `peer`."""
 
     form: Parameters
     flow: Flow
+    peer: str = ""
 
     @property
     def do(self) -> str:
@@ -85,6 +94,7 @@ class Flows:
         self._settings = settings
         self.door = door
         self._ring = ring.derived(_LABEL)
+        self._tags = ring.derived(_TAGS)
         self.clock = clock
         self.draw = draw
 
@@ -108,6 +118,20 @@ class Flows:
             raise OAuthError("access_denied", "this page was open for too long: begin again in your app")
         return Going(form, flow)
 
+    def draw_tagged(self, kind: bytes) -> str:
+        """Return a secret of `SECRET_CHARS` that `has_tagged` knows again ([known-again])."""
+        drawn = self.draw(_DRAWN_BYTES)
+        return _encode(drawn + self._tags.tag(kind + drawn))
+
+    def has_tagged(self, kind: bytes, secret: str) -> bool:
+        """Return whether a gateway of this store has drawn a secret of this kind."""
+        try:
+            decoded = base64.urlsafe_b64decode(secret + "=")
+        except ValueError:
+            return False
+        drawn, tag = decoded[:_DRAWN_BYTES], decoded[_DRAWN_BYTES:]
+        return _encode(decoded) == secret and self._tags.has_tagged(tag, kind + drawn)
+
     async def give_code(
         self, flow: Flow, subject: str, seeds: bytes, chain: Sequence[DelegationCert], change: Change
     ) -> str:
@@ -117,7 +141,7 @@ class Flows:
         text = b"[%b]" % b",".join(map(encode_delegation_cert, chain))
         ends = min(each.expires_at for each in chain)
         granted = {*intersect(each.scope for each in chain)}
-        code = secrets.token_urlsafe(SECRET_BYTES)
+        code = self.draw_tagged(b"code")
         begun = (request.client_id, subject, request.resource, seeds)
         grant = await door.begin(*begun, ends=now + BEGUN_SECONDS, now=now)
         if grant.seeds != seeds:
@@ -152,6 +176,10 @@ class Flows:
 def key_of(seeds: bytes) -> HybridPrivateKey:
     """Return an agent's key, of its two seeds."""
     return HybridPrivateKey(seeds[:SEED_BYTES], seeds[SEED_BYTES:])
+
+
+def _encode(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 def _binding(browser: str, field: str) -> bytes:

@@ -7,9 +7,10 @@ the delegation that a person signed to it.
 - [groups] A person may pass on the scopes of their groups that the app asks for and the delegation covers: never one of
   a sensitive tool, a wildcard, or the right to delegate. They tick which. Scopes that are not only for reading are not
   ticked before.
+- [passed-on] While the delegation to the gateway's key is revoked, or its root is none, nobody is sent to log in, and
+  nothing is signed.
 - [signed] What is signed is for the client's new key, for the shown tools at this gateway's id, and ends with the first
-  of `refresh_days` and the delegations above it. It counts only if it ends in one of the endpoint's roots; each call
-  asks that again.
+  of `refresh_days` and the delegations above it.
 - [changed] If the app calls itself otherwise than at the last consent, or its answer goes elsewhere, the page says so.
 - [read-again] Groups are read again at each refresh. If they no longer give what was passed on, or the provider says
   that the login is over, everything that was granted ends. If the provider does not answer, nothing is renewed.
@@ -31,11 +32,12 @@ from accredit.errors import ChallengesFull, IssueError, OAuthError, StoreUnavail
 from accredit.gateway.front.door.flows import BEGUN_SECONDS, SECRET_BYTES, Flow, Flows, Going, key_of
 from accredit.gateway.front.door.pages import Page, ended_page, tick_page
 from accredit.gateway.front.door.requests import Endpoint, Wanted
+from accredit.gateway.front.door.tokens import may_prove
 from accredit.gateway.oauth_settings import IdpSettings, OAuthSettings
 from accredit.limits import ASK_SECONDS
 from accredit.oauth.answers import AUTHORIZE_PATH, LOGIN_PATH
 from accredit.oauth.clients import Client, changes_of
-from accredit.ports import Grant, Login, People, ProofStore, Spending
+from accredit.ports import Grant, Login, People, ProofStore, Revocations, Spending
 from accredit.ratify import Grant as Draft
 from accredit.ratify import issue_delegation
 from accredit.ratify.hybrid import SEED_BYTES
@@ -53,19 +55,28 @@ class LoginConsent:
     """Has people log in. `store` remembers what was taken."""
 
     def __init__(
-        self, settings: OAuthSettings, idp: IdpSettings, people: People, flows: Flows, store: ProofStore
+        self,
+        settings: OAuthSettings,
+        idp: IdpSettings,
+        people: People,
+        flows: Flows,
+        store: ProofStore,
+        revocations: Revocations,
     ) -> None:
         self._settings = settings
         self._idp = idp
         self._people = people
         self._flows = flows
         self._store = store
+        self._revocations = revocations
         self._redirect_uri = settings.public_url + LOGIN_PATH
         self._working = set[asyncio.Task[Any]]()
         self._reading = WeakValueDictionary[bytes, asyncio.Lock]()
 
     async def begin(self, wanted: Wanted, browser: str) -> str:
-        """Return where the person logs in. Raises `OAuthError`."""
+        """Return where the person logs in. Raises `OAuthError` and `StoreUnavailable`."""
+        if not await may_prove(self._idp.chain, wanted.policy, self._revocations):
+            raise OAuthError("access_denied", "the delegation that the gateway passes on was taken back")
         secret = secrets.token_urlsafe(SECRET_BYTES)
         flow = Flow(wanted.request, self._flows.clock() + ASK_SECONDS, secret=secret)
         state = self._flows.seal(flow, browser, "state", most=MAX_LOGIN_STATE_CHARS)
@@ -131,8 +142,8 @@ class LoginConsent:
     async def _allow(self, flow: Flow, wanted: Wanted, ticked: tuple[str, ...]) -> Page | str:
         """Sign what the person has ticked ([signed])."""
         idp, now, policy = self._idp, self._flows.clock(), wanted.policy
-        if policy.find_root is None and idp.chain[-1].issuer_pub_key not in policy.roots:
-            return self._flows.refusal(flow, "the gateway does not trust who has signed oauth.idp.delegation")
+        if not await may_prove(idp.chain, policy, self._revocations):
+            return self._flows.refusal(flow, "the delegation that the gateway passes on was taken back")
         seeds = self._flows.draw(2 * SEED_BYTES)
         begun = (flow.request.client_id, flow.subject, flow.request.resource, seeds)
         known = await self._flows.door.begin(*begun, ends=now + BEGUN_SECONDS, now=now)

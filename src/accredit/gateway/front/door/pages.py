@@ -151,8 +151,9 @@ def tick_page(
 def asked_page(ask: Ask) -> Page:
     """Return the page about a call that waits for a person's answer. It grants nothing, and shows no arguments: others
     could guess its address."""
-    rows = [("Asks", ask.agent.name), ("Wants to call", ask.target), ("At", ask.gateway.url)]
-    listed = "".join(f"<dt>{name}</dt><dd><bdi>{escape(in_quotes(value))}</bdi></dd>" for name, value in rows)
+    called = f"“{in_quotes(ask.agent.name)}”"
+    rows = [("Calls itself", called), ("Wants to call", in_quotes(ask.target)), ("At", in_quotes(ask.gateway.url))]
+    listed = "".join(f"<dt>{name}</dt><dd><bdi>{escape(value)}</bdi></dd>" for name, value in rows)
     body = (
         f'<dl>{listed}</dl><p class="code">{escape(ask.code)}</p>'
         "<p>Nothing can be allowed here. Your desk shows the whole call under this code, and takes your answer:"

@@ -11,21 +11,14 @@
   browser's cookie (`flows`), as does what an identity provider sends back to `/oauth/login`. Other endpoints look at no
   cookie.
 - [public-clients] A client is known by its code or refresh token alone. An Authorization header is refused there.
-- [code] A code gives tokens once, to the client that it was for, at the redirect URI and for the endpoint that it was
-  for, with the verifier of its challenge.
-- [rotation] A refresh token gives new ones once, and fewer scopes than were granted at most. A client that is no longer
-  on the allow-list gets none. Where people log in, their groups are read before: while their provider does not answer,
-  nothing is renewed, and the refresh token stays good.
-- [revoke] A token of either kind ends its login. Whoever has none learns nothing: the answer is always 200.
-- [rate] Codes, refresh tokens, registrations and forms are looked up, or kept, at a bounded rate, of which
-  one peer gets at most a half: 429.
+- [rate] Registrations, forms and revocations are looked up, or kept, at a bounded rate, of which one peer gets at most
+  a half: 429. The forms of somebody who has logged in count as theirs. For codes and refresh tokens see `tokens`.
 - [no-store] No answer with a token, and no error, is kept by a cache.
 """
 
 import re
 import secrets
 from collections.abc import Callable, Mapping
-from hashlib import sha256
 from http.cookies import CookieError, SimpleCookie
 from typing import Protocol
 
@@ -34,8 +27,8 @@ import msgspec
 from accredit.base.budget import PeerBudget
 from accredit.base.clock import unix_seconds
 from accredit.consent.asks import Ask, read_code
-from accredit.errors import AskError, InvalidToken, LoginUnavailable, OAuthError, StoreUnavailable
-from accredit.gateway.front.door.flows import SECRET_BYTES, Flows, Going
+from accredit.errors import AskError, LoginUnavailable, OAuthError, StoreUnavailable
+from accredit.gateway.front.door.flows import SECRET_BYTES, SECRET_CHARS, Flows, Going
 from accredit.gateway.front.door.pages import Page, asked_page, ended_page, wrong_page
 from accredit.gateway.front.door.requests import (
     Endpoint,
@@ -44,12 +37,12 @@ from accredit.gateway.front.door.requests import (
     find_client,
     read_wanted,
 )
+from accredit.gateway.front.door.tokens import Tokens
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.headers import JSON, RawHeaders
 from accredit.gateway.holding import Holding
 from accredit.gateway.oauth_settings import REGISTERED_SECONDS, OAuthSettings
 from accredit.jsonrpc.encode import to_json
-from accredit.oauth.access_tokens import FrontToken, mint_access_token, verify_access_token
 from accredit.oauth.answers import (
     ASKED_PATH,
     AUTHORIZE_PATH,
@@ -61,17 +54,15 @@ from accredit.oauth.answers import (
     error_answer,
     server_metadata,
     status_of,
-    token_answer,
 )
 from accredit.oauth.clients import MAX_CLIENT_BYTES, read_registration, registration_answer
 from accredit.oauth.forms import MAX_FORM_BYTES, Parameters, read_parameters
-from accredit.oauth.requests import CodeGrant, RefreshGrant, fits, read_grant, read_revocation, reduce_scopes
 from accredit.oauth.uris import GIVEN_ID
-from accredit.ports import AuthorizationCode, ClientSource, Login, Rejected
+from accredit.ports import ClientSource
 
-TOKENS = 200
-"""How many requests for tokens, and revocations, are taken in a burst: each is a transaction of the store."""
-TOKENS_PER_SECOND = 50.0
+REVOCATIONS = 200
+"""How many revocations are taken in a burst: each verifies a token, or is a transaction of the store."""
+REVOCATIONS_PER_SECOND = 50.0
 """How many more of them with each second."""
 REGISTRATIONS = 100
 """How many clients register in a burst. Known hosts do it once for each person."""
@@ -99,16 +90,14 @@ _METHODS = {
 _NO_STORE = (b"cache-control", b"no-store")
 _FORM = b"application/x-www-form-urlencoded"
 _COOKIE = "accredit-consent"
-_NAME_CHARS = 43
-"""The characters of 32 bytes in base64url: a login's random name, which is the first part of its refresh tokens."""
-_RANDOM = re.compile(rf"[A-Za-z0-9_-]{{{_NAME_CHARS}}}")
+_RANDOM = re.compile(rf"[A-Za-z0-9_-]{{{SECRET_CHARS}}}")
 
 
 class _Budgets:
     """What strangers may ask for, in one process."""
 
     def __init__(self) -> None:
-        self.tokens = PeerBudget(TOKENS, TOKENS_PER_SECOND)
+        self.revocations = PeerBudget(REVOCATIONS, REVOCATIONS_PER_SECOND)
         self.registrations = PeerBudget(REGISTRATIONS, REGISTRATIONS_PER_SECOND)
         self.forms = PeerBudget(FORMS, FORMS_PER_SECOND)
         self.looks = PeerBudget(LOOKS, LOOKS_PER_SECOND)
@@ -125,10 +114,6 @@ class Consent(Protocol):
         """Return the next page, or the URL of the client to go to. Raises `OAuthError` and `StoreUnavailable`."""
         ...
 
-    async def check_again(self, login: Login) -> None:
-        """Check whether a login may be renewed. Raises `OAuthError` if not, and `StoreUnavailable`."""
-        ...
-
 
 class FrontDoor:
     """Serves the authorization server. It is made anew at a reload, with the budgets of the one `before`. `clock`
@@ -140,6 +125,7 @@ class FrontDoor:
         endpoints: Mapping[str, Endpoint],
         consent: Consent,
         flows: Flows,
+        tokens: Tokens,
         documents: ClientSource,
         holding: Holding,
         before: "FrontDoor | None" = None,
@@ -150,6 +136,7 @@ class FrontDoor:
         self._endpoints = endpoints
         self._consent = consent
         self._flows = flows
+        self.tokens = tokens
         self._documents = documents
         self._door = flows.door
         self._holding = holding
@@ -224,8 +211,8 @@ class FrontDoor:
     async def _go_on(self, exchange: Exchange, form: Parameters, field: str) -> None:
         """Go on with what the browser brings back in the parameter `field`."""
         browser = self._browser(exchange)
-        going = self._flows.read(form, browser, field)
-        if not self._budgets.forms.take(exchange.peer):
+        going = self._flows.read(form, browser, field)._replace(peer=exchange.peer)
+        if not self._budgets.forms.take(going.flow.subject or exchange.peer):
             await _show(exchange, ended_page("Too many at once", "Go back, and try again in a minute.", 429))
             return
         request = going.flow.request
@@ -264,18 +251,16 @@ class FrontDoor:
             if path == REGISTER_PATH:
                 await self._answer(exchange, 201, await self._register(exchange))
                 return
-            if not self._budgets.tokens.take(exchange.peer):
-                raise OAuthError("temporarily_unavailable", "too many requests for tokens")
             if exchange.credentials:
                 raise OAuthError("invalid_client", "clients are public ones here: none has a secret")
             form = await self._form(exchange)
             if path == REVOKE_PATH:
-                await self._revoke(form)
+                if not self._budgets.revocations.take(exchange.peer):
+                    raise OAuthError("temporarily_unavailable", "too many revocations")
+                await self.tokens.revoke(form)
                 await self._answer(exchange, 200, {})
                 return
-            grant = read_grant(form, self._endpoints, private=self._settings.private_documents)
-            tokens = await (self._redeem(grant) if isinstance(grant, CodeGrant) else self._rotate(grant))
-            await self._answer(exchange, 200, tokens, [(b"pragma", b"no-cache")])
+            await self._answer(exchange, 200, await self.tokens.give(form), [(b"pragma", b"no-cache")])
         except OAuthError as error:
             is_later = error.error == "temporarily_unavailable"
             status = 429 if is_later and not isinstance(error, LoginUnavailable) else status_of(error)
@@ -284,80 +269,6 @@ class FrontDoor:
         except StoreUnavailable:
             error = OAuthError("temporarily_unavailable", "the gateway can't look that up for now")
             await self._answer(exchange, 503, error_answer(error), [(b"retry-after", b"%d" % DOOR_RETRY_SECONDS)])
-
-    async def _redeem(self, grant: CodeGrant) -> dict[str, object]:
-        """Give tokens for a code ([code])."""
-
-        def is_for(given: AuthorizationCode) -> bool:
-            return (
-                given.client_id == grant.client_id
-                and given.resource == grant.resource
-                and grant.redirect_uri in ("", given.redirect_uri)
-                and fits(grant.verifier, given.challenge)
-            )
-
-        name, secret = secrets.token_urlsafe(SECRET_BYTES), secrets.token_urlsafe(SECRET_BYTES)
-        login = await self._door.redeem(
-            _digest(grant.code), is_for, login=_digest(name), token=_digest(name + secret), now=self._clock()
-        )
-        if isinstance(login, Rejected):
-            raise OAuthError("invalid_grant", "the code is not good: it is over, used, or for something else")
-        return self._tokens_of(login, _digest(name), name + secret, login.scopes)
-
-    async def _rotate(self, grant: RefreshGrant) -> dict[str, object]:
-        """Give new tokens for a refresh token ([rotation])."""
-        name = grant.refresh_token[:_NAME_CHARS]
-        stands = await self._door.login(_digest(name), now=self._clock())
-        gone = OAuthError("invalid_grant", "the refresh token is not good: it is over, used, or for something else")
-        if stands is None or stands.grant.resource != grant.resource:
-            raise gone
-        scopes = reduce_scopes(grant.scopes, stands.scopes)
-        if not self._settings.lets_in(grant.client_id):
-            raise OAuthError("invalid_grant", "this client is no longer let in here (oauth.clients)")
-        await self._consent.check_again(stands)
-        fresh = name + secrets.token_urlsafe(SECRET_BYTES)
-        login = await self._door.rotate(
-            _digest(name), _digest(grant.refresh_token), _digest(fresh), client_id=grant.client_id, now=self._clock()
-        )
-        if isinstance(login, Rejected):
-            raise gone
-        return self._tokens_of(login, _digest(name), fresh, scopes)
-
-    def _tokens_of(self, login: Login, name: bytes, refresh: str, scopes: tuple[str, ...]) -> dict[str, object]:
-        now, settings = self._clock(), self._settings
-        ends = min(now + settings.access_seconds, login.ends)
-        token = FrontToken(
-            issuer=settings.public_url,
-            subject=login.grant.subject,
-            resource=login.grant.resource,
-            client_id=login.grant.client_id,
-            login=name.hex(),
-            token_id=secrets.token_hex(16),
-            scope=" ".join(scopes),
-            issued_at=now,
-            expires_at=ends,
-        )
-        return token_answer(mint_access_token(settings.key, token), ends - now, refresh, scopes)
-
-    async def _revoke(self, form: Parameters) -> None:
-        """End the login of a token ([revoke])."""
-        asked = read_revocation(form, private=self._settings.private_documents)
-        name = self._login_of(asked.token)
-        if name is not None:
-            await self._door.end_login(name, client_id=asked.client_id, now=self._clock())
-
-    def _login_of(self, token: str) -> bytes | None:
-        """Return the name of the login that a token belongs to, or None for what is no token of ours."""
-        if token.count(".") != 2 or not token.isascii():
-            return _digest(token[:_NAME_CHARS]) if len(token) == 2 * _NAME_CHARS and token.isascii() else None
-        for resource in self._endpoints:
-            try:
-                settings = self._settings
-                found = verify_access_token(token, settings.public_url, resource, settings.keys, self._clock())
-            except InvalidToken:
-                continue
-            return bytes.fromhex(found.login)
-        return None
 
     async def _register(self, exchange: Exchange) -> dict[str, object]:
         body = await exchange.body(MAX_CLIENT_BYTES)
@@ -385,7 +296,3 @@ async def _show(exchange: Exchange, page: Page | str, headers: RawHeaders | None
         return
     location = [(b"location", page.encode("ascii")), _NO_STORE, (b"referrer-policy", b"no-referrer")]
     await exchange.reply(303, b"", [*location, *(headers or [])])
-
-
-def _digest(secret: str) -> bytes:
-    return sha256(secret.encode("ascii")).digest()
