@@ -5,7 +5,7 @@ import math
 import operator
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -242,10 +242,10 @@ EXAMPLES = [
 ]
 
 
-@cache
-def trees() -> dict[Path, ast.Module]:
-    """All of the product: 150 MiB, which are not read where tests are only collected."""
-    return {path: ast.parse(path.read_text("utf-8")) for path in sorted((ROOT / "src").rglob("*.py"))}
+def trees() -> Iterator[tuple[Path, ast.Module]]:
+    """The product, one file after another: all at once are 150 MiB."""
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        yield path, ast.parse(path.read_text("utf-8"))
 
 
 def raises_as_boolean(node: ast.ClassDef) -> bool:
@@ -260,23 +260,21 @@ def raises_as_boolean(node: ast.ClassDef) -> bool:
 @cache
 def functions_with_results() -> set[str]:
     """The names of all functions that a package offers and that return what is neither true nor false."""
-    nodes = [node for tree in trees().values() for node in ast.walk(tree)]
-    classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
-    results = {node.name for node in classes if raises_as_boolean(node)}
-    results |= {node.name for node in classes if results & {ast.unparse(base) for base in node.bases}}
-    offered = {
-        str(node.value)
-        for path, tree in trees().items()
-        if path.name == "__init__.py"
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant)
-    }
-    return {
-        node.name
-        for node in nodes
-        if isinstance(node, ast.FunctionDef) and node.returns and node.name in offered
-        if results & set(re.findall(r"\w+", ast.unparse(node.returns)))
-    }
+    results: set[str] = set()
+    bases: dict[str, set[str]] = {}
+    returned: list[tuple[str, set[str]]] = []
+    offered: set[str] = set()
+    for path, tree in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                bases[node.name] = {ast.unparse(base) for base in node.bases}
+                results |= {node.name} if raises_as_boolean(node) else set()
+            elif isinstance(node, ast.FunctionDef) and node.returns:
+                returned.append((node.name, set(re.findall(r"\w+", ast.unparse(node.returns)))))
+            elif isinstance(node, ast.Constant) and path.name == "__init__.py":
+                offered.add(str(node.value))
+    results |= {name for name, own in bases.items() if results & own}
+    return {name for name, words in returned if name in offered and results & words}
 
 
 def taken_for_booleans(tree: ast.AST) -> list[str]:
@@ -316,7 +314,7 @@ def test_a_result_that_is_tested_is_found() -> None:
 
 @pytest.mark.slow
 def test_no_module_takes_a_result_for_a_boolean() -> None:
-    assert {path: found for path, tree in trees().items() if (found := taken_for_booleans(tree))} == {}
+    assert {path: found for path, tree in trees() if (found := taken_for_booleans(tree))} == {}
 
 
 def keywords(call: ast.Call) -> set[str]:
