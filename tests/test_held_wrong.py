@@ -5,8 +5,9 @@ import math
 import operator
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -234,12 +235,17 @@ def test_the_auditor_of_the_reference_stops_at_a_log_that_is_not_good__or_not_th
         exec(code.replace(before, "keys = known"), names)
 
 
-TREES = {path: ast.parse(path.read_text("utf-8")) for path in sorted((ROOT / "src").rglob("*.py"))}
 EXAMPLES = [
     pytest.param(code, id=f"{page.name}-{number}")
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
     for number, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL))
 ]
+
+
+def trees() -> Iterator[tuple[Path, ast.Module]]:
+    """The product, one file after another: all at once are 150 MiB."""
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        yield path, ast.parse(path.read_text("utf-8"))
 
 
 def raises_as_boolean(node: ast.ClassDef) -> bool:
@@ -251,28 +257,24 @@ def raises_as_boolean(node: ast.ClassDef) -> bool:
     )
 
 
+@cache
 def functions_with_results() -> set[str]:
     """The names of all functions that a package offers and that return what is neither true nor false."""
-    nodes = [node for tree in TREES.values() for node in ast.walk(tree)]
-    classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
-    results = {node.name for node in classes if raises_as_boolean(node)}
-    results |= {node.name for node in classes if results & {ast.unparse(base) for base in node.bases}}
-    offered = {
-        str(node.value)
-        for path, tree in TREES.items()
-        if path.name == "__init__.py"
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant)
-    }
-    return {
-        node.name
-        for node in nodes
-        if isinstance(node, ast.FunctionDef) and node.returns and node.name in offered
-        if results & set(re.findall(r"\w+", ast.unparse(node.returns)))
-    }
-
-
-FUNCTIONS = functions_with_results()
+    results: set[str] = set()
+    bases: dict[str, set[str]] = {}
+    returned: list[tuple[str, set[str]]] = []
+    offered: set[str] = set()
+    for path, tree in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                bases[node.name] = {ast.unparse(base) for base in node.bases}
+                results |= {node.name} if raises_as_boolean(node) else set()
+            elif isinstance(node, ast.FunctionDef) and node.returns:
+                returned.append((node.name, set(re.findall(r"\w+", ast.unparse(node.returns)))))
+            elif isinstance(node, ast.Constant) and path.name == "__init__.py":
+                offered.add(str(node.value))
+    results |= {name for name, own in bases.items() if results & own}
+    return {name for name, words in returned if name in offered and results & words}
 
 
 def taken_for_booleans(tree: ast.AST) -> list[str]:
@@ -283,7 +285,7 @@ def taken_for_booleans(tree: ast.AST) -> list[str]:
     def is_result(node: ast.expr) -> bool:
         node = node.value if isinstance(node, ast.Await) else node
         called = node.func if isinstance(node, ast.Call) else None
-        return getattr(called, "id", getattr(called, "attr", "")) in FUNCTIONS
+        return getattr(called, "id", getattr(called, "attr", "")) in functions_with_results()
 
     for node in ast.walk(tree):
         match node:
@@ -305,14 +307,14 @@ def taken_for_booleans(tree: ast.AST) -> list[str]:
 
 
 def test_a_result_that_is_tested_is_found() -> None:
-    assert {"verify_bundle", "verify_chain", "verify_log", "examine", "input_response"} <= FUNCTIONS
+    assert {"verify_bundle", "verify_chain", "verify_log", "examine", "input_response"} <= functions_with_results()
     code = "if not verify_bundle(b): pass\nresult = verify_log(e, k)\nok = result and verify_chain(c).valid"
     assert taken_for_booleans(ast.parse(code)) == ["verify_bundle(b)", "result"]
 
 
 @pytest.mark.slow
 def test_no_module_takes_a_result_for_a_boolean() -> None:
-    assert {path: found for path, tree in TREES.items() if (found := taken_for_booleans(tree))} == {}
+    assert {path: found for path, tree in trees() if (found := taken_for_booleans(tree))} == {}
 
 
 def keywords(call: ast.Call) -> set[str]:

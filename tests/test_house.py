@@ -22,10 +22,6 @@ def house(folder: Path, **texts: str) -> Path:
     return folder
 
 
-def test_the_tree_as_it_is_has_no_circle(measure: Callable[[Path], int]) -> None:
-    assert measure(ROOT / "src") == 0
-
-
 @pytest.mark.parametrize(
     "back",
     [

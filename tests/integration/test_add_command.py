@@ -148,22 +148,30 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Configured:
+    """One folder for all that change nothing in it."""
+    return Configured(tmp_path_factory.mktemp("unchanged"))
+
+
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_can_not_be_done_is_told_before_anybody_is_asked__and_nothing_changes(
-    case: str, configured: Configured
+    case: str, unchanged: Configured
 ) -> None:
     options, name, text, said = REFUSED[case]
+    configured, whole = unchanged, unchanged.file.read_bytes()
     if text.startswith("[gateway]"):
         old = configured.file.read_text("utf-8").replace("[gateway]\n", text)
         configured.file.write_text(old, "utf-8")
     elif text:
         configured.file.write_text(text, "utf-8")
-    (configured.folder / "servers/received").unlink()
+    (configured.folder / "servers/received").unlink(missing_ok=True)
     before = configured.state()
     done = configured.add(*options, name=name)
     assert (done.returncode, said in done.stderr) == (2, True), done.stderr
     assert configured.state() == before
     assert not (configured.folder / "servers/received").exists()
+    configured.file.write_bytes(whole)
 
 
 def test_a_broken_lock_and_what_the_environment_says_of_one_server_are_told(configured: Configured) -> None:

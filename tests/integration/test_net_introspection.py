@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator
 
 import pytest
-from tests.world.issuer import AUDIENCE, SECRET, RunningIssuer, answer
+from tests.world.issuer import AUDIENCE, SECRET, RunningIssuer, answer_now
 from tests.world.raw_server import Connection, Handler, until
 
 from accredit.errors import ConfigurationError, InvalidToken, KeysUnavailable
@@ -171,13 +171,13 @@ JSON = "Content-Type: application/json"
     "answers",
     [
         reset,
-        answer(b"", "500 Down"),
-        answer(b'{"active": true}'),
-        answer(b"<html>", "200 OK", JSON),
-        answer(b"{}", "200 OK", JSON),
-        answer(b'{"error": "invalid_client"}', "401 Unauthorized", JSON),
-        answer(b"", "302 Found", "Location: /introspect"),
-        answer(b" " * 70_000, "200 OK", JSON),
+        answer_now(b"", "500 Down"),
+        answer_now(b'{"active": true}'),
+        answer_now(b"<html>", "200 OK", JSON),
+        answer_now(b"{}", "200 OK", JSON),
+        answer_now(b'{"error": "invalid_client"}', "401 Unauthorized", JSON),
+        answer_now(b"", "302 Found", "Location: /introspect"),
+        answer_now(b" " * 70_000, "200 OK", JSON),
     ],
 )
 async def test_without_an_answer_no_token_is_good__not_even_one_that_was(
@@ -191,6 +191,7 @@ async def test_without_an_answer_no_token_is_good__not_even_one_that_was(
         with caplog.at_level(logging.DEBUG, "accredit"):
             refused = await at.unanswered(token)
         assert refused.retry_after >= 1
+        assert "no answer within" not in str(refused), "it was answered"
         assert at.keys.problem() is not None
         shown = f"{refused} {at.keys.problem()} {caplog.text}"
         assert not [secret for secret in (token, SECRET, at.asked.introspection.authorization) if secret in shown]  # type: ignore[union-attr]

@@ -8,7 +8,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from tests.world.calls import Posted, post
 from tests.world.honest_server import HonestServer
-from tests.world.issuer import RunningIssuer, answer
+from tests.world.issuer import RunningIssuer, answer, answer_now
 from tests.world.oauth_client import AgreeableUser
 from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.raw_server import RawServer
@@ -193,7 +193,7 @@ async def test_a_token_that_its_issuer_does_not_call_good_for_this_server_is_a_4
 async def test_an_issuer_that_says_nothing_about_a_token_is_a_503() -> None:
     async with World() as world:
         token = world.issuer.opaque(aud=world.url)
-        world.issuer.introspects = answer(b"", "500 Down")
+        world.issuer.introspects = answer_now(b"", "500 Down")
         refused = await world.send(token)
         assert refused.status == 503
         assert int(refused.header("retry-after") or "") >= 1

@@ -80,21 +80,27 @@ def claims(issuer: str = "https://issuer.example", now: int = NOW, /, **changes:
     return {name: value for name, value in found.items() if value is not None}
 
 
+def answer_now(body: bytes, status: str = "200 OK", *headers: str) -> Handler:
+    """A handler that answers so what was read before."""
+    lines = "".join(f"{header}\r\n" for header in headers)
+    head = f"HTTP/1.1 {status}\r\n{lines}Content-Length: {len(body)}\r\n\r\n".encode()
+    return lambda connection: connection.send(head, body)
+
+
 def answer(body: bytes, status: str = "200 OK", *headers: str) -> Handler:
     """A handler that answers each request so."""
-    lines = "".join(f"{header}\r\n" for header in headers)
+    send = answer_now(body, status, *headers)
 
     async def serve(connection: Connection) -> None:
         while await connection.request():
-            head = f"HTTP/1.1 {status}\r\n{lines}Content-Length: {len(body)}\r\n\r\n"
-            await connection.send(head.encode(), body)
+            await send(connection)
 
     return serve
 
 
 class RunningIssuer:
     """`async with RunningIssuer() as issuer`. `jwks`, where it is set, answers everything in its place; `introspects`
-    answers what is asked about tokens. `active` has what is said about the tokens that are good, `introspected` the
+    answers what was asked about a token. `active` has what is said about the tokens that are good, `introspected` the
     forms that asked; where `held` is, answers to them wait for it."""
 
     def __init__(self) -> None:

@@ -17,6 +17,15 @@ from accredit.limits import MAX_HEADERS
 HEAD = b"POST / HTTP/1.1\r\nHost: a\r\n"
 
 
+def shorten_next_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gives little time to the heads that have not begun; the one timer of them all is set again with the next."""
+    monkeypatch.setattr(connection, "REQUEST_HEAD_SECONDS", 0.05)
+    for each in connection._connections.values():
+        if each.heads._timer is not None:
+            each.heads._timer.cancel()
+            each.heads._timer = None
+
+
 async def app(scope: Any, receive: Any, send: Any) -> None:
     """Reads the body, then answers with its length and the names of the headers, as they are then."""
     if scope["type"] == "lifespan":
@@ -109,7 +118,7 @@ async def test_a_head_that_does_not_end_is_not_waited_for(
         if not first:
             await client.ask("GET", "/")
             assert (await client.answer()).status == 200
-            monkeypatch.setattr(connection, "REQUEST_HEAD_SECONDS", 0.05)  # the next head's: it has not begun
+            shorten_next_head(monkeypatch)
         with contextlib.suppress(ConnectionError):  # where the machine stalls the time is over already
             await client.send(sent)
         assert await client.peer_closed()
@@ -273,7 +282,7 @@ async def test_what_is_left_of_a_body_that_was_answered_is_not_waited_for_longer
     async def at_once(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
             return await app(scope, receive, send)
-        monkeypatch.setattr(connection, "REQUEST_HEAD_SECONDS", 0.05)  # not this head's, whose body has begun
+        shorten_next_head(monkeypatch)  # not this one, whose body has begun
         await send({"type": "http.response.start", "status": 413, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body"})
         return None

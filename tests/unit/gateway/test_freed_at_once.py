@@ -5,7 +5,7 @@ import asyncio
 import gc
 import sys
 import weakref
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 import pytest
 from tests.unit.gateway.upstream.stdio.test_pending_calls import World
@@ -35,17 +35,18 @@ def no_collector() -> Generator[None]:
 
 
 @pytest.mark.parametrize(
-    "text",
+    "made",
     [
-        BEGUN + LONG + b"}",
-        BEGUN + LONG + b"]}",
-        BEGUN + b"[" * 200 + LONG + b"]" * 200 + b"}}",
-        BEGUN + b'"\\ud800","b":' + LONG + b"}}",
-        BEGUN + LONG + b"," + b",".join(b'"%d":1' % number for number in range(100_000)) + b"}}",
+        lambda: BEGUN + LONG + b"}",
+        lambda: BEGUN + LONG + b"]}",
+        lambda: BEGUN + b"[" * 200 + LONG + b"]" * 200 + b"}}",
+        lambda: BEGUN + b'"\\ud800","b":' + LONG + b"}}",
+        lambda: BEGUN + LONG + b"," + b",".join(b'"%d":1' % number for number in range(100_000)) + b"}}",
     ],
     ids=["no end", "another end", "too deep", "no character", "too many members"],
 )
-def test_a_long_answer_that_is_refused_is_held_by_nothing(text: bytes) -> None:
+def test_a_long_answer_that_is_refused_is_held_by_nothing(made: Callable[[], bytes]) -> None:
+    text = made()
     asked = decode_frame(post(Era.MODERN).body)
     assert isinstance(asked, Request)
     before = sys.getrefcount(text)

@@ -457,8 +457,9 @@ def test_each_line_finds_what_it_is_there_for__and_says_what_mends_it(
 def test_what_is_to_be_pasted_names_the_very_file__or_is_not_there(folder: Path, name: str) -> None:
     there = folder.rename(folder.parent / name)
     (there / "accredit.lock").chmod(0o666)
+    facts = found(there, sinks=[], drilled=None, disk_space=DiskSpace(1, 2))
     for line in LINES.values():
-        result = line(found(there, sinks=[], drilled=None, disk_space=DiskSpace(1, 2)))
+        result = line(facts)
         assert result.command.isprintable()
         for command in (result.command, *re.findall(r"`(accredit log follow[^`]*)`", result.remedy)):
             assert not command or str(there / "accredit.") in " ".join(shlex.split(command)), command

@@ -2,7 +2,7 @@
 
 import asyncio
 import gzip
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import brotli
@@ -43,10 +43,10 @@ def _packed(text: bytes) -> bytes:
     return encoder.process(text) + encoder.flush()
 
 
-BESIDE_KINDS = {
-    "what waits for the response to initialize": ("initialize", (STREAM_HEAD, *[chunk(_COMMENTS)] * 7)),
-    "a window of Brotli": ("", (_PACKED_HEAD, chunk(_packed(event(log_message()) + _COMMENTS * 9)))),
-    "an event of HTTP+SSE": ("GET", (STREAM_HEAD, chunk(b"data: " + HALF))),
+BESIDE_KINDS: dict[str, tuple[str, Callable[[], Sequence[bytes]]]] = {
+    "what waits for the response to initialize": ("initialize", lambda: [STREAM_HEAD, *[chunk(_COMMENTS)] * 7]),
+    "a window of Brotli": ("", lambda: [_PACKED_HEAD, chunk(_packed(event(log_message()) + _COMMENTS * 9))]),
+    "an event of HTTP+SSE": ("GET", lambda: [STREAM_HEAD, chunk(b"data: " + HALF)]),
 }
 """Who asks, and what the server says before it stands still."""
 
@@ -151,7 +151,8 @@ async def test_answers_that_never_end_take_the_room_of_their_server_and_no_more_
 @pytest.mark.holds("gateway/upstream/large_answers", "copies")
 @pytest.mark.parametrize("kind", BESIDE_KINDS)
 async def test_what_streams_hold_beside_an_event_takes_room__twenty_strangers_took_320_mib_by_it(kind: str) -> None:
-    method, sent = BESIDE_KINDS[kind]
+    method, made = BESIDE_KINDS[kind]
+    sent = made()
 
     async def stands_still(connection: Connection) -> None:
         await connection.request()
