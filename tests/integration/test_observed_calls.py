@@ -22,7 +22,7 @@ from accredit.gateway.merging import merged_settings
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, ProofSettings
 from accredit.jsonrpc.methods import Era
 from accredit.policy.passing import AUTHORIZATION
-from accredit.stores import MemoryStore
+from accredit.stores import SqliteStore
 
 pytestmark = pytest.mark.holds("policy/decide", "observe")
 OBSERVED: dict[str, Any] = {"required": False, "policy": {"observes": True}}
@@ -279,11 +279,11 @@ async def test_a_method_that_nobody_names_passes_as_with_proofs_off__and_is_coun
 async def test_what_was_proved_while_it_was_observed_can_not_be_used_once_proofs_are_required(
     name: str, trust: Trust, tmp_path: Path
 ) -> None:
-    store = MemoryStore()
-    async with observed(name, trust, tmp_path, store=store) as route:
+    spent = tmp_path / "spent"
+    async with observed(name, trust, tmp_path, store=SqliteStore(spent)) as route:
         proof = trust.proof(trust.chain(), "tools/call", INBOX, Signed(bound=False))
         assert "result" in await route.ask("tools/call", with_proof(INBOX, proof))
-    async with Route(name, trust, tmp_path, store=store) as route:
+    async with Route(name, trust, tmp_path, store=SqliteStore(spent)) as route:
         refused(await route.ask("tools/call", with_proof(INBOX, proof)), -31005, "ratify_replayed")
 
 

@@ -18,7 +18,7 @@ from accredit.base.clock import unix_ms
 from accredit.base.text import one_line
 from accredit.errors import ConfigurationError
 from accredit.limits import FOLLOW_SECONDS, SHORT_ID_CHARS
-from accredit.ops.log_names import known_names, one_agent, one_principal
+from accredit.ops.log_names import known_names, one_party
 from accredit.ops.log_place import (
     as_configuration_errors,
     gateway_names_in,
@@ -212,8 +212,10 @@ def _with_whole_ids(wanted: Filter, log: LogReader, listing: Listing) -> Filter 
     """Return the filter with whole ids in place of prefixes. If a prefix does not match exactly one id, print the
     reason on stderr and return None."""
     names, keys = listing.names, listing.keys
-    principal_id = None if wanted.principal_id is None else one_principal(log, wanted.principal_id, names, keys)
-    agent_id = None if wanted.agent_id is None else one_agent(log, wanted.agent_id, names, keys)
+    principal_id = (
+        None if wanted.principal_id is None else one_party(log, wanted.principal_id, names, keys, "principal")
+    )
+    agent_id = None if wanted.agent_id is None else one_party(log, wanted.agent_id, names, keys, "agent")
     if (principal_id is None) != (wanted.principal_id is None) or (agent_id is None) != (wanted.agent_id is None):
         return None
     return replace(wanted, principal_id=principal_id, agent_id=agent_id)

@@ -6,11 +6,12 @@ caller reports that. If there are keys, the id of an agent or principal is only 
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Literal
 
-from accredit.attest import CallRecord, LogKey, RecordKey
+from accredit.attest import LogKey, RecordKey
 from accredit.config import load
 from accredit.console.names import known_names as own_names
 from accredit.errors import ConfigurationError
@@ -69,26 +70,16 @@ def one_call(log: LogReader, prefix: str) -> str | None:
     return find_by_prefix(prefix, calls, "call", UNKNOWN_CALL)
 
 
-def one_agent(log: LogReader, prefix: str, names: Names, keys: _Keys) -> str | None:
-    """Do the same for an agent. A whole id need not be in the log."""
-    return _one_party(log, prefix, names, keys, ("agent", lambda found: found.authority and found.authority.agent_id))
-
-
-def one_principal(log: LogReader, prefix: str, names: Names, keys: _Keys) -> str | None:
-    """Do the same for a principal."""
-    return _one_party(
-        log, prefix, names, keys, ("principal", lambda found: found.authority and found.authority.principal_id)
-    )
-
-
-def _one_party(
-    log: LogReader, prefix: str, names: Names, keys: _Keys, party: tuple[str, Callable[[CallRecord], str | None]]
+def one_party(
+    log: LogReader, prefix: str, names: Names, keys: _Keys, what: Literal["agent", "principal"]
 ) -> str | None:
+    """Do the same for an agent or a principal. A whole id need not be in the log."""
     if _WHOLE.fullmatch(prefix):
         return prefix
-    prover, ids, (what, id_in) = Prover(keys), set[str](), party
+    prover, ids = Prover(keys), set[str]()
     for told in read_call_records(log.holding(prefix) if len(prefix) >= MIN_ID_CHARS else ()):
-        found = id_in(told.record)
+        authority = told.record.authority
+        found = authority and (authority.agent_id if what == "agent" else authority.principal_id)
         if found and found not in ids and (not keys or prover.fault(told.entry) is None):
             ids.add(found)
     return find_by_prefix(prefix, {each: names.get(each, "") for each in ids}, what, _UNKNOWN_PARTY)

@@ -19,13 +19,11 @@ from types import CoroutineType
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from accredit.errors import AccreditError
-from accredit.stores.memory import MemoryWorker
 from accredit.stores.postgres.address import DatabaseAddress
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.worker import Batch
 from accredit.stores.postgres.worker import Worker as DatabaseWorker
-from accredit.stores.sqlite.store import SqliteWorker
-from accredit.stores.sqlite.worker import Worker
+from accredit.stores.sqlite.worker import MemoryWorker, Worker
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext($1))"
 
@@ -94,7 +92,7 @@ def reads(
 class SqliteRunner:
     """A `Runner` in the file at a path, shared by all processes of a machine, or in the memory of this one."""
 
-    def __init__(self, place: Path | SqliteWorker) -> None:
+    def __init__(self, place: Path | MemoryWorker) -> None:
         self._worker = Worker(place) if isinstance(place, Path) else place
 
     async def write(self, make: Make[T]) -> T:

@@ -33,7 +33,7 @@ from accredit.telemetry.labels import (
     error_of_response,
 )
 from accredit.telemetry.metrics import Both, Metrics
-from accredit.telemetry.timed_store import TimedStore
+from accredit.telemetry.timed_store import time_store
 from accredit.telemetry.tracing import Span, SpanKind, SpanQueue, TraceContext, Tracer, trace_context
 
 _SESSION_DIGITS = 32
@@ -392,7 +392,7 @@ class Telemetry(NamedTuple):
 
     def timed(self, store: ProofStore | None) -> ProofStore | None:
         """Wrap a store so that its operations are timed; None stays None."""
-        return TimedStore(store, self.metrics.store_seconds) if store is not None else None
+        return time_store(store, self.metrics.store_seconds) if store is not None else None
 
     def invalid(self, server: str) -> None:
         """Count an invalid answer of a server. `server` is its name in the configuration."""

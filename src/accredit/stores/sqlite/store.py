@@ -11,32 +11,15 @@ import secrets
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from accredit.errors import ChallengesFull, StoreUnavailable
 from accredit.ports import RateLimit, Spending
 from accredit.ratify.challenges import IssuedChallenge
 from accredit.stores.minted import KEY_BYTES, RANDOM_BYTES, mint_challenge
 from accredit.stores.rules import NEVER, Series
-from accredit.stores.sqlite.database import Job, T
 from accredit.stores.sqlite.tables import Tables
-from accredit.stores.sqlite.worker import Worker
-
-
-class SqliteWorker(Protocol):
-    """What runs jobs on the tables (`worker`, `memory`)."""
-
-    async def run(self, job: Job[T], *, writes: bool = True) -> T:
-        """Return a job's answer once it is committed. Raises `StoreUnavailable`, and our own errors from the job."""
-        ...
-
-    async def look(self, job: Job[T]) -> T:
-        """Return the answer of a job that reads a few rows by their keys, in one statement. Raises the same."""
-        ...
-
-    async def aclose(self) -> None:
-        """Release all resources."""
-        ...
+from accredit.stores.sqlite.worker import MemoryWorker, Worker
 
 
 class SqliteStore:
@@ -46,7 +29,7 @@ class SqliteStore:
     skew_seconds: ClassVar[None] = None
 
     def __init__(
-        self, place: Path | SqliteWorker, draw: Callable[[int], bytes] = secrets.token_bytes, *, since: int = NEVER
+        self, place: Path | MemoryWorker, draw: Callable[[int], bytes] = secrets.token_bytes, *, since: int = NEVER
     ) -> None:
         self._draw = draw
         self._tables = Tables(since)

@@ -15,6 +15,7 @@ If a caller stops waiting, it is refused. Its job may still run later, and be co
 
 import asyncio
 import contextlib
+import sqlite3
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ from accredit.errors import AccreditError, StoreUnavailable
 from accredit.limits import MAX_STORE_JOBS, STORE_BATCH_JOBS, STORE_LOCK_SECONDS, STORE_WAIT_SECONDS
 from accredit.stores.cpu_affinity import Follower
 from accredit.stores.sqlite.database import STORE_RETRY_SECONDS, Database, DatabaseLocked, Job
+from accredit.stores.sqlite.schema import SCHEMA
 
 T = TypeVar("T")
 
@@ -171,6 +173,48 @@ class Worker:
         what = f"{self._path} was locked or busy for {STORE_LOCK_SECONDS} s"
         _answer([(each, StoreUnavailable(what)) for each in late])
         return [each for each in batch if now < each.deadline]
+
+
+class MemoryWorker:
+    """Runs jobs as `Worker` does, on tables in this process's memory, in the caller's thread. They are made for the
+    first job. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._connection: sqlite3.Connection | None = None
+
+    async def run(self, job: Job[T], *, writes: bool = True) -> T:
+        """Return a job's answer, after one transaction. Raises `StoreUnavailable`, and what the job raises."""
+        with self._lock:
+            connection = self._connection = self._connection or _new_tables()
+            try:
+                connection.execute("BEGIN")
+                answer = job(connection)
+                connection.execute("COMMIT")
+            except BaseException as error:
+                with contextlib.suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+                if isinstance(error, sqlite3.Error):
+                    raise StoreUnavailable(f"memory: {error}") from None
+                raise
+        return answer
+
+    async def look(self, job: Job[T]) -> T:
+        """Return the answer of a job that reads a few rows in one statement."""
+        return await self.run(job)
+
+    async def aclose(self) -> None:
+        """Free the memory. Whatever is asked after that is refused."""
+        if self._connection is not None:
+            self._connection.close()
+
+
+def _new_tables() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+    for step in SCHEMA:
+        for statement in step:
+            connection.execute(statement)
+    return connection
 
 
 def _answer(answered: Sequence[tuple[_Waiting, Any]]) -> None:
