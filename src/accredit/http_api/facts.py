@@ -63,7 +63,7 @@ def source_fault(sources: Mapping[str, object], parameters: Collection[str]) -> 
 def arguments(facts: Facts, match: Match, query: str, body: bytes | None) -> dict[str, object]:
     """Return the object from which the facts of a request are taken. `body` is None unless the request declares it as
     JSON."""
-    wanted = facts.arguments()
+    wanted = facts.arguments
     if not wanted:
         return {}
     texts = {"path": match.parameters, "query": _query(query) if wanted - {"path", "body"} else {}}

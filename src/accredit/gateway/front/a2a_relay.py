@@ -13,6 +13,8 @@
   those without a proof it is written once.
 - [pages] A page of a list without any task of the caller's is not the answer, unless it is the last one: the gateway
   asks for the next, up to `MAX_TASK_PAGES` for one request.
+- [total] A list that leaves out tasks by a filter, and has several pages, is counted: the gateway goes through its
+  pages, up to `MAX_TASK_PAGES`. If there are more, the number of all tasks of the caller is told.
 - [drill] A message for one of the gateway's own skills (`policy.drill`) that passes is answered here.
 - [refusal] A refusal is an error of JSON-RPC with status 200, except where no request of A2A could be read, and for a
   proof that came with a question for the card (as at an HTTP API).
@@ -23,12 +25,14 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
+from msgspec.structs import replace
+
 from accredit.a2a.answers import Answers, Judged, next_page
 from accredit.a2a.cards import CARD_PATH, MAX_CARD_BYTES, CardTerms, PublicCard, read_card, shown_card
 from accredit.a2a.errors import error_told
 from accredit.a2a.methods import VERSION
 from accredit.a2a.requests import Asked, read_request
-from accredit.a2a.shapes import Card, ListParams, Message, Part, SendResult
+from accredit.a2a.shapes import Card, ListParams, ListResult, Message, Part, SendResult
 from accredit.attest import Outcome, result_digest
 from accredit.attest.proofs import WORKSPACES
 from accredit.errors import (
@@ -179,6 +183,8 @@ class A2aRelay:
                     if not token:
                         break
                     judged = await self._ask(exchange, asked.at_page(token), guarded, call, held)
+                if judged is not None and isinstance(asked.params, ListParams) and asked.params.filters:
+                    judged = await self._counted(exchange, asked, guarded, call, held, judged)
                 if judged is not None:
                     await self._gate.settle(call, guarded, judged)
                     frame = judged.frame(asked.id)
@@ -208,6 +214,25 @@ class A2aRelay:
         if isinstance(judged.result, Card):
             shown = shown_card(judged.result, self._terms(exchange), self._gate.granted(call))
             return judged._replace(result=shown)
+        return judged
+
+    async def _counted(
+        self, exchange: Exchange, asked: Asked, guarded: AgentCall, call: Call, held: Held, judged: Judged
+    ) -> Judged:
+        """Return a page of a list with the number of all its tasks ([total])."""
+        listed, counted, token = judged.result, 0, ""
+        if not isinstance(listed, ListResult) or self._gate.policy.observes:
+            return judged
+        if len(listed.tasks) == listed.total_size:
+            return judged
+        for _ in range(MAX_TASK_PAGES):
+            page = await self._ask(exchange, asked.to_count(token), guarded, call, held)
+            if page is None or not isinstance(page.result, ListResult):
+                break
+            counted += len(page.result.tasks)
+            token = page.result.next_page_token
+            if not token:
+                return judged._replace(result=replace(listed, total_size=counted))
         return judged
 
     async def _pass_events(

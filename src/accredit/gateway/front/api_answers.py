@@ -8,7 +8,7 @@ from accredit.gateway.replies import refusal
 from accredit.http_api.wire import PROBLEM_TYPE, authenticate, problem, retry_after, status_of
 
 NO_STORE = (b"cache-control", b"no-store")
-_AUTHENTICATE = b"www-authenticate"
+AUTHENTICATE = b"www-authenticate"
 
 
 def as_it_is(status: int) -> int:
@@ -34,7 +34,7 @@ def api_refusal(
     elif isinstance(error, RequestError):
         data = {"error": error.word or "invalid_request"}
     status = known(status)
-    if status in (401, 403) and not any(name == _AUTHENTICATE for name, _ in headers):
-        headers.append((_AUTHENTICATE, authenticate(data or {}, verifier_id, workspace)))
+    if status in (401, 403) and not any(name == AUTHENTICATE for name, _ in headers):
+        headers.append((AUTHENTICATE, authenticate(data or {}, verifier_id, workspace)))
     body = problem(status, told.code, told.message, data or told.data)
     return status, [(b"content-type", PROBLEM_TYPE), NO_STORE, *headers], body

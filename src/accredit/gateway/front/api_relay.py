@@ -7,6 +7,8 @@
   goes or who sent it (`forwarding`). `Cookie`, `If-*` and `Range` are forwarded only if the configuration names them.
 - [outcome] The outcome, which is the answer's status, is on record before the client sees any of the answer. The
   answer's body is not judged, but it is bounded. It is streamed.
+- [own-word] What says in an answer of the API's that Ratify's proof is wanted (`WWW-Authenticate`) is removed: that is
+  the gateway's word, at which clients sign again.
 - [private] An answer is marked as private, because a shared cache does not check proofs.
 - [problem] A refusal is a problem document, which must not be cached.
 - [drill] A request for one of the gateway's own routes (`policy.drill`) that passes is answered with 204, and not
@@ -19,7 +21,7 @@ from accredit.gateway.admission.api_gate import ApiGate, ApiRequest
 from accredit.gateway.call import Call
 from accredit.gateway.counters import Counters
 from accredit.gateway.forwarding import Forwarding, fields_by_plain_name
-from accredit.gateway.front.api_answers import NO_STORE, api_refusal
+from accredit.gateway.front.api_answers import AUTHENTICATE, NO_STORE, api_refusal
 from accredit.gateway.front.endpoint import check_source
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.passthrough import METHODS
@@ -118,7 +120,9 @@ class ApiRelay:
     async def _pass_on(self, exchange: Exchange, answer: Answer) -> None:
         length = answer.header(b"content-length") if answer.status not in (204, 304) else None
         given = [(b"content-length", length)] if length is not None else []
-        await exchange.start(answer.status, [*_private(self._forwarding.unread_to_client(answer.headers)), *given])
+        headers = self._forwarding.unread_to_client(answer.headers)
+        headers = [pair for pair in headers if pair[0] != AUTHENTICATE or b"ratify" not in pair[1].lower()]
+        await exchange.start(answer.status, [*_private(headers), *given])
         passed = 0
         while chunk := await answer.chunk(timeout=self._settings.patience):
             passed += len(chunk)
