@@ -255,6 +255,11 @@ def fields_by_plain_name(raw: RawHeaders) -> dict[bytes, RawHeaders]:
     return found
 
 
+def values_of(fields: Mapping[bytes, RawHeaders], name: bytes) -> list[bytes]:
+    """Return the values of a header, whichever spelling of its name was sent. `fields` are by plain name."""
+    return [value for _, value in fields.get(name, ())]
+
+
 def _hops(raw: RawHeaders) -> Collection[bytes]:
     """Return the names that `Connection` marks as hop-by-hop."""
     values = [value for name, value in raw if name == b"connection"]

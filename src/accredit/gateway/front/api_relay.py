@@ -19,14 +19,12 @@ from accredit.attest import Outcome
 from accredit.errors import AccreditError, AnswerError, RequestError
 from accredit.gateway.admission.api_gate import ApiGate, ApiRequest
 from accredit.gateway.call import Call
-from accredit.gateway.counters import Counters
 from accredit.gateway.forwarding import Forwarding, fields_by_plain_name
-from accredit.gateway.front.api_answers import AUTHENTICATE, NO_STORE, api_refusal
+from accredit.gateway.front.api_answers import AUTHENTICATE, NO_STORE, refuse_request
 from accredit.gateway.front.endpoint import check_source
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.passthrough import METHODS
 from accredit.gateway.headers import RawHeaders
-from accredit.gateway.recording.open_calls import OpenCall, withheld
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.upstream.http.answer import Answer
 from accredit.gateway.upstream.http.sending import Sender
@@ -47,8 +45,6 @@ class ApiRelay:
         gate: ApiGate,
         sender: Sender,
         forwarding: Forwarding,
-        workspace: str,
-        counters: Counters,
         base: bytes,
     ) -> None:
         self._settings = settings
@@ -56,8 +52,6 @@ class ApiRelay:
         self._gate = gate
         self._sender = sender
         self._forwarding = forwarding
-        self._workspace = workspace
-        self._counters = counters
         self._base = base
 
     async def serve(self, exchange: Exchange) -> None:
@@ -83,10 +77,7 @@ class ApiRelay:
         except AccreditError as error:
             if exchange.started:
                 raise
-            self._counters.refused(error)
-            error.let_go()
-            status, headers, told = api_refusal(error, self._gate.policy.verifier_id, self._workspace)
-            await exchange.reply(status, told, headers)
+            await refuse_request(exchange, error, self._gate)
 
     def _asked(self, exchange: Exchange, body: bytes) -> ApiRequest:
         """Return the request in the form that the gate takes ([prefix])."""
@@ -110,12 +101,8 @@ class ApiRelay:
 
     async def _settle(self, call: Call, http_status: int) -> None:
         """Record the outcome ([outcome]). Raises `ProofRefused` if that is impossible."""
-        opened: OpenCall | None = call.open_calls.take(0)
-        if opened is None:
-            return
         status = "ok" if http_status < 400 else "error"
-        if await opened.settle(Outcome(status=status, detail=f"HTTP {http_status}")) is not None:
-            raise withheld(opened)
+        await call.open_calls.settle(Outcome(status=status, detail=f"HTTP {http_status}"))
 
     async def _pass_on(self, exchange: Exchange, answer: Answer) -> None:
         length = answer.header(b"content-length") if answer.status not in (204, 304) else None
