@@ -36,13 +36,13 @@ _HEADERS = tuple(each.encode("ascii") for each in _OVERRIDES)
 _PROOF = PROOF_HEADER.lower().encode("ascii")
 
 
-def _spelled(word: str) -> str:
+def _any_spelling(word: str) -> str:
     """Return a pattern for a word of which any character may be encoded."""
     return "".join(f"(?:{re.escape(char)}|%{ord(char):02x}|%{ord(char.upper()):02x})" for char in word)
 
 
 # PHP reads a blank, a dot or a bracket at a name's beginning as the underscore, or as nothing.
-_NAMES = "|".join([f"(?:_|%5f|\\.|%2e|\\[|%5b){_spelled('method')}", *map(_spelled, _OVERRIDES)])
+_NAMES = "|".join([f"(?:_|%5f|\\.|%2e|\\[|%5b){_any_spelling('method')}", *map(_any_spelling, _OVERRIDES)])
 _IN_FORM = re.compile(rf"(?:^|[&;])(?:\+|%20)*(?:{_NAMES})(?:=|&|;|\[|%5b|$)".encode("ascii"), re.IGNORECASE)
 _IN_PARTS = re.compile(
     rf"name\*?[ \t]*=[ \t]*(?:[\w-]*'')?[\"']?[ \t]*(?:_method|{'|'.join(_OVERRIDES)})\b".encode("ascii"), re.IGNORECASE
