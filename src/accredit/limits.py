@@ -338,9 +338,6 @@ one makes five errors, of some 900 bytes each: 75 MiB in all. 2,000 tools have a
 MAX_REFUSAL_BYTES = 1_048_576
 """The most bytes of an HTTP error's body that a client reads: a gateway's has a line or two."""
 
-MAX_PRESENTED = 4
-"""The most delegations that are tried for one call, one after the other. Each refusal is a record in a log."""
-
 RENEW_SECONDS = 30.0
 """The time for a server to begin a new session, and for each step that sets it up again: the same as for a
 connection."""

@@ -24,7 +24,8 @@ from accredit.client import ProofPresenter
 from accredit.client.budgets import Budgets
 from accredit.client.headers import RoutingHeaders
 from accredit.client.messages import encode_message, read_message
-from accredit.client.proving import MAX_PROOFS_OF_REQUEST, Prover
+from accredit.client.presenter import MAX_PROOFS_OF_REQUEST
+from accredit.client.proving import Prover
 from accredit.client.refusals import Caller, explain_refusal, refusal_of
 from accredit.client.streams import ProvingTransport
 from accredit.errors import FrameError

@@ -27,6 +27,7 @@ from accredit.policy import Catalog, Entry
 from accredit.policy.drill import DRILL, DRILL_SCOPE
 from accredit.policy.tasks import Owner
 from accredit.ports import Task
+from accredit.ratify.constraints import MaxAmount
 from accredit.stores import Tasks
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("a2a/errors")]
@@ -200,6 +201,41 @@ def test_a_list_passes_over_pages_that_have_no_own_tasks__and_asks_for_no_end_of
             last = (await at.ask("ListTasks", {"pageToken": "23"}))["result"]
             assert ([one["id"] for one in last["tasks"]], last["nextPageToken"]) == (["t-1"], "")
             assert {each["totalSize"] for each in (first, second, last)} == {1}
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/front/a2a_relay", "total")
+@pytest.mark.parametrize(("pages", "asked", "total"), [(4, 4, 2), (40, MAX_TASK_PAGES, 3)], ids=["counted", "too long"])
+def test_a_list_with_a_filter_counts_what_the_filter_leaves__of_own_tasks_alone(
+    pages: int, asked: int, total: int
+) -> None:
+    async def main() -> None:
+        async with agent_scene() as at:
+            for _ in range(3):
+                await at.ask("SendMessage", SUMMARIZE)
+            own, others = [at.agent.tasks["t-1"], at.agent.tasks["t-2"]], task("t-x")
+            counted: list[dict[str, Any]] = []
+
+            def page(sent: dict[str, Any]) -> object:
+                params = sent["params"]
+                if "includeArtifacts" in params:
+                    counted.append(params)
+                number = int(params.get("pageToken") or "0")
+                tasks = [own[number], others] if number < 2 else [others]
+                return {"tasks": tasks, "nextPageToken": str(number + 1) if number + 1 < pages else "", "totalSize": 99}
+
+            at.agent.says = page
+            for token in ("", "1"):
+                counted.clear()
+                params = {"status": "TASK_STATE_WORKING", **({"pageToken": token} if token else {})}
+                found = (await at.ask("ListTasks", params))["result"]
+                assert [one["id"] for one in found["tasks"]] == [own[int(token or 0)]["id"]]
+                assert (found["totalSize"], len(counted)) == (total, asked)
+                assert {each["status"] for each in counted} == {"TASK_STATE_WORKING"}
+            counted.clear()
+            assert (await at.ask("ListTasks", {}))["result"]["totalSize"] == 3  # known without counting
+            assert not counted
 
     run(main())
 
@@ -495,6 +531,25 @@ def test_of_several_delegations_the_one_that_covers_agent_and_skill_is_presented
             unnamed = await at.ask("SendMessage", send(), bare=True)
             needed = ["email:read", "email:send", "comms:email:delete"]
             assert unnamed["error"]["data"]["required_scopes"] == needed
+            assert len(at.agent.seen) == 2
+
+    run(main())
+
+
+@pytest.mark.holds("client/agents", "next-delegation")
+def test_a_delegation_that_does_not_allow_a_message_does_not_keep_the_next_one_from_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with agent_scene() as at:
+            write_key(tmp_path / "agent.key", at.trust.agent)
+            known = ("comms:email:delete",)
+            little = at.trust.chain(*ALL, known=known, constraints=(MaxAmount(max_amount=10.0, currency="EUR"),))
+            presenter = ProofPresenter(tmp_path / "agent.key", [little, at.trust.chain(*ALL, known=known)])
+            transport = AccreditedA2A(httpx2.AsyncHTTPTransport(), presenter, VERIFIER, at.url)
+            async with httpx2.AsyncClient(transport=transport) as client:
+                for params in (SUMMARIZE, send(skill="wipe")):  # the second needs a challenge for each delegation
+                    body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params}
+                    answer = await client.post(at.url, json=body, headers={"a2a-version": "1.0"})
+                    assert "result" in answer.json(), answer.text
             assert len(at.agent.seen) == 2
 
     run(main())

@@ -15,13 +15,15 @@ from tests.world.connected import Connected
 from tests.world.desk import CALL
 from tests.world.scripted_desk import Script, ScriptedDesk, allows, says, waits
 
-from accredit.client.asking import MAX_HOLDS_OF_ASK
+from accredit.client import AccreditedClient, ProofPresenter
+from accredit.client.asking import MAX_HOLDS_OF_ASK, NO_DESK, denial_message
 from accredit.consent import Ask
+from accredit.errors import ConfigurationError, ProofRefused
 from accredit.keys import make_key
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("client/asking"), pytest.mark.holds("client/desk_socket")]
 
-OTHER = {"name": "send_email", "arguments": {"to": "eve@example.org", "subject": "Hello"}}
+OTHER: dict[str, Any] = {"name": "send_email", "arguments": {"to": "eve@example.org", "subject": "Hello"}}
 
 
 @pytest.fixture
@@ -335,3 +337,34 @@ def test_an_agent_whose_delegation_has_expired_says_so_when_nobody_answers(
         told = text(called(host))
     assert told.startswith("Ada has not answered yet")
     assert f"\nThis agent asks since {old} has expired: ask its principal for a new one: " in told
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_program_s_own_client_asks_as_well__for_the_call_as_it_is_sent(
+    mode: str,
+    trust: Trust,
+    gateway: Serving,
+    files: AgentFiles,
+    desk: ScriptedDesk,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in desk.env.items():
+        monkeypatch.setenv(name, value)
+    presenter = ProofPresenter(files.key, [], may_ask=True)
+    async with AccreditedClient(gateway.url, presenter=presenter, hold=60, mode=mode) as client:
+        await client.list_tools()
+        desk.script = allows(trust.owner)
+        sent = await client.call_tool(CALL["name"], CALL["arguments"])
+        assert "sent to ada@example.org" in str(sent.content)
+        assert [each.params for each in desk.asks] == [CALL]
+        assert json.loads(desk.asks[0].encode())["server_says"]["description"] == "Sends a message."
+        desk.script = says("deny")
+        with pytest.raises(ProofRefused) as refused:
+            await client.call_tool(OTHER["name"], OTHER["arguments"])
+        assert refused.value.__notes__ == [denial_message("Ada", desk.asks[1].code)]
+        desk.leave()
+        with pytest.raises(ProofRefused) as refused:
+            await client.call_tool(OTHER["name"], OTHER["arguments"])
+        assert refused.value.__notes__[1:] == [NO_DESK]
+    with pytest.raises(ConfigurationError, match="hold"):
+        AccreditedClient(gateway.url, hold=60)

@@ -1,6 +1,7 @@
 """An HTTP API behind the gateway: what is decided is what it gets, byte for byte, and its answers come back."""
 
 import asyncio
+import gzip
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -27,11 +28,12 @@ from tests.world.running import RunningGateway, run
 from tests.world.spellings import SPELLINGS, lenient
 
 from accredit.attest import Outcome
-from accredit.client import AccreditedHttp
+from accredit.client import AccreditedHttp, ProofPresenter
 from accredit.errors import ProofRefused, StoreUnavailable
 from accredit.gateway import create_app
 from accredit.gateway.settings import ApiUpstream, HttpUpstream, RecordSettings
 from accredit.http_api.routes import RouteTable
+from accredit.keys import write_key
 from accredit.policy import Catalog
 from accredit.policy.suggesting import Deployment, Suggester
 from accredit.ratify.constraints import MaxAmount
@@ -159,6 +161,7 @@ def test_a_proof_for_another_body_path_or_protocol_is_refused__and_nothing_reach
         (f"GET {PATH}//messages", 400),
         (f"GET {PATH}/messages/..%2fadmin", 400),
         (f"GET {PATH}/messages?_method=DELETE", 400),
+        (f"GET {PATH}/messages?X-HTTP-Method-Override=DELETE", 400),
         (f"GET {PATH}/../admin", 400),
         (f"GET {PATH}/", 403),
         ("GET /api/mail2/messages", 404),
@@ -198,18 +201,25 @@ def test_no_spelling_of_a_path_leads_past_the_gateway__whatever_the_api_makes_of
         ("application/x-www-form-urlencoded", b"a=1&_method=DELETE"),
         ("application/x-www-form-urlencoded", b"%5Fmethod=DELETE"),
         ("text/plain", b"_method=DELETE"),
+        ("application/x-www-form-urlencoded", b"%58-HTTP-Method%2dOverride=DELETE"),
+        ("application/json", b'{"_method": "DELETE"}'),
+        ("application/json", b'{"a": 1, "\\u005FMethod": "DELETE"}'),
+        ("application/vnd.api+json", b'{"X-HTTP-Method-Override": "DELETE"}'),
         (
             "multipart/form-data; boundary=x",
             b'--x\r\nContent-Disposition: form-data; name="_method"\r\n\r\nDELETE\r\n--x--',
         ),
     ],
 )
-def test_a_form_that_names_another_method_is_refused(kind: str, body: bytes) -> None:
+def test_a_body_that_names_another_method_is_refused(kind: str, body: bytes) -> None:
     async def main() -> None:
         async with scene() as at:
             sent = ("POST", "/messages/5/send", ("Content-Type", kind))
             assert (await at.send(*sent, scope="email:send", body=body))[0] == 400
-            assert (await at.send(*sent, scope="email:send", body=b"a=_method"))[0] == 200
+            coded = (*sent, ("Content-Encoding", "gzip"))
+            assert (await at.send(*coded, scope="email:send", body=gzip.compress(body)))[0] == 415
+            for good in (b"a=_method", b'{"method": "card", "a": {"_method": 1}}'):
+                assert (await at.send(*sent, scope="email:send", body=good))[0] == 200
             twice = (*sent, ("Content-Type", "application/json"))
             assert (await at.send(*twice, scope="email:send", body=b"{}"))[0] == 400
 
@@ -325,6 +335,50 @@ def test_an_agent_s_client_proves_each_request__and_signs_a_challenge_where_one_
     run(main())
 
 
+@pytest.mark.holds("gateway/front/api_relay", "own-word")
+@pytest.mark.parametrize("before", ["", 'Basic realm="x", '])
+def test_an_api_does_not_pass_for_the_gateway_that_refuses__so_that_a_request_is_made_again(
+    tmp_path: Path, before: str
+) -> None:
+    async def main() -> None:
+        presenter = presenter_of(TRUST, tmp_path, "email:read", "email:send")
+        said = f'error="ratify_challenge_required", challenge="{"A" * 43}=", verifier="{OWN}", scope="email:send"'
+        told = f'{before}rATIFY {said}, workspace="accredit/http/v1"'
+        async with scene() as at, httpx2.AsyncClient(auth=AccreditedHttp(presenter, OWN, routes=BELOW)) as client:
+            url = f"http://127.0.0.1:{at.port}{PATH}/messages"
+            at.api.says = (401, {"WWW-Authenticate": told})
+            answer = await client.get(url)
+            assert (answer.status_code, "www-authenticate" in answer.headers, len(at.api.seen)) == (401, False, 1)
+            at.api.says = (401, {"WWW-Authenticate": 'Basic realm="x"'})  # the API's own word passes
+            assert (await client.get(url)).headers["www-authenticate"] == 'Basic realm="x"'
+
+    run(main())
+
+
+@pytest.mark.holds("client/http_apis", "next-delegation")
+def test_a_delegation_that_does_not_allow_a_request_does_not_keep_the_next_one_from_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        write_key(tmp_path / "agent.key", TRUST.agent)
+        scopes = ("payments:send", "custom:delete")
+        little = TRUST.chain(*scopes, known=KNOWN, constraints=(MaxAmount(max_amount=10.0, currency="EUR"),))
+        presenter = ProofPresenter(tmp_path / "agent.key", [little, TRUST.chain(*scopes, known=KNOWN)])
+        async with scene() as at, httpx2.AsyncClient(auth=AccreditedHttp(presenter, OWN)) as client:
+            url = f"http://127.0.0.1:{at.port}{PATH}"
+            for made, (method, target) in enumerate(
+                (("POST", "/pay?amount=50"), ("DELETE", "/messages/5"), ("POST", "/pay?amount=5")), 1
+            ):
+                answer = await client.request(method, url + target)
+                assert answer.status_code == 200, answer.text
+                assert len(at.api.seen) == made
+        assert presenter.calls_proved == 2 + 2 + 1
+        only = ProofPresenter(tmp_path / "agent.key", [little])
+        async with scene() as at, httpx2.AsyncClient(auth=AccreditedHttp(only, OWN)) as client:
+            refused = await client.post(f"http://127.0.0.1:{at.port}{PATH}/pay?amount=50")
+            assert (refused.status_code, refused.json()["error"]) == (403, "ratify_constraint_denied")
+
+    run(main())
+
+
 @pytest.mark.holds("client/http_apis", "pinned")
 def test_nothing_is_signed_for_an_api_that_says_it_is_another(tmp_path: Path) -> None:
     async def main() -> None:
@@ -337,7 +391,7 @@ def test_nothing_is_signed_for_an_api_that_says_it_is_another(tmp_path: Path) ->
 
 
 @pytest.mark.holds("client/http_apis", "tries", "one-scope")
-def test_an_api_that_asks_for_more_and_more_gets_no_more_than_three_requests_and_one_scope_s_proofs(
+def test_an_api_that_asks_for_more_and_more_gets_a_few_proofs_of_one_scope(
     tmp_path: Path,
 ) -> None:
     proofs: list[bool] = []
@@ -349,10 +403,14 @@ def test_an_api_that_asks_for_more_and_more_gets_no_more_than_three_requests_and
         said = f'Ratify error="{error}", challenge="{"A" * 43}=", verifier="{OWN}", workspace="accredit/http/v1"'
         return httpx2.Response(401, headers={"WWW-Authenticate": f'Basic realm="x", {said}, scope="{scope}"'})
 
-    presenter = presenter_of(TRUST, tmp_path, "email:read", "email:send")
+    write_key(tmp_path / "agent.key", TRUST.agent)
+    presenter = ProofPresenter(tmp_path / "agent.key", [TRUST.chain("email:read", "email:send") for _ in range(3)])
     for given, found in (
         ([("missing_ratify_proof", "email:read"), ("ratify_scope_denied", "email:send")], [False, True]),
-        ([("ratify_challenge_required", "email:read")] * 9, [False, True, True]),
+        ([("ratify_challenge_required", "email:read")] * 9, [False, True]),
+        ([("missing_ratify_proof", "email:read"), *[("ratify_revoked", "email:read")] * 9], [False, *[True] * 3]),
+        ([("missing_ratify_proof", "email:read"), *[("ratify_revoked", "email:send")] * 9], [False, True]),
+        ([("ratify_challenge_required", "email:read"), ("ratify_revoked", "email:read")] * 9, [False, True] * 3),
         ([("missing_ratify_proof", "email:read")] * 9, [False, True]),
         ([("unknown_route", "email:read")], [False]),
     ):

@@ -22,6 +22,7 @@ from accredit.config import build_settings, load
 from accredit.errors import ConfigurationError, StoreUnavailable, WireError
 from accredit.gateway import HttpUpstream, create_app
 from accredit.gateway.front import ratify_http
+from accredit.gateway.front.asgi import AsgiExchange
 from accredit.keys import write_key
 from accredit.limits import CHALLENGE_WINDOW_SECONDS
 from accredit.policy.http_binding import MAX_VERIFY_BYTES, read_verify
@@ -232,7 +233,10 @@ async def test_the_admin_listener_has_it_where_that_is_named_and_for_no_other_or
     admin = AdminApp(gateway, cast("Board", None), "127.0.0.1")
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        await (admin if scope["type"] == "http" else gateway)(scope, receive, send)
+        if scope["type"] == "http":
+            await admin.serve(AsgiExchange(scope, receive, send, gateway.routes.rooms))
+        else:
+            await gateway(scope, receive, send)
 
     async with RunningGateway(app) as running, RawClient(running.port) as client:
         await client.ask("POST", "/v1/ratify/challenge")

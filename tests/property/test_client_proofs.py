@@ -16,7 +16,8 @@ from tests.world.authorization import GATEWAY, Trust
 from accredit.base.clock import unix_seconds
 from accredit.client import ProofPresenter
 from accredit.client.headers import RoutingHeaders
-from accredit.client.proving import MAX_PROOFS_OF_REQUEST, Prover, TokenTakers
+from accredit.client.presenter import MAX_PROOFS_OF_REQUEST
+from accredit.client.proving import Prover, TokenTakers
 from accredit.client.refusals import Caller, explain_refusal, refusal_of
 from accredit.client.streams import ProvingTransport
 from accredit.errors import ProofRefused, RequestError

@@ -22,6 +22,7 @@ from accredit.app.admin import AdminApp
 from accredit.base.clock import unix_seconds
 from accredit.client import ProofPresenter
 from accredit.gateway.app import Gateway
+from accredit.gateway.front.asgi import AsgiExchange
 from accredit.gateway.settings import AUTHORIZE_PATH, ApiUpstream, GatewaySettings, ProofSettings
 from accredit.http_api.call import Protocol, request_hash, session_context
 from accredit.http_api.facts import http_facts
@@ -118,25 +119,29 @@ async def ask(
         "query_string": query.encode("latin-1"),
         "headers": [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers],
     }
-    await AdminApp(gateway, Board(1), "127.0.0.1")(scope, receive, send)
+    exchange = AsgiExchange(scope, receive, send, gateway.routes.rooms)
+    await AdminApp(gateway, Board(1), "127.0.0.1").serve(exchange)
     told = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     return Answered(sent[0]["status"], told, b"".join(each.get("body", b"") for each in sent[1:]))
 
 
 class EchoApi:
-    """An API that notes each request line and its headers, and answers 200."""
+    """An API that notes each request line and its headers, and answers 200, or with `says`: a status and headers."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, dict[str, str]]] = []
-        seen = self.seen
+        self.says: tuple[int, dict[str, str]] = (200, {})
+        seen, api = self.seen, self
 
         class Handler(BaseHTTPRequestHandler):
             def _answer(self) -> None:
                 length = int(self.headers.get("content-length") or 0)
                 body = self.rfile.read(length)
                 seen.append((self.requestline, {name.lower(): value for name, value in self.headers.items()}))
-                self.send_response(200)
-                self.send_header("content-length", str(len(body)))
+                status, headers = api.says
+                self.send_response(status)
+                for name, value in {**headers, "content-length": str(len(body))}.items():
+                    self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(body)
 

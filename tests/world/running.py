@@ -15,12 +15,14 @@ from typing import Any, Self, TypeVar
 import pytest
 import uvicorn
 import uvloop
+from tests.world.asgi_connection import AsgiConnection
 from tests.world.raw_server import until
 from uvicorn.server import ServerState
 
 from accredit.app.http11 import HttpConnection
 from accredit.app.server import CLIENT_IDLE_SECONDS
 from accredit.gateway import GatewaySettings, create_app
+from accredit.gateway.app import Gateway
 
 T = TypeVar("T")
 ASGIApplication = Any
@@ -116,9 +118,11 @@ class RunningGateway:
         self.app = create_app(served) if isinstance(served, GatewaySettings) else served
         self._reports_errors = reports_errors
         self._errors = ServerErrors()
+        fast = _roads[-1] == FAST and isinstance(self.app, Gateway)
+        self._protocol_of = HttpConnection if fast else AsgiConnection
         self._config = uvicorn.Config(
-            self.app if _roads[-1] == FAST else self._mounted,
-            http=HttpConnection,
+            self.app,
+            http=self._protocol_of,
             ws="none",
             interface="asgi3",
             lifespan="on",
@@ -164,8 +168,5 @@ class RunningGateway:
         """The endpoint."""
         return f"http://127.0.0.1:{self.port}/mcp"
 
-    async def _mounted(self, scope: Any, receive: Any, send: Any) -> None:
-        await self.app(scope, receive, send)
-
     def _protocol(self) -> asyncio.Protocol:
-        return HttpConnection(config=self._config, server_state=self.state, app_state=self._lifespan.state)
+        return self._protocol_of(config=self._config, server_state=self.state, app_state=self._lifespan.state)

@@ -17,6 +17,7 @@ import pytest
 import uvloop
 from msgspec import Struct
 from tests.world.asgi import MemoryAnswer, MemoryHead
+from tests.world.asgi_connection import AsgiConnection
 from tests.world.authorization import GATEWAY, Trust
 from tests.world.delegations import DAY
 from tests.world.pipe import Pipe
@@ -204,13 +205,11 @@ async def told(road: str, gateway: Any, server: Server, parts: Sequence[bytes]) 
         if isinstance(each.settings.upstream, HttpUpstream):
             each.backend.sender.client = server
 
-    async def mounted(scope: Any, receive: Any, send: Any) -> None:
-        await gateway(scope, receive, send)
-
-    config = server_config(gateway if road == FAST else cast(Any, mounted))
+    config = server_config(gateway)
     config.load()
     state, loop = ServerState(), asyncio.get_running_loop()
-    pipe, protocol = Pipe(), HttpConnection(config=config, server_state=state, app_state={})
+    kind = HttpConnection if road == FAST else AsgiConnection
+    pipe, protocol = Pipe(), kind(config=config, server_state=state, app_state={})
     with pytest.MonkeyPatch.context() as patched:
         # On a machine that stalls a step would be a long one, and the next would wait.
         patched.setattr(turns, "LONG_STEP_SECONDS", math.inf)

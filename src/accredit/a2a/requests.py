@@ -82,6 +82,12 @@ class Asked(Struct, frozen=True, kw_only=True):
         """Return the same request for another page of a list."""
         return replace(self, form=to_json({**self.plain, "pageToken": token}))
 
+    def to_count(self, token: str = "") -> "Asked":
+        """Return the request for a page of the same list that is only counted: as many tasks as a page may have, with
+        as little of each as an agent may tell."""
+        little = {"pageToken": token, "pageSize": 100, "historyLength": 0, "includeArtifacts": False}
+        return replace(self, form=to_json({**self.plain, **little}))
+
 
 def read_request(body: bytes, versions: Sequence[bytes]) -> Steps[Asked]:
     """Return the request in a body. `versions` are the values of `A2A-Version`. Raises `RequestError`, with the

@@ -151,6 +151,11 @@ class ListParams(Params, frozen=True, kw_only=True):
     status_timestamp_after: Text = UNSET
     include_artifacts: Maybe = UNSET
 
+    @property
+    def filters(self) -> bool:
+        """Whether the list may leave out tasks of the caller's."""
+        return any((self.context_id, self.status, self.status_timestamp_after))
+
 
 class PushParams(Params, frozen=True, kw_only=True):
     """`GetTaskPushNotificationConfigRequest`, and `DeleteTaskPushNotificationConfigRequest`."""

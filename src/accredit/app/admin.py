@@ -17,22 +17,25 @@ time. The longer that takes, the longer the result is cached.
 import asyncio
 import socket
 import ssl
+from collections.abc import Coroutine
 from time import monotonic
-from typing import cast
+from typing import Any, cast
 
 from uvicorn.server import ServerState
 
 from accredit.app.handshakes import TlsListener
 from accredit.app.http11 import MAX_PROOF_HEAD_BYTES, HttpConnection
+from accredit.app.http_request import HttpExchange, HttpRequest
 from accredit.app.server import server_config
 from accredit.base.addresses import is_address
 from accredit.errors import AccreditError, ClientGone, RequestError
 from accredit.gateway.app import Gateway
-from accredit.gateway.front.asgi import AsgiExchange, Receive, Scope, Send
+from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.health import ALIVE, READY
 from accredit.gateway.front.ratify_http import PREFIX
 from accredit.gateway.headers import JSON, host_allowed, host_refused, origin_allowed, origin_refused
 from accredit.gateway.replies import refusal
+from accredit.gateway.room import Rooms
 from accredit.gateway.settings import AUTHORIZE_PATH
 from accredit.jsonrpc.encode import INVALID_REQUEST
 from accredit.telemetry import Board
@@ -54,7 +57,7 @@ _AUTHORIZE = AUTHORIZE_PATH.encode("ascii")
 
 
 class AdminApp:
-    """The ASGI application of the admin listener for `gateway`. `host` is the address that it listens on."""
+    """What answers on the admin listener of `gateway`. `host` is the address that it listens on."""
 
     def __init__(self, gateway: Gateway, board: Board, host: str) -> None:
         self._gateway = gateway
@@ -69,12 +72,13 @@ class AdminApp:
         """Whether a proxy asks here about requests."""
         return bool(self._gateway.routes.apis)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one ASGI scope."""
-        if scope["type"] != "http":
-            return
-        routes = self._gateway.routes
-        exchange = AsgiExchange(scope, receive, send, routes.rooms)
+    @property
+    def rooms(self) -> Rooms:
+        """The room for the bodies of requests."""
+        return self._gateway.routes.rooms
+
+    async def serve(self, exchange: Exchange) -> None:
+        """Answer one request."""
         try:
             await self._serve(exchange)
         except ClientGone:
@@ -82,8 +86,10 @@ class AdminApp:
         except AccreditError as error:
             answer = refusal(error)
             await exchange.reply(answer.status, answer.frame(), [JSON, *answer.headers])
+        finally:
+            exchange.over()
 
-    async def _serve(self, exchange: AsgiExchange) -> None:
+    async def _serve(self, exchange: Exchange) -> None:
         head, routes = exchange.head, self._gateway.routes
         if head.raw_path.startswith(_AUTHORIZE):
             name = head.raw_path.removeprefix(_AUTHORIZE).partition(b"/")[0].decode("latin-1")
@@ -156,6 +162,10 @@ class AdminListener:
 
 class AdminProtocol(HttpConnection):
     """A client's connection to the admin listener."""
+
+    def work_of(self, request: HttpRequest) -> Coroutine[Any, Any, None]:
+        """Return the work that answers a request."""
+        return self._app.serve(HttpExchange(request, self._app.rooms))
 
     def most_connections(self) -> int:
         """Return how many connections there may be."""

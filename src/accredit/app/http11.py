@@ -11,9 +11,8 @@ their order, one at a time.
 - [trailers] Trailers are read and dropped.
 - [upgrade] `Upgrade` is ignored, and the request answered in HTTP/1.1 (RFC 9110 section 7.8).
 - [error-response] An invalid request is answered only if that can't be mistaken for the response to an earlier one.
-- [eager-start] A request to a gateway starts as soon as its bytes are read, not at the loop's next step, and without
-  an asyncio task (`gateway.eager`). A request to another application (one that mounts a gateway) is run as ASGI, in
-  a task.
+- [eager-start] A request starts as soon as its bytes are read, not at the loop's next step, and without an asyncio
+  task (`gateway.eager`).
 - [same-head] If one read brings exactly one POST with its whole body, the connection remembers its head. If the same
   bytes come again, they are not parsed again. Only the digits of Content-Length may differ, and a body of exactly
   that length must follow.
@@ -22,6 +21,7 @@ their order, one at a time.
 import asyncio
 import logging
 import urllib.parse
+from collections.abc import Coroutine
 from contextvars import Context, copy_context
 from typing import Any, NamedTuple, NoReturn, cast
 
@@ -29,7 +29,6 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, par
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from accredit.app.asgi import run_application
 from accredit.app.connection import ClientConnection
 from accredit.app.http_request import CLOSING, HttpExchange, HttpRequest, status_line
 from accredit.gateway.app import Gateway, Routes
@@ -171,6 +170,11 @@ class HttpConnection(ClientConnection):
         """How many bytes a head may have ([head-bounds])."""
         prefixes = self._gateway.routes.proof_prefixes if self._gateway is not None else ()
         return MAX_PROOF_HEAD_BYTES if prefixes and self._target.startswith(prefixes) else MAX_REQUEST_HEAD_BYTES
+
+    def work_of(self, request: HttpRequest) -> Coroutine[Any, Any, None]:
+        """Return the work that answers a request: the gateway's."""
+        routes = cast(Gateway, self._app).routes
+        return routes.serve(HttpExchange(request, *routes.surroundings))
 
     def on_message_begin(self) -> None:
         """Note that a request begins."""
@@ -341,16 +345,8 @@ class HttpConnection(ClientConnection):
 
     def _answer(self, request: HttpRequest) -> None:
         self._current = request
-        gateway = self._gateway
-        if gateway is None:
-            task: Any = self.loop.create_task(run_application(self._app, request, self.app_state))
-            task.add_done_callback(self.server_state.tasks.discard)
-            self.server_state.tasks.add(task)
-            return
-        routes = gateway.routes
-        exchange = HttpExchange(request, *routes.surroundings)
-        work = request.answer_with(routes.serve(exchange))
-        task = EagerTask(work, self.loop, self.server_state.tasks.discard, self._context.copy())
+        work = request.answer_with(self.work_of(request))
+        task: Any = EagerTask(work, self.loop, self.server_state.tasks.discard, self._context.copy())
         self.server_state.tasks.add(task)
         if self._reading:
             self._to_start = task  # there is at most one: the next waits for its answer

@@ -13,7 +13,9 @@ their interceptors sees it. So the transport proves, and sends once more what is
   presented, if there is one.
   A refusal of a request that needs no scope names none: it could be the agent's.
 - [challenge] After `ratify_challenge_required` the gateway's challenge is signed.
-- [tries] A request is sent at most `MAX_SENT_REQUESTS` times. Then the refusal stands.
+- [next-delegation] After a refusal of the delegation itself, the next one that covers the scopes is presented, as in
+  calls of MCP. If a challenge was needed, the request is first sent without a proof, for another challenge.
+- [tries] A request gets `MAX_PROOFS_OF_REQUEST` proofs at most. Then the refusal stands.
 """
 
 from typing import Any, Protocol
@@ -25,11 +27,9 @@ from accredit.a2a.call import call_of
 from accredit.a2a.requests import read_request
 from accredit.base.caching import RecentlyUsed
 from accredit.base.steps import at_one_go
-from accredit.client.http_apis import MAX_SENT_REQUESTS, challenge_of, check_verifier, sign_again
-from accredit.client.presenter import Challenge, ProofPresenter
+from accredit.client.http_apis import challenge_of, check_verifier, put_proof, sign_again
+from accredit.client.presenter import MAX_PROOFS_OF_REQUEST, Challenge, ProofPresenter, Tries
 from accredit.errors import RequestError
-from accredit.http_api.wire import PROOF_HEADER, encode_proof_header
-from accredit.jsonrpc.encode import to_json
 from accredit.limits import MAX_KNOWN_TARGETS
 from accredit.policy.agent_call import AgentCall
 from accredit.refusals import is_own_code
@@ -78,19 +78,13 @@ class AccreditedA2A(httpx2.AsyncBaseTransport):
         call = await self._call(request)
         if call is None:
             return await self._transport.handle_async_request(request)
-        challenge: Challenge | None = None
-        for _ in range(MAX_SENT_REQUESTS - 1):
-            self._prove(request, call, challenge)
+        tries = Tries(call)
+        self._prove(request, call, tries)
+        while True:
             response = await self._transport.handle_async_request(request)
             refused = await _refusal_in(response)
-            if refused is None or not sign_again(refused.error):
+            if refused is None or not self._try_again(request, call, tries, refused):
                 return response
-            had = self._scope, self._needed.peek(call.target)
-            challenge = self._accept(refused, call)
-            if challenge is None and had == (self._scope, self._needed.peek(call.target)):
-                return response
-        self._prove(request, call, challenge)
-        return await self._transport.handle_async_request(request)
 
     async def aclose(self) -> None:
         """Close the transport."""
@@ -107,26 +101,38 @@ class AccreditedA2A(httpx2.AsyncBaseTransport):
         except RequestError:
             return None  # the gateway says what is wrong with it
 
-    def _prove(self, request: Any, call: AgentCall, challenge: Challenge | None) -> None:
+    def _prove(self, request: Any, call: AgentCall, tries: Tries, challenge: Challenge | None = None) -> bool:
         needs_scope = call.sends or call.changes_task
         if needs_scope and self._scope is None:
-            return
+            return False
         scope = self._scope or "" if needs_scope else ""
         also = (self._needed.get(call.target) or ()) if call.sends else ()
-        proof = self._presenter.prove(call, scope, self._verifier_id, challenge=challenge, also=also)
-        request.headers[PROOF_HEADER] = encode_proof_header(to_json(proof)).decode("ascii")
+        proof = self._presenter.prove_again(tries, scope, self._verifier_id, challenge=challenge, also=also)
+        return put_proof(request, proof)
 
-    def _accept(self, refused: "_Data", call: AgentCall) -> Challenge | None:
-        """Return the challenge of a refusal, and note the scopes that it names. Raises `ProofRefused` ([pinned])."""
+    def _try_again(self, request: Any, call: AgentCall, tries: Tries, refused: "_Data") -> bool:
+        """Prepare a request to be sent again after a refusal. Return False if the refusal is final. Raises
+        `ProofRefused` ([pinned])."""
         issued = refused.meta.ratify_challenge
         verifier = issued.verifier_id if issued is not None else refused.meta.ratify_verifier
         if verifier:
             check_verifier("agent", self._verifier_id, verifier)
+        if tries.proofs >= MAX_PROOFS_OF_REQUEST:
+            return False
+        if tries.has_another(refused.error):
+            self._prove(request, call, tries)
+            return True
+        if not sign_again(refused.error) or tries.challenged:
+            return False
+        had = self._scope, self._needed.peek(call.target)
         if (call.sends or call.changes_task) and self._scope is None:
             self._scope = refused.required_scope
         if call.sends and refused.required_scopes and self._needed.peek(call.target) is None:
             self._needed.put(call.target, refused.required_scopes)
-        return challenge_of(issued.challenge) if issued is not None else None
+        challenge = challenge_of(issued.challenge) if issued is not None else None
+        if challenge is None and had == (self._scope, self._needed.peek(call.target)):
+            return False
+        return self._prove(request, call, tries, challenge)
 
 
 class _Issued(msgspec.Struct):

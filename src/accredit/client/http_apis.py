@@ -7,7 +7,9 @@ own.
   has none, and the refusal names the scope, which is remembered by method and path.
 - [one-scope] For one request the API may name one scope: by naming more it could explore the delegations.
 - [challenge] After `ratify_challenge_required` the gateway's challenge is signed.
-- [tries] A request is sent at most `MAX_SENT_REQUESTS` times. Then the refusal stands.
+- [next-delegation] After a refusal of the delegation itself, the next one that covers the scope is presented, as in
+  calls of MCP. If a challenge was needed, the request is first sent without a proof, for another challenge.
+- [tries] A request gets `MAX_PROOFS_OF_REQUEST` proofs at most. Then the refusal stands.
 - [whole-body] The body is read whole before it is sent: the proof covers its bytes. If the API is behind another proxy
   that asks the gateway (the refusal then names the label `accredit/authorize/v1`), it covers an empty body.
 """
@@ -17,13 +19,14 @@ from base64 import b64decode
 from binascii import Error
 from collections.abc import Generator, Mapping
 from hashlib import sha256
+from typing import Any
 
 import httpx2
 
 from accredit.attest.proofs import WORKSPACES
 from accredit.base.caching import RecentlyUsed
 from accredit.base.text import excerpt
-from accredit.client.presenter import Challenge, ProofPresenter
+from accredit.client.presenter import Challenge, ProofPresenter, Tries
 from accredit.errors import ProofRefused, RequestError
 from accredit.http_api.call import HttpCall, Protocol
 from accredit.http_api.routes import RouteTable
@@ -34,8 +37,6 @@ from accredit.limits import MAX_KNOWN_TARGETS
 from accredit.ratify.challenges import CHALLENGE_BYTES
 from accredit.refusals import GATEWAY_CHANGED
 
-MAX_SENT_REQUESTS = 3
-"""How often a request is sent at most: without a proof, with one for the named scope, and with one over a challenge."""
 MAX_CHALLENGE_HEADER_BYTES = 8_192
 """How many bytes of a `WWW-Authenticate` header are read. A gateway's has some 300."""
 
@@ -73,32 +74,33 @@ class AccreditedHttp(httpx2.Auth):
     def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
         """Send a request with its proof, and again after refusals that ask for another proof. Raises `ProofRefused`
         ([pinned])."""
-        scope, named = self._scope(request), None
+        tries, scope = Tries(self._call(request)), self._scope(request)
         if scope is not None:
-            self._prove(request, scope)
-        for _ in range(MAX_SENT_REQUESTS - 1):
+            self._prove(request, tries, scope)
+        while True:
             response = yield request
-            told = read_challenge(response)
-            if response.status_code not in (401, 403) or told.get("error") not in _SIGN_AGAIN:
+            if response.status_code not in (401, 403) or not self._try_again(request, tries, read_challenge(response)):
                 return
-            again = self._scope_told(request, told, scope)
-            if again is None or named not in (None, again):
-                return
-            scope = named = again
-            self._prove(request, scope, _challenge_in(told))
-        yield request
 
-    def _scope_told(self, request: httpx2.Request, told: Mapping[str, str], had: str | None) -> str | None:
-        """Return the scope to sign for after a refusal, or None if the refusal is final. Raises `ProofRefused`
-        ([pinned])."""
+    def _try_again(self, request: httpx2.Request, tries: Tries, told: Mapping[str, str]) -> bool:
+        """Prepare a request to be sent again after a refusal. Return False if the refusal is final. Raises
+        `ProofRefused` ([pinned])."""
         named, protocol = told.get("scope"), _PROTOCOLS.get(told.get("workspace", ""))
-        if named is None or protocol is None:
-            return None
+        if named is None or protocol is None or not tries.may_name(named):
+            return False
         check_verifier("API", self._verifier_id, told.get("verifier", ""))
-        is_new = named != had or protocol != self._protocol
-        self._protocol = protocol
+        if tries.scope is not None and tries.has_another(told.get("error")):
+            self._prove(request, tries, tries.scope)
+            return True
+        is_new = named != tries.scope or protocol != self._protocol
+        challenge = _challenge_in(told) if told.get("error") == "ratify_challenge_required" else None
+        if not sign_again(told.get("error")) or (challenge is None and not is_new) or tries.challenged:
+            return False
+        if protocol != self._protocol:
+            self._protocol = protocol
+            tries.call = self._call(request)
         self._learned.put((request.method, request.url.path), named)
-        return named if is_new or told.get("error") == "ratify_challenge_required" else None
+        return self._prove(request, tries, named, challenge)
 
     def _scope(self, request: httpx2.Request) -> str | None:
         learned = self._learned.get((request.method, request.url.path))
@@ -110,9 +112,9 @@ class AccreditedHttp(httpx2.Auth):
             return None  # the gateway says what is wrong with it
         return self._scopes[match.route] if match is not None else None
 
-    def _prove(self, request: httpx2.Request, scope: str, challenge: Challenge | None = None) -> None:
+    def _call(self, request: httpx2.Request) -> HttpCall:
         body = request.content if self._protocol == "http" else b""
-        call = HttpCall(
+        return HttpCall(
             method=request.method,
             target="",
             session_id="",
@@ -122,8 +124,18 @@ class AccreditedHttp(httpx2.Auth):
             protocol=self._protocol,
             requested_path=request.url.raw_path.decode("ascii"),
         )
-        proof = self._presenter.prove(call, scope, self._verifier_id, challenge=challenge)
+
+    def _prove(self, request: httpx2.Request, tries: Tries, scope: str, challenge: Challenge | None = None) -> bool:
+        proof = self._presenter.prove_again(tries, scope, self._verifier_id, challenge=challenge)
+        return put_proof(request, proof)
+
+
+def put_proof(request: Any, proof: Mapping[str, object] | None) -> bool:
+    """Put a proof into a request's header, or none. Return whether there is one."""
+    request.headers.pop(PROOF_HEADER, None)
+    if proof is not None:
         request.headers[PROOF_HEADER] = encode_proof_header(to_json(proof)).decode("ascii")
+    return proof is not None
 
 
 def sign_again(error: object) -> bool:

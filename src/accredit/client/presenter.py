@@ -23,7 +23,7 @@
   read before its next use.
 
 Not checked here: revocation, facts that only the gateway knows (amounts, places, uses), and whether it trusts the
-principal. If the gateway refuses for such a reason, the next delegation is tried (`proving`).
+principal. If the gateway refuses for such a reason, the next delegation is tried (`Tries`).
 """
 
 import hashlib
@@ -49,7 +49,7 @@ from accredit.errors import ConfigurationError, ProofRefused, WireError
 from accredit.keys import DelegationFile, SigningKey, load_signing_key, public_path, read_file, write_file
 from accredit.keys.files import MissingFile
 from accredit.keys.places import KNOWN_GATEWAYS
-from accredit.limits import CLOCK_LEAD_SECONDS, MAX_DELEGATION_FILE_BYTES, MAX_PRESENTED
+from accredit.limits import CLOCK_LEAD_SECONDS, MAX_DELEGATION_FILE_BYTES
 from accredit.policy.constraint_words import refused_constraint
 from accredit.policy.guarded_call import GuardedCall
 from accredit.ratify import (
@@ -64,13 +64,21 @@ from accredit.ratify import (
 from accredit.ratify.challenges import CHALLENGE_BYTES
 from accredit.ratify.facts import CallFacts, VerifierContext
 from accredit.ratify.scopes import IDENTITY
-from accredit.refusals import CHALLENGE_REQUIRED
+from accredit.refusals import BY_WORD, CHALLENGE_REQUIRED
 
+MAX_PRESENTED = 4
+"""The most delegations that are tried for one call, one after the other. Each refusal is a record in a log."""
+MAX_PROOFS_OF_REQUEST = MAX_PRESENTED + 2
+"""How many proofs a client makes for one request, whatever is answered: one with each delegation that is tried, one if
+the scope was assumed wrongly, and one for another reading of the request. Without this bound a hostile server got 199
+proofs for a call."""
 MAX_GRANTS = 64
 """How many delegations an agent may have from a person who was asked. Each ends within a day."""
 
 
 _log = logging.getLogger("accredit.client")
+_ANOTHER_MAY_PASS = frozenset(word for word, row in BY_WORD.items() if row.other_may_pass)
+"""Refusals after which another delegation for the same scope may pass."""
 
 GRANTS = "grants"
 """The folder beside an agent's key for the delegations that a person gave when asked, except those for one exact
@@ -110,6 +118,39 @@ class Challenge(Struct, frozen=True):
 
 class _Meta(Struct, frozen=True):
     ratify_challenge: Challenge
+
+
+class Tries(Struct):
+    """The proofs of one request so far.
+
+    `scope` is the scope of the last proof, if there was one, and `also` what else its delegation had to cover. `chains`
+    are the delegations for these that were not refused yet. `named` is the scope that the gateway asked for, and
+    `proofs` is how many proofs were made. `challenged` says that the last one signs a challenge of the gateway.
+    """
+
+    call: GuardedCall
+    scope: str | None = None
+    also: tuple[str, ...] = ()
+    challenged: bool = False
+    named: str | None = None
+    proofs: int = 0
+    chains: tuple[Chain, ...] = ()
+
+    def may_name(self, scope: str | None) -> bool:
+        """Note which scope the gateway asks for, and return whether another proof may be made: it may name one scope
+        for a request, as by naming more it could explore the delegations."""
+        if self.proofs >= MAX_PROOFS_OF_REQUEST or self.named not in (None, scope or self.named):
+            return False
+        self.named = scope or self.named
+        return True
+
+    def has_another(self, error: object) -> bool:
+        """Return whether a refusal by this word may be over with the next delegation, which from now on is the
+        first."""
+        if self.scope is None or len(self.chains) < 2 or not isinstance(error, str) or error not in _ANOTHER_MAY_PASS:
+            return False
+        self.chains = self.chains[1:]
+        return True
 
 
 class ProofPresenter:
@@ -249,6 +290,30 @@ class ProofPresenter:
             good = good if len(good) <= MAX_PRESENTED else [*good[: MAX_PRESENTED - 1], good[-1]]
             covering = [*good, *(held for held, is_refused in zip(covering, refused, strict=True) if is_refused)]
         return tuple(held.chain for held in covering[:MAX_PRESENTED])
+
+    def prove_again(
+        self,
+        tries: Tries,
+        scope: str,
+        verifier_id: str,
+        *,
+        bound_to: str | None = None,
+        also: tuple[str, ...] = (),
+        challenge: Challenge | None = None,
+        met: bool = False,
+    ) -> dict[str, object] | None:
+        """Return the next proof of a request, as `prove` does, with the first of the delegations that were not refused
+        yet. Return None if there is none, or if the last proof signed a challenge: the gateway then has to give
+        another. The proof is bound to `scope`, unless `bound_to` is given."""
+        if (tries.scope, tries.also) != (scope, also) or not tries.chains:
+            tries.chains = self.chains_for(scope, tries.call, verifier_id, met=met, also=also)
+        was_challenged, tries.challenged = tries.challenged, challenge is not None
+        tries.scope, tries.also = scope if tries.chains else None, also
+        if not tries.chains or (was_challenged and challenge is None):
+            return None
+        tries.proofs += 1
+        bound_to, chain = scope if bound_to is None else bound_to, tries.chains[0]
+        return self.prove(tries.call, bound_to, verifier_id, challenge=challenge, chain=chain)
 
     def chain_for(
         self, scope: str, call: GuardedCall | None = None, verifier_id: str = "", also: Collection[str] = ()

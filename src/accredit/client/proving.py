@@ -49,11 +49,11 @@ from msgspec import Struct
 
 from accredit.base.caching import RecentlyUsed
 from accredit.base.values import items_of, members_of
-from accredit.client.presenter import Chain, Challenge, ProofPresenter
+from accredit.client.presenter import Challenge, ProofPresenter, Tries
 from accredit.errors import FrameError, ProofRefused
 from accredit.jsonrpc.methods import LISTEN, TASK_CHANGES, TASK_MEMBER
 from accredit.jsonrpc.result_types import TASK
-from accredit.limits import MAX_KNOWN_TARGETS, MAX_PRESENTED
+from accredit.limits import MAX_KNOWN_TARGETS
 from accredit.policy import (
     GUARDED,
     LISTS,
@@ -65,22 +65,13 @@ from accredit.policy import (
 )
 from accredit.policy.guarded_call import BEGINNINGS
 from accredit.policy.lists import KINDS, OBSERVED, SCOPE, SENSITIVE, VERIFIER, Kind
-from accredit.refusals import BY_WORD, CHALLENGE_REQUIRED, DENIED, MISSING, REPLAYED, UNTRUSTED_ROOT
+from accredit.refusals import CHALLENGE_REQUIRED, DENIED, MISSING, REPLAYED, UNTRUSTED_ROOT
 from accredit.tokens.carried import ARGUMENT
-
-MAX_PROOFS_OF_REQUEST = MAX_PRESENTED + 2
-"""How many proofs a client makes for one request, whatever is answered: one with each delegation that is tried, one if
-the scope was assumed wrongly, and one for the other reading of `_token` ([token-argument]). Without this bound a
-hostile server got 199 proofs for a call."""
-
 
 Params = dict[str, object]
 
 _LIST_REFUSALS = frozenset({DENIED, UNTRUSTED_ROOT, REPLAYED})
 """The codes by which a gateway refuses a list request because of its proof."""
-
-_ANOTHER_MAY_PASS = frozenset(word for word, row in BY_WORD.items() if row.other_may_pass)
-"""Refusals after which another delegation for the same scope may pass."""
 
 _INVALID = "ratify_invalid"
 _DEFAULT_SCOPES = {"resources/read": "mcp:resource", "prompts/get": "mcp:prompt"}
@@ -97,23 +88,13 @@ class _Target(Struct, frozen=True):
     sensitive: bool = False
 
 
-class Attempt(Struct):
-    """A request in progress: its `params` without a proof, and the state of its tries.
-
-    `scope` is the scope of the last proof, if there was one. `chains` are the delegations for that scope that were not
-    refused yet. `named` is the scope that the gateway asked for, and `proofs` is how many proofs were made. `other` is
-    the call as the gateway may read it instead ([token-argument]).
-    """
+class Attempt(Tries, kw_only=True):
+    """A request in progress: its `params` without a proof, and the state of its tries. `other` is the call as the
+    gateway may read it instead ([token-argument])."""
 
     method: str
     params: Params
-    call: GuardedCall
-    scope: str | None = None
     corrected: bool = False
-    challenged: bool = False
-    named: str | None = None
-    proofs: int = 0
-    chains: tuple[Chain, ...] = ()
     other: GuardedCall | None = None
 
 
@@ -172,7 +153,9 @@ class Prover:
         except FrameError:
             return None  # it can't be signed: the gateway reports what is wrong
         other = calls[1] if len(calls) > 1 else None
-        return Attempt(method, params, calls[0], other=other) if method != LISTEN or calls[0].subscribed else None
+        if method == LISTEN and not calls[0].subscribed:
+            return None
+        return Attempt(call=calls[0], method=method, params=params, other=other)
 
     def list_first(self, attempt: Attempt) -> str | None:
         """Return the method of a list to request before this call, or None ([list-first])."""
@@ -223,9 +206,8 @@ class Prover:
             return attempt.params if code in _LIST_REFUSALS and had_scope is not None else None
         refusal = members_of(data)
         named = scope_in(refusal.get("required_scope"))
-        if attempt.proofs >= MAX_PROOFS_OF_REQUEST or attempt.named not in (None, named or attempt.named):
+        if not attempt.may_name(named):
             return None
-        attempt.named = named or attempt.named
         params = self._again(attempt, code, refusal, named)
         came_without, goes_without = had_scope is None, attempt.scope is None
         return None if came_without and goes_without else params
@@ -241,17 +223,14 @@ class Prover:
     def _again(self, attempt: Attempt, code: int, refusal: Mapping[str, object], scope: str | None) -> Params | None:
         if refusal.get("error") == _INVALID and attempt.other is not None and attempt.scope is not None:
             attempt.call, attempt.other, attempt.chains = attempt.other, None, ()
-            return self._signed_anew(attempt, attempt.scope)
+            return self._signed(attempt, attempt.scope)
         if scope is None and attempt.call.about_tasks:
             target = self._target(attempt)
             scope = target.scope if target is not None else None
-        error = refusal.get("error")  # a server may send anything
-        another = isinstance(error, str) and error in _ANOTHER_MAY_PASS
-        if another and len(attempt.chains) > 1 and attempt.scope is not None:
-            return self._with_the_next(attempt, attempt.scope)
+        if attempt.scope is not None and attempt.has_another(refusal.get("error")):
+            return self._signed(attempt, attempt.scope)
         if code == CHALLENGE_REQUIRED and not attempt.challenged:
             challenge = self._presenter.accept_challenge(refusal, self._pin)
-            attempt.challenged = True
             return self._signed(attempt, self._learned(attempt, scope, sensitive=True), challenge)
         if attempt.corrected or attempt.challenged or scope is None:
             return None
@@ -320,31 +299,15 @@ class Prover:
         known = self._targets.peek((attempt.method, attempt.call.target))
         return known or (_Target(default) if default is not None else None)
 
-    def _with_the_next(self, attempt: Attempt, scope: str) -> Params:
-        attempt.chains = attempt.chains[1:]
-        return self._signed_anew(attempt, scope)
-
-    def _signed_anew(self, attempt: Attempt, scope: str) -> Params:
-        if not attempt.challenged:
-            return self._signed(attempt, scope)
-        attempt.challenged = False  # a challenge is valid once
-        return attempt.params
-
     def _signed(self, attempt: Attempt, scope: str, challenge: Challenge | None = None) -> Params:
         if not self._pin.id and not self._pin.unbound:
             raise self._pin.unknown()
-        if attempt.scope != scope or not attempt.chains:
-            attempt.chains = self._presenter.chains_for(scope, attempt.call, self._pin.id, met=not self._pin.named)
-        if not attempt.chains:  # a person may be asked for one
-            attempt.scope = None
-            return attempt.params
-        attempt.scope = scope
         # Reading a task needs no scope, but the delegation that it was made with.
         bound_to = scope if not attempt.call.about_tasks or attempt.method in TASK_CHANGES else ""
-        chain = attempt.chains[0]
-        attempt.proofs += 1
-        proof = self._presenter.prove(attempt.call, bound_to, self._pin.id, challenge=challenge, chain=chain)
-        return with_meta(attempt.params, {PROOF: proof})
+        proof = self._presenter.prove_again(
+            attempt, scope, self._pin.id, bound_to=bound_to, challenge=challenge, met=not self._pin.named
+        )
+        return with_meta(attempt.params, {PROOF: proof}) if proof is not None else attempt.params
 
 
 class TokenTakers:

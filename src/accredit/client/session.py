@@ -6,6 +6,7 @@ subclass of `RoundsError`, a late one `RequestTimeout`. Every other error is the
 never wrapped in groups.
 """
 
+import os
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -24,6 +25,7 @@ from mcp_types import (
     GetPromptResult,
     InputRequiredResult,
     InputResponseRequestParams,
+    JSONRPCRequest,
     ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
@@ -34,6 +36,7 @@ from mcp_types import (
 
 from accredit.base.text import excerpt
 from accredit.client.apart import Apart
+from accredit.client.asking import Allowed, Asking, Say, Withheld
 from accredit.client.budgets import Budgets
 from accredit.client.gateways import Reached, to_gateway
 from accredit.client.http import HOW_TO_START, NOT_REACHED, NOT_THERE
@@ -41,14 +44,15 @@ from accredit.client.legs import Dialogs, Legs, RoundsCall, legacy_callback, one
 from accredit.client.pins import check_name
 from accredit.client.presenter import ProofPresenter
 from accredit.client.proving import Prover
-from accredit.client.refusals import Caller, explain_refusal, refusal_of
+from accredit.client.refusals import Caller, explain_refusal, mark_uncovered, refusal_of
 from accredit.client.rounds import InputHandler, run_leg, run_rounds, within
 from accredit.client.sdk import Transport, in_memory, replace_revision_error
 from accredit.client.stdio import over_stdio
-from accredit.client.streams import ProvingTransport
-from accredit.errors import RequestTimeout, UnsupportedResultType
+from accredit.client.streams import ProvingTransport, Uncovered
+from accredit.errors import ConfigurationError, ProofRefused, RequestTimeout, UnsupportedResultType
 from accredit.jsonrpc.encode import UPSTREAM_ERROR
 from accredit.jsonrpc.methods import TARGET_MEMBER
+from accredit.keys.places import desk_sockets
 from accredit.limits import LEG_SECONDS, MAX_TOLD_REASON_CHARS
 from accredit.rounds import LegOptions, RoundsOptions, with_retry_params
 
@@ -72,6 +76,10 @@ class AccreditedClient:
     Each handler is `async def handler(context, params)`, where `context` is an `InputContext`, and returns its kind's
     result. Handlers answer in both eras, and a server is told which kinds there are. `mode` is the SDK's: "auto",
     "legacy", or a modern revision.
+
+    With `hold`, a person is asked at the desk of this user about a call that is refused (`client.asking`). The call
+    waits for so many seconds, which its own times do not count, and is made once more if the person allows it. Lists
+    then have what no delegation covers as well, marked. The presenter needs `may_ask`.
     """
 
     def __init__(
@@ -88,8 +96,10 @@ class AccreditedClient:
         rounds: RoundsOptions | None = None,
         mode: str = "auto",
         known_as: str = "",
+        hold: float = 0,
     ) -> None:
-        """Raise `ConfigurationError` if the file of known gateways can't be read, or a name is invalid."""
+        """Raise `ConfigurationError` if the file of known gateways can't be read, a name is invalid, or nobody could
+        prove what a person allows."""
         given = {"elicitation/create": elicitation, "sampling/createMessage": sampling, "roots/list": roots}
         self._handlers = {method: handler for method, handler in given.items() if handler is not None}
         self._caller = Caller(presenter, target if isinstance(target, str) else known_as, "")
@@ -99,20 +109,29 @@ class AccreditedClient:
         dialogs = Dialogs(self._budgets)
         if known_as:
             check_name(target if isinstance(target, str) else known_as)
+        uncovered = mark_uncovered if hold > 0 else None
         self._client = Client(
             to_gateway(
                 Reached(url=target, token=token or "", headers=headers or {}, timeout=timeout),
                 presenter,
+                whole_lists=hold > 0,
+                uncovered=uncovered,
                 heard=self._budgets.heard,
             )
             if isinstance(target, str)
-            else _transport(target, presenter, token or "", known_as, self._budgets),
+            else _transport(target, presenter, token or "", known_as, self._budgets, uncovered),
             elicitation_callback=legacy_callback(elicitation, "elicitation/create", dialogs),
             sampling_callback=legacy_callback(sampling, "sampling/createMessage", dialogs),
             list_roots_callback=legacy_callback(roots, "roots/list", dialogs),
             mode=mode,
         )
         self._connection = Apart(self._client)
+        self._asking: Asking | None = None
+        if hold > 0:
+            if presenter is None:
+                raise ConfigurationError("hold is of no use without a presenter", "give the agent's key to one")
+            sockets = desk_sockets(os.environ, os.geteuid())
+            self._asking = Asking(presenter, self._caller.url, sockets, hold)
 
     async def __aenter__(self) -> Self:
         """Connect. Raises `MCPError` if no server answers, `ProofRefused` if a token is missing, and `RequestTimeout`
@@ -162,7 +181,10 @@ class AccreditedClient:
     async def list_tools(self, *, cursor: str | None = None, timeout: float | None = None) -> ListToolsResult:
         """Return one page of the tools that the delegations cover. `timeout` is for the whole operation, in seconds.
         Raises `MCPError` and `RequestTimeout`, as the other list methods do."""
-        return await self._list_page(self._client.list_tools(cursor=cursor), timeout)
+        page = await self._list_page(self._client.list_tools(cursor=cursor), timeout)
+        if self._asking is not None:
+            self._asking.learn("tools/list", page.model_dump(by_alias=True, mode="json", exclude_none=True))
+        return page
 
     @overload
     async def call_tool(
@@ -275,30 +297,59 @@ class AccreditedClient:
         async def send_leg(leg: _ParamsModel, _: LegOptions) -> _Result | InputRequiredResult:
             return await send(leg, of_server)
 
-        with self._refusals(method, params), self._budgets.call():
-            if by_hand:
-                return await run_leg(send_leg, begun, method, timeout=timeout, max_total_timeout=total)
-            return await run_rounds(
-                send_leg,
-                self._handlers,
-                begun,
-                method,
-                self._rounds,
-                timeout=timeout,
-                max_total_timeout=total,
-                progress=progress,
-            )
+        async def run() -> _Result | InputRequiredResult:
+            with self._refusals(method, params), self._budgets.call():
+                if by_hand:
+                    return await run_leg(send_leg, begun, method, timeout=timeout, max_total_timeout=total)
+                return await run_rounds(
+                    send_leg,
+                    self._handlers,
+                    begun,
+                    method,
+                    self._rounds,
+                    timeout=timeout,
+                    max_total_timeout=total,
+                    progress=progress,
+                )
+
+        try:
+            return await run()
+        except ProofRefused as refusal:
+            if self._asking is None or not await _is_allowed(self._asking, method, params, refusal, progress):
+                raise
+        return await run()
 
 
-def _transport(target: _Local, presenter: ProofPresenter | None, token: str, name: str, budgets: Budgets) -> Transport:
-    prover = Prover(presenter, name) if presenter is not None else None
+async def _is_allowed(
+    asking: Asking, method: str, params: InputResponseRequestParams, refusal: ProofRefused, say: Say | None
+) -> bool:
+    """Ask a person about a refused call, and return whether they allow it. If they do not, the refusal says why."""
+    sent = params.model_dump(by_alias=True, mode="json", exclude_none=True)
+    ask = asking.ask_for(JSONRPCRequest(jsonrpc="2.0", id=0, method=method, params=sent), refusal)
+    outcome = ask if isinstance(ask, str) else await asking.hold(ask, say)
+    if isinstance(outcome, Withheld):
+        refusal.__notes__ = [outcome.text]
+    elif isinstance(outcome, str) and outcome:
+        refusal.add_note(outcome)
+    return isinstance(outcome, Allowed)
+
+
+def _transport(
+    target: _Local,
+    presenter: ProofPresenter | None,
+    token: str,
+    name: str,
+    budgets: Budgets,
+    uncovered: Uncovered | None,
+) -> Transport:
+    prover = Prover(presenter, name, whole_lists=uncovered is not None) if presenter is not None else None
     if isinstance(target, StdioServerParameters):
         inner: Transport = over_stdio(target)
     elif isinstance(target, Server | MCPServer):
         inner = in_memory(target)
     else:
         inner = target
-    return ProvingTransport(inner, prover, token=token, heard=budgets.heard)
+    return ProvingTransport(inner, prover, token=token, uncovered=uncovered, heard=budgets.heard)
 
 
 def _put_into_words(error: MCPError, *, connecting: bool) -> None:

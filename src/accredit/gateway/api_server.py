@@ -3,7 +3,6 @@ has the same for MCP."""
 
 from urllib.parse import urlsplit
 
-from accredit.attest.proofs import WORKSPACES
 from accredit.gateway.admission.a2a_gate import A2aGate
 from accredit.gateway.admission.api_gate import ApiGate
 from accredit.gateway.admission.bearer import bearer_for
@@ -60,9 +59,9 @@ class ApiServer:
         self._relay: ApiRelay | A2aRelay | None = None
         self._large = before._large if before is not None else LargeAnswers(settings, ALONE)
         self._sender: Sender | None = None
-        workspace, behind = WORKSPACES[api.protocol], api.behind
+        behind = api.behind
         if isinstance(gate, ApiGate) and api.proxy is not None:
-            self._authorize = Authorize(settings.server, api.proxy, gate, workspace, counters, self._identity)
+            self._authorize = Authorize(settings.server, api.proxy, gate, self._identity)
         if behind is not None:
             same = before is not None and _is_same_upstream(before.settings, settings)
             known = before._sender if before is not None and same else None
@@ -73,10 +72,10 @@ class ApiServer:
             base = urlsplit(behind.url).path.encode("ascii")
             if isinstance(gate, A2aGate):
                 agent = api.agent or AgentSettings()
-                self._relay = A2aRelay(settings, agent, gate, self._sender, forwarding, self._large, counters, base)
+                self._relay = A2aRelay(settings, agent, gate, self._sender, forwarding, self._large, base)
             else:
                 base = base.rstrip(b"/")
-                self._relay = ApiRelay(settings, gate, self._sender, forwarding, workspace, counters, base)
+                self._relay = ApiRelay(settings, gate, self._sender, forwarding, base)
 
     @property
     def name(self) -> str:

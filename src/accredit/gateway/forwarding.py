@@ -70,9 +70,10 @@ class Table:
 _HOP_BY_HOP = "connection http2-settings keep-alive proxy-* te trailer transfer-encoding upgrade "
 _DIGESTS = "digest repr-digest unencoded-digest want-* x-amz-content-sha256 "
 _WHERE_TO = (
-    "base-url destination forwarded max-forwards path-info proxy script-name via x-accel-* x-forward-* x-forwarded "
-    "x-forwarded-* x-host x-http-* x-invoke-* x-method x-method-override x-middleware-* x-nextjs-* x-original-* "
-    "x-override-* x-proxy-* x-rewrite-* x-script-name x-sendfile* "
+    "base-url destination forwarded http-method-override max-forwards method-override path-info proxy script-name via "
+    "x-accel-* x-forward-* x-forwarded x-forwarded-* x-host x-http-* x-invoke-* x-matched-path x-method "
+    "x-method-override x-middleware-* x-ms-original-url x-nextjs-* x-original-* x-override-* x-proxy-* "
+    "x-request-method x-rewrite-* x-script-name x-sendfile* x-verb x-waws-* "
 )
 _IN_WHOSE_NAME = (
     "cf-access-authenticated-* cf-access-jwt-assertion cf-connecting-ip* cf-visitor client-cert client-cert-chain "
@@ -253,6 +254,11 @@ def fields_by_plain_name(raw: RawHeaders) -> dict[bytes, RawHeaders]:
     for pair in raw:
         found.setdefault(pair[0].translate(_TO_DASHES), []).append(pair)
     return found
+
+
+def values_of(fields: Mapping[bytes, RawHeaders], name: bytes) -> list[bytes]:
+    """Return the values of a header, whichever spelling of its name was sent. `fields` are by plain name."""
+    return [value for _, value in fields.get(name, ())]
 
 
 def _hops(raw: RawHeaders) -> Collection[bytes]:

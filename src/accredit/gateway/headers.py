@@ -170,7 +170,8 @@ class RequestHead:
     @CachedProperty
     def without_credentials(self) -> "RequestHead":
         """The head without the Authorization fields."""
-        return self.with_fields(without_authorization(self.raw_headers))
+        fields = without_authorization(self.raw_headers)
+        return self.with_fields(fields) if len(fields) < len(self.raw_headers) else self
 
     def without(self, names: Collection[bytes]) -> "RequestHead":
         """Return the head without these fields."""

@@ -63,7 +63,7 @@ def source_fault(sources: Mapping[str, object], parameters: Collection[str]) -> 
 def arguments(facts: Facts, match: Match, query: str, body: bytes | None) -> dict[str, object]:
     """Return the object from which the facts of a request are taken. `body` is None unless the request declares it as
     JSON."""
-    wanted = facts.arguments()
+    wanted = facts.arguments
     if not wanted:
         return {}
     texts = {"path": match.parameters, "query": _query(query) if wanted - {"path", "body"} else {}}
@@ -76,7 +76,8 @@ def arguments(facts: Facts, match: Match, query: str, body: bytes | None) -> dic
 
 def decoded_keys(query: str) -> list[tuple[str, str]] | None:
     """Return the keys of a query, or None if they can't be read. Each is a pair: the decoded key, and the key as the
-    most lenient reader would compare it. PHP, for one, stops at a bracket, and takes a dot for an underscore."""
+    most lenient reader would compare it (`fold_key`). PHP, for one, stops at a bracket, and takes a dot for an
+    underscore."""
     pairs = query.split("&")
     if len(pairs) > MAX_QUERY_KEYS:
         return None
@@ -84,7 +85,12 @@ def decoded_keys(query: str) -> list[tuple[str, str]] | None:
         keys = [_unquote(pair.partition("=")[0]) for pair in pairs]
     except UnicodeDecodeError:
         return None
-    return [(key, read_freely(key).partition("[")[0].replace(".", "_")) for key in keys]
+    return [(key, fold_key(key)) for key in keys]
+
+
+def fold_key(key: str) -> str:
+    """Return a decoded key as the most lenient reader would compare it."""
+    return read_freely(key).partition("[")[0].replace(".", "_")
 
 
 def _pointer(name: str, source: str | float) -> str | float:

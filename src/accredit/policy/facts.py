@@ -18,6 +18,7 @@ from functools import cache
 
 from msgspec import Struct
 
+from accredit.base.caching import CachedProperty
 from accredit.consent.call import ABSENT, value_at
 from accredit.limits import MAX_SAFE_INTEGER
 from accredit.ratify.constraints import path_fault
@@ -49,7 +50,7 @@ _HOLE = re.compile(r"\{(/[^{}]*)\}")
 _NO_ESCAPE = re.compile(r"~(?![01])")
 
 
-class Facts(Struct, frozen=True):
+class Facts(Struct, frozen=True, dict=True):
     """The source of each fact, as configured. `facts_fault` must have checked it before."""
 
     sources: Mapping[str, str | float] = {}
@@ -59,11 +60,12 @@ class Facts(Struct, frozen=True):
         taken = {name: _resolve_source(source, arguments) for name, source in self.sources.items()}
         return {name: value for name, fact in taken.items() if (value := _sound(name, fact)) is not None}
 
-    def arguments(self) -> set[str]:
-        """Return the names of the arguments from which facts are taken."""
+    @CachedProperty
+    def arguments(self) -> frozenset[str]:
+        """The names of the arguments from which facts are taken."""
         texts = [source for source in self.sources.values() if isinstance(source, str)]
         names = [pointer.split("/")[1] for text in texts for pointer in _pointers(text)]
-        return {name.replace("~1", "/").replace("~0", "~") for name in names}
+        return frozenset(name.replace("~1", "/").replace("~0", "~") for name in names)
 
 
 NO_FACTS = Facts()

@@ -306,7 +306,7 @@ def check_requirements(functions: Iterable[tuple[str, object, Mapping[str, Any] 
     for name, function, schema in functions:
         entry = entry_of(function)
         missing = (
-            entry.facts.arguments().difference(schema.get("properties", ())) if entry and schema is not None else None
+            entry.facts.arguments.difference(schema.get("properties", ())) if entry and schema is not None else None
         )
         if missing:
             raise ConfigurationError(

@@ -7,7 +7,7 @@ import pytest
 from tests.world.raw_client import CutOff, RawClient
 from tests.world.running import RunningGateway
 
-pytestmark = [pytest.mark.holds("app/asgi"), pytest.mark.holds("app/http_request")]
+pytestmark = pytest.mark.holds("app/http_request")
 
 START = {"type": "http.response.start", "status": 200, "headers": [(b"X-Own", b"a"), (b"content-length", b"3")]}
 

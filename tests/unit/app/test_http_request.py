@@ -8,7 +8,6 @@ from tests.world.raw_client import RawClient
 from tests.world.raw_server import Connection, RawServer, until
 from tests.world.running import ASGI, FAST, RunningGateway, by_road, run
 
-from accredit.app import http11
 from accredit.app.http11 import HttpConnection
 from accredit.app.http_request import HttpRequest
 from accredit.gateway import GatewaySettings
@@ -299,21 +298,3 @@ async def test_a_field_that_no_head_can_carry_is_an_error_and_nothing_is_sent(mo
         await client.send(post("one"))
         answer = await client.answer()
         assert (answer.status, answer.header("c")) == (500, None)
-
-
-def test_an_application_that_is_mounted_takes_the_other_road(monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[object] = []
-
-    def start(*given: object) -> None:
-        started.append(given)
-
-    monkeypatch.setattr(http11, "EagerTask", start)
-
-    async def main() -> None:
-        async with World() as world, world.client as client:
-            await client.send(post("one"))
-            assert (await client.answer()).status == 200
-
-    with by_road(ASGI):
-        run(main())
-    assert not started

@@ -14,12 +14,12 @@ from tests.world.decisions import finished
 from accredit.base.clock import unix_seconds
 from accredit.client import ProofPresenter
 from accredit.client.pins import GatewayPin
-from accredit.client.presenter import Challenge
+from accredit.client.presenter import MAX_PRESENTED, Challenge
 from accredit.client.proving import Prover
 from accredit.consent import CallTerms
 from accredit.errors import ConfigurationError, ProofRefused
 from accredit.keys import SigningKey, make_key
-from accredit.limits import CLOCK_LEAD_SECONDS, MAX_PRESENTED
+from accredit.limits import CLOCK_LEAD_SECONDS
 from accredit.policy import GuardedCall, drive, guarded_call_from_values
 from accredit.policy.decide import decide
 from accredit.ratify import Grant, issue_delegation

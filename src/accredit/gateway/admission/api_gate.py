@@ -4,38 +4,51 @@ Each request goes through `admit`. It is refused at the first step whose conditi
 
 - [target] Its target has the only spelling that is accepted (`http_api.targets`), and can't be mistaken for another
   route (400). The gateway's own routes come first (`policy.drill`).
-- [override] No header, query or form field tells the API to use another method (400).
+- [override] No header, no key of the query, no field of a form and no member of a JSON body tells the API to use
+  another method (400): frameworks read `_method`, and the names of the headers, in all of these places. A body with a
+  content coding could not be looked at (415). Where a proxy asks, no body is seen.
 - Then come the steps of `call_gate`: its token, the decision, the record.
 """
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from time import perf_counter
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
 
 from accredit.gateway.admission.call_gate import CallGate
 from accredit.gateway.call import Call
+from accredit.gateway.forwarding import values_of
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.media_types import is_json_request
 from accredit.http_api.call import HttpCall, http_call
-from accredit.http_api.facts import decoded_keys
+from accredit.http_api.facts import decoded_keys, fold_key
 from accredit.http_api.routes import Match
 from accredit.http_api.targets import Target, read_target, unclear
 from accredit.http_api.wire import PROOF_HEADER
 from accredit.policy.drill import DRILL_PATHS
 
 _log = logging.getLogger("accredit.gateway.gate")
-_OVERRIDES = (b"x-http-method-override", b"x-http-method", b"x-method-override")
+_OVERRIDES = ("x-http-method-override", "x-http-method", "x-method-override")
+_HEADERS = tuple(each.encode("ascii") for each in _OVERRIDES)
 _PROOF = PROOF_HEADER.lower().encode("ascii")
+
+
+def _any_spelling(word: str) -> str:
+    """Return a pattern for a word of which any character may be encoded."""
+    return "".join(f"(?:{re.escape(char)}|%{ord(char):02x}|%{ord(char.upper()):02x})" for char in word)
+
+
 # PHP reads a blank, a dot or a bracket at a name's beginning as the underscore, or as nothing.
-_IN_FORM = re.compile(
-    rb"(?:^|[&;])(?:\+|%20)*(?:_|%5f|\.|%2e|\[|%5b)(?:m|%6d|%4d)(?:e|%[64]5)(?:t|%[75]4)(?:h|%[64]8)(?:o|%[64]f)(?:d|%[64]4)"
-    rb"(?:=|&|;|\[|%5b|$)",
-    re.IGNORECASE,
+_NAMES = "|".join([f"(?:_|%5f|\\.|%2e|\\[|%5b){_any_spelling('method')}", *map(_any_spelling, _OVERRIDES)])
+_IN_FORM = re.compile(rf"(?:^|[&;])(?:\+|%20)*(?:{_NAMES})(?:=|&|;|\[|%5b|$)".encode("ascii"), re.IGNORECASE)
+_IN_PARTS = re.compile(
+    rf"name\*?[ \t]*=[ \t]*(?:[\w-]*'')?[\"']?[ \t]*(?:_method|{'|'.join(_OVERRIDES)})\b".encode("ascii"), re.IGNORECASE
 )
-_IN_PARTS = re.compile(rb"name\*?[ \t]*=[ \t]*(?:[\w-]*'')?[\"']?[ \t]*_method\b", re.IGNORECASE)
+_MAY_NAME = re.compile(rb"method|\\u", re.IGNORECASE)
+_read_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class ApiRequest(Struct, frozen=True):
@@ -53,7 +66,7 @@ class ApiRequest(Struct, frozen=True):
 
     def values(self, name: bytes) -> list[bytes]:
         """Return the values of a header, whichever spelling of its name was sent."""
-        return [value for _, value in self.fields.get(name, ())]
+        return values_of(self.fields, name)
 
 
 class ApiGate(CallGate):
@@ -107,13 +120,34 @@ def _is_json(asked: ApiRequest) -> bool:
 def _check_override(asked: ApiRequest, target: Target) -> None:
     """Refuse a request that asks for another method ([override]). Raises `RequestError`."""
     keys: Sequence[tuple[str, str]] | None = decoded_keys(target.query)
-    named = keys is None or any(folded.lstrip("_[ ") == "method" and folded != "method" for _, folded in keys)
+    named = keys is None or any(_is_override(folded) for _, folded in keys)
     if named or _IN_FORM.search(target.query.encode("latin-1")):
         raise unclear("its query can't be read, or names another method")
-    if any(asked.values(name) for name in _OVERRIDES):
+    if any(asked.values(name) for name in _HEADERS):
         raise unclear("a header names another method")
     if len(asked.values(b"content-type")) > 1 or len(asked.values(b"content-encoding")) > 1:
         raise unclear("two headers say how its body is read")
     body = asked.body
-    if body and not _is_json(asked) and (_IN_FORM.search(body) or _IN_PARTS.search(body)):
+    if not body:
+        return
+    if any(value.lower() != b"identity" for value in asked.values(b"content-encoding")):
+        raise unclear("its body is coded, so it may name another method", status=415)
+    if any(_is_override(fold_key(name)) for name in _members(body)):
+        raise unclear("the body names another method")
+    if not _is_json(asked) and (_IN_FORM.search(body) or _IN_PARTS.search(body)):
         raise unclear("a form names another method")
+
+
+def _members(body: bytes) -> Iterable[str]:
+    """Return the names of a JSON body's members, if one of them could name a method. The body's type makes no
+    difference: some frameworks take any type for JSON whose name ends so."""
+    if _MAY_NAME.search(body) is None:
+        return ()
+    try:
+        return _read_members(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ()
+
+
+def _is_override(folded: str) -> bool:
+    return (folded.lstrip("_[ ") == "method" and folded != "method") or folded.replace("_", "-") in _OVERRIDES

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from time import perf_counter
 
 from accredit.attest import RecordedParams
+from accredit.attest.proofs import WORKSPACES
 from accredit.base.clock import unix_seconds
 from accredit.base.log_events import log_event
 from accredit.base.random_ids import RandomIds
@@ -79,7 +80,7 @@ class CallGate:
         self.place = place
         self._api = api
         self._quotas = settings.quotas
-        self._counters = counters
+        self.counters = counters
         self._store = store
         self._revocations = revocations
         self._bearer = bearer
@@ -89,6 +90,11 @@ class CallGate:
         self._tasks = tasks
         self._ids = RandomIds()
         self._full = settings.records is not None and settings.records.full
+
+    @property
+    def workspace(self) -> str:
+        """The label of the protocol, to which proofs are bound."""
+        return WORKSPACES[self._api.protocol]
 
     async def _admit_call(
         self,
@@ -120,7 +126,7 @@ class CallGate:
         if refused is not None:
             raise refused
         if call.observed is not None:
-            self._counters.refused(call.observed, method=guarded.target, observed=True)
+            self.counters.refused(call.observed, method=guarded.target, observed=True)
 
     async def _refusal_besides(self, guarded: GuardedCall, call: Call) -> AccreditError | None:
         """Return why a call that was allowed is refused all the same."""
@@ -175,7 +181,7 @@ class CallGate:
         except ProofRefused:
             if refused is None:
                 raise
-            self._counters.unrecorded(logged=True)
+            self.counters.unrecorded(logged=True)
 
     async def _record_stranger(self, about: About, call: Call, error: AccreditError) -> None:
         """Record a request that is refused for its token, as far as strangers may fill the log."""
@@ -184,7 +190,7 @@ class CallGate:
             return
         if not strangers.has_room():
             strangers.left_out += 1
-            self._counters.unrecorded(logged=strangers.left_out == 1)
+            self.counters.unrecorded(logged=strangers.left_out == 1)
             return
         strangers.take()
         left_out, strangers.left_out = strangers.left_out, 0
@@ -193,7 +199,7 @@ class CallGate:
             await self._recorder.begin_about(about, Call(), error, reason=reason)
         except ProofRefused:
             strangers.left_out += left_out + 1
-            self._counters.unrecorded(logged=False)
+            self.counters.unrecorded(logged=False)
 
     def _measure(self, method: str, target: str | None, error: BaseException | None, began: float) -> None:
         """Note how long it took to admit a request. `target` is None for what nobody has named."""

@@ -13,6 +13,8 @@
   those without a proof it is written once.
 - [pages] A page of a list without any task of the caller's is not the answer, unless it is the last one: the gateway
   asks for the next, up to `MAX_TASK_PAGES` for one request.
+- [total] A list that leaves out tasks by a filter, and has several pages, is counted: the gateway goes through its
+  pages, up to `MAX_TASK_PAGES`. If there are more, the number of all tasks of the caller is told.
 - [drill] A message for one of the gateway's own skills (`policy.drill`) that passes is answered here.
 - [refusal] A refusal is an error of JSON-RPC with status 200, except where no request of A2A could be read, and for a
   proof that came with a question for the card (as at an HTTP API).
@@ -23,14 +25,15 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
+from msgspec.structs import replace
+
 from accredit.a2a.answers import Answers, Judged, next_page
 from accredit.a2a.cards import CARD_PATH, MAX_CARD_BYTES, CardTerms, PublicCard, read_card, shown_card
 from accredit.a2a.errors import error_told
 from accredit.a2a.methods import VERSION
 from accredit.a2a.requests import Asked, read_request
-from accredit.a2a.shapes import Card, ListParams, Message, Part, SendResult
+from accredit.a2a.shapes import Card, ListParams, ListResult, Message, Part, SendResult
 from accredit.attest import Outcome, result_digest
-from accredit.attest.proofs import WORKSPACES
 from accredit.errors import (
     AccreditError,
     AnswerError,
@@ -42,15 +45,13 @@ from accredit.errors import (
 )
 from accredit.gateway.admission.a2a_gate import A2aGate
 from accredit.gateway.call import Call
-from accredit.gateway.counters import Counters
-from accredit.gateway.forwarding import Forwarding, fields_by_plain_name
-from accredit.gateway.front.api_answers import NO_STORE, api_refusal
+from accredit.gateway.forwarding import Forwarding, fields_by_plain_name, values_of
+from accredit.gateway.front.api_answers import NO_STORE, refuse_request
 from accredit.gateway.front.endpoint import check_source
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.passthrough import refuse
 from accredit.gateway.headers import JSON, RawHeaders
 from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE, is_json_request
-from accredit.gateway.recording.open_calls import OpenCall, withheld
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import AgentSettings, GatewaySettings
 from accredit.gateway.turns import in_turns, next_turn, turn
@@ -93,7 +94,6 @@ class A2aRelay:
         sender: Sender,
         forwarding: Forwarding,
         large: LargeAnswers,
-        counters: Counters,
         base: bytes,
     ) -> None:
         self._settings = settings
@@ -103,7 +103,6 @@ class A2aRelay:
         self._sender = sender
         self._forwarding = forwarding
         self._large = large
-        self._counters = counters
         self._base = base or b"/"
         self._card: Card | None = None
         self._public: PublicCard | None = None
@@ -128,15 +127,15 @@ class A2aRelay:
 
     async def _answer(self, exchange: Exchange) -> None:
         fields = fields_by_plain_name(exchange.head.raw_headers)
-        types = _values(fields, b"content-type")
-        if len(types) != 1 or not is_json_request(types[0]) or _values(fields, b"content-encoding"):
+        types = values_of(fields, b"content-type")
+        if len(types) != 1 or not is_json_request(types[0]) or values_of(fields, b"content-encoding"):
             raise RequestError(INVALID_REQUEST, "The body is not declared as JSON, without a coding", status=415)
         body = await exchange.body(self._settings.max_request_bytes)
         call, asked = Call(), None
         try:
-            asked = await in_turns(read_request(body, _values(fields, _VERSION)))
+            asked = await in_turns(read_request(body, values_of(fields, _VERSION)))
             exchange.request_id = asked.id
-            guarded = await self._gate.admit(asked, _values(fields, _PROOF), exchange.credentials, call)
+            guarded = await self._gate.admit(asked, values_of(fields, _PROOF), exchange.credentials, call)
             exchange.vouched, exchange.speaker = True, call.speaker
             try:
                 if is_drill(guarded.method, guarded.target):
@@ -155,7 +154,7 @@ class A2aRelay:
         told = error_told(error)
         if told is None:
             raise error
-        self._counters.refused(error, method=asked.method if asked is not None else None)
+        self._gate.counters.refused(error, method=asked.method if asked is not None else None)
         error.let_go()
         id = asked.id if asked is not None else error.id if isinstance(error, RequestError) else None
         if exchange.started:
@@ -179,6 +178,8 @@ class A2aRelay:
                     if not token:
                         break
                     judged = await self._ask(exchange, asked.at_page(token), guarded, call, held)
+                if judged is not None and isinstance(asked.params, ListParams) and asked.params.filters:
+                    judged = await self._counted(exchange, asked, guarded, call, held, judged)
                 if judged is not None:
                     await self._gate.settle(call, guarded, judged)
                     frame = judged.frame(asked.id)
@@ -208,6 +209,25 @@ class A2aRelay:
         if isinstance(judged.result, Card):
             shown = shown_card(judged.result, self._terms(exchange), self._gate.granted(call))
             return judged._replace(result=shown)
+        return judged
+
+    async def _counted(
+        self, exchange: Exchange, asked: Asked, guarded: AgentCall, call: Call, held: Held, judged: Judged
+    ) -> Judged:
+        """Return a page of a list with the number of all its tasks ([total])."""
+        listed, counted, token = judged.result, 0, ""
+        if not isinstance(listed, ListResult) or self._gate.policy.observes:
+            return judged
+        if len(listed.tasks) == listed.total_size:
+            return judged
+        for _ in range(MAX_TASK_PAGES):
+            page = await self._ask(exchange, asked.to_count(token), guarded, call, held)
+            if page is None or not isinstance(page.result, ListResult):
+                break
+            counted += len(page.result.tasks)
+            token = page.result.next_page_token
+            if not token:
+                return judged._replace(result=replace(listed, total_size=counted))
         return judged
 
     async def _pass_events(
@@ -261,14 +281,11 @@ class A2aRelay:
 
     async def _show_card(self, exchange: Exchange) -> None:
         """Answer a request for the public card ([card])."""
-        proofs = _values(fields_by_plain_name(exchange.head.raw_headers), _PROOF)
+        proofs = values_of(fields_by_plain_name(exchange.head.raw_headers), _PROOF)
         try:
             granted = await self._gate.granted_by(proofs)
         except ProofRefused as error:
-            self._counters.refused(error)
-            error.let_go()
-            status, headers, told = api_refusal(error, self._gate.policy.verifier_id, WORKSPACES["a2a"])
-            await exchange.reply(status, told, headers)
+            await refuse_request(exchange, error, self._gate)
             return
         exchange.vouched = granted is not None
         with exchange.rooms.calls.held(exchange):
@@ -323,10 +340,6 @@ class A2aRelay:
         return [*kept, *own]
 
 
-def _values(fields: "dict[bytes, RawHeaders]", name: bytes) -> list[bytes]:
-    return [value for _, value in fields.get(name, ())]
-
-
 def _check_head(answer: Answer) -> None:
     if answer.status != 200:
         raise AnswerError(f"status {answer.status}")
@@ -336,13 +349,11 @@ def _check_head(answer: Answer) -> None:
 
 async def _settle(call: Call, judged: Judged) -> None:
     """Record the outcome ([outcome]). Raises `ProofRefused` if that is impossible."""
-    opened: OpenCall | None = call.open_calls.take(0)
-    if opened is None:
+    if not call.open_calls:
         return
     if judged.code is not None:
         outcome = Outcome(status="error", detail=f"error {judged.code}")
     else:
         digest: dict[Any, str] = result_digest(to_json(judged.result))
         outcome = Outcome(status="ok", result=digest)
-    if await opened.settle(outcome) is not None:
-        raise withheld(opened)
+    await call.open_calls.settle(outcome)

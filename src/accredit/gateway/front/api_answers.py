@@ -1,31 +1,24 @@
-"""Refusals, as answers to the client of an HTTP API. No I/O."""
+"""Refusals, as answers to the client of an HTTP API. I/O through the exchange."""
 
 from collections.abc import Callable
 
 from accredit.errors import AccreditError, ProofRefused, RequestError
-from accredit.gateway.headers import RawHeaders
+from accredit.gateway.admission.call_gate import CallGate
+from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.replies import refusal
 from accredit.http_api.wire import PROBLEM_TYPE, authenticate, problem, retry_after, status_of
 
 NO_STORE = (b"cache-control", b"no-store")
-_AUTHENTICATE = b"www-authenticate"
+AUTHENTICATE = b"www-authenticate"
 
 
-def as_it_is(status: int) -> int:
-    """Return a status unchanged."""
-    return status
-
-
-def api_refusal(
-    error: AccreditError,
-    verifier_id: str,
-    workspace: str,
-    metadata_url: str = "",
-    *,
-    known: Callable[[int], int] = as_it_is,
-) -> tuple[int, RawHeaders, bytes]:
-    """Return the status, headers and body of a refusal. `known` maps the status to one that the receiver knows."""
-    told, data = refusal(error, metadata_url), None
+async def refuse_request(
+    exchange: Exchange, error: AccreditError, gate: CallGate, known: Callable[[int], int] | None = None
+) -> None:
+    """Count a refusal, and answer with it. `known` maps its status to one that the receiver knows."""
+    gate.counters.refused(error)
+    error.let_go()
+    told, data = refusal(error), None
     status, headers = told.status, [*told.headers]
     if isinstance(error, ProofRefused):
         status, data = status_of(error), error.data
@@ -33,8 +26,8 @@ def api_refusal(
             headers.append((b"retry-after", b"%d" % seconds))
     elif isinstance(error, RequestError):
         data = {"error": error.word or "invalid_request"}
-    status = known(status)
-    if status in (401, 403) and not any(name == _AUTHENTICATE for name, _ in headers):
-        headers.append((_AUTHENTICATE, authenticate(data or {}, verifier_id, workspace)))
+    status = status if known is None else known(status)
+    if status in (401, 403) and not any(name == AUTHENTICATE for name, _ in headers):
+        headers.append((AUTHENTICATE, authenticate(data or {}, gate.policy.verifier_id, gate.workspace)))
     body = problem(status, told.code, told.message, data or told.data)
-    return status, [(b"content-type", PROBLEM_TYPE), NO_STORE, *headers], body
+    await exchange.reply(status, body, [(b"content-type", PROBLEM_TYPE), NO_STORE, *headers])

@@ -7,6 +7,8 @@
   goes or who sent it (`forwarding`). `Cookie`, `If-*` and `Range` are forwarded only if the configuration names them.
 - [outcome] The outcome, which is the answer's status, is on record before the client sees any of the answer. The
   answer's body is not judged, but it is bounded. It is streamed.
+- [own-word] What says in an answer of the API's that Ratify's proof is wanted (`WWW-Authenticate`) is removed: that is
+  the gateway's word, at which clients sign again.
 - [private] An answer is marked as private, because a shared cache does not check proofs.
 - [problem] A refusal is a problem document, which must not be cached.
 - [drill] A request for one of the gateway's own routes (`policy.drill`) that passes is answered with 204, and not
@@ -17,14 +19,12 @@ from accredit.attest import Outcome
 from accredit.errors import AccreditError, AnswerError, RequestError
 from accredit.gateway.admission.api_gate import ApiGate, ApiRequest
 from accredit.gateway.call import Call
-from accredit.gateway.counters import Counters
 from accredit.gateway.forwarding import Forwarding, fields_by_plain_name
-from accredit.gateway.front.api_answers import NO_STORE, api_refusal
+from accredit.gateway.front.api_answers import AUTHENTICATE, NO_STORE, refuse_request
 from accredit.gateway.front.endpoint import check_source
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.passthrough import METHODS
 from accredit.gateway.headers import RawHeaders
-from accredit.gateway.recording.open_calls import OpenCall, withheld
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.upstream.http.answer import Answer
 from accredit.gateway.upstream.http.sending import Sender
@@ -45,8 +45,6 @@ class ApiRelay:
         gate: ApiGate,
         sender: Sender,
         forwarding: Forwarding,
-        workspace: str,
-        counters: Counters,
         base: bytes,
     ) -> None:
         self._settings = settings
@@ -54,8 +52,6 @@ class ApiRelay:
         self._gate = gate
         self._sender = sender
         self._forwarding = forwarding
-        self._workspace = workspace
-        self._counters = counters
         self._base = base
 
     async def serve(self, exchange: Exchange) -> None:
@@ -81,10 +77,7 @@ class ApiRelay:
         except AccreditError as error:
             if exchange.started:
                 raise
-            self._counters.refused(error)
-            error.let_go()
-            status, headers, told = api_refusal(error, self._gate.policy.verifier_id, self._workspace)
-            await exchange.reply(status, told, headers)
+            await refuse_request(exchange, error, self._gate)
 
     def _asked(self, exchange: Exchange, body: bytes) -> ApiRequest:
         """Return the request in the form that the gate takes ([prefix])."""
@@ -108,17 +101,15 @@ class ApiRelay:
 
     async def _settle(self, call: Call, http_status: int) -> None:
         """Record the outcome ([outcome]). Raises `ProofRefused` if that is impossible."""
-        opened: OpenCall | None = call.open_calls.take(0)
-        if opened is None:
-            return
         status = "ok" if http_status < 400 else "error"
-        if await opened.settle(Outcome(status=status, detail=f"HTTP {http_status}")) is not None:
-            raise withheld(opened)
+        await call.open_calls.settle(Outcome(status=status, detail=f"HTTP {http_status}"))
 
     async def _pass_on(self, exchange: Exchange, answer: Answer) -> None:
         length = answer.header(b"content-length") if answer.status not in (204, 304) else None
         given = [(b"content-length", length)] if length is not None else []
-        await exchange.start(answer.status, [*_private(self._forwarding.unread_to_client(answer.headers)), *given])
+        headers = self._forwarding.unread_to_client(answer.headers)
+        headers = [pair for pair in headers if pair[0] != AUTHENTICATE or b"ratify" not in pair[1].lower()]
+        await exchange.start(answer.status, [*_private(headers), *given])
         passed = 0
         while chunk := await answer.chunk(timeout=self._settings.patience):
             passed += len(chunk)

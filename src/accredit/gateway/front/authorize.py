@@ -23,9 +23,8 @@ from accredit.errors import AccreditError
 from accredit.gateway.admission.api_gate import ApiGate, ApiRequest
 from accredit.gateway.admission.identity import Identity
 from accredit.gateway.call import Call
-from accredit.gateway.counters import Counters
 from accredit.gateway.forwarding import fields_by_plain_name
-from accredit.gateway.front.api_answers import NO_STORE, api_refusal
+from accredit.gateway.front.api_answers import NO_STORE, refuse_request
 from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.headers import JSON, RawHeaders
 from accredit.gateway.settings import AUTHORIZE_PATH, Proxy
@@ -48,17 +47,13 @@ _OF_QUESTION = (*_ORIGINAL, *_FORWARDED)
 class Authorize:
     """Answers about one API. `name` is the API's in `[servers]`."""
 
-    def __init__(
-        self, name: str, proxy: Proxy, gate: ApiGate, workspace: str, counters: Counters, identity: Identity | None
-    ) -> None:
+    def __init__(self, name: str, proxy: Proxy, gate: ApiGate, identity: Identity | None) -> None:
         self._prefix = (AUTHORIZE_PATH + name).encode("ascii")
         self._proxy: Proxy = proxy
         self._gate = gate
-        self._workspace = workspace
-        self._counters = counters
         self._identity = identity
 
-    async def serve(self, exchange: Exchange, metadata_url: str = "") -> None:
+    async def serve(self, exchange: Exchange) -> None:
         """Answer a proxy's question. Raises `ClientGone`."""
         call = Call()
         exchange.take_credentials()
@@ -67,7 +62,7 @@ class Authorize:
             admitted = await self._gate.admit(asked, call)
             headers = self._told(call)
         except AccreditError as error:
-            await self._refuse(exchange, error, metadata_url)
+            await refuse_request(exchange, error, self._gate, _status_for_proxies)
             return
         except Exception as error:  # fail closed: a proxy must not take our fault for anything else
             log_event(_log, logging.ERROR, "decision_failed", detail=type(error).__name__)
@@ -77,14 +72,6 @@ class Authorize:
             await exchange.reply(403, to_json({"error": DRILL_PASSED}), [JSON, NO_STORE])
         else:
             await exchange.reply(204, headers=[NO_STORE, *headers])
-
-    async def _refuse(self, exchange: Exchange, error: AccreditError, metadata_url: str) -> None:
-        self._counters.refused(error)
-        error.let_go()
-        verifier_id = self._gate.policy.verifier_id
-        told = api_refusal(error, verifier_id, self._workspace, metadata_url, known=_status_for_proxies)
-        status, headers, body = told
-        await exchange.reply(status, body, headers)
 
     def _asked(self, exchange: Exchange) -> ApiRequest:
         """Return the request that is asked about ([family]). Raises `RequestError`."""

@@ -247,6 +247,12 @@ class OpenCalls:
         answers."""
         return await self._settle(dict.fromkeys(self._calls, outcome))
 
+    async def settle(self, outcome: Outcome) -> None:
+        """Settle all calls with this outcome. Raises `ProofRefused` if it can't be recorded."""
+        for call in self.take_all():
+            if await call.settle(outcome) is not None:
+                raise withheld(call)
+
     async def fail(self, outcome: Outcome) -> None:
         """Settle all calls with this outcome. Raises `RequestError` if the client must get another response."""
         calls = dict(self._calls)

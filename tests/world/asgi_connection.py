@@ -1,17 +1,26 @@
-"""Runs an ASGI application for one request of a connection: an application that mounts a gateway, or the admin
-listener. Source: ASGI 3.0, HTTP & WebSocket spec 2.3 ("HTTP Connection Scope")."""
+"""An ASGI server for tests: any application, or one that mounts a gateway, over the gateway's own HTTP. Source: ASGI
+3.0, HTTP & WebSocket spec 2.3 ("HTTP Connection Scope")."""
 
+import asyncio
+from collections.abc import Coroutine
 from typing import Any
 
 from accredit.app.connection import address_in
+from accredit.app.http11 import HttpConnection
 from accredit.app.http_request import HttpRequest
 from accredit.errors import ClientGone
 from accredit.gateway.front.asgi import ASGIApplication, Scope
 
 
-async def run_application(app: ASGIApplication, request: HttpRequest, state: dict[str, Any]) -> None:
-    """Have an application answer a request. `state` is what the application's lifespan has put there."""
-    await request.answer_with(_run(app, request, state))
+class AsgiConnection(HttpConnection):
+    """Runs the application in a task for each request, as ASGI servers do."""
+
+    def work_of(self, request: HttpRequest) -> Coroutine[Any, Any, None]:
+        """The task's end."""
+        return self._in_task(request)
+
+    async def _in_task(self, request: HttpRequest) -> None:
+        await asyncio.create_task(_run(self._app, request, self.app_state))
 
 
 async def _run(app: ASGIApplication, request: HttpRequest, state: dict[str, Any]) -> None:
