@@ -100,7 +100,7 @@ def drill(
     if mode == "off" and loaded.file is None:
         raise ConfigurationError("there is no configuration here", "name the gateway's with --config")
     if mode == "off":
-        if request.as_json:
+        if as_json:
             print_json({"ok": False, "enforced": False, "problem": _OFF, "calls": [], "not_tried": []})
         tell(f"error: {_OFF}")
         tell(f"help: {_REQUIRE}")
@@ -126,7 +126,7 @@ def drill(
         for (each, tokens), maker in zip(chosen, makers, strict=True)
     ]
     found = asyncio.run(_run_calls(places, request.reach, loaded.file))
-    return _print_report(found, list(_list_untried(places[0])), enforced=mode == "required", as_json=request.as_json)
+    return _print_report(found, list(_list_untried(places[0])), enforced=mode == "required", as_json=as_json)
 
 
 def _is_url(text: str) -> bool:

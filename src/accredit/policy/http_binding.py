@@ -3,7 +3,7 @@ No I/O.
 
 - [request] A request to verify is one JSON object of `proof_bundle` (base64 in its only allowed spelling) and,
   optionally, `required_scope`. The bundle is decoded strictly.
-- [root] The chain must end in a root (`roots`). This is checked first, as in a decision.
+- [root] The chain must end in a root (`decision`). This is checked first, as in a decision.
 - [own-challenges] Only a challenge that was issued for this binding is accepted, once. It is not valid for a call, and
   challenges for calls are not valid here: all of this binding's are issued for one request hash, which no call has.
 - [same-verifier] Otherwise the steps are those of `ratify.verify`, with revocations. No facts are known, since there is

@@ -61,7 +61,7 @@ def verify_token(
             check_tool(token, tool)
     except TokenError as error:
         # The caller holds the token, so show the reason that a gateway would only log.
-        if question.as_json:
+        if as_json:
             print_json({"valid": False, "error": error.error, "reason": error.reason})
         else:
             say(f"not good: {error} ({error.reason})", BAD)
