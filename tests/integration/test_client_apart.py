@@ -24,7 +24,7 @@ from tests.world.running import run
 from accredit.client import AccreditedClient
 from accredit.errors import RequestTimeout, UnsupportedRevision
 
-pytestmark = pytest.mark.holds("client/apart")
+pytestmark = pytest.mark.holds("client/session")
 
 LONG = 100_000
 

@@ -16,13 +16,13 @@ from tests.world.household import told_by
 from tests.world.raw_server import PATIENCE
 
 from accredit.console.admission import EVERY_ANSWER
-from accredit.console.connections import MAX_PAGE_CONNECTIONS
+from accredit.console.serving import MAX_PAGE_CONNECTIONS
 from accredit.console.socket import MAX_ASKING_CONNECTIONS
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.holds("console/browser"),
-    pytest.mark.holds("console/connections"),
+    pytest.mark.holds("console/serving"),
     pytest.mark.holds("console/serving"),
     pytest.mark.holds("console/socket"),
 ]
@@ -99,7 +99,7 @@ def test_a_call_that_is_denied_unseen_without_end_takes_no_memory(desk: Desk) ->
         assert memory_kib(desk) - before < 160 * 60 / 2
 
 
-@pytest.mark.holds("console/connections", "bound")
+@pytest.mark.holds("console/serving", "bound")
 def test_strangers_who_hold_connections_to_the_page_make_room(desk: Desk) -> None:
     with ExitStack() as stack:
         for _ in range(2 * MAX_PAGE_CONNECTIONS):
@@ -111,7 +111,7 @@ def test_strangers_who_hold_connections_to_the_page_make_room(desk: Desk) -> Non
         connection.close()
 
 
-@pytest.mark.holds("console/connections", "bound", "idle")
+@pytest.mark.holds("console/serving", "bound", "idle")
 @pytest.mark.parametrize("how", ["asks without end and reads nothing", "never ends its request"])
 def test_strangers_who_keep_the_page_at_work_make_room_as_well(desk: Desk, how: str) -> None:
     host, origin = f"Host: 127.0.0.1:{desk.port}", f"Origin: {desk.url}"
@@ -133,7 +133,7 @@ def test_strangers_who_keep_the_page_at_work_make_room_as_well(desk: Desk, how: 
             assert page.get("/api/people")[0] == 200
 
 
-@pytest.mark.holds("console/connections", "not-http")
+@pytest.mark.holds("console/serving", "not-http")
 @pytest.mark.parametrize("head", [b"GET / HTTP/9\r\nx\r\n\r\n", b"\x16\x03\x01\r\n\r\n", b"x" * 70_000])
 def test_what_is_no_http_has_the_headers_of_every_answer(desk: Desk, head: bytes) -> None:
     with socket.create_connection(("127.0.0.1", desk.port), PATIENCE) as connection:

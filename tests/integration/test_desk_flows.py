@@ -14,7 +14,7 @@ from tests.world.desk import Agent, Desk, Line
 from accredit.base.clock import unix_seconds
 from accredit.consent.asks import Ask
 
-pytestmark = [pytest.mark.slow, pytest.mark.holds("console/page_views"), pytest.mark.holds("console/live")]
+pytestmark = [pytest.mark.slow, pytest.mark.holds("console/page_views"), pytest.mark.holds("console/api")]
 ALLOW, DENY = "button[data-allow]", "button[data-deny]"
 
 

@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.holds("console/api"),
     pytest.mark.holds("console/page_views"),
     pytest.mark.holds("console/admission"),
-    pytest.mark.holds("console/live"),
+    pytest.mark.holds("console/api"),
 ]
 
 

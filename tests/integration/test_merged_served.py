@@ -15,7 +15,7 @@ from tests.world.warm import python
 
 from accredit.config import read_lock_file
 
-pytestmark = [pytest.mark.slow, pytest.mark.holds("config/merged")]
+pytestmark = [pytest.mark.slow, pytest.mark.holds("config/build")]
 
 MAIL_SERVER = str(Path(__file__).parents[2] / "examples/mail_server.py")
 CONFIG = ("--config", "accredit.toml")

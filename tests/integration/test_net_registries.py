@@ -205,7 +205,7 @@ def test_a_registry_in_the_clear_is_an_error() -> None:
         Registries([Registry("http://registry.example", {OLD.public_key: "Owner"})])
 
 
-@pytest.mark.holds("policy/roots", "pinned", "registry")
+@pytest.mark.holds("policy/decision", "pinned", "registry")
 async def test_a_stolen_key_that_was_replaced_is_refused_where_the_registry_says_so(tmp_path: Path) -> None:
     """From the configuration to the decision: the old key's delegations end, and the new key's count."""
     agent = make_key("agent", "Agent", 1)

@@ -4,7 +4,7 @@
 - `proving` decides which proof a request carries. `streams` adds it to the request. `http_apis` adds proofs to requests
   to HTTP APIs, `agents` to those to agents (A2A).
 - `gateways`: the whole connection. `http` and the transports over it (`ways`); `renewing`, which replaces sessions that
-  end. `legacy_session` restores a session, and `server_requests` tracks the server's own requests.
+  end. `legacy_session` restores a session, and tracks the server's own requests.
 - `session`: the official SDK's client on top of that. `rounds`, `legs`: its calls, while a server asks for input.
 - `messages`, `budgets`: bounds on what a server sends.
 - `refusals`: messages for people about refusals.

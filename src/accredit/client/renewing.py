@@ -5,7 +5,7 @@
 - [resend] If a request finds its session lost, the server has not executed it, so it is sent again, once. If the
   connection broke while a request was open, the request ends with an error that says so: nobody knows whether it was
   done.
-- [open-requests] If a session is lost, the server's own requests in it end, too (`server_requests`).
+- [open-requests] If a session is lost, the server's own requests in it end, too (`legacy_session`).
 - [streams] A stream of the modern era (`subscriptions/listen`) that breaks after it was acknowledged is requested
   again.
 - [older-transport] If the server has no endpoint of streamable HTTP at the URL, HTTP+SSE (2024-11-05) is tried, where
@@ -43,11 +43,10 @@ from msgspec import Struct
 
 from accredit.base.values import members_of
 from accredit.client.http import SILENCE_SECONDS, GatewayHttp
-from accredit.client.legacy_session import LegacySession
+from accredit.client.legacy_session import LegacySession, ServerRequests
 from accredit.client.peers import Answer, Changed, Peer
 from accredit.client.proving import Params
 from accredit.client.sdk import Incoming, ReadStream, Transport, TransportStreams, WriteStream
-from accredit.client.server_requests import ServerRequests
 from accredit.client.ways import NoEventStream, is_broken_connection
 from accredit.jsonrpc.encode import UNAVAILABLE, UPSTREAM_ERROR
 from accredit.jsonrpc.methods import LISTEN, META_SUBSCRIPTION

@@ -3,31 +3,35 @@
 In this order: check that exactly one of `url` and `command` is set, and no key that only the other uses; read the
 headers' values from their sources, or look for the program; then call `identity`, `proofs`, `tokens`, `rounds`,
 `attest` and `pins`, which build the other settings. Every failure is a `ConfigurationError`.
+
+With `gateway.merge` there are several servers, named in `[servers]`, and `gateway.merging` combines their settings.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from msgspec import structs
+
 from accredit.config.apis import build_api
-from accredit.config.attest import build_records
+from accredit.config.attest import build_records, gateway_id
 from accredit.config.digest import policy_digest
 from accredit.config.http_upstream import build_http_upstream
 from accredit.config.identity import build_identity
 from accredit.config.load import Loaded, folder_of
-from accredit.config.merged import build_merged
 from accredit.config.oauth import build_oauth
-from accredit.config.pins import build_pins
+from accredit.config.pins import build_pins, read_pinned
 from accredit.config.proofs import build_proofs, build_ratify_http
 from accredit.config.quotas import build_quotas
 from accredit.config.rounds import build_rounds
-from accredit.config.servers import every_view, view
+from accredit.config.servers import every_view, view, views
 from accredit.config.sources import Source
-from accredit.config.tokens import build_tokens
+from accredit.config.tokens import build_tokens, resource_of
 from accredit.errors import ConfigurationError
-from accredit.gateway.settings import GatewaySettings, HttpUpstream, RoundsSettings, StdioUpstream
+from accredit.gateway.merging import merged_pins, merged_settings
+from accredit.gateway.settings import ApiUpstream, GatewaySettings, HttpUpstream, RoundsSettings, StdioUpstream
 from accredit.gateway.upstream.stdio.child import find_program
 from accredit.keys import reading_alike
 from accredit.rounds import KeyRing
@@ -55,7 +59,7 @@ def build_all_settings(
     own: KeyRing | None = None,
 ) -> list[GatewaySettings]:
     """Return the settings of each server. If there are several, each has those of its view (`servers`). With
-    `gateway.merge`, the settings of all servers merged into one (`merged`) come last.
+    `gateway.merge`, the settings of all servers merged into one come last.
 
     All share one set of sealing keys: `own` if given, unless a file with keys is configured. Each record names the
     whole configuration. A file that several servers use, such as the lock, is read once. Raises `ConfigurationError`.
@@ -187,3 +191,26 @@ def _stdio(command: list[str], env: Mapping[str, str], folder: Path | None, plac
             else "install it, correct its name, or give its full path",
         )
     return upstream
+
+
+def build_merged(loaded: Loaded, servers: Sequence[GatewaySettings]) -> GatewaySettings:
+    """Return the settings of `servers` as one. Raises `ConfigurationError`."""
+    servers = [each for each in servers if not isinstance(each.upstream, ApiUpstream)]
+    if not servers:
+        raise ConfigurationError("gateway.merge is set, and no server speaks MCP", "remove gateway.merge")
+    first = servers[0]
+    if not first.server:
+        raise ConfigurationError(
+            "gateway.merge is set, and [servers] names none: there is nothing to merge", "remove gateway.merge"
+        )
+    proves = first.proofs is not None and first.proofs.judged
+    issuers = first.tokens.issuers if first.tokens is not None else ()
+    return merged_settings(
+        servers,
+        path=loaded.config.gateway.path,
+        gateway_id=gateway_id(loaded) if proves else "",
+        resource=resource_of(loaded, tuple(structs.replace(each, server_audience="") for each in issuers)),
+        pins=merged_pins(first.pins, {each.server: read_pinned(each) for each in views(loaded)})
+        if first.pins
+        else None,
+    )

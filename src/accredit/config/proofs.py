@@ -10,21 +10,30 @@ Checked in this order; each failure is a `ConfigurationError` that names the set
   root would stay valid after the registry has replaced it;
 - if proofs are judged and there is more than one worker, all share a store;
 - the gateway's id: `[gateway] id`, else that of its key (`attest`);
-- the evaluators of constraints, if proofs are judged (`evaluators`).
+- the evaluators of constraints, if proofs are judged.
 
 Not checked: whether a tool of that name exists (`accredit check`), and whether anybody can grant a scope.
+
+The evaluators of constraints that `[proofs] evaluators` names:
+
+- Each name belongs to exactly one entry point of the group `accredit.constraints`. The name is also the type of
+  constraint that the entry point evaluates.
+- The entry point can be loaded, and called.
+- Its type is not evaluated already: it is neither one of Ratify's types nor one of ours.
+
+Installed evaluators that are not named are not loaded.
 """
 
 import shlex
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from accredit.base.deferred import Deferred
 from accredit.base.text import one_line
 from accredit.config.apis import api_catalog
 from accredit.config.attest import verifier_id
-from accredit.config.evaluators import load_evaluators
 from accredit.config.load import Loaded, folder_of
 from accredit.config.quotas import build_quotas
 from accredit.config.schema import Config, Resource, Tool
@@ -34,9 +43,9 @@ from accredit.errors import ConfigurationError
 from accredit.gateway.settings import ProofSettings
 from accredit.keys import KeyFile, is_there, load_public_key, read_file
 from accredit.limits import MAX_KEY_SET_BYTES
-from accredit.policy import Catalog, Entry, Facts, Policy
+from accredit.policy import Catalog, Entry, Facts, Policy, with_own
 from accredit.policy.needs import RootFinder
-from accredit.ratify import CertificateCache, HybridPublicKey, zone_names
+from accredit.ratify import CertificateCache, Evaluator, HybridPublicKey, zone_names
 
 if TYPE_CHECKING:
     from accredit.net.registries import Registry
@@ -230,3 +239,44 @@ def _root_finder(registries: Sequence["Registry"]) -> RootFinder | None:
     from accredit.net.registries import Registries  # noqa: PLC0415 - see `_registry`
 
     return Registries(registries).name
+
+
+if TYPE_CHECKING:
+    from importlib import metadata
+else:
+    metadata = Deferred("importlib.metadata")  # it loads half a megabyte that a gateway has no other use for
+
+_GROUP = "accredit.constraints"
+
+
+def load_evaluators(names: Iterable[str]) -> dict[str, Evaluator]:
+    """Return the named evaluators and our own, by the type of constraints that they evaluate. Raises
+    `ConfigurationError`."""
+    try:
+        return with_own({name: _load_evaluator(name) for name in names})
+    except ConfigurationError as error:
+        raise ConfigurationError(f"proofs.evaluators: {error.what}", error.remedy) from None
+
+
+def _load_evaluator(name: str) -> Evaluator:
+    point = _point(name)
+    try:
+        return cast("Evaluator", point.load())
+    except Exception as error:  # another package's code, which may raise anything
+        raise ConfigurationError(
+            f"{name!a} ({point.value}) can't be loaded: {error!a}", "repair its package, or leave it out"
+        ) from None
+
+
+def _point(name: str) -> "metadata.EntryPoint":
+    points = list(metadata.entry_points(group=_GROUP, name=name))
+    if len({point.value for point in points}) == 1:
+        return points[0]
+    if points:
+        packages = ", ".join(sorted(point.dist.name for point in points if point.dist is not None))
+        raise ConfigurationError(f"{name!a} is in several packages: {packages}", "keep one of them installed")
+    installed = ", ".join(sorted({point.name for point in metadata.entry_points(group=_GROUP)})) or "none"
+    raise ConfigurationError(
+        f"there is no {name!a} among the installed evaluators ({installed})",
+        f"install the package that has it as an entry point of the group {_GROUP}",
+    )

@@ -5,7 +5,7 @@
 - `unlock`, `prompts`: the key, and the passphrase that unlocks it;
 - `desk`: the steps from an ask to a signed certificate;
 - `socket`, `client`, `peers`: the Unix socket, for programs and commands of the same user;
-- `sessions`, `admission`, `api`, `live`, `views`, `static/`: the page;
+- `sessions`, `admission`, `api`, `views`, `static/`: the page;
 - `serving`, `browser`: the process itself.
 
 The desk has no authority of its own: it only gives out certificates signed by the person's key.

@@ -6,6 +6,13 @@
   not write it to disk.
 - [shutdown] On SIGTERM or SIGINT nothing more is accepted, and open pages and connections are closed. Pending asks stay
   unanswered: their programs may ask again.
+
+Any user of the machine can open connections to the page:
+
+- [bound] There are at most `MAX_PAGE_CONNECTIONS`. If one more comes, the oldest idle one is cut off.
+- [idle] A connection is idle unless a request of a signed-in session is being answered on it, and the peer reads the
+  answer. Strangers who keep sending requests, or don't read, must not keep the person out.
+- [not-http] Bytes that are not HTTP get an answer with the headers of every answer, and the connection ends.
 """
 
 import asyncio
@@ -16,24 +23,25 @@ import socket
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from msgspec import Struct
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from accredit.base.clock import unix_ms, unix_seconds
 from accredit.consent.held import ClientAsk
 from accredit.console import browser
-from accredit.console.api import Page, PageSection
+from accredit.console.admission import EVERY_ANSWER, SIGNED_IN
+from accredit.console.api import Changes, Page, PageSection
 from accredit.console.apps import AppsPart
 from accredit.console.book import PendingAsk
-from accredit.console.connections import PageConnection
 from accredit.console.desk import Desk
 from accredit.console.elsewhere import GatewayElsewhere, Watch
 from accredit.console.gateways import Gateways
 from accredit.console.health import HealthPart
 from accredit.console.journal import Journal
 from accredit.console.lists import ListPlace
-from accredit.console.live import Changes
 from accredit.console.log_pages import LogPages
 from accredit.console.page_views import AskedPart
 from accredit.console.people import People
@@ -307,3 +315,43 @@ class _Server(uvicorn.Server):
     def _stop(self) -> None:
         self.should_exit = True
         self._on_end()
+
+
+MAX_PAGE_CONNECTIONS = 64
+"""How many connections to the desk's page there may be. Any user of the machine can open them: one more closes the
+oldest idle one. Commands don't need them: they use the socket."""
+
+
+class PageConnection(H11Protocol):
+    """One connection to the desk's page."""
+
+    opened_at = 0.0
+    """When the connection was opened, by the loop's clock."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Accept a connection. If there are now too many, cut off the oldest idle one ([bound])."""
+        super().connection_made(transport)
+        self.opened_at = self.loop.time()
+        if len(self.connections) > MAX_PAGE_CONNECTIONS:
+            resting = [each for each in self.connections if isinstance(each, PageConnection) and each.rests]
+            min(resting, key=_age, default=self).transport.abort()  # `close` waits until the peer has read all
+
+    @property
+    def rests(self) -> bool:
+        """Whether the connection is idle, and so may be cut off ([idle])."""
+        cycle: Any = self.cycle  # None before the first request
+        if cycle is None or cycle.response_complete or self.flow.write_paused:
+            return True
+        return not cycle.scope["state"].get(SIGNED_IN)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer bytes that are not HTTP with 400 and the headers of every answer, and close the connection
+        ([not-http])."""
+        headers = [*EVERY_ANSWER, (b"content-type", b"text/plain"), (b"connection", b"close")]
+        lines = [b"HTTP/1.1 400 Bad Request", *(name + b": " + value for name, value in headers), b"", msg.encode()]
+        self.transport.write(b"\r\n".join(lines))
+        self.transport.close()
+
+
+def _age(connection: PageConnection) -> float:
+    return connection.opened_at

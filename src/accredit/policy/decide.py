@@ -9,8 +9,8 @@
 - [target] The target is in the catalog, so its scope and sensitivity are known. A sensitive target takes only
   challenges issued here, for this very call (Option B). Other targets also take a challenge that the client made, while
   it is fresh (Option A).
-- [proof] There is a proof, within its bounds and strictly decoded. Its chain ends in a root (`roots`). Its structure,
-  session context, ids, keys, times and signatures are valid (`ratify.verify`, whose steps run inside this one). A
+- [proof] There is a proof, within its bounds and strictly decoded. Its chain ends in a root (`decision`). Its
+  structure, session context, ids, keys, times and signatures are valid (`ratify.verify`, whose steps run inside this one). A
   challenge that is spent, or not issued here where it must be, is refused before signatures are checked.
 - [revocation] No certificate of the chain is revoked (each is asked about, in the course of [proof]).
 - [definition] Where definitions are pinned, the tool's current definition, as the server lists it for this caller, is
@@ -62,7 +62,7 @@ from accredit.pins import Pins
 from accredit.policy import refusals
 from accredit.policy.catalog import Entry
 from accredit.policy.constraint_words import why_refused
-from accredit.policy.decision import CONSTRAINT_REFUSALS, Authority, Decision, FlowOf, Policy
+from accredit.policy.decision import CONSTRAINT_REFUSALS, Authority, Decision, FlowOf, Policy, find_root
 from accredit.policy.drill import DRILLS
 from accredit.policy.facts import CONTEXT_NAMES
 from accredit.policy.guarded_call import GuardedCall
@@ -76,7 +76,6 @@ from accredit.policy.needs import (
     SpendChallenge,
 )
 from accredit.policy.quotas import QuotaCaller, QuotaReached, Taken
-from accredit.policy.roots import find_root
 from accredit.policy.tasks import ONE_SERVER, TaskScope, facts_of_call_that_made, read_made_by, task_key
 from accredit.policy.uses import Uses
 from accredit.ports import Spending, Task

@@ -1,6 +1,13 @@
-"""A decision's settings (`Policy`), and its result (`Decision`). No I/O."""
+"""A decision's settings (`Policy`), and its result (`Decision`). No I/O.
 
-from collections.abc import Callable, Collection, Mapping
+The trusted root that a proof's chain begins with:
+
+- [pinned] A root that the policy names is trusted, and no registry is asked about it.
+- [registry] If there are registries, they are asked about any other key. Unless one names a person for it, the key is
+  not a root.
+"""
+
+from collections.abc import Callable, Collection, Generator, Mapping
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -10,10 +17,10 @@ from accredit.errors import ProofRefused
 from accredit.policy.catalog import Catalog, Entry
 from accredit.policy.evaluators import OWN_EVALUATORS
 from accredit.policy.guarded_call import GuardedCall
-from accredit.policy.needs import RootFinder
+from accredit.policy.needs import FindRoot, Need, RootFinder
 from accredit.policy.quotas import Quotas
 from accredit.ports import Task
-from accredit.ratify import CertificateCache, DelegationCert, Evaluator, HybridPublicKey, IdentityStatus
+from accredit.ratify import CertificateCache, DelegationCert, Evaluator, HybridPublicKey, IdentityStatus, ProofBundle
 
 
 class Policy(Struct, frozen=True, kw_only=True):
@@ -112,3 +119,14 @@ class Flow(NamedTuple):
 FlowOf = Callable[[str, str], Flow | None]
 """Returns the `Flow` in the sealed state that this request brings back, given the ids of a principal and an agent.
 Raises `SealError` if the state was not sealed for them."""
+
+
+def find_root(bundle: ProofBundle, policy: Policy) -> Generator[Need, object, tuple[HybridPublicKey, str] | None]:
+    """Return the trusted root of a proof's chain with its person's name, or None ([pinned] and [registry])."""
+    root = bundle.delegations[-1].issuer_pub_key if bundle.delegations else None
+    if root is None:
+        return None
+    name: object = policy.roots.get(root)
+    if name is None and policy.find_root is not None:
+        name = yield FindRoot(root, policy.find_root)
+    return (root, name) if isinstance(name, str) else None

@@ -3,7 +3,7 @@ No I/O.
 
 - [request] A request to verify is one JSON object of `proof_bundle` (base64 in its only allowed spelling) and,
   optionally, `required_scope`. The bundle is decoded strictly.
-- [root] The chain must end in a root (`roots`). This is checked first, as in a decision.
+- [root] The chain must end in a root (`decision`). This is checked first, as in a decision.
 - [own-challenges] Only a challenge that was issued for this binding is accepted, once. It is not valid for a call, and
   challenges for calls are not valid here: all of this binding's are issued for one request hash, which no call has.
 - [same-verifier] Otherwise the steps are those of `ratify.verify`, with revocations. No facts are known, since there is
@@ -22,9 +22,8 @@ from accredit.errors import FrameError, StoreUnavailable, WireError
 from accredit.jsonrpc.objects import check_no_duplicates
 from accredit.limits import CHALLENGE_WINDOW_SECONDS
 from accredit.policy.decide import CLOCK_AHEAD_SECONDS
-from accredit.policy.decision import Policy
+from accredit.policy.decision import Policy, find_root
 from accredit.policy.needs import IsRevoked, LookAtChallenge, Need, SpendChallenge
-from accredit.policy.roots import find_root
 from accredit.ports import Spending
 from accredit.ratify import ProofBundle, VerifyResult, decode_proof_bundle
 from accredit.ratify import needs as proof_needs

@@ -43,8 +43,7 @@ from accredit.keys.places import DELEGATION, config_folder, state_folder
 from accredit.limits import MAX_SAID_CHARS
 from accredit.setup import adopt_text as text
 from accredit.setup.adopt_plan import Adopted, Plan, Root, plan, unset, wanting_sign_in
-from accredit.setup.install_entry import AGENTS, connect_words, endpoint
-from accredit.setup.install_wish import InstallOptions, confirm_write, place_of
+from accredit.setup.install_entry import AGENTS, InstallOptions, confirm_write, connect_words, endpoint, place_of
 from accredit.setup.own_grant import FIRST_GRANT_DAYS, IDENTITY, fault_of_grant
 from accredit.setup.own_keys import (
     AGENT_KEY,

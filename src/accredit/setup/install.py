@@ -21,8 +21,7 @@ from accredit.hosts.programs import check_not_running, claude_add, claude_progra
 from accredit.hosts.table import Entry, Host, Places, plain
 from accredit.hosts.undo import plan_restore, without
 from accredit.keys.places import state_folder
-from accredit.setup.install_entry import NewEntry, agent_of
-from accredit.setup.install_wish import InstallOptions, confirm_write, place_of
+from accredit.setup.install_entry import InstallOptions, NewEntry, agent_of, confirm_write, place_of
 from accredit.terminal.output import BAD, GOOD, QUIET, Words, print_json, print_table, say, say_whole, tell
 from accredit.terminal.progress import Progress
 

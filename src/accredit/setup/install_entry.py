@@ -1,4 +1,5 @@
-"""An entry of `accredit install`: its name and command. I/O: reads a gateway's configuration, and checks for files."""
+"""An entry of `accredit install`: the options, the user's consent, its name and command. I/O: the terminal; reads a
+gateway's configuration, and checks for files."""
 
 import os
 import re
@@ -9,7 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
+import click
+
 from accredit.errors import ConfigurationError
+from accredit.hosts.table import Host, Places, find_host, project_file
 from accredit.keys.places import AGENTS, DELEGATION, config_folder
 
 if TYPE_CHECKING:
@@ -124,3 +128,30 @@ def _check_url(url: str) -> str:
             "the URL has a user, a query or a fragment, which may be secret", "leave that out: hosts' files are read"
         )
     return url
+
+
+class InstallOptions(NamedTuple):
+    """What the user wants: the host, the entry's name, and the options that both commands have."""
+
+    host: str
+    name: str | None
+    project: bool
+    dry_run: bool
+    yes: bool
+    as_json: bool
+
+
+def place_of(wish: InstallOptions) -> tuple[Host, Path]:
+    """Return the host and its file. Raises `ConfigurationError`."""
+    host = find_host(wish.host)
+    return host, project_file(host, Path.cwd()) if wish.project else host.file(Places(os.environ))
+
+
+def confirm_write(wish: InstallOptions) -> bool:
+    """Return whether the user agrees to write, at the terminal or with `--yes`. Raises `ConfigurationError` if there
+    is no terminal."""
+    if wish.yes:
+        return True
+    if not sys.stdin.isatty():
+        raise ConfigurationError("there is nobody to ask whether this is wanted", "say --yes, or run it in a terminal")
+    return click.confirm("Write this?", default=False, err=True)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from accredit.cli import app
 from accredit.cli.actions.completion import candidates
-from accredit.cli.candidates import MAX_COMPLETED_FILE_BYTES, PLAIN_WORD
+from accredit.cli.options import MAX_COMPLETED_FILE_BYTES, PLAIN_WORD
 
 pytestmark = pytest.mark.holds("cli/actions/completion")
 

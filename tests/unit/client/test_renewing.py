@@ -71,7 +71,7 @@ def taken_back(id: int) -> JSONRPCNotification:
 
 
 @pytest.mark.holds("client/renewing", "open-requests")
-@pytest.mark.holds("client/server_requests", "limit")
+@pytest.mark.holds("client/legacy_session", "limit")
 async def test_a_server_that_asks_without_end_is_refused__its_questions_would_fill_the_memory_of_the_client() -> None:
     async with between() as (server, read, write):
         for id in range(MAX_DIALOGS):

@@ -6,7 +6,7 @@ import pytest
 from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, RequestId
 from msgspec import Struct
 
-from accredit.client.server_requests import ServerRequests
+from accredit.client.legacy_session import ServerRequests
 
 FEW = 3
 
@@ -33,7 +33,7 @@ def test_the_first_session_s_ids_are_the_server_s_own() -> None:
     assert requests.settle(answer("a")) == (first, answer("a"))
 
 
-@pytest.mark.holds("client/server_requests", "own-ids")
+@pytest.mark.holds("client/legacy_session", "own-ids")
 def test_an_answer_to_a_question_of_one_session_is_none_to_the_same_id_of_another() -> None:
     first, second, requests = Session(0), Session(1), ServerRequests[Session]()
     requests.add(first, question(1))
@@ -53,7 +53,7 @@ def test_an_error_is_an_answer_too__and_nobody_is_answered_twice() -> None:
     assert requests.settle(JSONRPCError(jsonrpc="2.0", id=None, error=refused.error)) is None
 
 
-@pytest.mark.holds("client/server_requests", "lost-session")
+@pytest.mark.holds("client/legacy_session", "lost-session")
 def test_what_a_session_that_is_gone_has_asked_is_cancelled__and_its_late_answer_is_nobodys() -> None:
     first, second, requests = Session(1), Session(2), ServerRequests[Session]()
     asked = requests.add(first, question(1))
@@ -65,7 +65,7 @@ def test_what_a_session_that_is_gone_has_asked_is_cancelled__and_its_late_answer
     assert requests.settle(answer(kept.id)) == (second, answer(1))
 
 
-@pytest.mark.holds("client/server_requests", "limit")
+@pytest.mark.holds("client/legacy_session", "limit")
 def test_a_server_that_asks_without_end_is_refused_until_the_host_has_answered() -> None:
     first, requests = Session(0), ServerRequests[Session](FEW)
     for id in range(FEW):

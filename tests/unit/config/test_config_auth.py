@@ -11,7 +11,7 @@ from accredit.errors import ConfigurationError
 from accredit.gateway import HttpUpstream
 from accredit.tokens import AccessGrant
 
-pytestmark = pytest.mark.holds("config/auth")
+pytestmark = pytest.mark.holds("config/http_upstream")
 
 UPSTREAM = '[upstream]\nurl = "https://mail.example/mcp"\n'
 BASE = {

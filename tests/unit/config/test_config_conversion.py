@@ -7,7 +7,7 @@ import pytest
 from accredit.config import convert_tables
 from accredit.config.values import WrongValue
 
-pytestmark = pytest.mark.holds("config/conversion")
+pytestmark = [pytest.mark.holds("config/conversion"), pytest.mark.holds("config/section")]
 
 SECRET = "swordfish"
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from accredit.config.evaluators import load_evaluators
+from accredit.config.proofs import load_evaluators
 from accredit.consent import CALL
 from accredit.errors import ConfigurationError
 

@@ -13,7 +13,7 @@ from accredit.gateway import GatewaySettings, HttpUpstream
 from accredit.gateway.settings import MergedUpstream
 from accredit.pins import LOCK_FILE, write_lock
 
-pytestmark = [pytest.mark.holds("config/merged"), pytest.mark.holds("gateway/merging")]
+pytestmark = [pytest.mark.holds("config/build"), pytest.mark.holds("gateway/merging")]
 
 TWO = f"""
 [gateway]

@@ -7,6 +7,8 @@ with a tab and its description (not for bash, which shows none). Rules:
 - Shells must take answers as plain words only. A candidate that is not a plain word is left out.
 - Nothing is run, and nothing is written without --install. A configuration is read only if it is a short regular file.
 - Input that can't be understood has no candidates and no error: the person is still typing.
+
+The scripts run the `accredit` of the PATH, never one in the current folder, and give the answers as plain words.
 """
 
 import re
@@ -19,10 +21,9 @@ from click.shell_completion import ShellComplete
 
 from accredit.base.deferred import Deferred
 from accredit.base.text import one_line
-from accredit.cli.actions.completion_scripts import SCRIPTS
 from accredit.cli.application import app
-from accredit.cli.candidates import PLAIN_WORD
 from accredit.cli.dashes import ProgramCommand
+from accredit.cli.options import PLAIN_WORD
 from accredit.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -97,3 +98,62 @@ def _join_words(words: Sequence[str]) -> list[str]:
             joined.append(word)
         is_open = is_break
     return joined
+
+
+_BASH = r"""# bash completion of accredit: put this into ~/.bash_completion, or a file of /etc/bash_completion.d
+_accredit() {
+    local kind word
+    COMPREPLY=()
+    {
+        IFS= read -r kind
+        if [[ $kind == files ]]; then
+            compopt -o default
+        else
+            while IFS= read -r word; do COMPREPLY+=("$word"); done
+        fi
+    } < <(command accredit completion bash -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+}
+complete -F _accredit accredit
+"""
+
+_ZSH = r"""#compdef accredit
+# zsh completion of accredit: put this into a file _accredit of a folder of your fpath, or evaluate it in ~/.zshrc
+_accredit() {
+    local line
+    local -a lines names shown
+    lines=("${(@f)$(command accredit completion zsh -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+    if [[ ${lines[1]} == files ]]; then
+        [[ $PREFIX == --*=* ]] && compset -P '--*='
+        _files
+        return
+    fi
+    for line in "${(@)lines[2,-1]}"; do
+        names+=("${line%%$'\t'*}")
+        line="${line%%$'\t'*}  ${line#*$'\t'}"
+        shown+=("${line[1,COLUMNS-1]}")
+    done
+    (( $#names )) && compadd -l -d shown -a names
+}
+if [[ ${funcstack[1]} == _accredit ]]; then
+    _accredit "$@"
+else
+    (( $+functions[compdef] )) || { autoload -Uz compinit && compinit }
+    compdef _accredit accredit
+fi
+"""
+
+_FISH = r"""# fish completion of accredit: put this into ~/.config/fish/completions/accredit.fish
+function __accredit_candidates
+    set -l words (commandline -opc) (commandline -ct)
+    set -l lines (command accredit completion fish -- $words[2..-1] 2>/dev/null)
+    if test "$lines[1]" = files
+        __fish_complete_path (commandline -ct)
+    else
+        printf '%s\n' $lines[2..-1]
+    end
+end
+complete -c accredit -e
+complete -c accredit -f -a '(__accredit_candidates)'
+"""
+
+SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}

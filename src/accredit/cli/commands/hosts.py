@@ -4,10 +4,9 @@ from pathlib import Path
 
 from click import IntRange
 
-from accredit.cli.candidates import host_names, server_names
 from accredit.cli.dashes import ProgramCommand
 from accredit.cli.declare import Command, argument, flag, option
-from accredit.cli.options import CONFIG, JSON, NAMED_SERVER, PASSPHRASE_FILE, REACH
+from accredit.cli.options import CONFIG, JSON, NAMED_SERVER, PASSPHRASE_FILE, REACH, host_names, server_names
 from accredit.cli.standard import READ_SECRET, OnlyFile
 
 _PROJECT = flag("--project", help="The current folder's file, not the user's.")

@@ -2,9 +2,8 @@
 
 from click import Choice, IntRange
 
-from accredit.cli.candidates import server_names
 from accredit.cli.declare import Command, Group, argument, flag, option
-from accredit.cli.options import CONFIG, JSON, JSON_ANYWAY, KEYS, SINCE
+from accredit.cli.options import CONFIG, JSON, JSON_ANYWAY, KEYS, SINCE, server_names
 from accredit.cli.standard import READ, READ_SECRET, WRITE, OnlyFile
 
 suggest = Command(

@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from accredit.cli.candidates import server_names
 from accredit.cli.dashes import ProgramCommand
 from accredit.cli.declare import Command, argument, flag, option
-from accredit.cli.options import AGENT_CARD, CHECKED_CONFIG, CONFIG_FILE, JSON, OPENAPI, PROXY, REACH
+from accredit.cli.options import AGENT_CARD, CHECKED_CONFIG, CONFIG_FILE, JSON, OPENAPI, PROXY, REACH, server_names
 from accredit.cli.standard import OnlyFile
 
 init = ProgramCommand(
