@@ -67,8 +67,19 @@ def call(files: AgentFiles, url: str, *options: str) -> str:
 def test_the_wrong_port__or_a_gateway_that_does_not_run(files: AgentFiles) -> None:
     with reserved_port() as port:
         what, remedy = call(files, f"http://127.0.0.1:{port}/mcp").splitlines()
-    assert what == (f"error: the gateway at 127.0.0.1:{port} can't be reached: is it running, and is the URL right?")
+    assert what == f"error: the gateway at 127.0.0.1:{port} can't be reached: is it running, and is the URL right?"
     assert remedy == "help: start it with `accredit up`, or `accredit serve --config FILE`, which print its URL"
+
+
+def test_a_wrong_scheme_or_path_is_not_taken_for_a_server_that_is_down(gateway: Serving, files: AgentFiles) -> None:
+    port = gateway.url.rpartition(":")[2].partition("/")[0]
+    what, remedy = call(files, gateway.url.replace("http:", "https:")).splitlines()
+    assert "does not speak TLS as it should" in what
+    assert "with http or https as there" in remedy
+    assert "server behind it" not in remedy
+    what, remedy = call(files, f"http://127.0.0.1:{port}/").splitlines()
+    assert what == "error: Not found: /"
+    assert "name the endpoint that `accredit serve` prints" in remedy
 
 
 @pytest.mark.parametrize("command", ["init", "up"])
@@ -170,12 +181,16 @@ def test_a_key_or_a_delegation_that_is_not_there(gateway: Serving, files: AgentF
     assert "`accredit keys new none.key --kind agent` makes one" in remedy
     what, remedy = call(files, gateway.url, *key, "--delegation", "none.json").splitlines()
     assert what == "error: there is no delegation none.json"
-    assert "accredit grant --issuer PATH --agent AGENT.key.pub --scope SCOPE --expires 30d --out none.json" in remedy
+    named = f"--agent {files.key}.pub --scope SCOPE --expires 30d --out none.json"
+    assert f"accredit grant --issuer PATH {named}" in remedy
 
 
 def test_a_server_behind_the_gateway_that_is_not_running(free_port: Callable[[], int], files: AgentFiles) -> None:
     with reserved_port() as port, Serving(f"http://127.0.0.1:{port}/mcp", folder=files.folder) as serving:
         what, remedy = call(files, serving.url).splitlines()[-2:]
+        wait_until(lambda: "a server behind this gateway takes no connections" in serving.stderr)
+        (dead,) = [json.loads(line) for line in serving.stderr.splitlines() if "a server behind" in line]
+        assert (dead["at"], dead["remedy"]) == (f"127.0.0.1:{port}", "start it: the gateway needs no restart")
         logged = [json.loads(line) for line in serving.stderr.splitlines() if "upstream_failed" in line]
         assert {each["at"] for each in logged} == {f"127.0.0.1:{port}"}  # which the client is not told
     assert what.startswith("error: Upstream unavailable")

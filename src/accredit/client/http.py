@@ -170,9 +170,11 @@ class GatewayHttp(httpx2.AsyncClient):
         text = f"the gateway at {_place(request)} {what}"
         if what == NOT_REACHED and self._on_trouble is not None:  # else who called says how to start it
             text = f"{text} If it is not, {HOW_TO_START}"
+        message = UNAVAILABLE
         if self._on_trouble is not None and request.method != "GET":
             self._on_trouble(text)
-        return _error(request, status, UPSTREAM_ERROR, UNAVAILABLE, text)
+            message = f"{UNAVAILABLE}: {text}"  # hosts show nothing but the message
+        return _error(request, status, UPSTREAM_ERROR, message, text)
 
     def _unauthorized(self, request: httpx2.Request, status: int) -> httpx2.Response:
         if status == 403:

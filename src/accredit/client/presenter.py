@@ -92,6 +92,10 @@ class NotValidYet(ConfigurationError):
     """A delegation begins later: usually this machine's clock is behind."""
 
 
+class Expired(ConfigurationError):
+    """A delegation has expired. The remedy is the command that signs it anew."""
+
+
 class _Held(NamedTuple):
     chain: tuple[DelegationCert, ...]
     granted: frozenset[str]
@@ -464,22 +468,20 @@ class ProofPresenter:
 
     def _take(self, source: str | Path | Chain) -> _Held:
         if isinstance(source, str | Path):
-            name, chain = str(source), _read_chain(Path(source))
+            name, chain = str(source), _read_chain(Path(source), self._grant_to(str(source)))
         else:
             name, chain = "the delegation", tuple(source)
         if not chain or chain[0].subject_pub_key != self._signer.public_key:
             key = "this key" if self.key_path is None else str(self.key_path)
             raise ConfigurationError(
                 f"{name} is not for {key} (agent {self.agent_id})",
-                "name the agent's own key, or ask for a delegation to this one: `accredit grant --agent`",
+                f"name the agent's own key, or have another signed for this one: {self._grant_to('delegation.json')}",
             )
         # Any scope is accepted here: those beyond the canonical ones are in each gateway's catalog.
         vocabulary = frozenset(scope for cert in chain for scope in cert.scope)
         result = verify_chain(chain, now=self._clock(), vocabulary=vocabulary)
         if result.identity_status is IdentityStatus.EXPIRED:
-            raise ConfigurationError(
-                f"{name} has expired", f"ask its principal for a new one: {self._renewal(name, chain)}"
-            )
+            raise self._expired(name, chain)
         begins = max(cert.issued_at for cert in chain)
         if begins > self._clock():
             raise NotValidYet(
@@ -492,15 +494,21 @@ class ProofPresenter:
             raise ConfigurationError(f"{name} proves nothing: {result.error_reason}", "see `accredit inspect`")
         return _Held(chain, frozenset(result.granted_scope), min(cert.expires_at for cert in chain))
 
-    def _renewal(self, file: str, chain: Sequence[DelegationCert]) -> str:
-        """Return the command that signs an expired delegation anew. It is complete only if no constraint could get lost
-        by it."""
+    def _expired(self, file: str, chain: Sequence[DelegationCert]) -> ConfigurationError:
+        """Return the error for an expired delegation. It has the command that signs it anew only if no constraint could
+        get lost by it."""
+        what = f"{file} has expired"
         if self.key_path is None or len(chain) != 1 or chain[0].constraints:
-            return "`accredit grant`"
-        scopes = [word for scope in chain[0].scope for word in ("--scope", scope)]
-        agent = str(public_path(self.key_path))
-        words = ["--agent", agent, *scopes, "--expires", "30d", "--out", file, "--force"]
-        return f"`{_grant_command(words)}`, {_WITH_PATH}"
+            return ConfigurationError(what, "ask its principal for a new one: `accredit grant`")
+        command = self._grant_to(file, *chain[0].scope, replace=True)
+        return Expired(what, f"ask its principal for a new one: {command}")
+
+    def _grant_to(self, file: str, *scopes: str, replace: bool = False) -> str:
+        """Return the command that signs a delegation for this agent, and writes it to `file`."""
+        agent = "AGENT.key.pub" if self.key_path is None else str(public_path(self.key_path))
+        named = [word for scope in scopes or ("SCOPE",) for word in ("--scope", scope)]
+        words = ["--agent", agent, *named, "--expires", "30d", "--out", file, *(["--force"] if replace else [])]
+        return f"`{one_line(shlex.join(['accredit', 'grant', '--issuer', 'PATH', *words]))}`, {_WITH_PATH}"
 
 
 def _select_for_gateway(held: tuple[_Held, ...], gateway: str, *, met: bool) -> tuple[_Held, ...]:
@@ -549,23 +557,16 @@ def _stamp(file: Path | None) -> object:
 _WITH_PATH = "where PATH is their private key"
 
 
-def _grant_command(words: Sequence[str]) -> str:
-    return one_line(shlex.join(["accredit", "grant", "--issuer", "PATH", *words]))
-
-
 def _utc(at: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
 
 
-def _read_chain(path: Path) -> tuple[DelegationCert, ...]:
+def _read_chain(path: Path, command: str = "`accredit grant`") -> tuple[DelegationCert, ...]:
     try:
         return DelegationFile.decode(read_file(path, MAX_DELEGATION_FILE_BYTES).data).delegations
     except MissingFile:
-        words = ["--agent", "AGENT.key.pub", "--scope", "SCOPE", "--expires", "30d", "--out", str(path)]
-        raise MissingFile(
-            f"there is no delegation {path}",
-            f"ask whoever may allow this agent something to make it: `{_grant_command(words)}`, {_WITH_PATH}",
-        ) from None
+        remedy = f"ask whoever may allow this agent something to make it: {command}"
+        raise MissingFile(f"there is no delegation {path}", remedy) from None
     except WireError as error:
         raise ConfigurationError(
             f"{path} is not a delegation: {error.reason}", "name a file that `accredit grant` made"

@@ -19,9 +19,9 @@ from pathlib import Path
 from mcp_types import ErrorData
 from msgspec import Struct
 
-from accredit.base.text import excerpt, one_line
+from accredit.base.text import excerpt, one_line, several
 from accredit.base.values import members_of
-from accredit.client.presenter import NotValidYet, ProofPresenter
+from accredit.client.presenter import Expired, NotValidYet, ProofPresenter
 from accredit.client.proving import scope_in
 from accredit.consent.call import CallTerms
 from accredit.errors import ConfigurationError, ProofRefused
@@ -50,6 +50,7 @@ _CLOCKS = (
     "This machine's clock and the gateway's differ, unless the call waited for long: compare the clocks with"
     " `accredit doctor`, and have the network set both (timedatectl set-ntp true)."
 )
+_AHEAD = re.compile(r"stale_challenge: challenge is -(\d{1,9}) seconds old")
 _NOT_PORTABLE = frozenset("<>&")
 _NOT_SHOWN = (
     "Another delegation of this agent's covers it. It is not shown to a gateway whose id nobody named: it is with"
@@ -115,9 +116,10 @@ def explain_refusal(refusal: ProofRefused, caller: Caller, method: str, target: 
             return f"Not allowed: {one_line(each.what)}: {one_line(each.remedy)} ({excerpt(refusal.error)})."
     scope = scope_in(refusal.data.get("required_scope"))
     lines = [f"Not allowed: {_reason(refusal, scope, presenter)} ({excerpt(refusal.error)})."]
-    lines += [f"{one_line(each.what)}: {one_line(each.remedy)}." for each in faults]
-    if faults and caller.key_fault is not None:
-        return "\n".join(lines)  # a delegation helps only once there is a key
+    has_remedy = caller.key_fault is not None or scope is None or any(isinstance(each, Expired) for each in faults)
+    lines += [f"{one_line(each.what)}{f': {one_line(each.remedy)}' if has_remedy else ''}." for each in faults]
+    if faults and (caller.key_fault is not None or (has_remedy and presenter is not None and not presenter.granted)):
+        return "\n".join(lines)  # first a key, or the old delegation anew: a second command would only confuse
     if scope is not None and (row is None or row.grant_helps):
         granted = presenter.granted if presenter is not None else frozenset[str]()
         shown = caller.shown()
@@ -146,6 +148,11 @@ def _reason(refusal: ProofRefused, scope: str | None, presenter: ProofPresenter 
     if refusal.error == "gateway_mismatch":
         found, url, known = (excerpt(str(refusal.data.get(name)), MAX_TOLD_URL_CHARS) for name in _MISMATCH)
         return f"{url} says that it is {found}, which is known as the gateway at {known}; nothing more is sent to it"
+    ahead = _AHEAD.search(refusal.message)
+    if ahead is not None:  # Ratify's own words speak of a negative age
+        minutes = round(int(ahead[1]) / 60)
+        when = several(minutes, "minute") if minutes else several(int(ahead[1]), "second")
+        return f"the proof was made {when} in the future: is this machine's clock right?"
     target = refusal.data.get("target")
     unproved = presenter is None and refusal.error == "ratify_challenge_required"
     if isinstance(target, str) and scope is not None and (unproved or _lacks_scope(refusal)):

@@ -16,6 +16,7 @@ Proofs are added to messages only here, below the SDK's session, so that what is
 Everything else passes unchanged, both ways. A request gets `MAX_PROOFS_OF_REQUEST` proofs in all, whatever is answered.
 """
 
+import logging
 from collections.abc import Callable, Generator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from types import TracebackType
@@ -36,6 +37,7 @@ from mcp_types import (
 )
 from msgspec import Struct
 
+from accredit.base.text import excerpt
 from accredit.base.values import members_of
 from accredit.client.headers import RoutingHeaders
 from accredit.client.peers import Changed
@@ -50,9 +52,10 @@ from accredit.jsonrpc.methods import (
     META_SUBSCRIPTION,
     META_VERSION,
 )
-from accredit.limits import MAX_DIALOGS
+from accredit.limits import MAX_DIALOGS, MAX_TOLD_REASON_CHARS
 from accredit.policy import GUARDED, LISTS
 from accredit.policy.lists import KINDS
+from accredit.refusals import MISSING
 
 KNOWN_GATEWAYS_SECONDS = 0.5
 """How long a client waits for another process that has locked the file of known gateways. Reading and changing it takes
@@ -61,6 +64,7 @@ KNOWN_GATEWAYS_LOOK_SECONDS = 0.002
 """How often the client tries again meanwhile."""
 
 
+_log = logging.getLogger("accredit.client")
 _OF_EACH_REQUEST = frozenset({META_VERSION, META_CLIENT_INFO, META_CAPABILITIES, "token"})
 """The members that the `_meta` of a list request takes over from that of the call."""
 
@@ -102,6 +106,7 @@ class ProvingTransport:
         self._open: dict[RequestId, _Open] = {}
         self._renamed: dict[RequestId, RequestId] = {}
         self._resent = 0
+        self._told = ""
         self._looks = 0
         self._looking: dict[RequestId, str] = {}
         self._waiting: dict[str, list[_Open]] = {}
@@ -254,6 +259,7 @@ class ProvingTransport:
         try:
             if isinstance(message, JSONRPCError):
                 params = self._prover.again(opened.attempt, message.error.code, message.error.data)
+                self._tell_refused(opened.attempt.method, message.error, is_sent_again=params is not None)
             elif opened.attempt.method in KINDS:
                 listed = self._prover.listed(opened.attempt, message.result)
                 shown = self._shown(listed, message.result, KINDS[opened.attempt.method].items)
@@ -271,6 +277,14 @@ class ProvingTransport:
             return SessionMessage(message.model_copy(update=changes))
         self._send_again(opened, params)
         return None
+
+    def _tell_refused(self, method: str, error: ErrorData, *, is_sent_again: bool) -> None:
+        """Log once why a list comes although the delegation is refused: the list looks as if all were well."""
+        why = error.message
+        if is_sent_again and method in LISTS and error.code != MISSING and why != self._told:
+            self._told = why
+            text = "%s; the list is shown all the same, and its calls are refused until somebody signs a new delegation"
+            _log.warning(text, excerpt(why, MAX_TOLD_REASON_CHARS))
 
     def _settle(self, id: RequestId) -> _Open:
         opened = self._open.pop(id)

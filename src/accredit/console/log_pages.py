@@ -14,7 +14,7 @@ store, in a few threads.
 import asyncio
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from itertools import islice
@@ -152,6 +152,69 @@ class LogPages:
                 raise DeskError("unavailable", f"the log can't be read now: {error}") from None
             except AttestationError as error:
                 raise DeskError("damaged", f"the log is damaged: {error}") from None
+
+
+class SeveralLogs:
+    """The calls of several gateways, as a section of the page: a list of each, and a call's story. `pages` is the log
+    that is shown first. `others` are those of further gateways, by the gateways' ids; one in the same store is left
+    out. A story may be in any of them."""
+
+    def __init__(self, pages: LogPages, others: Mapping[str, LogPages] = {}) -> None:
+        own = next((id for id, each in others.items() if each is pages), "")
+        self._logs = {own: pages}
+        for id, each in others.items():
+            if each.store.name not in {one.store.name for one in self._logs.values()}:
+                self._logs[id] = each
+
+    def routes(self) -> Mapping[str, Work]:
+        """Return the routes, as those of one log."""
+        return {
+            "GET /api/calls": self._calls,
+            "GET /api/calls/rate": self._rate,
+            "GET /api/calls/{call_id}": self._story,
+            "GET /api/calls/{call_id}/bundle": self._bundle,
+        }
+
+    def state(self) -> dict[str, Any]:
+        """Return what tells pages that there is a log."""
+        return {"calls": True}
+
+    async def _calls(self, said: Said) -> Said:
+        return {**await self._log(said).calls(said), "logs": self._choices()}
+
+    async def _rate(self, said: Said) -> Said:
+        return await self._log(said).rate(said)
+
+    async def _story(self, said: Said, call_id: str) -> Said:
+        return await self._first(lambda log: log.story(said, call_id))
+
+    async def _bundle(self, said: Said, call_id: str) -> Said:
+        return await self._first(lambda log: log.bundle(said, call_id))
+
+    def _log(self, said: Said) -> LogPages:
+        """Return the log that a page asks for, by default the first. Raises `DeskError`."""
+        wanted = said.get("log")
+        if wanted is not None and wanted not in self._logs:
+            raise DeskError("unknown", "no gateway of this desk has such a log")
+        return next(iter(self._logs.values())) if wanted is None else self._logs[str(wanted)]
+
+    def _choices(self) -> list[list[str]]:
+        """Return id and name of each gateway, if there are several logs to choose from."""
+        if len(self._logs) == 1:
+            return []
+        names = next(iter(self._logs.values())).names()
+        return [[id, _name(id, names) if id else "the store in desk.toml"] for id in self._logs]
+
+    async def _first(self, read: Callable[[LogPages], Awaitable[Said]]) -> Said:
+        """Return what the first log that knows a call says of it. Raises `DeskError`."""
+        logs = [*self._logs.values()]
+        for each in logs[:-1]:
+            try:
+                return await read(each)
+            except DeskError as error:
+                if error.error != "unknown":
+                    raise
+        return await read(logs[-1])
 
 
 class _Listing(NamedTuple):

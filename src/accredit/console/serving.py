@@ -42,7 +42,7 @@ from accredit.console.gateways import Gateways
 from accredit.console.health import HealthPart
 from accredit.console.journal import Journal
 from accredit.console.lists import ListPlace
-from accredit.console.log_pages import LogPages
+from accredit.console.log_pages import LogPages, SeveralLogs
 from accredit.console.page_views import AskedPart
 from accredit.console.people import People
 from accredit.console.people_part import PeoplePart, TakingBack
@@ -230,7 +230,7 @@ class DeskProcess:
         self._parts: list[PageSection] = [
             self._asked,
             self._apps,
-            *([sources.log] if sources.log is not None else []),
+            *([SeveralLogs(sources.log, sources.logs)] if sources.log is not None else []),
         ]
         self._parts += self._about_people(places.keys, sources, elsewhere)
         self._watches = [Watch(each, self._desk, self._show) for each in elsewhere]

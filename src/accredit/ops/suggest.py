@@ -213,13 +213,12 @@ class Lines:
 
 
 def _path(path: Path | None) -> str:
-    """Return a path for use in a command, relative to the current folder if it is inside. Return "" for None, and for a
+    """Return a path for use in a command, whole, so that the command runs in any folder. Return "" for None, and for a
     path that some shell would interpret."""
-    if path is None or not path.is_absolute():
-        return "" if path is None else str(path)
-    here = Path.cwd()
-    text = str(path.relative_to(here) if path.is_relative_to(here) else path)
-    is_plain = text.isprintable() and _inert(text) == text and "\\" not in text and not text.startswith("-")
+    if path is None:
+        return ""
+    text = str(path)
+    is_plain = text.isprintable() and _inert(text) == text and "\\" not in text
     return text if is_plain else ""
 
 

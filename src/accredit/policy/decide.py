@@ -10,8 +10,8 @@
   challenges issued here, for this very call (Option B). Other targets also take a challenge that the client made, while
   it is fresh (Option A).
 - [proof] There is a proof, within its bounds and strictly decoded. Its chain ends in a root (`decision`). Its
-  structure, session context, ids, keys, times and signatures are valid (`ratify.verify`, whose steps run inside this one). A
-  challenge that is spent, or not issued here where it must be, is refused before signatures are checked.
+  structure, session context, ids, keys, times and signatures are valid (`ratify.verify`, whose steps run inside this
+  one). A challenge that is spent, or not issued here where it must be, is refused before signatures are checked.
 - [revocation] No certificate of the chain is revoked (each is asked about, in the course of [proof]).
 - [definition] Where definitions are pinned, the tool's current definition, as the server lists it for this caller, is
   the pinned one. The server is asked only for verified callers, and a call that is refused here costs no challenge and

@@ -261,8 +261,13 @@ def _write(planned: Plan) -> None:
 
 
 def _show(job: _Job) -> None:
-    """Show what will be written, without secrets."""
+    """Show what will be written, without secrets: each line of it in a dry run, and for a project, whose commands may
+    be somebody else's; otherwise the files alone."""
     planned = job.plan
+    if not (job.wish.dry_run or job.wish.project):
+        _show_files(job)
+        _tell_left(job)
+        return
     if planned.new != planned.old:
         say_whole(f"{planned.file} {'gets' if planned.old is not None else 'is made'}:")
         _say_lines(job, planned.shown)
@@ -272,6 +277,21 @@ def _show(job: _Job) -> None:
     for name, entry in job.entries.items():
         _say_lines(job, job.host.text.put("", (job.host.table, name), entry))
     _tell_left(job)
+
+
+def _show_files(job: _Job) -> None:
+    """Show which files will be written, and why."""
+    planned = job.plan
+    say_whole(f"{', '.join(job.entries)}: behind a gateway of your own, which this writes:")
+    if planned.new != planned.old:
+        what = (
+            "the servers are added to this gateway" if planned.old is not None else "the gateway's configuration, new"
+        )
+        say_whole(f"  {planned.file}: {what}")
+    for path in planned.secrets:
+        say_whole(f"  {path}: a value that may be a credential, in a file that only you can read")
+    say_whole(f"  {job.file}: each starts `accredit connect` instead; as it was before, it is kept beside this file")
+    tell("--dry-run shows every line of it, and writes nothing")
 
 
 def _say_lines(job: _Job, shown: str) -> None:

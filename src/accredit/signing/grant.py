@@ -47,7 +47,7 @@ from accredit.ratify.constraints import Extension
 from accredit.ratify.scopes import is_sensitive
 from accredit.signing import arguments
 from accredit.signing.documents import read_delegations
-from accredit.signing.grant_lookup import ScopeSelection, ScopeSource, look_up
+from accredit.signing.grant_lookup import SLIP, ScopeSelection, ScopeSource, look_up
 from accredit.signing.vocabulary import canonical_neighbour, catalog_scopes, impossible_scope
 from accredit.terminal import wording as words
 from accredit.terminal.output import Words, check_out, print_facts, print_json, tell, write_out
@@ -225,8 +225,10 @@ def _confirm(request: GrantOptions, parties: _Parties) -> None:
 
 def _warn(request: GrantOptions, sensitive: tuple[str, ...]) -> None:
     for scope in sorted(catalog_scopes(request.scope)):
+        if any(note.startswith(SLIP.format(scope)) for note in request.notes):
+            continue  # said there, with what to do
         meant = canonical_neighbour(scope)
-        hint = f"; did you mean {meant}?" if meant else ""
+        hint = f"; did you mean {meant}? Then sign it again, with --scope {meant} --force" if meant else ""
         counts = "counts where a gateway or a server asks for it"
         tell(f"warning: {scope} is not one of Ratify's own scopes: it {counts}{hint}")
     for constraint in request.constraints:

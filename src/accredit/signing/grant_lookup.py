@@ -46,6 +46,8 @@ from accredit.signing.suggest_scopes import advertised_scope
 from accredit.signing.vocabulary import catalog_scopes
 
 _NEAR = 0.85
+SLIP = "warning: nothing known here asks for {}"
+"""How the warning about a scope that is nearly a known one begins."""
 """How alike a scope and a known one are (`difflib`, 0 to 1) if one is taken for a slip of the other. One wrong letter
 in ten gives 0.9."""
 
@@ -109,7 +111,9 @@ def look_up(wanted: ScopeSelection, constraints: Sequence[Constraint], place: Sc
             raise ConfigurationError(
                 "which scopes tools need is not known here", "say where to look: --config FILE or --url URL"
             )
-        notes = (*_slips(wanted.scopes), *_unknown_note(wanted.scopes), *_needs_note(constraints))
+        slips = dict(_slips(wanted.scopes))
+        unsure = [each for each in wanted.scopes if each not in slips]
+        notes = (*slips.values(), *_unknown_note(unsure), *_needs_note(constraints))
         return _Scopes(wanted.scopes, notes)
     known = _look_up(place, ask=wanted.all_read_only)
     if not wanted.force:
@@ -123,8 +127,8 @@ def look_up(wanted: ScopeSelection, constraints: Sequence[Constraint], place: Sc
     return _Scopes(scopes, notes)
 
 
-def _slips(scopes: Iterable[str]) -> Iterator[str]:
-    """Yield a warning about each scope that nothing known here asks for, but nearly. It is no error: the delegation may
+def _slips(scopes: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield each scope that nothing known here asks for, but nearly, with a warning. It is no error: the delegation may
     be for another gateway."""
     known = _known_scopes(os.environ)
     for scope in scopes:
@@ -132,7 +136,8 @@ def _slips(scopes: Iterable[str]) -> Iterator[str]:
         if scope.startswith(IDENTITY) or scope in CANONICAL_SCOPES or not granted.isdisjoint(known):
             continue
         for near in get_close_matches(scope, sorted(known), n=1, cutoff=_NEAR):
-            yield f"warning: nothing known here asks for {scope}: did you mean {near}, as in {known[near]}?"
+            meant = f"did you mean {near}, as in {known[near]}?"
+            yield scope, f"{SLIP.format(scope)}: {meant} Then sign it again, with --scope {near} --force"
 
 
 def _known_scopes(environ: Mapping[str, str]) -> dict[str, Path]:

@@ -1,5 +1,6 @@
 """Implements `accredit keys new|show`. Private seeds are never printed."""
 
+import shlex
 from pathlib import Path
 
 import click
@@ -19,8 +20,15 @@ from accredit.keys import (
 )
 from accredit.keys.load import check_free
 from accredit.terminal import wording as words
-from accredit.terminal.output import print_facts, print_json
+from accredit.terminal.output import print_facts, print_json, tell
 from accredit.terminal.passphrases import new_passphrase
+
+_NEXT = {
+    "human": "name {0} as public_key_file under [[proofs.roots]] of a gateway, and sign with `accredit grant`",
+    "agent": "nothing is allowed to it yet; whoever may, signs: accredit grant --issuer PATH --agent {0} --scope SCOPE"
+    " --expires 30d --out delegation.json, where PATH is their private key",
+    "gateway": "name the private key as key_file under [attest]; give {0} to whoever checks the gateway's records",
+}
 
 
 def run_new(
@@ -44,6 +52,7 @@ def run_new(
         print_json({**key_members(key.public()), "files": files})
     else:
         print_facts([*key_facts(key.public(), now), *((f"{half} key", file) for half, file in files.items())])
+        tell(f"next: {_NEXT[kind].format(shlex.quote(files['public']))}")
 
 
 def _passphrase(key: PrivateKeyFile, file: Path | None, *, declined: bool) -> bytearray | None:

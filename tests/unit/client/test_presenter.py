@@ -142,7 +142,8 @@ def test_a_delegation_for_another_agent_is_refused(trust: Trust, tmp_path: Path)
     files = agent_files(tmp_path, trust, key=make_key("agent", "Other", 0))
     with pytest.raises(ConfigurationError, match="not for") as caught:
         ProofPresenter(files.key, [files.delegation])
-    assert "accredit grant --agent" in caught.value.remedy
+    named = f"--agent {files.key}.pub --scope SCOPE --expires 30d --out delegation.json"
+    assert f"accredit grant --issuer PATH {named}" in caught.value.remedy
 
 
 @pytest.mark.holds("client/presenter", "usable")

@@ -228,6 +228,34 @@ def test_by_a_clock_that_is_behind_the_clock_is_named__and_no_new_delegation(tru
     assert "accredit grant" in told(both, "ratify_scope_denied", required_scope="mcp:prompt", target="x")
 
 
+@pytest.mark.parametrize(("ahead", "told_as"), [(3598, "60 minutes"), (61, "1 minute"), (12, "12 seconds")])
+def test_by_a_clock_that_is_ahead_a_person_reads_no_negative_age(ahead: int, told_as: str) -> None:
+    message = f"ratify_invalid: stale_challenge: challenge is -{ahead} seconds old (max 30)"
+    found = refusal_of(ErrorData(code=-31003, message=message, data={"error": "ratify_invalid"}))
+    assert found is not None
+    first, clocks = explain_refusal(found, Caller(None), "tools/call", "send_email").splitlines()
+    says = f"the proof was made {told_as} in the future: is this machine's clock right?"
+    assert first == f"Not allowed: {says} (ratify_invalid)."
+    assert "`accredit doctor`" in clocks
+
+
+@pytest.mark.parametrize("fault", ["expired", "missing", "foreign"])
+def test_of_a_delegation_that_can_t_be_used_a_person_reads_one_command(
+    fault: str, trust: Trust, tmp_path: Path
+) -> None:
+    files = agent_files(tmp_path, trust, "email:read")
+    file = tmp_path / "old.json"
+    if fault == "expired":
+        save_delegation(file, trust.chain("email:read", ends=-1))
+    elif fault == "foreign":
+        save_delegation(file, Trust().chain("email:read"))
+    presenter = ProofPresenter(files.key, [file], gateway_id=GATEWAY, patient=True)
+    text = told(presenter, "missing_ratify_proof", -31001, required_scope="email:read", target="list_inbox")
+    assert str(file) in text
+    assert text.count("accredit grant") == 1
+    assert "SCOPE" not in text
+
+
 def test_a_gateways_words_are_bounded_and_steer_no_terminal() -> None:
     text = told(None, "ratify_scope_denied", required_scope="\x1b[31m" + "s" * 5_000, target="t" * 5_000)
     assert len(text) < 1_000

@@ -308,6 +308,27 @@ async def test_if_the_list_is_refused_the_call_goes_as_it_is__and_no_list_is_ask
             assert (written.id, written.params) == (id, {"name": "send", "arguments": {}})
 
 
+@pytest.mark.holds("client/proving", "list-retry")
+async def test_a_list_that_comes_although_the_delegation_was_revoked_is_no_sign_that_all_is_well(
+    trust: Trust, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A host showed its tools as before, and nothing said why each call of them fails."""
+    error = ErrorData(
+        code=-31003, message="ratify_revoked: the delegation was revoked", data={"error": "ratify_revoked"}
+    )
+    async with between(trust) as ends:
+        for id in (7, 8):
+            await ends.host_sends(request("tools/list", id=id))
+            shown = await ends.gateway_reads()
+            await ends.gateway_sends(JSONRPCError(jsonrpc="2.0", id=shown.id, error=error))
+            again = await ends.gateway_reads()
+            await ends.gateway_sends(answer(again.id, {"tools": []}))
+            assert (await ends.host_reads()).result == {"tools": []}
+    (told,) = [each.getMessage() for each in caplog.records]
+    assert told.startswith("ratify_revoked: the delegation was revoked; ")
+    assert "until somebody signs a new delegation" in told
+
+
 async def test_a_call_that_is_cancelled_while_the_list_is_under_way_is_never_made(trust: Trust) -> None:
     async with between(trust) as ends:
         await ends.host_sends(call())

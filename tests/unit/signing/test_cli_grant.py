@@ -74,7 +74,8 @@ def test_a_slip_of_a_scope_that_is_known_here_is_told(
     assert slip.code == 0
     shown = file.name if known_from == "the folder" else file
     told = f"nothing known here asks for custom:mail:send_emai: did you mean custom:mail:send_email, as in {shown}?"
-    assert told in " ".join(slip.err.split())
+    assert f"{told} Then sign it again, with --scope custom:mail:send_email --force" in " ".join(slip.err.split())
+    assert slip.err.count("custom:mail:send_emai:") == 1, "one warning, and no note that contradicts it"
     right = run(*OWNER, "--scope", "custom:mail:send_email", "--out", "right.json")
     assert "did you mean" not in right.err
 

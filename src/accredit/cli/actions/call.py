@@ -24,7 +24,7 @@ from accredit.asking.server import first_of
 from accredit.base.log_events import configure_logs
 from accredit.base.terminal import two_lines
 from accredit.base.text import excerpt, one_line, several
-from accredit.cli.actions.call_way import Agent, at_gate, at_url, check_way, how_to_start
+from accredit.cli.actions.call_way import Agent, at_gate, at_url, check_way, endpoints_here, how_to_start
 from accredit.cli.actions.tool_arguments import json_object, parse_arguments
 from accredit.client import AccreditedClient, ProofPresenter
 from accredit.client.http import NOT_REACHED
@@ -50,6 +50,8 @@ _NEGATIVE = 1
 _TOOL_FAILED = "that is the tool's own word: see what it asks for, and what its server logs"
 _REFUSED = "docs/reference/refusals.md names the errors of gateways; the server's log says more of others"
 _NOT_THERE = "name the endpoint that `accredit serve` prints; of several servers name one: --server NAME"
+_OURS = "the gateway at "
+_WAY = "name the URL that the gateway printed, with http or https as there; `accredit doctor` looks at what runs here"
 _BEHIND = (
     "the gateway runs, but the server behind it does not answer: start that server; `accredit doctor`, where the"
     " gateway runs, names it"
@@ -171,12 +173,14 @@ def _trouble(error: BaseException, request: CallOptions, presenter: ProofPresent
             detail = excerpt(data, MAX_TOLD_REASON_CHARS) if isinstance(data, str) else ""
             what = excerpt(error.error.message.partition(f": {detail}" if detail else "\0")[0], MAX_TOLD_REASON_CHARS)
             told = f"{what}: {detail}" if detail else what
-            if request.url is not None and detail.endswith(NOT_REACHED):
-                return _Trouble(detail, (how_to_start(request.url, os.environ),))
+            if request.url is not None and detail.startswith(_OURS):
+                remedy = how_to_start(request.url, os.environ) if detail.endswith(NOT_REACHED) else _WAY
+                return _Trouble(detail, (remedy,))
             if what.startswith("Upstream unavailable"):
                 return _Trouble(told, (_ENDED if detail.startswith("the upstream ended") else _BEHIND,))
             if what.startswith("Not found: "):
-                return _Trouble(what, (_NOT_THERE,))
+                here = endpoints_here(os.environ)
+                return _Trouble(what, (f"{_NOT_THERE}{f'. Here that is {here[0]}' if here else ''}",))
             return _Trouble(told, (_REFUSED,))
         case RequestTimeout():
             return _Trouble(str(error), ("give it more time with --timeout",))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from accredit.app import assemble
+from accredit.app.pid_file import is_served
 from accredit.asking.in_process import InProcess
 from accredit.asking.reaching import Reach, endpoint_of, id_at
 from accredit.client import AccreditedClient, ProofPresenter
@@ -24,6 +25,7 @@ from accredit.config import build_all_settings, build_settings, load
 from accredit.config.attest import gateway_id
 from accredit.config.listen import leads_to
 from accredit.config.load import DEFAULT_FILE
+from accredit.config.servers import endpoints
 from accredit.errors import ConfigurationError
 from accredit.gateway import create_app
 from accredit.keys.own_files import fault_of_file
@@ -98,7 +100,21 @@ def how_to_start(url: str, environ: Mapping[str, str]) -> str:
         with suppress(ConfigurationError, ValueError):  # the latter: of a port that is none
             if fault_of_file(Path(file)) is None and leads_to(load(Path(file), environ, {}).config.gateway, url):
                 return f"start it: accredit serve --config {shlex.quote(file)}"
-    return HOW_TO_START
+    here = endpoints_here(environ)
+    return (
+        f"on this machine a gateway runs at {here[0]}; if it is not that one, {HOW_TO_START}" if here else HOW_TO_START
+    )
+
+
+def endpoints_here(environ: Mapping[str, str]) -> list[str]:
+    """Return the endpoints of the person's own gateways that run on this machine now."""
+    from accredit.ops.own_gateways import own_gateways  # noqa: PLC0415 - who is answered needs none of it
+
+    found: list[str] = []
+    for each in own_gateways(environ, warn=lambda _: None):
+        if is_served(each.file):
+            found += endpoints(each.loaded)
+    return found
 
 
 def _presenter(agent: Agent | None) -> ProofPresenter | None:

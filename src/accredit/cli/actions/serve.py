@@ -7,6 +7,9 @@ starts.
 import logging
 import os
 import signal
+import socket
+import threading
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -49,6 +52,7 @@ from accredit.gateway.front.legacy_sse import SSE_PATH
 from accredit.gateway.front.wrap import run
 from accredit.gateway.settings import ApiUpstream, BootstrapSettings
 from accredit.keys import ReadFiles, reading, write_file
+from accredit.limits import CONNECT_SECONDS
 
 _TOKEN_VARIABLE = "ACCREDIT_TOKEN"  # noqa: S105 - the name of a variable
 """The environment variable with the token of `accredit wrap`. Child processes don't get it."""
@@ -150,7 +154,29 @@ def _run_server(start: Start, files: ReadFiles, *, log_level: LogLevel, log_form
     return code
 
 
+def _tell_unreachable(servers: Sequence[GatewaySettings]) -> None:
+    """Log each server behind HTTP that takes no connection: its calls would fail, and nothing would say so before.
+    Nothing is sent."""
+    for each in servers:
+        for url in each.upstream.replicas.values() if isinstance(each.upstream, HttpUpstream) else ():
+            parts = urlsplit(url)
+            address = (parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
+            try:
+                socket.create_connection(address, CONNECT_SECONDS).close()
+            except OSError as error:
+                log_event(
+                    _logger,
+                    logging.WARNING,
+                    "a server behind this gateway takes no connections",
+                    server=each.server or None,
+                    at=f"{address[0]}:{address[1]}",
+                    reason=error.strerror or str(error),
+                    remedy="start it: the gateway needs no restart",
+                )
+
+
 def _announce(now: Configured, base: str, workers: int, watched: Watched | None) -> None:
+    threading.Thread(target=_tell_unreachable, args=(now.servers,), daemon=True).start()  # the gateway waits for none
     if watched is not None and watched.listener is not None:
         scheme = "https" if now.tls and watched.settings.outside else "http"
         notice(f"metrics and health at {scheme}://{address_of(watched.listener)}/metrics")

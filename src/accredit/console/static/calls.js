@@ -16,7 +16,7 @@ let place = null;
 let next = null;
 let first = "";
 let listed = [];
-let allowed = new Map(); // rows of allowed calls, of which what came before is looked for, by what they call
+let decided = new Map(); // rows of calls that were decided, of which what came before is looked for, by what they call
 let turn = 0;
 let isLive = true;
 let timer = null;
@@ -42,6 +42,10 @@ export const calls = {
   update() {},
 };
 
+const where = () => {
+  const log = new URLSearchParams(location.search).get("log");
+  return log === null ? {} : { log };
+};
 const filter = () => new URLSearchParams(location.search).get("q") ?? "";
 
 function shell() {
@@ -53,11 +57,17 @@ function shell() {
   };
   const lines = () => listed.map((each) => `${JSON.stringify(each)}\n`).join("");
   const saves = make("button", { type: "button", className: "small", onclick: () => save("calls.jsonl", lines()) }, "Save .jsonl");
-  const form = make("form", { role: "search", className: "filter" }, make("label", { for: "filter" }, "Filter"), input, make("button", { type: "submit", className: "small" }, "Show"), live, saves);
+  const go = (query) => {
+    const text = String(new URLSearchParams(query));
+    history.pushState(null, "", text ? `/calls?${text}` : "/calls");
+    load(false);
+  };
+  const logs = make("select", { "aria-label": "Calls through", hidden: true });
+  logs.onchange = () => go({ ...(input.value ? { q: input.value } : {}), log: logs.value });
+  const form = make("form", { role: "search", className: "filter" }, make("label", { for: "filter" }, "Filter"), input, logs, make("button", { type: "submit", className: "small" }, "Show"), live, saves);
   form.onsubmit = (event) => {
     event.preventDefault();
-    history.pushState(null, "", input.value ? `/calls?${new URLSearchParams({ q: input.value })}` : "/calls");
-    load(false);
+    go({ ...(input.value ? { q: input.value } : {}), ...where() });
   };
   onpopstate = () => {
     if (location.pathname !== "/calls") return location.reload();
@@ -72,11 +82,11 @@ function shell() {
   const told = make("p", { role: "status", className: "mute" });
   const scroll = make("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": "Calls" }, table);
   const rate = make("div");
-  return { body, more, told, rate, all: [make("h1", {}, "Calls"), form, words, rate, scroll, told, more] };
+  return { body, more, told, rate, logs, all: [make("h1", {}, "Calls"), form, words, rate, scroll, told, more] };
 }
 
 async function read(before) {
-  const query = new URLSearchParams({ q: filter(), ...(before === null ? {} : { before }) });
+  const query = new URLSearchParams({ q: filter(), ...where(), ...(before === null ? {} : { before }) });
   return askDesk(`/api/calls?${query}`);
 }
 
@@ -93,9 +103,10 @@ async function load(isMore) {
       if (!isMore && before === null) {
         place.body.replaceChildren();
         listed = [];
-        allowed = new Map();
+        decided = new Map();
         first = JSON.stringify(found.calls.slice(0, 3));
       }
+      showLogs(found.logs);
       listed.push(...found.calls);
       place.body.append(...folded(found.calls));
       next = before = found.next;
@@ -112,11 +123,18 @@ async function load(isMore) {
   place.more.disabled = false;
 }
 
+/** The gateways to choose from, where they have logs of their own. */
+function showLogs(logs = []) {
+  place.logs.hidden = logs.length === 0;
+  place.logs.replaceChildren(...logs.map(([id, name]) => make("option", { value: id }, name)));
+  place.logs.value = where().log ?? logs[0]?.[0] ?? "";
+}
+
 /** How many calls came in each minute, beside the list: the list does not wait for it. */
 async function showRate() {
   const mine = turn;
   try {
-    const found = await askDesk(`/api/calls/rate?${new URLSearchParams({ q: filter() })}`);
+    const found = await askDesk(`/api/calls/rate?${new URLSearchParams({ q: filter(), ...where() })}`);
     if (mine === turn) place.rate.replaceChildren(...chart(found));
   } catch {
     place.rate.replaceChildren();
@@ -133,14 +151,14 @@ async function look() {
   }
 }
 
-/** Rows. A call that was refused, asked for, and then allowed is one of them; so are refusals that are alike and stand
- * together. What is folded stays in its place, and is hidden. */
+/** Rows. A call that was refused, asked for, and then allowed is one of them; so is one that was asked for a proof, and
+ * then refused; so are refusals that are alike and stand together. What is folded stays in its place, and is hidden. */
 function folded(found) {
   const rows = [];
   for (let at = 0; at < found.length; ) {
     const later = cameAgain(found[at]);
     if (later) {
-      const step = row(found[at]);
+      const step = row(found[at], [], true);
       later.fold(step);
       rows.push(step);
       at += 1;
@@ -163,18 +181,19 @@ function alike(found, at) {
 }
 
 const isGood = (each) => !each.signature.startsWith("BAD");
-const sameCall = (each) => JSON.stringify([each.target, each.server, each.params]);
+const sameCall = (each, decision = each.decision) => JSON.stringify([decision, each.target, each.server, each.params]);
 
-/** The row of the allowed call that this refused one came before: the same call, by the same agent as far as the log
- * says, and soon after. */
+/** The row of the call that this one came before: the same call, by the same agent as far as the log says, and soon
+ * after. It was allowed or, if this one was asked for a proof, refused. */
 function cameAgain(each) {
-  const later = allowed.get(sameCall(each));
-  if (!later || each.decision === "allow" || !each.enforced || !isGood(each)) return null;
-  const isOther = (each.agent_key && each.agent_key !== later.each.agent_key) || (each.session && later.each.session && each.session !== later.each.session);
-  return !isOther && Date.parse(later.each.received) - Date.parse(each.received) <= ASKED_MS ? later : null;
+  if (each.decision === "allow" || !each.enforced || !isGood(each)) return null;
+  const found = [decided.get(sameCall(each, "allow")), each.decision === "challenge" ? decided.get(sameCall(each, "deny")) : null];
+  return found.find((later) => later && !isOther(each, later.each) && Date.parse(later.each.received) - Date.parse(each.received) <= ASKED_MS) ?? null;
 }
 
-/** The button that shows the steps before an allowed call: there is none until one is found. */
+const isOther = (each, later) => (each.agent_key && each.agent_key !== later.agent_key) || (each.session && later.session && each.session !== later.session);
+
+/** The button that shows the steps before a call that was decided: there is none until one is found. */
 function stepsBefore(each) {
   const steps = [];
   const button = make("button", { type: "button", className: "small", hidden: true });
@@ -188,11 +207,11 @@ function stepsBefore(each) {
     button.hidden = false;
     button.textContent = `${steps.length === 1 ? "1 step" : `${steps.length} steps`} before it`;
   };
-  allowed.set(sameCall(each), { each, fold });
+  decided.set(sameCall(each), { each, fold });
   return button;
 }
 
-function row(each, hidden = []) {
+function row(each, hidden = [], isStep = false) {
   const unfold = hidden.length ? make("button", { type: "button", className: "small" }, `${hidden.length} more like it`) : "";
   if (unfold) {
     unfold.onclick = () => {
@@ -203,7 +222,7 @@ function row(each, hidden = []) {
   const verdict = VERDICTS[each.decision] ?? each.decision;
   const isBad = each.signature.startsWith("BAD");
   const bad = isBad ? make("strong", {}, `${each.signature}. It says: `) : "";
-  const decision = [bad, verdict, each.enforced ? "" : " (only observed)", each.error && each.decision !== "challenge" ? make("span", { className: "mute" }, ` ${each.error}`) : "", " ", unfold, each.decision === "allow" && isGood(each) ? stepsBefore(each) : ""];
+  const decision = [bad, verdict, each.enforced ? "" : " (only observed)", each.error && each.decision !== "challenge" ? make("span", { className: "mute" }, ` ${each.error}`) : "", " ", unfold, each.decision !== "challenge" && !isStep && isGood(each) ? stepsBefore(each) : ""];
   const target = make("a", { href: `/calls/${each.call}` }, make("code", {}, each.target));
   return make(
     "tr",
