@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from accredit.jsonrpc.brackets import MAX_SPLIT_BRACKETS, check_brackets
 from msgspec import Raw
 
 from accredit.base.steps import Steps, at_one_go
@@ -10,7 +11,6 @@ from accredit.errors import AnswerError, FrameError
 from accredit.gateway.upstream.merged.messages import result_edit
 from accredit.gateway.upstream.stdio import shared
 from accredit.jsonrpc import tasks
-from accredit.jsonrpc.brackets import MAX_SPLIT_BRACKETS, check_brackets
 from accredit.jsonrpc.frames import Request, Success, decode_error_in_steps, decode_frame_in_steps
 from accredit.jsonrpc.input_required import check_input_requests
 from accredit.jsonrpc.methods import Era

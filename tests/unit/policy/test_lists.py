@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from accredit.jsonrpc.brackets import MAX_SPLIT_BRACKETS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
@@ -12,7 +13,6 @@ from tests.world.decisions import CATALOG, VERIFIER
 
 from accredit.base.steps import at_one_go
 from accredit.errors import FrameError
-from accredit.jsonrpc.brackets import MAX_SPLIT_BRACKETS
 from accredit.jsonrpc.frames import Success, decode_frame
 from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS
 from accredit.jsonrpc.simd import ONE_PASS_BYTES

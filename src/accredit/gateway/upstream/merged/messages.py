@@ -17,7 +17,7 @@ Of a result, these are mapped, as clients may use them in requests:
   `related-task`. Lists of tasks are merged like all lists (`answers`);
 - [nothing-else] nothing else is mapped: no `structuredContent`, no text, no address of an icon;
 - [size] a result without such a URI stays byte for byte. A result with such a URI is invalid if it has more than
-  `MAX_SPLIT_BYTES`, or `MAX_LISTED_ITEMS` blocks.
+  `MAX_SPLIT_BYTES`, `MAX_LISTED_ITEMS` blocks or messages, or `MAX_MESSAGE_BLOCKS` blocks in a message.
 
 So a server can't name another server's resource: each URI is mapped as its own. A client's answer goes back under the
 server's own names. An answer with another server's task in it goes to no server. A notification that lacks the member
@@ -51,12 +51,16 @@ from accredit.jsonrpc.tasks import RELATED_TASK
 from accredit.limits import ITEMS_AT_ONCE, MAX_MERGED_ITEMS, MAX_SPLIT_BYTES, SHORT_MESSAGE_BYTES
 from accredit.policy.merging import member_of_name, merged_name, merged_uri
 
+MAX_MESSAGE_BLOCKS = 4_096
+"""The most blocks of one message of a prompt, if they name a resource. They are mapped in one step, some 10
+microseconds each. Real messages have one."""
+
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 PROGRESS = "notifications/progress"
 _CLIENTS_TASK = "notifications/tasks/status"
 _URI = b'"uri"'
 _TASK = TASK_MEMBER.encode("ascii")
-_Mapped = Callable[[str, Raw], Steps[Raw]]
+_Mapped = Callable[[str, Raw], Raw]
 _C = TypeVar("_C", Request, Notification)
 
 
@@ -221,28 +225,24 @@ def _with_mapped(
     for number, item in enumerate(elements(result[name], name)):
         if number % ITEMS_AT_ONCE == 0 or len(item) > SHORT_MESSAGE_BYTES:
             yield
-        new = yield from _mapped_item(server, item, mapped)
+        new = _mapped_item(server, item, mapped)
         changed = changed or new is not item
         edited.add(new)
     return edited.end() if changed else response
 
 
-def _each(server: str, value: Raw, mapped: _Mapped) -> Steps[list[Raw] | Raw]:
-    """Return an array with each item mapped; the value itself if nothing changes, or it is not an array."""
+def _each(server: str, value: Raw) -> list[Raw] | Raw:
+    """Return the blocks of a message with their URIs mapped; the value itself if nothing changes, or it is not an
+    array."""
     if not is_array(value):
         return value
-    items = elements(value, "content")
-    changed: list[Raw] = []
-    for number, item in enumerate(items):
-        if number % ITEMS_AT_ONCE == 0 or len(item) > SHORT_MESSAGE_BYTES:
-            yield
-        changed.append((yield from _mapped_item(server, item, mapped)))
+    items = elements(value, "content", MAX_MESSAGE_BLOCKS)
+    changed = [_mapped_item(server, item, _block) for item in items]
     return value if all(map(operator.is_, items, changed)) else changed
 
 
-def _mapped_item(server: str, item: Raw, mapped: _Mapped) -> Steps[Raw]:
-    is_one = is_object(item) and may_hold(item, _URI)
-    return (yield from mapped(server, item)) if is_one else item
+def _mapped_item(server: str, item: Raw, mapped: _Mapped) -> Raw:
+    return mapped(server, item) if is_object(item) and may_hold(item, _URI) else item
 
 
 def _contents(server: str, item: Raw) -> Raw:
@@ -252,7 +252,7 @@ def _contents(server: str, item: Raw) -> Raw:
     return item if own is None else Raw(with_members(found, {"uri": merged_uri(server, own)}))
 
 
-def _block(server: str, item: Raw) -> Steps[Raw]:
+def _block(server: str, item: Raw) -> Raw:
     """Return a content block, with the URI of an embedded resource or a resource link mapped."""
     found = members(item)
     kind = as_string(found.get("type"))
@@ -265,13 +265,13 @@ def _block(server: str, item: Raw) -> Steps[Raw]:
     return item if new is resource else Raw(with_members(found, {"resource": new}))
 
 
-def _message(server: str, item: Raw) -> Steps[Raw]:
+def _message(server: str, item: Raw) -> Raw:
     """Return a prompt's message, whose content is one block or several, mapped."""
     found = members(item)
     content = found.get("content")
     if content is None:
         return item
-    new = (yield from _block(server, content)) if is_object(content) else (yield from _each(server, content, _block))
+    new = _block(server, content) if is_object(content) else _each(server, content)
     return item if new is content else Raw(with_members(found, {"content": new}))
 
 

@@ -6,6 +6,7 @@ import logging
 from typing import Any, Self
 
 import pytest
+from accredit.jsonrpc.brackets import MAX_SPLIT_BRACKETS
 from tests.world.calls import meta
 from tests.world.virtual_time import VirtualTimeLoop
 
@@ -25,7 +26,6 @@ from accredit.gateway.upstream.stdio.pending_calls import (
     Verdict,
     answered_ids,
 )
-from accredit.jsonrpc.brackets import MAX_SPLIT_BRACKETS
 from accredit.jsonrpc.frames import Request, Success, decode_frame, progress_token
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request

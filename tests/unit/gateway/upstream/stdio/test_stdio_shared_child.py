@@ -3,11 +3,11 @@
 import json
 
 import pytest
+from accredit.jsonrpc.brackets import MAX_SPLIT_BRACKETS
 
 from accredit.base.steps import at_one_go
 from accredit.errors import MessageId
 from accredit.gateway.upstream.stdio import shared
-from accredit.jsonrpc.brackets import MAX_SPLIT_BRACKETS
 from accredit.jsonrpc.frames import Notification, Request, decode_frame
 from accredit.jsonrpc.methods import META_SUBSCRIPTION
 from accredit.jsonrpc.simd import ONE_PASS_BYTES
