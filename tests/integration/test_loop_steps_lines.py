@@ -58,7 +58,7 @@ def test_an_answer_with_an_id_on_a_resumed_stream_is_neither_searched_for_it_nor
     async def main() -> float:
         loop = cast(MeasuredLoop, asyncio.get_running_loop())
         loop.longest = 0.0
-        assert await mapper.feed_in_turns(b"id: 1\n" + data) == b"id: 1\n" + data
+        assert await mapper.feed(b"id: 1\n" + data) == b"id: 1\n" + data
         await asyncio.sleep(0)
         return loop.longest
 

@@ -6,7 +6,6 @@ import logging
 from typing import Any, Self
 
 import pytest
-from accredit.jsonrpc.brackets import MAX_SPLIT_BRACKETS
 from tests.world.calls import meta
 from tests.world.virtual_time import VirtualTimeLoop
 
@@ -29,6 +28,7 @@ from accredit.gateway.upstream.stdio.pending_calls import (
 from accredit.jsonrpc.frames import Request, Success, decode_frame, progress_token
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
+from accredit.jsonrpc.text import MAX_ANSWER_STRUCTURES
 from accredit.limits import MAX_OPEN_REQUESTS, SHORT_MESSAGE_BYTES
 
 UPSTREAM = StdioUpstream(("server",))
@@ -279,14 +279,14 @@ async def test_a_line_too_long_to_be_read_fails_the_request_that_its_ends_name__
 @pytest.mark.holds("gateway/upstream/stdio/pending_calls", "long-line")
 @pytest.mark.parametrize("named", [True, False])
 async def test_a_bad_line_of_millions_of_brackets_is_not_opened_for_its_id__which_its_ends_show(named: bool) -> None:
-    many = b"[" + b"[]," * (MAX_SPLIT_BRACKETS + 1) + b"0]"
+    many = b"[" + b"[]," * (MAX_ANSWER_STRUCTURES + 1) + b"0]"
     line = b'{"jsonrpc":"2.0",%b"result":%b,"result":{},"x":{}}' % (b'"id":2,' if named else b"", many)
 
     with World(1, 2) as world:
         verdict = await world.ledger.judge(line)
         assert isinstance(verdict, Failed)
         assert verdict.calls == (world.calls[1:] if named else world.calls)
-        assert verdict.error.detail == "a duplicate member: result"
+        assert "arrays and objects" in verdict.error.detail
 
 
 async def test_a_modern_result_is_judged_by_its_request() -> None:
