@@ -52,8 +52,8 @@ def check_input_required(request: Request, result: dict[str, Raw]) -> None:
 
 
 def check_told_of_task(notification: Notification, open_requests: Mapping[MessageId, Request]) -> None:
-    """Check the `inputRequests` of a `notifications/tasks`, by the same rules as those of a result. They may ask only for
-    what was declared by the subscription that the notification names; if it names none, by the only open request.
+    """Check the `inputRequests` of a `notifications/tasks`, by the same rules as those of a result. They may ask only
+    for what was declared by the subscription that the notification names; if it names none, by the only open request.
     Raises `FrameError`."""
     if notification.params is None or not may_name(notification.params, b"inputRequests"):
         return

@@ -11,6 +11,7 @@ from accredit.jsonrpc.frames import (
     decode_error,
     decode_frame,
 )
+from accredit.jsonrpc.text import MAX_ANSWER_STRUCTURES
 
 
 def refused(text: bytes) -> str:

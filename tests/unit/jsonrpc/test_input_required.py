@@ -4,7 +4,7 @@ import pytest
 
 from accredit.errors import FrameError
 from accredit.jsonrpc.frames import Request
-from accredit.jsonrpc.input_required import check_input_required
+from accredit.jsonrpc.input_required import MAX_INPUT_REQUESTS, check_input_required
 from accredit.jsonrpc.objects import members
 from accredit.jsonrpc.requests import decode_request
 
