@@ -81,7 +81,7 @@ CASES = {
     "escapes": Case("tools/call", lambda: result(b'"text":"' + much(rb"\u00e9\"\\", 12 * MIB) + b'"')),
     "an error": Case(
         "tools/call",
-        lambda: deep().replace(b'"result":{', b'"error":{"code":1,"message":"","data":{', 1) + b"}",
+        lambda: deep(12 * MIB).replace(b'"result":{', b'"error":{"code":1,"message":"","data":{', 1) + b"}",
         refused=True,
     ),
     "tools": Case("tools/list", lambda: tools(*(b'{"name":"t%d"}' % n for n in range(40_000))), guarded=True),
@@ -315,7 +315,7 @@ def test_no_batch_blocks_it(kind: bytes) -> None:
 
 
 def test_a_batch_that_is_too_long_for_that_is_refused() -> None:
-    answers = batch(deep(), 2)
+    answers = batch(deep(12 * MIB), 2)
     with upstream(b"application/json", answers) as server:
         requests = batch(asked(CASES["nested"]).replace(b'"id": 1', b'"id":1'), 2)
         step, answer = measured(gateway(server, guarded=False), requests)
