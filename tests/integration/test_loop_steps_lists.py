@@ -9,7 +9,7 @@ import gc
 import json
 import socket
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 
@@ -234,7 +234,7 @@ def test_an_error_is_bounded_before_it_is_decoded__and_judged_in_steps(size: int
     assert one.step < FACTOR * PROMISED
 
 
-GOOD = {
+GOOD: dict[str, Callable[[int], bytes]] = {
     "a text": lambda size: b'"content":[{"type":"text","text":"' + b"x" * size + b'"}]',
     "numbers": lambda size: b'"content":[],"structuredContent":{"a":[' + many(b"1", size) + b"]}",
 }
