@@ -135,7 +135,8 @@ class Expected:
         return self._usual(data) or at_one_go(self.judging(data))
 
     def judging(self, text: bytes, *, alone: bool = False) -> Steps[tuple[bytes, Frame | None]]:
-        """Judge a text as `event` does, or as `body` does if it comes `alone`. The edits are made in steps.
+        """Judge a text as `event` does, or as `body` does if it comes `alone`. A long text is read in one step, after
+        others were served; the edits are made in further steps.
 
         Between steps a request may be withdrawn, or another request may take its id. Then this response is refused as
         unasked.
@@ -145,6 +146,7 @@ class Expected:
             frame = self._plain(text)
             if frame is not None:
                 return (yield from self._response(frame, self.open[frame.id])), frame
+            yield
             if self.batch and text.lstrip(b" \t\r\n").startswith(b"["):
                 return (yield from self._batch(text)), None
             frame = decode_frame(text)
