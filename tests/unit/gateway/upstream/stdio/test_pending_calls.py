@@ -144,7 +144,7 @@ async def test_an_id_of_another_type_that_is_open_itself_is_that_requests() -> N
 @pytest.mark.parametrize("line", NOBODYS.values(), ids=NOBODYS)
 async def test_a_line_that_is_nobodys_is_dropped_and_counted(line: str) -> None:
     with World(1, 5) as world:
-        assert world.judge(line) is None
+        assert await world.ledger.judge(line.encode()) is None
         assert list(world.ledger.calls) == [1, 5]
         assert world.counters.counts == {"answer_refused": 1}
 
@@ -254,10 +254,10 @@ async def test_a_line_too_long_to_be_read_is_for_the_one_call_that_is_open() -> 
         assert isinstance(world.judge(too_long), Failed)
         assert not world.ledger.calls
     with World(1) as world:
-        assert isinstance(world.judge(broken), Failed)
+        assert isinstance(await world.ledger.judge(broken.encode()), Failed)
     with World(1, 2) as world:
         assert world.judge(too_long) is None
-        assert world.judge(broken) is None
+        assert await world.ledger.judge(broken.encode()) is None
         assert len(world.ledger.calls) == 2
 
 
