@@ -32,7 +32,6 @@ CORES = {
         "unit/jsonrpc",
         "property/test_error_tree.py",
         "property/test_frames_oracle.py",
-        "property/test_long_text.py",
         "property/test_one_pass.py",
         "property/test_round_trips.py",
         "property/test_splits.py",

@@ -69,17 +69,19 @@ def tools(*items: bytes) -> bytes:
     return result(b'"tools":[' + b",".join(items) + b"]")
 
 
-def deep() -> bytes:
-    return result(b'"content":[],"deep":[' + much(NESTED, 12 * MIB) + b"0]")
+def deep(size: int = 2 * MIB) -> bytes:
+    """A result with as many arrays as may be, or with too many."""
+    return result(b'"content":[],"deep":[' + much(NESTED, size) + b"0]")
 
 
 CASES = {
     "nested": Case("tools/call", deep),
+    "too nested": Case("tools/call", lambda: deep(12 * MIB), refused=True),
     "not valid": Case("tools/call", lambda: deep()[:-3] + b"]]}", refused=True),
     "escapes": Case("tools/call", lambda: result(b'"text":"' + much(rb"\u00e9\"\\", 12 * MIB) + b'"')),
     "an error": Case(
         "tools/call",
-        lambda: deep().replace(b'"result":{', b'"error":{"code":1,"message":"","data":{', 1) + b"}",
+        lambda: deep(12 * MIB).replace(b'"result":{', b'"error":{"code":1,"message":"","data":{', 1) + b"}",
         refused=True,
     ),
     "tools": Case("tools/list", lambda: tools(*(b'{"name":"t%d"}' % n for n in range(40_000))), guarded=True),
@@ -97,7 +99,7 @@ CASES = {
     "one long tool": Case(
         "tools/list", lambda: tools(b'{"name":"t","long":[' + much(b"1,", 12 * MIB) + b"0]}"), guarded=True
     ),
-    "a task in it": Case("tools/call", lambda: result(b'"taskId":[' + much(NESTED, 12 * MIB) + b"0]"), guarded=True),
+    "a task in it": Case("tools/call", lambda: result(b'"taskId":[' + much(NESTED, 2 * MIB) + b"0]"), guarded=True),
 }
 BODIES = {
     "another's answer": Case("tools/call", lambda: deep().replace(b'"id":1', b'"id":2', 1), refused=True),
@@ -313,7 +315,7 @@ def test_no_batch_blocks_it(kind: bytes) -> None:
 
 
 def test_a_batch_that_is_too_long_for_that_is_refused() -> None:
-    answers = batch(deep(), 2)
+    answers = batch(deep(12 * MIB), 2)
     with upstream(b"application/json", answers) as server:
         requests = batch(asked(CASES["nested"]).replace(b'"id": 1', b'"id":1'), 2)
         step, answer = measured(gateway(server, guarded=False), requests)

@@ -7,7 +7,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.property.texts import messages, mutated, objects, spelled, values
 
-from accredit.base.steps import at_one_go
 from accredit.errors import AnswerError, FrameError, RequestError
 from accredit.jsonrpc.encode import error_frame
 from accredit.jsonrpc.era import DUPLICATED, check_agreement, decode_header, era_of, plain_header
@@ -93,7 +92,7 @@ def test_a_modern_result_is_judged_without_surprises(result: bytes, capabilities
     except AnswerError:
         assert list(expected.open) == [7]  # still owed an answer
     if error_of(lambda: check_text(result)) is None:
-        error_of(lambda: at_one_go(check_input_required(asked, members(result))))
+        error_of(lambda: check_input_required(asked, members(result)))
 
 
 def modern_call(capabilities: str) -> bytes:

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.world.running import run
 
-from accredit.base.steps import at_one_go
 from accredit.errors import FrameError
 from accredit.gateway.counters import Counters
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
@@ -100,4 +99,4 @@ def test_rewriting_raises_nothing_but_frame_errors(message: Message) -> None:
         elif isinstance(frame, Request):
             assert json.loads(shared.number_request(frame, 5, token=True))["id"] == 5
         else:
-            assert json.loads(at_one_go(shared.restore_client_id(frame.text, "a", subscription=True)))["id"] == "a"
+            assert json.loads(shared.restore_client_id(frame.text, "a", subscription=True))["id"] == "a"

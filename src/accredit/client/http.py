@@ -26,7 +26,6 @@ from typing import Any, cast
 
 import httpx2
 
-from accredit.base.steps import at_one_go
 from accredit.base.text import excerpt
 from accredit.base.values import members_of
 from accredit.client.sdk import MCP_DEFAULT_SSE_READ_TIMEOUT, MCP_DEFAULT_TIMEOUT
@@ -223,7 +222,7 @@ async def _body(response: httpx2.Response) -> bytes:
             body += piece
             if len(body) > MAX_REFUSAL_BYTES:
                 return b""
-        at_one_go(check_values(bytes(body), "a refusal", MAX_TYPED_VALUES))
+        check_values(bytes(body), "a refusal", MAX_TYPED_VALUES)
     except (httpx2.HTTPError, httpx2.StreamError, FrameError):
         return b""
     finally:

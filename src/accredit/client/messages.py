@@ -22,14 +22,12 @@ from mcp_types import JSONRPCMessage, jsonrpc_message_adapter
 from msgspec import structs
 from pydantic import BaseModel, ValidationError
 
-from accredit.base.steps import Steps
 from accredit.errors import FrameError
 from accredit.jsonrpc.arrays import check_values
-from accredit.jsonrpc.long_text import check_in_steps, outside_strings
 from accredit.jsonrpc.objects import parts_of
 from accredit.jsonrpc.sse import Event, SseParser
-from accredit.jsonrpc.text import check_text
-from accredit.limits import LONG_ANSWER_BYTES, MAX_ANSWER_BYTES, MAX_ANSWER_VALUES
+from accredit.jsonrpc.text import check_text, outside_strings
+from accredit.limits import MAX_ANSWER_BYTES, MAX_ANSWER_VALUES
 
 MAX_ANSWER_LONG_DIGITS = 1_048_576
 """How many digits such a message may have in all, in numbers of a hundred digits and more. The time for a number grows
@@ -47,8 +45,8 @@ _DIGITS = bytes(ord("0") if byte in b"0123456789" else ord(" ") for byte in rang
 async def read_message(text: bytes) -> SessionMessage | FrameError:
     """Decode a message. Return an error in its place if it is invalid. Raises `FrameError` if it exceeds a bound."""
     try:
-        for _ in _check(text):
-            await anyio.lowlevel.checkpoint()  # others have their turn
+        _check(text)
+        await anyio.lowlevel.checkpoint()  # others have their turn
         return SessionMessage(jsonrpc_message_adapter.validate_python(msgspec.json.decode(text), by_name=False))
     except FrameError as error:
         if error.bound:
@@ -88,22 +86,16 @@ def _members(model: BaseModel) -> dict[str, object]:
 _encode = msgspec.json.Encoder(enc_hook=_members).encode
 
 
-def _check(text: bytes) -> Steps[None]:
+def _check(text: bytes) -> None:
     if len(text) > MAX_ANSWER_BYTES:
         raise FrameError(f"a message of more than {MAX_ANSWER_BYTES} bytes", bound=True)
-    yield from check_values(text, "a message", MAX_ANSWER_VALUES)
-    if len(text) <= LONG_ANSWER_BYTES:
-        check_text(text)
-        return
-    yield from check_in_steps(text)
+    check_values(text, "a message", MAX_ANSWER_VALUES)
+    check_text(text)
     # Few texts have too many digits, and then mostly in strings.
-    if (yield from _long_digits(parts_of(text))) and (yield from _long_digits(outside_strings(text))):
+    if len(text) > MAX_ANSWER_LONG_DIGITS and _long_digits(parts_of(text)) and _long_digits(outside_strings(text)):
         raise FrameError("a message with too many long numbers", bound=True)
 
 
-def _long_digits(parts: Iterator[bytes]) -> Steps[bool]:
-    found = 0
-    for part in parts:
-        found += len(_LONG_DIGITS) * part.translate(_DIGITS).count(_LONG_DIGITS)
-        yield
-    return found > MAX_ANSWER_LONG_DIGITS
+def _long_digits(parts: Iterator[bytes]) -> bool:
+    found = sum(part.translate(_DIGITS).count(_LONG_DIGITS) for part in parts)
+    return found * len(_LONG_DIGITS) > MAX_ANSWER_LONG_DIGITS

@@ -15,13 +15,11 @@ from itertools import accumulate
 import msgspec
 from msgspec import Raw
 
-from accredit.base.steps import Steps
 from accredit.errors import FrameError, JsonError, MessageId
 from accredit.jsonrpc.encode import around
 from accredit.jsonrpc.frames import Success
-from accredit.jsonrpc.long_text import outside_strings
 from accredit.jsonrpc.objects import is_array, parts_of
-from accredit.jsonrpc.text import LIST_STRUCTURE, STEPS
+from accredit.jsonrpc.text import LIST_STRUCTURE, STEPS, outside_strings
 
 MAX_LISTED_ITEMS = 65_536
 """The most elements that a list (tools, tasks, blocks of content) may have to be split. Each takes some 80 bytes, and
@@ -36,43 +34,34 @@ _IS_COMMA = bytes(byte == ord(_COMMA) for byte in range(256))
 _IS_OWN = bytes(byte == 1 for byte in range(256))
 
 
-def elements(array: Raw | None, what: str, most: int = MAX_LISTED_ITEMS) -> Steps[list[Raw]]:
-    """Return the elements of an array that `text` has checked, in steps. Raises `FrameError` if the value is not an
-    array or has more than `most` elements; the error calls the value `what`."""
+def elements(array: Raw | None, what: str, most: int = MAX_LISTED_ITEMS) -> list[Raw]:
+    """Return the elements of an array that `text` has checked. Raises `FrameError` if the value is not an array or has
+    more than `most` elements; the error calls the value `what`."""
     if array is None or not is_array(array):
         raise FrameError(f"{what} is not an array")
-    yield from check_count(array, what, most)
+    check_count(array, what, most)
     try:
         return _decode_list(array)
     except (msgspec.MsgspecError, RecursionError):
         raise JsonError("not valid JSON") from None
 
 
-def check_count(array: Raw, what: str, most: int = MAX_LISTED_ITEMS) -> Steps[None]:
-    """Refuse an array of more than `most` elements, in steps. Raises `FrameError`."""
-    commas = 0
-    for part in parts_of(array):
-        commas += part.count(_COMMA)
-        if commas >= most:
-            break
-        yield
-    if commas >= most and (yield from _own_commas(array, most)) >= most:
+def check_count(array: Raw, what: str, most: int = MAX_LISTED_ITEMS) -> None:
+    """Refuse an array of more than `most` elements. Raises `FrameError`."""
+    if sum(part.count(_COMMA) for part in parts_of(array)) >= most and _own_commas(array, most) >= most:
         raise FrameError(f"{what} has more than {most} elements", bound=True)
 
 
-def check_values(text: bytes, what: str, most: int) -> Steps[None]:
-    """Refuse a text, valid JSON or not, with more than `most` values at all levels together, in steps. Raises
-    `FrameError`."""
+def check_values(text: bytes, what: str, most: int) -> None:
+    """Refuse a text, valid JSON or not, with more than `most` values at all levels together. Raises `FrameError`."""
     if text.count(_COMMA) + text.count(b"[") + text.count(b"{") < most:
         return
-    yield
     found = 1
     for part in outside_strings(text, LIST_STRUCTURE):
         # Every value but the first one of a text comes after a comma, or is the first in brackets.
         found += part.count(_COMMA) + part.count(b"[") + part.count(b"{")
         if found > most:
             raise FrameError(f"{what} has more than {most} values", bound=True)
-        yield
 
 
 class RewrittenArray:
@@ -106,10 +95,10 @@ class RewrittenArray:
         return Success(self._id, Raw(memoryview(text)[len(self._before) : len(text) - len(self._after)]), text)
 
 
-def _own_commas(array: Raw, most: int) -> Steps[int]:
+def _own_commas(array: Raw, most: int) -> int:
     """Return the number of commas between an array's own elements; counting stops at `most`."""
     level = found = 0
-    for part in outside_strings(memoryview(array), LIST_STRUCTURE):
+    for part in outside_strings(array, LIST_STRUCTURE):
         steps = memoryview(part.translate(STEPS).translate(_LEVELS)).cast("b")
         levels = bytes(accumulate(steps, initial=level))[1:]
         if levels:
@@ -118,5 +107,4 @@ def _own_commas(array: Raw, most: int) -> Steps[int]:
             found += own.bit_count()
         if found >= most:
             return most
-        yield
     return found

@@ -3,7 +3,8 @@
 A frame holds the bytes as they arrived, and their meaning. So an unchanged message is forwarded byte for byte.
 `decode_frame` applies, in this order (docs/reference/validation.md):
 
-- [text] the text is strict JSON (`text.check_text`) and one object, without duplicate or misspelt members;
+- [text] the text has a bounded number of arrays and objects (`text.check_structures`). It is strict JSON
+  (`text.check_text`) and one object, without duplicate or misspelt members;
 - [version] `jsonrpc` is exactly "2.0";
 - [call] a message with `method` is a request (with an id) or a notification (without), and has no result or error;
 - [response] a message without `method` is a response. It has exactly one of `result` and `error`. Its id is a string or
@@ -18,15 +19,12 @@ from typing import Protocol, Self, cast
 from msgspec import Raw, Struct
 
 from accredit.base.caching import CachedProperty
-from accredit.base.steps import Steps
 from accredit.errors import AccreditError, FrameError, MessageId
-from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import around, to_json
-from accredit.jsonrpc.long_text import members_in_steps, object_in_steps, unambiguous_in_steps
 from accredit.jsonrpc.methods import META_PROGRESS, META_VERSION, TARGET_MEMBER, Era
 from accredit.jsonrpc.objects import Names, as_integer, as_string, is_object, members, meta_members, unambiguous_members
-from accredit.jsonrpc.text import check_text
-from accredit.limits import LONG_ANSWER_BYTES, MAX_SPLIT_BYTES
+from accredit.jsonrpc.text import check_structures, check_text
+from accredit.limits import MAX_SPLIT_BYTES
 
 MESSAGE = Names("jsonrpc", "id", "method", "params", "result", "error")
 _ERROR = Names("code", "message", "data")
@@ -127,11 +125,6 @@ class _Call:
             return cast("Mapping[str, Raw | Mapping[str, Raw]]", self._changes["params"])
         return members(self._given) if self._given is not None else {}
 
-    def opened(self) -> Steps[None]:
-        """Parse `params` now, in steps if they are long. Raises `FrameError`."""
-        if self._given is not None and len(self._given) > LONG_ANSWER_BYTES:
-            self.__dict__["parts"] = yield from object_in_steps(self._given)
-
     def _edited(self, changes: Mapping[str, object]) -> Self:
         edited = copy(self)
         edited.__dict__ = {name: value for name, value in vars(self).items() if name in _OF_AN_EDITED_CALL}
@@ -196,30 +189,26 @@ class Notification(_Call):
 class Success(Struct, frozen=True):
     """A response with a `result` (null counts as a result).
 
-    If `is_complete`, the result is known to be an object whose `resultType` is `complete` or missing. `listed` holds
-    the members of a long result, if already read.
+    If `is_complete`, the result is known to be an object whose `resultType` is `complete` or missing.
     """
 
     id: MessageId
     result: Raw
     text: bytes
     is_complete: bool = False
-    listed: Mapping[str, Raw] | None = None
 
-    def members(self) -> Steps[Mapping[str, Raw]]:
-        """Return the members of the result by name, in steps if it is long; empty if it is not an object. Raises
-        `FrameError`."""
-        return self.listed if self.listed is not None else (yield from object_in_steps(self.result))
+    def members(self) -> dict[str, Raw]:
+        """Return the members of the result by name; empty if it is not an object. Raises `FrameError`."""
+        return members(self.result) if is_object(self.result) else {}
 
-    def message(self) -> Steps[dict[str, Raw]]:
-        """Return the members of the whole message by name, in steps if it is long. Raises `FrameError`."""
-        return (yield from object_in_steps(Raw(self.text.lstrip())))
+    def message(self) -> dict[str, Raw]:
+        """Return the members of the whole message by name. Raises `FrameError`."""
+        return members(self.text)
 
-    def with_result(self, members: Mapping[str, Raw], changes: Mapping[str, object]) -> Steps["Success"]:
-        """Return a copy of the response with a new result, in steps. The result has these `members`, some of which
-        `changes` replaces; `changes` may also add members."""
-        message = yield from self.message()
-        yield
+    def with_result(self, members: Mapping[str, Raw], changes: Mapping[str, object]) -> "Success":
+        """Return a copy of the response with a new result. The result has these `members`, some of which `changes`
+        replaces; `changes` may also add members."""
+        message = self.message()
         before, after = around("result", message)
         text = to_json({**message, "result": {**members, **changes}})
         return Success(self.id, Raw(memoryview(text)[len(before) : len(text) - len(after)]), text)
@@ -241,19 +230,9 @@ Response = Success | Failure
 
 def decode_frame(text: bytes) -> Frame:
     """Read one message. Raises `FrameError` unless the text is exactly one."""
+    check_structures(text)
     check_text(text)
     return frame_of(unambiguous_members(text, MESSAGE), text)
-
-
-def decode_frame_in_steps(text: bytes) -> Steps[Frame]:
-    """Like `decode_frame`, in steps if the text is long. Raises `FrameError`."""
-    if len(text) <= LONG_ANSWER_BYTES:
-        return decode_frame(text)
-    found = yield from message_in_steps(text)
-    frame = frame_of(found, text, (yield from _long_error(found)))
-    if isinstance(frame, Request | Notification):
-        yield from frame.opened()
-    return frame
 
 
 def decode_error(text: bytes) -> Failure:
@@ -261,55 +240,22 @@ def decode_error(text: bytes) -> Failure:
 
     Such an error response may lack its id (2025-11-25, basic/transports, "Sending Messages to the Server").
     """
+    check_structures(text)
     check_text(text)
-    return _error_in(unambiguous_members(text, MESSAGE), text)
-
-
-def decode_error_in_steps(text: bytes) -> Steps[Failure]:
-    """Like `decode_error`, in steps if the text is long. Raises `FrameError`."""
-    if len(text) <= LONG_ANSWER_BYTES:
-        return decode_error(text)
-    found = yield from message_in_steps(text)
-    return _error_in(found, text, (yield from _long_error(found)))
-
-
-def message_in_steps(text: bytes) -> Steps[dict[str, Raw]]:
-    """Return the members of a long message, in steps. Raises `FrameError`, also if `error` or `params` has too many
-    arrays and objects to be split in one call."""
-    found = yield from members_in_steps(text, MESSAGE)
-    for name in ("error", "params"):
-        if name in found:
-            yield from check_brackets(found[name], f'"{name}"')
-    return found
-
-
-def _long_error(found: dict[str, Raw]) -> Steps[dict[str, Raw] | None]:
-    """Return the members of a message's `error`, in steps, if it is long. Return None if there is no error or it is
-    short. Raises `FrameError`."""
-    error = found.get("error")
-    if error is None or not is_object(error) or not LONG_ANSWER_BYTES < len(error) <= MAX_SPLIT_BYTES:
-        return None
-    if "method" in found or "result" in found:
-        return None
-    return (yield from unambiguous_in_steps(error, _ERROR))
-
-
-def _error_in(found: dict[str, Raw], text: bytes, error: dict[str, Raw] | None = None) -> Failure:
-    frame = frame_of({"id": Raw(b"null"), **found}, text, error)
+    frame = frame_of({"id": Raw(b"null"), **unambiguous_members(text, MESSAGE)}, text)
     if not isinstance(frame, Failure):
         raise FrameError("an error status without an error")
     return frame
 
 
-def frame_of(found: dict[str, Raw], text: bytes, error: dict[str, Raw] | None = None) -> Frame:
-    """Return the message whose members are `found` ([version] to [error]). `error` holds the members of its error, if
-    already read. Raises `FrameError`."""
+def frame_of(found: dict[str, Raw], text: bytes) -> Frame:
+    """Return the message whose members are `found` ([version] to [error]). Raises `FrameError`."""
     version = found.get("jsonrpc")
     if version is None or (bytes(version) != _VERSION and as_string(version) != "2.0"):
         raise FrameError('"jsonrpc" is not "2.0"')
     if "method" in found:
         return _call_of(found, text)
-    return _response_of(found, text, error)
+    return _response_of(found, text)
 
 
 def message_id(raw: Raw) -> MessageId:
@@ -355,7 +301,7 @@ def _call_of(found: dict[str, Raw], text: bytes) -> Request | Notification:
     return Request(message_id(found["id"]), method, params, text, found)
 
 
-def _response_of(found: dict[str, Raw], text: bytes, listed: dict[str, Raw] | None) -> Response:
+def _response_of(found: dict[str, Raw], text: bytes) -> Response:
     if "id" not in found:
         raise FrameError("neither a method nor an id")
     if "result" in found:
@@ -365,17 +311,17 @@ def _response_of(found: dict[str, Raw], text: bytes, listed: dict[str, Raw] | No
     if "error" not in found:
         raise FrameError("neither a result nor an error")
     error = found["error"]
-    code, message = _error_of(error, listed)
+    code, message = _error_of(error)
     no_id = bytes(found["id"]) == b"null"
     return Failure(None if no_id else message_id(found["id"]), code, message, error, text)
 
 
-def _error_of(raw: Raw, listed: dict[str, Raw] | None) -> tuple[int, str]:
+def _error_of(raw: Raw) -> tuple[int, str]:
     if not is_object(raw):
         raise FrameError('"error" is not an object')
     if len(raw) > MAX_SPLIT_BYTES:
         raise FrameError(f"an error of more than {MAX_SPLIT_BYTES} bytes", bound=True)
-    error = listed if listed is not None else unambiguous_members(raw, _ERROR)
+    error = unambiguous_members(raw, _ERROR)
     code = as_integer(error.get("code"))
     if code is None:
         raise FrameError('"error.code" is not an integer')

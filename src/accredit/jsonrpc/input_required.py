@@ -14,14 +14,16 @@ from collections.abc import Mapping
 
 from msgspec import Raw
 
-from accredit.base.steps import Steps
 from accredit.base.text import excerpt
 from accredit.errors import FrameError, MessageId
-from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.frames import Notification, Request, message_id
 from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, META_CAPABILITIES, META_SUBSCRIPTION, Era
 from accredit.jsonrpc.objects import Names, as_string, is_object, may_name, members, pairs, unambiguous_members
-from accredit.limits import ITEMS_AT_ONCE, SHORT_MESSAGE_BYTES
+
+MAX_INPUT_REQUESTS = 1_024
+"""The most input requests of one result or task, some 10 microseconds each. Real ones have a few: a person answers
+them."""
+
 
 _TOLD = Names("inputRequests")
 _ENTRY = Names("method", "params")
@@ -33,8 +35,8 @@ _CAPABILITY = {
 }
 
 
-def check_input_required(request: Request, result: dict[str, Raw]) -> Steps[None]:
-    """Check the members of an `input_required` result that answers `request`, in steps. Raises `FrameError`."""
+def check_input_required(request: Request, result: dict[str, Raw]) -> None:
+    """Check the members of an `input_required` result that answers `request`. Raises `FrameError`."""
     if request.method not in INPUT_REQUIRED_METHODS:
         raise FrameError(f"input_required in answer to {excerpt(request.method)}")
     state = result.get("requestState")
@@ -43,38 +45,33 @@ def check_input_required(request: Request, result: dict[str, Raw]) -> Steps[None
     asked = result.get("inputRequests")
     if asked is not None and not is_object(asked):
         raise FrameError('"inputRequests" is not an object')
-    if asked is not None:
-        yield from check_brackets(asked, '"inputRequests"')
     entries = pairs(asked) if asked is not None else []
     if not entries and state is None:
         raise FrameError("input_required with neither inputRequests nor requestState")
-    yield from _check_entries(request, entries)
+    _check_entries(request, entries)
 
 
-def check_told_of_task(notification: Notification, open_requests: Mapping[MessageId, Request]) -> Steps[None]:
-    """Check the `inputRequests` of a `notifications/tasks`, in steps, by the same rules as those of a result. They may
-    ask only for what was declared by the subscription that the notification names; if it names none, by the only open
-    request. Raises `FrameError`."""
+def check_told_of_task(notification: Notification, open_requests: Mapping[MessageId, Request]) -> None:
+    """Check the `inputRequests` of a `notifications/tasks`, by the same rules as those of a result. They may ask only
+    for what was declared by the subscription that the notification names; if it names none, by the only open request.
+    Raises `FrameError`."""
     if notification.params is None or not may_name(notification.params, b"inputRequests"):
         return
     found = unambiguous_members(notification.params, _TOLD)
     if "inputRequests" not in found:
         return
-    yield
     named = notification.meta.get(META_SUBSCRIPTION)
     only = next(iter(open_requests.values())) if len(open_requests) == 1 else None
     request = open_requests.get(message_id(named)) if named is not None else only
-    yield
-    yield from check_input_requests(request, found["inputRequests"])
+    check_input_requests(request, found["inputRequests"])
 
 
-def check_input_requests(request: Request | None, asked: Raw) -> Steps[None]:
-    """Check the `inputRequests` of a task, in steps ([entries] and [declared-kinds]). They may ask only for what
-    `request` declares. If it is None, the request is unknown, and counts as declaring nothing. Raises `FrameError`."""
+def check_input_requests(request: Request | None, asked: Raw) -> None:
+    """Check the `inputRequests` of a task ([entries] and [declared-kinds]). They may ask only for what `request`
+    declares. If it is None, the request is unknown, and counts as declaring nothing. Raises `FrameError`."""
     if not is_object(asked):
         raise FrameError('"inputRequests" is not an object')
-    yield from check_brackets(asked, '"inputRequests"')
-    yield from _check_entries(request, pairs(asked))
+    _check_entries(request, pairs(asked))
 
 
 def shows_pages(request: Request) -> bool:
@@ -87,13 +84,13 @@ def shows_pages(request: Request) -> bool:
         return False
 
 
-def _check_entries(request: Request | None, entries: list[tuple[str, Raw]]) -> Steps[None]:
+def _check_entries(request: Request | None, entries: list[tuple[str, Raw]]) -> None:
+    if len(entries) > MAX_INPUT_REQUESTS:
+        raise FrameError(f"more than {MAX_INPUT_REQUESTS} input requests at once", bound=True)
     if entries:
         declared = _declared_capabilities(request)
-        for number, (_, entry) in enumerate(entries):
-            if number % ITEMS_AT_ONCE == 0 or len(entry) > SHORT_MESSAGE_BYTES:
-                yield
-            yield from _check_entry(entry, declared)
+        for _, entry in entries:
+            _check_entry(entry, declared)
 
 
 def _declared_capabilities(request: Request | None) -> dict[str, Raw]:
@@ -104,7 +101,7 @@ def _declared_capabilities(request: Request | None) -> dict[str, Raw]:
     return members(capabilities) if is_object(capabilities) and capabilities is not None else {}
 
 
-def _check_entry(entry: Raw, declared: dict[str, Raw]) -> Steps[None]:
+def _check_entry(entry: Raw, declared: dict[str, Raw]) -> None:
     if not is_object(entry):
         raise FrameError("an input request that is not an object")
     found = unambiguous_members(entry, _ENTRY)
@@ -118,8 +115,6 @@ def _check_entry(entry: Raw, declared: dict[str, Raw]) -> Steps[None]:
     if not is_object(capability):
         raise FrameError(f"an input request that the client did not declare: {method}")
     if method == "elicitation/create" and capability is not None:
-        if len(entry) > SHORT_MESSAGE_BYTES:
-            yield
         _check_mode(params, members(capability))
 
 

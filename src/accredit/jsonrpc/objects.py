@@ -28,7 +28,7 @@ MAX_MEMBERS = 65_536
 """The most members of one JSON object whose names the gateway reads (a message, its params, its result). Real ones have
 tens. A body of 100 MiB could hold 20 million, at some 300 bytes of memory each."""
 SEARCHED_BYTES = 1_048_576
-"""How many bytes of a long value are searched for a word in one call, which takes a millisecond or two."""
+"""How many bytes of a long value are searched for a word at a time, so that no copy of the whole is made."""
 
 
 _INTEGER = re.compile(rb"-?(?:0|[1-9][0-9]*)")
@@ -70,7 +70,7 @@ def _decode_long(text: bytes | Raw, most: int) -> dict[_Name, Raw]:
 def _surely_within(text: bytes | Raw) -> bool:
     """Return whether a text is certain to have at most `MAX_MEMBERS` members: each takes a colon, and at least five
     bytes."""
-    return len(text) < _SURELY_WITHIN_BYTES or bytes(text).count(b":") <= MAX_MEMBERS
+    return len(text) < _SURELY_WITHIN_BYTES or sum(part.count(b":") for part in parts_of(text)) <= MAX_MEMBERS
 
 
 def pairs(text: bytes | Raw, most: int = MAX_MEMBERS) -> list[tuple[str, Raw]]:
@@ -193,13 +193,14 @@ def may_name(raw: Raw | None, name: bytes) -> bool:
     return raw is not None and may_hold(raw, name)
 
 
-def may_hold(raw: Raw, text: bytes) -> bool:
-    """Return whether some string in a value may contain `text` (ASCII letters and underscores). Quick; False is
-    certain. For long values use `long_text.may_hold_any`, which works in steps."""
+def may_hold(raw: Raw, *texts: bytes) -> bool:
+    """Return whether some string in a value may contain any of these texts (ASCII letters and underscores). Quick;
+    False is certain."""
     if len(raw) <= SEARCHED_BYTES:
         whole = bytes(raw)
-        return text in whole or b"\\u" in whole  # letters may be escaped
-    return any(text in part or b"\\u" in part for part in parts_of(raw, len(text)))
+        return b"\\u" in whole or any(text in whole for text in texts)  # letters may be escaped
+    parts = parts_of(raw, max(map(len, texts)))
+    return any(b"\\u" in part or any(text in part for text in texts) for part in parts)
 
 
 def parts_of(value: bytes | Raw, overlap: int = 0) -> Iterator[bytes]:

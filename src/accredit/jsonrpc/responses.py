@@ -25,7 +25,6 @@ from msgspec.structs import replace
 from accredit.base.steps import Steps, at_one_go
 from accredit.base.text import excerpt
 from accredit.errors import AnswerError, FrameError, MessageId
-from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import (
     MESSAGE,
@@ -35,24 +34,24 @@ from accredit.jsonrpc.frames import (
     Request,
     Response,
     Success,
-    decode_frame_in_steps,
+    decode_frame,
     frame_of,
 )
 from accredit.jsonrpc.input_required import check_input_requests, check_input_required, check_told_of_task
-from accredit.jsonrpc.long_text import check_in_steps, object_in_steps, pairs_in_steps
 from accredit.jsonrpc.methods import TASK_METHODS, TASK_NOTIFICATION, Era
 from accredit.jsonrpc.objects import (
     as_string,
     check_names,
     is_object,
+    members,
     pairs,
     split_batch,
     unambiguous_members,
 )
 from accredit.jsonrpc.plain_answers import plain_result
 from accredit.jsonrpc.result_types import DECIDING, INPUT_REQUIRED, declared_extensions, is_result_type
-from accredit.jsonrpc.text import check_text
-from accredit.limits import LONG_ANSWER_BYTES, MAX_SPLIT_BYTES
+from accredit.jsonrpc.text import check_structures, check_text
+from accredit.limits import MAX_SPLIT_BYTES
 
 Edit = Callable[[Success], Steps[bytes]]
 """A function that changes a valid response before it is forwarded, in steps. If it raises `FrameError`, the response is
@@ -136,7 +135,8 @@ class Expected:
         return self._usual(data) or at_one_go(self.judging(data))
 
     def judging(self, text: bytes, *, alone: bool = False) -> Steps[tuple[bytes, Frame | None]]:
-        """Judge a text as `event` does, or as `body` does if it comes `alone`; in steps, if it is long.
+        """Judge a text as `event` does, or as `body` does if it comes `alone`. A long text is read in one step, after
+        others were served; the edits are made in further steps.
 
         Between steps a request may be withdrawn, or another request may take its id. Then this response is refused as
         unasked.
@@ -146,29 +146,28 @@ class Expected:
             frame = self._plain(text)
             if frame is not None:
                 return (yield from self._response(frame, self.open[frame.id])), frame
+            yield
             if self.batch and text.lstrip(b" \t\r\n").startswith(b"["):
                 return (yield from self._batch(text)), None
-            frame, result = yield from _open_response(text, self.era)
+            frame = decode_frame(text)
             if isinstance(frame, Success | Failure):
                 if isinstance(frame, Failure) and frame.id is None:
-                    yield
-                    return (yield from self._nameless(frame)), frame
+                    return self._nameless(frame), frame
                 assert frame.id is not None  # noqa: S101 - a success has one
-                asked = yield from self._asked(frame, frame.id, result)
-                return (yield from self._response(frame, asked)), frame
+                return (yield from self._response(frame, self._asked(frame, frame.id))), frame
             if alone:
                 raise FrameError("a call where a response was due")
-            yield from self._check_call(frame)
+            self._check_call(frame)
             return text, frame
         except FrameError as error:
             raise AnswerError(error.detail, bound=error.bound) from None
 
-    def _check_call(self, call: Request | Notification) -> Steps[None]:
+    def _check_call(self, call: Request | Notification) -> None:
         """Raise `FrameError` for a request or notification that the upstream may not send here."""
         if isinstance(call, Request) and self.era is Era.MODERN:
             raise FrameError("a request from the upstream, which this revision does not allow")
         if isinstance(call, Notification) and call.method == TASK_NOTIFICATION:
-            yield from check_told_of_task(call, self.open)
+            check_told_of_task(call, self.open)
 
     def _usual(self, text: bytes) -> tuple[bytes, Success] | None:
         """Judge a valid answer of usual form in one call. None means undecided."""
@@ -199,11 +198,8 @@ class Expected:
     def _batch(self, text: bytes) -> Steps[bytes]:
         if len(text) > MAX_SPLIT_BYTES:
             raise FrameError(f"a batch of more than {MAX_SPLIT_BYTES} bytes", bound=True)
-        if len(text) > LONG_ANSWER_BYTES:
-            yield from check_in_steps(text)
-            yield from check_brackets(text, "a batch")
-        else:
-            check_text(text)
+        check_structures(text)
+        check_text(text)
         parts = split_batch(text)
         seen = set[MessageId]()
         judged: list[_Judged] = []
@@ -212,7 +208,7 @@ class Expected:
             frame = frame_of(unambiguous_members(part, MESSAGE), part)
             if not isinstance(frame, Success | Failure) or frame.id is None:
                 raise FrameError("a batch with a member that answers no request")
-            request = (yield from self._asked(frame, frame.id)) if frame.id not in seen else self._unknown()
+            request = self._asked(frame, frame.id) if frame.id not in seen else self._unknown()
             seen.add(frame.id)
             judged.append((frame, request, (yield from self._edited(frame, request))))
         self._take(judged, array=True)
@@ -224,16 +220,14 @@ class Expected:
         self._take([(frame, request, text)])
         return text
 
-    def _asked(
-        self, frame: Response, id: MessageId, result: list[tuple[str, Raw]] | None = None
-    ) -> Steps[Request | None]:
-        """Return the request that a valid response answers, in steps; None if the request was sent elsewhere. `result`
-        holds the members of a modern result, if already read. Raises `FrameError`."""
+    def _asked(self, frame: Response, id: MessageId) -> Request | None:
+        """Return the request that a valid response answers; None if the request was sent elsewhere. Raises
+        `FrameError`."""
         request = self.open.get(id)
         if request is None:
             return self._unknown()
         if isinstance(frame, Success) and self.era is Era.MODERN:
-            yield from _check_modern_result(request, frame.result, result)
+            _check_modern_result(request, frame.result)
         return request
 
     def _unknown(self) -> None:
@@ -261,7 +255,7 @@ class Expected:
                 request.watcher.answered(frame)
         self.answers = Answers([(frame, text) for frame, _, text in judged], array=array)
 
-    def _nameless(self, frame: Failure) -> Steps[bytes]:
+    def _nameless(self, frame: Failure) -> bytes:
         # Some clients wait for ever on an error without an id. If one request is open, the error is about that, or
         # about a notification: many servers report unknown notifications so.
         if self.told:
@@ -270,50 +264,30 @@ class Expected:
         if len(self.open) != 1 or len(frame.text) > MAX_SPLIT_BYTES:
             raise FrameError("an error without an id")
         ((id, request),) = self.open.items()
-        found = yield from object_in_steps(Raw(frame.text.lstrip()))
-        if self.open.pop(id, None) is not request:
-            raise FrameError("a response to an id that was not asked for")  # it was withdrawn meanwhile
+        text = with_members(members(frame.text), {"id": id})
+        del self.open[id]
         if request.watcher is not None:
             request.watcher.answered(frame)
-        text = with_members(found, {"id": id})
         self.answers.members.append((replace(frame, id=id), text))
         return text
 
 
-def _open_response(text: bytes, era: Era) -> Steps[tuple[Frame, list[tuple[str, Raw]] | None]]:
-    """Return the message in a text, in steps. For a long result in the modern era, also return its members; else
-    None."""
-    frame = yield from decode_frame_in_steps(text)
-    if not isinstance(frame, Success) or era is not Era.MODERN or len(frame.result) <= LONG_ANSWER_BYTES:
-        return frame, None
-    if not is_object(frame.result):
-        return frame, None
-    listed = yield from pairs_in_steps(memoryview(frame.result))
-    return replace(frame, listed=dict(listed)), listed
-
-
-def _check_modern_result(request: Request, result: Raw, listed: list[tuple[str, Raw]] | None = None) -> Steps[None]:
-    """Check [modern-result] for the `result` of a response to `request`, in steps. Raises `FrameError`.
-
-    `listed` holds its members, if already read.
-    """
+def _check_modern_result(request: Request, result: Raw) -> None:
+    """Check [modern-result] for the `result` of a response to `request`. Raises `FrameError`."""
     if not is_object(result):
         raise FrameError('"result" is not an object')
     # Members that decide about input must be unambiguous; other names in a result are the client's concern.
-    if listed is None:
-        short = len(result) <= LONG_ANSWER_BYTES
-        listed = pairs(result) if short else (yield from pairs_in_steps(memoryview(result)))
-    deciding = [(name, value) for name, value in listed if name.casefold() in DECIDING.folded]
+    deciding = [(name, value) for name, value in pairs(result) if name.casefold() in DECIDING.folded]
     check_names([name for name, _ in deciding], DECIDING)
     found = dict(deciding)
     if request.method in TASK_METHODS and "inputRequests" in found:
-        yield from check_input_requests(request, found["inputRequests"])  # what a task waits for
+        check_input_requests(request, found["inputRequests"])  # what a task waits for
     if "resultType" not in found:
         return
     kind = as_string(found["resultType"])
     if kind is None:
         raise FrameError('"resultType" is not a string')
     if kind == INPUT_REQUIRED:
-        yield from check_input_required(request, found)
+        check_input_required(request, found)
     elif not is_result_type(kind, request.method, declared_extensions(request)):
         raise FrameError(f"an unknown resultType: {excerpt(kind)}")

@@ -15,18 +15,17 @@ from collections.abc import Callable
 
 from msgspec import Raw, Struct
 
-from accredit.base.steps import Steps, at_one_go
+from accredit.base.steps import Steps
 from accredit.errors import FrameError
 from accredit.jsonrpc.arrays import elements
-from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.frames import Notification, Request, Success
-from accredit.jsonrpc.long_text import may_hold_any, unambiguous_in_steps
 from accredit.jsonrpc.methods import LISTEN, TASK_MEMBER, TASK_NOTIFICATION, Era
 from accredit.jsonrpc.objects import (
     Names,
     as_integer,
     as_string,
     is_object,
+    may_hold,
     may_name,
     members,
     meta_members,
@@ -65,15 +64,15 @@ def may_announce(request: Request) -> bool:
     return "task" in request.names
 
 
-def announced_task(result: Raw, era: Era, *, allowed: bool) -> Steps[Announced | None]:
-    """Return the task that the result of a call announces, in steps; None if it announces none. `allowed` says that the
-    request allows one.
+def announced_task(result: Raw, era: Era, *, allowed: bool) -> Announced | None:
+    """Return the task that the result of a call announces; None if it announces none. `allowed` says that the request
+    allows one.
 
     Raises `FrameError` ([announced] and [id]).
     """
-    if not is_object(result) or not (yield from may_hold_any(result, _NAMED)):
+    if not is_object(result) or not may_hold(result, _NAMED):
         return None
-    answer = yield from unambiguous_in_steps(result, _CREATED)
+    answer = unambiguous_members(result, _CREATED)
     if era is Era.MODERN:
         if as_string(answer.get("resultType")) != TASK:
             return None
@@ -88,12 +87,12 @@ def announced_task(result: Raw, era: Era, *, allowed: bool) -> Steps[Announced |
     return _read_task(unambiguous_members(task, _TASK), "ttl")
 
 
-def check_about(result: Raw, id: str) -> Steps[None]:
-    """Check the result of a request about the task `id`, in steps: it must not name another task ([same-task]). Raises
+def check_about(result: Raw, id: str) -> None:
+    """Check the result of a request about the task `id`: it must not name another task ([same-task]). Raises
     `FrameError`."""
-    if not is_object(result) or not (yield from may_hold_any(result, _NAMED)):
+    if not is_object(result) or not may_hold(result, _NAMED):
         return
-    answer = yield from unambiguous_in_steps(result, _CREATED)
+    answer = unambiguous_members(result, _CREATED)
     named = [answer.get(TASK_MEMBER), _related_id(answer)]
     if any(each is not None and as_string(each) != id for each in named):
         raise FrameError("an answer about another task")
@@ -109,7 +108,7 @@ def subscribed_tasks(request: Request) -> tuple[str, ...]:
     try:
         notifications = request.members.get("notifications")
         ids = members(notifications).get("taskIds") if is_object(notifications) and notifications is not None else None
-        texts = at_one_go(elements(ids, "taskIds")) if ids is not None else []
+        texts = elements(ids, "taskIds") if ids is not None else []
     except FrameError:
         return ()
     return tuple(id for each in texts if (id := as_string(each)) is not None)
@@ -144,12 +143,10 @@ def filter_tasks(response: Success, shown: Callable[[str], bool]) -> Steps[bytes
     `FrameError`."""
     if len(response.text) > MAX_SPLIT_BYTES:
         raise FrameError(f"a list of more than {MAX_SPLIT_BYTES} bytes", bound=True)
-    yield from check_brackets(response.result, "a list")
-    answer = (yield from unambiguous_in_steps(response.result, _LIST)) if is_object(response.result) else {}
+    answer = unambiguous_members(response.result, _LIST) if is_object(response.result) else {}
     if "tasks" not in answer:
         raise FrameError("a list of tasks without tasks")
-    yield
-    tasks = yield from elements(answer["tasks"], '"tasks"')
+    tasks = elements(answer["tasks"], '"tasks"')
     kept: list[Raw] = []
     for number, task in enumerate(tasks):
         if number % ITEMS_AT_ONCE == 0:
@@ -158,14 +155,14 @@ def filter_tasks(response: Success, shown: Callable[[str], bool]) -> Steps[bytes
             kept.append(task)
     if len(kept) == len(tasks):
         return response.text
-    return (yield from response.with_result(answer, {"tasks": kept})).text
+    return response.with_result(answer, {"tasks": kept}).text
 
 
-def holds_tasks(response: Success) -> Steps[bool]:
-    """Return whether a response looks like a list of tasks, in steps. It is for responses on a resumed stream, whose
+def holds_tasks(response: Success) -> bool:
+    """Return whether a response looks like a list of tasks. It is for responses on a resumed stream, whose
     request is unknown."""
     try:
-        return "tasks" in (yield from response.members())
+        return "tasks" in response.members()
     except FrameError:
         return False
 

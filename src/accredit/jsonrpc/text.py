@@ -7,15 +7,20 @@ overlooks. A text is
 - [depth] nested at most `MAX_DEPTH` deep, which is found without recursion;
 - [finite] with numbers that every parser reads as finite (`1e999` is Infinity to some).
 
-All checks are passes of C code, linear in the text. No Python object is made per string; a pass that creates objects
-works on slices. `simd` does most of the work in one pass if it can. It never decides that a text is bad.
+All checks are passes of C code, linear in the text. A pass that creates objects, or a copy, works on slices. `simd`
+does most of the work in one pass if it can. It never decides that a text is bad.
+
+A bracket takes C code ten times as long to skip as any other byte, and 16 MiB of text can hold sixteen million. So the
+number of arrays and objects is bounded first: `check_amount` for requests, `check_structures` for answers.
 """
 
 import codecs
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 from itertools import accumulate
+
+from msgspec import Raw
 
 from accredit.errors import FrameError, JsonError
 from accredit.jsonrpc.simd import reads_well
@@ -27,6 +32,9 @@ data has a few such numbers, as markers (1.7976931348623157e308)."""
 MAX_STRUCTURES = 65_536
 """The most arrays, objects and members of objects in a request, at every depth. Each costs three times as much as a
 number. Real requests have a few hundred; a map with 20,000 points has 40,000."""
+MAX_ANSWER_STRUCTURES = 1_048_576
+"""The most arrays and objects in an answer, at every depth. Tool definitions that consist only of schemas have one per
+22 bytes."""
 MAX_NUMBER_BYTES = 1_048_576
 """The most bytes of a JSON number that is checked for finiteness; a longer one counts as too large. The fast parser
 reads texts of at most `ONE_PASS_BYTES`, so it meets no longer number."""
@@ -43,17 +51,21 @@ _LONG_DIGITS = b"0" * 200
 _EXTREME_NUMBER = re.compile(
     rb"-?[0-9](?:[0-9]*+(?:\.[0-9]++)?[eE]\+?[0-9]{3,}+|[0-9]{199,}+(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?)"
 )
-# Numbers, separated by blanks; of words only an `e` remains, which is no number.
-NUMBERS = bytes(byte if byte in b"0123456789.+-eE" else ord(" ") for byte in range(256))
+# Numbers, separated by blanks; of words only an `e` remains, which is no number. The plus signs are left out.
+_NUMBERS = bytes(byte if byte in b"0123456789.+-eE" else ord(" ") for byte in range(256))
 
 # What may follow a backslash, and the backslash itself.
 _ESCAPED = b"\\/bfnrtu"
-BRACKETS = b"[]{}"
+_BRACKETS = b"[]{}"
+_OPENING = b"[{"
 _STRUCTURE = b"[{:,"
 LIST_STRUCTURE = b"[]{},"
 _COLONS = b":"
-ALL_BUT = {keep: bytes(set(range(256)) - set(b'"' + keep)) for keep in (BRACKETS, LIST_STRUCTURE, _STRUCTURE, _COLONS)}
-ALL_BUT_ESCAPES = {keep: bytes(set(dropped) - set(_ESCAPED)) for keep, dropped in ALL_BUT.items()}
+_ALL_BUT = {
+    keep: bytes(set(range(256)) - set(b'"' + keep))
+    for keep in (_BRACKETS, _OPENING, LIST_STRUCTURE, _STRUCTURE, _COLONS)
+}
+_ALL_BUT_ESCAPES = {keep: bytes(set(dropped) - set(_ESCAPED)) for keep, dropped in _ALL_BUT.items()}
 # In a long text, up to this many brackets are found faster one by one than by counting all; most messages have fewer.
 _FEW_BRACKETS = 16
 _SHORT = 2_048
@@ -82,37 +94,19 @@ def check_each_rule(data: bytes) -> None:
     check_utf8(data)
     opened, extreme = 0, False
     for start in range(0, len(data), _SLICE):
-        shape = _shape(data, start, _SLICE)
+        shape = data[start : start + _SLICE + len(_LONG_DIGITS)].translate(_SHAPE)
         if opened <= MAX_DEPTH:  # removing them is the fastest way to count a few
             opened += len(shape) - len(shape.replace(b"[", b"", MAX_DEPTH + 1))
-        extreme = extreme or _is_extreme(shape)
+        extreme = extreme or _LONG_EXPONENT in shape or _LONG_DIGITS in shape
     if opened > MAX_DEPTH and depth_exceeds(data, MAX_DEPTH):
         raise too_deep()
     if extreme and not numbers_are_finite(data):
-        raise too_large()
+        raise JsonError("a number is too large")
 
 
 def too_deep() -> JsonError:
     """Return the error for a text that breaks [depth]."""
     return JsonError(f"nested more than {MAX_DEPTH} deep", bound=True)
-
-
-def too_large() -> JsonError:
-    """Return the error for a text that breaks [finite]."""
-    return JsonError("a number is too large")
-
-
-def _shape(data: bytes | memoryview, start: int, length: int) -> bytes:
-    return bytes(data[start : start + length + len(_LONG_DIGITS)]).translate(_SHAPE)
-
-
-def _is_extreme(shape: bytes) -> bool:
-    return _LONG_EXPONENT in shape or _LONG_DIGITS in shape
-
-
-def may_be_infinite(data: bytes | memoryview, start: int, length: int) -> bool:
-    """Return whether a number that begins in this part may be too large for a double. Quick; False is certain."""
-    return _is_extreme(_shape(data, start, length))
 
 
 def check_amount(data: bytes) -> None:
@@ -122,10 +116,20 @@ def check_amount(data: bytes) -> None:
     """
     if len(data) <= MAX_STRUCTURES or _within_amount(data):
         return
-    if not _within_amount(_outside_strings(data, _STRUCTURE)):
+    if not _within_amount(b"".join(outside_strings(data, _STRUCTURE))):
         if depth_exceeds(data[:_SLICE], MAX_DEPTH):
             raise too_deep()
         raise FrameError(f"more than {MAX_VALUES} values, or {MAX_STRUCTURES} arrays, objects and members", bound=True)
+
+
+def check_structures(data: bytes) -> None:
+    """Refuse an answer with more than `MAX_ANSWER_STRUCTURES` arrays and objects. Raises `FrameError`."""
+    if len(data) <= 2 * MAX_ANSWER_STRUCTURES:  # each is two brackets
+        return
+    if data.count(b"[") + data.count(b"{") <= MAX_ANSWER_STRUCTURES:
+        return
+    if sum(map(len, outside_strings(data, _OPENING))) > MAX_ANSWER_STRUCTURES:
+        raise FrameError(f"more than {MAX_ANSWER_STRUCTURES} arrays and objects", bound=True)
 
 
 def _within_amount(data: bytes) -> bool:
@@ -155,26 +159,26 @@ def is_utf8(data: bytes) -> bool:
     return True
 
 
-def _outside_strings(data: bytes, keep: bytes = b"") -> bytes:
-    """Return the text without its strings. If `keep` is given, return only those of its bytes that are in `keep`."""
-    # Escaped backslashes and quotes go first, so that every quote left opens or closes a string. The letters of other
-    # escapes must go later: without its n, the backslash of `\n` would join the next one.
-    if b"\\" in data:
+def outside_strings(data: bytes | Raw, keep: bytes = b"") -> Iterator[bytes]:
+    """Yield the text that is outside strings, slice by slice. If `keep` is given, yield only those of its bytes that
+    are in `keep`."""
+    text, inside, carried = memoryview(data), 0, b""
+    for start in range(0, len(text), _SLICE):
+        part = carried + text[start : start + _SLICE]
+        # Escaped backslashes and quotes go first, so that every quote left opens or closes a string. The letters of
+        # other escapes must go later: without its n, the backslash of `\n` would join the next one.
+        if b"\\" in part:
+            if keep:
+                part = part.translate(None, _ALL_BUT_ESCAPES[keep])
+            part = part.replace(b"\\\\", b"").replace(b'\\"', b"")
+        carried = b"\\" if part.endswith(b"\\") else b""
+        part = part.removesuffix(carried)
         if keep:
-            data = data.translate(None, ALL_BUT_ESCAPES[keep])
-        data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
-    if keep:
-        # Most strings are now two quotes. Pairs that close one string and open the next may go too.
-        data = data.translate(None, ALL_BUT[keep]).replace(b'""', b"")
-    if b'"' not in data:
-        return data
-    outside = bytearray()
-    inside = 0
-    for start in range(0, len(data), _SLICE):
-        parts = data[start : start + _SLICE].split(b'"')
-        outside += b"".join(parts[inside::2])
+            # Most strings are now two quotes. Pairs that close one string and open the next may go too.
+            part = part.translate(None, _ALL_BUT[keep]).replace(b'""', b"")
+        parts = part.split(b'"')
+        yield b"".join(parts[inside::2])
         inside ^= (len(parts) - 1) & 1
-    return bytes(outside)
 
 
 def _has_few_brackets(data: bytes, most: int) -> bool:
@@ -199,7 +203,7 @@ def depth_exceeds(data: bytes, limit: int) -> bool:
     """Return whether brackets outside strings are nested deeper than `limit`."""
     if _has_few_brackets(data, limit):
         return False
-    steps = _outside_strings(data, BRACKETS).translate(STEPS)
+    steps = b"".join(outside_strings(data, _BRACKETS)).translate(STEPS)
     # After everything is closed, each removal of all innermost pairs makes it one level less deep.
     steps += b"\xff" * (2 * steps.count(1) - len(steps))
     for _ in range(min(_TAKEN_LEVELS, limit)):
@@ -217,34 +221,34 @@ def depth_exceeds(data: bytes, limit: int) -> bool:
 
 
 def numbers_are_finite(data: bytes) -> bool:
-    """Return whether each number outside strings is finite as an IEEE 754 double (RFC 8259 section 6)."""
-    numbers, start, looked_at = _outside_strings(data).translate(NUMBERS), 0, ExtremeNumbers()
-    while start < len(numbers):
-        end = numbers.find(b" ", start + _SLICE)
-        end = end if end >= 0 else len(numbers)
-        if not looked_at.are_finite(numbers[start:end].split()):
+    """Return whether each number outside strings is finite as an IEEE 754 double (RFC 8259 section 6).
+
+    False also if there are more than `MAX_EXTREME_NUMBERS` that could be too large.
+    """
+    left, last = MAX_EXTREME_NUMBERS, b""
+    for part in outside_strings(data):
+        words = last + part.translate(_NUMBERS, b"+")
+        end = words.rfind(b" ") + 1
+        last = words[end:]  # it may go on
+        left -= _count_extreme(words[:end], left)
+        if left < 0 or len(last) > MAX_NUMBER_BYTES:
             return False
-        start = end
-    return True
+    return _count_extreme(last, left) <= left
 
 
-class ExtremeNumbers:
-    """Checks those numbers of one text that could be too large. There may be at most `MAX_EXTREME_NUMBERS` of them."""
-
-    def __init__(self) -> None:
-        self._left = MAX_EXTREME_NUMBERS
-
-    def are_finite(self, words: Iterable[bytes]) -> bool:
-        """Return whether all of these words that could be too large are finite as IEEE 754 doubles. False also if there
-        are too many such words."""
-        for word in words:
-            if len(word) > MAX_NUMBER_BYTES:
-                return False
-            if len(word) >= len(_LONG_DIGITS) or b"e" in word or b"E" in word:
-                self._left -= (number := _EXTREME_NUMBER.match(word)) is not None
-                if self._left < 0 or (number is not None and math.isinf(float(number[0]))):
-                    return False
-        return True
+def _count_extreme(words: bytes, most: int) -> int:
+    """Return how many of these numbers could be too large; `most + 1` if one is, or if there are more than `most`."""
+    found, shape = 0, words.translate(_SHAPE)
+    for sign in (_LONG_EXPONENT, _LONG_DIGITS):
+        at = shape.find(sign)
+        while at >= 0:
+            begin, end = words.rfind(b" ", 0, at) + 1, words.find(b" ", at)
+            number = _EXTREME_NUMBER.match(words, begin)
+            found += 1
+            if found > most or (number is not None and math.isinf(float(number[0]))):
+                return most + 1
+            at = shape.find(sign, end) if end >= 0 else -1
+    return found
 
 
 def count_members(data: bytes) -> int:
@@ -252,4 +256,4 @@ def count_members(data: bytes) -> int:
 
     Outside strings, each member has one colon.
     """
-    return _outside_strings(data, _COLONS).count(b":")
+    return sum(map(len, outside_strings(data, _COLONS)))

@@ -22,8 +22,6 @@ from accredit.base.steps import Steps
 from accredit.canonical import canonical
 from accredit.errors import FrameError
 from accredit.jsonrpc.arrays import elements
-from accredit.jsonrpc.brackets import check_brackets
-from accredit.jsonrpc.long_text import unambiguous_in_steps
 from accredit.jsonrpc.objects import (
     Names,
     as_string,
@@ -31,6 +29,7 @@ from accredit.jsonrpc.objects import (
     members,
     unambiguous_members,
 )
+from accredit.jsonrpc.text import check_structures
 from accredit.limits import MAX_DEFINITIONS, MAX_LISTED_BYTES
 
 MAX_DEFINITION_BYTES = 1_048_576
@@ -108,11 +107,11 @@ class ListReader:
         self._bytes += len(result)
         if self._bytes > MAX_LISTED_BYTES:
             raise FrameError(f"a list of tools of more than {MAX_LISTED_BYTES} bytes", bound=True)
-        yield from check_brackets(result, "a list of tools")
-        found = yield from unambiguous_in_steps(result, _LIST)
+        check_structures(bytes(result))
+        found = unambiguous_members(result, _LIST)
         if "tools" not in found:
             raise FrameError("a list without tools")
-        for item in (yield from elements(found["tools"], '"tools"', MAX_DEFINITIONS)):
+        for item in elements(found["tools"], '"tools"', MAX_DEFINITIONS):
             yield
             self._add(read_definition(item))
 

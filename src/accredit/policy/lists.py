@@ -22,10 +22,8 @@ from msgspec import Raw, Struct
 from accredit.base.steps import Steps
 from accredit.errors import FrameError
 from accredit.jsonrpc.arrays import RewrittenArray, elements
-from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.frames import Success
-from accredit.jsonrpc.long_text import unambiguous_in_steps
 from accredit.jsonrpc.objects import Names, as_string, is_object, members, unambiguous_members
 from accredit.limits import ITEMS_AT_ONCE, MAX_SPLIT_BYTES, SHORT_MESSAGE_BYTES
 from accredit.pins import Pins, digest_of
@@ -157,24 +155,20 @@ def rewrite_list(response: Success, view: ListView, kind: Kind, *others: Kind) -
     """
     if len(response.text) > MAX_SPLIT_BYTES:
         raise FrameError(f"a list of more than {MAX_SPLIT_BYTES} bytes", bound=True)
-    yield from check_brackets(response.result, "a list")
     for each in (kind, *others):
         yield
-        result = (
-            (yield from unambiguous_in_steps(response.result, each.result_names)) if is_object(response.result) else {}
-        )
-        yield
-        message = yield from response.message()
+        result = unambiguous_members(response.result, each.result_names) if is_object(response.result) else {}
+        message = response.message()
         yield
         response = yield from _rewrite_items(response, message, result, view, each)
     return response.text
 
 
-def kinds_in(response: Success) -> Steps[tuple[Kind, ...]]:
-    """Return, in steps, the kinds of list that a response could be, by its shape. This is for a resumed stream, whose
+def kinds_in(response: Success) -> tuple[Kind, ...]:
+    """Return the kinds of list that a response could be, by its shape. This is for a resumed stream, whose
     request is unknown."""
     try:
-        names = set(map(str.casefold, (yield from response.members())))
+        names = set(map(str.casefold, response.members()))
     except FrameError:
         return ()
     return tuple(kind for kind in KINDS.values() if kind.items.casefold() in names)
@@ -186,7 +180,7 @@ def _rewrite_items(
     if kind.items not in result:
         raise FrameError(f"a list without {kind.items}")
     private = {"cacheScope": "private"} if view.private(kind) else {}
-    items = yield from elements(result[kind.items], f'"{kind.items}"')
+    items = elements(result[kind.items], f'"{kind.items}"')
     edited = RewrittenArray(kind.items, message, {**result, **private}, response.id, view.most)
     for number, item in enumerate(items):
         if number % ITEMS_AT_ONCE == 0 or len(item) > SHORT_MESSAGE_BYTES:

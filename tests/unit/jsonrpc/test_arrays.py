@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from accredit.base.steps import at_one_go
 from accredit.errors import FrameError
 from accredit.jsonrpc.arrays import RewrittenArray, check_values, elements
 from accredit.jsonrpc.frames import Success, decode_frame
@@ -25,7 +24,7 @@ VALUES = st.recursive(
 
 def split(value: object, most: int) -> list[bytes]:
     text = Raw(json.dumps(value).encode())
-    return [bytes(each) for each in at_one_go(elements(text, "items", most))]
+    return [bytes(each) for each in elements(text, "items", most)]
 
 
 @pytest.mark.slow
@@ -46,10 +45,10 @@ def test_an_array_passes_if_its_own_elements_are_not_too_many__whatever_is_in_th
 def test_parts_of_a_long_array_are_counted_as_one(piece: bytes, count: int) -> None:
     text = Raw(b"[" + b",".join([piece] * count) + b"]")
     if count == 65_536:
-        assert len(at_one_go(elements(text, "items"))) == count
+        assert len(elements(text, "items")) == count
     else:
         with pytest.raises(FrameError):
-            at_one_go(elements(text, "items"))
+            elements(text, "items")
 
 
 def test_nothing_is_split_off_of_an_array_of_millions() -> None:
@@ -57,7 +56,7 @@ def test_nothing_is_split_off_of_an_array_of_millions() -> None:
     tracemalloc.start()
     try:
         with pytest.raises(FrameError):
-            at_one_go(elements(text, "items"))
+            elements(text, "items")
         assert tracemalloc.get_traced_memory()[1] < 8_000_000
     finally:
         tracemalloc.stop()
@@ -66,7 +65,7 @@ def test_nothing_is_split_off_of_an_array_of_millions() -> None:
 @pytest.mark.parametrize("value", [None, Raw(b"{}"), Raw(b'"[]"'), Raw(b"null")])
 def test_what_is_no_array_is_none(value: Raw | None) -> None:
     with pytest.raises(FrameError, match="items is not an array"):
-        at_one_go(elements(value, "items"))
+        elements(value, "items")
 
 
 @pytest.mark.slow
@@ -79,8 +78,8 @@ def test_an_array_that_is_written_anew_stands_where_the_old_one_did(
     message = {"jsonrpc": "2.0", "result": result, "id": 7, "more": 1}
     frame = decode_frame(json.dumps(message).encode())
     assert isinstance(frame, Success)
-    members = at_one_go(frame.members())
-    edited = RewrittenArray("items", at_one_go(frame.message()), members, frame.id, 1_000_000)
+    members = frame.members()
+    edited = RewrittenArray("items", frame.message(), members, frame.id, 1_000_000)
     for each in items:
         edited.add(Raw(json.dumps(each).encode()))
     new = edited.end()
@@ -94,15 +93,15 @@ def test_an_array_that_is_written_anew_stands_where_the_old_one_did(
 def test_an_array_in_an_answer_that_begins_with_blanks_is_written_anew__its_call_failed(blanks: bytes) -> None:
     frame = decode_frame(blanks + b'{"jsonrpc":"2.0","id":1,"result":{"items":[0]}}')
     assert isinstance(frame, Success)
-    members = at_one_go(frame.members())
-    edited = RewrittenArray("items", at_one_go(frame.message()), members, frame.id, 1_000)
+    members = frame.members()
+    edited = RewrittenArray("items", frame.message(), members, frame.id, 1_000)
     assert json.loads(edited.end().text) == {"jsonrpc": "2.0", "id": 1, "result": {"items": []}}
 
 
 def test_what_it_becomes_is_bounded() -> None:
     frame = decode_frame(b'{"jsonrpc":"2.0","id":1,"result":{"items":[]}}')
     assert isinstance(frame, Success)
-    edited = RewrittenArray("items", at_one_go(frame.message()), at_one_go(frame.members()), 1, 100)
+    edited = RewrittenArray("items", frame.message(), frame.members(), 1, 100)
     edited.add(Raw(b"1" * 40))
     with pytest.raises(FrameError) as found:
         edited.add(Raw(b"1" * 40))
@@ -120,10 +119,10 @@ def test_a_text_passes_if_its_values_are_not_too_many__at_all_levels_together(va
     empty = text.count(b"[]") + text.count(b"{}")  # which count as if there were a value in them
     if count(value) > most:
         with pytest.raises(FrameError, match=f"a message has more than {most} values"):
-            at_one_go(check_values(text, "a message", most))
+            check_values(text, "a message", most)
     elif count(value) + empty <= most:
-        at_one_go(check_values(text, "a message", most))
+        check_values(text, "a message", most)
 
 
 def test_commas_and_brackets_in_strings_are_no_values() -> None:
-    at_one_go(check_values(json.dumps({"text": '[{,\\"' * 100}).encode(), "a message", 2))
+    check_values(json.dumps({"text": '[{,\\"' * 100}).encode(), "a message", 2)

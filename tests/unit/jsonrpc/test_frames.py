@@ -2,7 +2,6 @@
 
 import pytest
 
-from accredit.base.steps import at_one_go
 from accredit.errors import FrameError
 from accredit.jsonrpc.frames import (
     Failure,
@@ -10,12 +9,9 @@ from accredit.jsonrpc.frames import (
     Request,
     Success,
     decode_error,
-    decode_error_in_steps,
     decode_frame,
-    decode_frame_in_steps,
-    message_in_steps,
 )
-from accredit.jsonrpc.simd import ONE_PASS_BYTES
+from accredit.jsonrpc.text import MAX_ANSWER_STRUCTURES
 
 
 def refused(text: bytes) -> str:
@@ -206,19 +202,22 @@ def test_an_error_status_carries_nothing_else__a_client_would_take_it_for_an_ans
         decode_error(text)
 
 
-@pytest.mark.parametrize("name", ["error", "params"])
-def test_what_is_read_of_a_long_message_is_opened_in_steps__numbers_alone_took_90_ms_at_one_go(name: str) -> None:
-    part = b'{"code":1,"message":"m","data":[' + b"1," * (4 * 1_048_576) + b"0]}"
-    text = b'{"jsonrpc":"2.0",%b"%b":%b}' % (b'"id":1,' if name == "error" else b'"method":"n",', name.encode(), part)
-    reading = len([*message_in_steps(text)])
-    assert len([*decode_frame_in_steps(text)]) > reading + len(part) // ONE_PASS_BYTES
-    frame = at_one_go(decode_frame_in_steps(text))
-    if isinstance(frame, Notification):
-        assert vars(frame)["parts"].keys() == {"code", "message", "data"}
-    else:
-        assert isinstance(frame, Failure)
-        assert (frame.code, frame.message, len([*decode_error_in_steps(text)])) == (
-            1,
-            "m",
-            len([*decode_frame_in_steps(text)]),
-        )
+MANY = b"[" + b"[{},[]]," * (MAX_ANSWER_STRUCTURES // 3 + 1) + b"0]"
+CROWDED = {
+    "a result": b'"id":1,"result":%b',
+    "an error": b'"id":1,"error":{"code":1,"message":"","data":%b}',
+    "a notification": b'"method":"a","params":{"_meta":{"a":%b}}',
+}
+
+
+@pytest.mark.slow
+@pytest.mark.holds("jsonrpc/frames", "text")
+@pytest.mark.parametrize("name", CROWDED)
+def test_a_message_that_is_all_brackets_is_refused_unread__fifteen_mib_of_them_held_the_loop_for_a_second(
+    name: str,
+) -> None:
+    text = b'{"jsonrpc":"2.0",' + CROWDED[name] % MANY + b"}"
+    for read in (decode_frame, decode_error):
+        with pytest.raises(FrameError, match="more than 1048576 arrays and objects") as error:
+            read(text)
+        assert error.value.bound

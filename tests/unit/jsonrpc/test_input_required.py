@@ -2,13 +2,11 @@
 
 import pytest
 
-from accredit.base.steps import at_one_go
 from accredit.errors import FrameError
 from accredit.jsonrpc.frames import Request
-from accredit.jsonrpc.input_required import check_input_required
+from accredit.jsonrpc.input_required import MAX_INPUT_REQUESTS, check_input_required
 from accredit.jsonrpc.objects import members
 from accredit.jsonrpc.requests import decode_request
-from accredit.limits import ITEMS_AT_ONCE, SHORT_MESSAGE_BYTES
 
 ALL = '{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}'
 FORM = b'{"method":"elicitation/create","params":{"message":"m","requestedSchema":{}}}'
@@ -23,7 +21,7 @@ def asked(capabilities: str | None = ALL, method: str = "tools/call") -> Request
 
 
 def check(result: bytes, request: Request | None = None) -> None:
-    at_one_go(check_input_required(request or asked(), members(result)))
+    check_input_required(request or asked(), members(result))
 
 
 def refused(result: bytes, request: Request | None = None) -> str:
@@ -155,8 +153,9 @@ def test_an_ambiguous_entry_is_refused__a_client_could_read_the_kind_that_was_no
     assert refused(entry(text), asked('{"roots":{},"elicitation":{}}'))
 
 
-def test_a_long_request_for_input_is_split_in_steps__level_by_level__many_in_many() -> None:
-    long = FORM.replace(b'"m"', b'"%b"' % (b"m" * SHORT_MESSAGE_BYTES))
-    many = b",".join(b'"%d":%b' % (number, FORM) for number in range(10 * ITEMS_AT_ONCE))
-    for result, steps in ((entry(long), 2), (b'{"inputRequests":{' + many + b"}}", 10)):
-        assert len([*check_input_required(asked(), members(result))]) == steps
+def test_more_input_requests_than_anybody_answers_are_refused_unread() -> None:
+    def entries(count: int) -> bytes:
+        return b'{"inputRequests":{' + b",".join(b'"%d":%b' % (each, FORM) for each in range(count)) + b"}}"
+
+    check(entries(MAX_INPUT_REQUESTS), asked('{"elicitation":{}}'))
+    assert "more than 1024" in refused(entries(MAX_INPUT_REQUESTS + 1), asked('{"elicitation":{}}'))

@@ -124,13 +124,6 @@ def test_an_error_without_an_id_gets_the_one_that_is_open__some_clients_wait_for
     assert exchange.done
 
 
-def test_an_error_without_an_id_is_written_anew_in_a_step_of_its_own__to_read_it_took_one() -> None:
-    def steps(text: bytes) -> int:
-        return len([*expected(7).judging(text, alone=True)])
-
-    assert steps(NAMELESS) == steps(NAMELESS.replace(b"null", b"7")) + 1
-
-
 def test_an_error_without_an_id_is_refused_where_it_could_mean_two_requests_or_none() -> None:
     assert refused(expected(1, 2), NAMELESS) == "an error without an id"
     assert refused(expected(), NAMELESS) == "an error without an id"

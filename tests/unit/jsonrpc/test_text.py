@@ -1,15 +1,21 @@
 """Strict JSON text: each rule, and the harm that it prevents."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from accredit.errors import JsonError
+from accredit.errors import FrameError, JsonError
+from accredit.jsonrpc import text
 from accredit.jsonrpc.text import (
+    MAX_ANSWER_STRUCTURES,
     MAX_EXTREME_NUMBERS,
+    check_structures,
     check_text,
     check_utf8,
     count_members,
     depth_exceeds,
     numbers_are_finite,
+    outside_strings,
 )
 from accredit.limits import MAX_DEPTH
 
@@ -134,3 +140,28 @@ def test_too_many_extreme_numbers_are_refused__each_costs_a_conversion() -> None
 
 def test_members_are_counted_outside_strings_only() -> None:
     assert count_members(b'{"a:b":{"c":":\\":","d":[{"e":1}]}}') == 4
+
+
+@pytest.mark.slow
+def test_as_many_arrays_and_objects_as_may_be_pass__and_any_number_in_strings() -> None:
+    most = b"[" + b"[]," * (MAX_ANSWER_STRUCTURES - 1) + b"0]"
+    check_structures(most)
+    check_structures(b'{"a":"' + b"[{" * (MAX_ANSWER_STRUCTURES + 1) + b'"}')
+    with pytest.raises(FrameError, match="arrays and objects"):
+        check_structures(b"[" + most + b"]")
+
+
+@given(st.binary(max_size=200) | st.lists(st.sampled_from([b'"', b"\\", b"n", b"[", b"}", b",", b"1"])).map(b"".join))
+def test_what_is_outside_strings_is_the_same_wherever_a_slice_ends(data: bytes) -> None:
+    whole = b"".join(outside_strings(data)), b"".join(outside_strings(data, b"[]{}"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text, "_SLICE", 3)
+        assert (b"".join(outside_strings(data)), b"".join(outside_strings(data, b"[]{}"))) == whole
+
+
+@pytest.mark.parametrize("last", [b"1e308", b"1e309"])
+def test_a_number_is_judged_whole__wherever_a_slice_ends(last: bytes) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text, "_SLICE", 3)
+        for data in (b"[1e3," + last + b"]", last, b'["1e999",' + last + b" ]"):
+            assert numbers_are_finite(data) == (last == b"1e308")

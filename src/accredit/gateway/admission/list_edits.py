@@ -49,7 +49,7 @@ class ListEdits:
         view = self._view(None, token, _nothing)
 
         def edit(response: Success) -> Steps[bytes]:
-            return (yield from self._edited(response, view, (yield from kinds_in(response))))
+            return (yield from self._edited(response, view, kinds_in(response)))
 
         return edit
 

@@ -179,10 +179,9 @@ class PinnedTools:
         `server/discover`; its text is returned unchanged."""
         yield
         try:
-            said = as_string((yield from response.members()).get("instructions"))
+            said = as_string(response.members().get("instructions"))
         except FrameError:
             return response.text
-        yield
         digest = digest_of_text(said) if said is not None else None
         changed = (said is not None and digest is None) or digest != self.pins.instructions
         if changed and not self.instructions_changed:

@@ -39,9 +39,8 @@ from accredit.gateway.settings import RoundsSettings
 from accredit.gateway.trace import trace_field
 from accredit.jsonrpc.encode import INVALID_PARAMS, to_json
 from accredit.jsonrpc.frames import Notification, Request, Success
-from accredit.jsonrpc.long_text import may_hold_any
 from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, TASK_MEMBER, TASK_METHODS, Era
-from accredit.jsonrpc.objects import as_string, is_object, may_name, members
+from accredit.jsonrpc.objects import as_string, is_object, may_hold, may_name, members
 from accredit.jsonrpc.result_types import INPUT_REQUIRED, TASK
 from accredit.jsonrpc.tasks import may_announce
 from accredit.limits import TASK_SECONDS
@@ -140,9 +139,10 @@ class RequestStateSealer:
         """Seal the state in the response to `request` ([always-sealed] and [task-state]). Raises `FrameError` if it
         can't be sealed."""
         of_task = request.method in TASK_METHODS
-        if not of_task and (response.is_complete or not (yield from _may_be_sealed(response))):
+        if not of_task and (response.is_complete or not may_hold(response.result, _INPUT_REQUIRED, _TASK)):
             return response.text
-        result = yield from response.members()
+        yield
+        result = response.members()
         kind, given = as_string(result.get("resultType")), as_string(result.get(_STATE))
         if not of_task and kind not in (INPUT_REQUIRED, TASK):
             return response.text
@@ -160,14 +160,7 @@ class RequestStateSealer:
             text = self._ring.seal(state, binding, secrets.token_bytes(NONCE_BYTES))
         except SealError as error:
             raise FrameError(f"requestState: {error.reason}", bound=True) from None
-        return (yield from response.with_result(result, {_STATE: text})).text
-
-
-def _may_be_sealed(response: Success) -> Steps[bool]:
-    """Return whether a result may be of a type that carries a state. False is certain; True is not."""
-    if response.listed is not None:
-        return "resultType" in response.listed
-    return (yield from may_hold_any(response.result, _INPUT_REQUIRED, _TASK))
+        return response.with_result(result, {_STATE: text}).text
 
 
 def sealed_for(call: Call) -> tuple[str, ...]:

@@ -118,7 +118,7 @@ class Tasks:
             call.open_calls.add(opened)
 
         def edit(response: Success) -> Steps[bytes]:
-            announcement = yield from announced_task(response.result, era, allowed=task is not None)
+            announcement = announced_task(response.result, era, allowed=task is not None)
             if announcement is not None and opened is not None and task is not None:
                 opened.on_settled = partial(self._keep, id, announcement, task, session)
             return (yield from inner(response)) if inner is not None else response.text
@@ -165,7 +165,7 @@ class Tasks:
 
         def about(response: Success) -> Steps[bytes]:
             if request.method in TASK_METHODS:
-                yield from check_about(response.result, target)
+                check_about(response.result, target)
             return (yield from inner(response)) if inner is not None else response.text
 
         return about
@@ -240,13 +240,10 @@ def of_resumed(response: Success, text: bytes) -> Steps[bytes]:
 
     Who owns the tasks in it is unknown. So a task that it announces is refused, and a list of tasks is emptied.
     """
-    if (yield from announced_task(response.result, Era.LEGACY, allowed=True)) is not None:
+    if announced_task(response.result, Era.LEGACY, allowed=True) is not None:
         return refusal(refusals.task_not_kept("tools/call", "")).frame(response.id)
-    yield
-    if not (yield from holds_tasks(response)):
+    if not holds_tasks(response):
         return text
-    yield
-    message = yield from replace(response, text=text).message()
-    return (
-        yield from filter_tasks(replace(response, result=message["result"], text=text, listed=None), lambda _: False)
-    )
+    edited = replace(response, text=text)
+    edited = replace(edited, result=edited.message()["result"])
+    return (yield from filter_tasks(edited, lambda _: False))

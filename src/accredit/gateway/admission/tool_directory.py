@@ -24,10 +24,10 @@ from accredit.base.caching import RecentlyUsed
 from accredit.base.steps import Steps
 from accredit.errors import FrameError, RequestError
 from accredit.gateway.room import until_read
-from accredit.gateway.turns import in_turns
+from accredit.gateway.turns import in_turns, turn
 from accredit.jsonrpc.arrays import check_count
 from accredit.jsonrpc.encode import to_json
-from accredit.jsonrpc.frames import Request, Success, decode_frame_in_steps
+from accredit.jsonrpc.frames import Request, Success, decode_frame
 from accredit.jsonrpc.header_values import Headers
 from accredit.jsonrpc.methods import META_CAPABILITIES, META_CLIENT_INFO, META_VERSION
 from accredit.jsonrpc.objects import as_string, members
@@ -91,7 +91,7 @@ class ToolDirectory:
         """Remember the tools in the result of a `tools/list`, in steps."""
         if self._on_list is not None:
             yield from self._on_list(result)
-        if not (yield from _may_be_learned(result)):
+        if not _may_be_learned(result):
             return
         for name, schema in listed_schemas(result).items():
             yield
@@ -143,25 +143,25 @@ async def ask_for_list(call: Request, ask: Ask, read: Callable[[Raw], Steps[None
         # A new id each time: several looks may be open in one session, and a server need not tell equal ids apart.
         with until_read():
             answer = await ask(_list_request(call, secrets.token_hex(8), cursor))
-            frame = await in_turns(decode_frame_in_steps(answer)) if answer is not None else None
+            await turn(len(answer or b""))
+            frame = decode_frame(answer) if answer is not None else None
             if not isinstance(frame, Success):
                 return False
             await in_turns(read(frame.result))
-            cursor = (await in_turns(frame.members())).get("nextCursor")
+            cursor = frame.members().get("nextCursor")
         if as_string(cursor) is None:
             return True
     return False
 
 
-def _may_be_learned(result: Raw) -> Steps[bool]:
+def _may_be_learned(result: Raw) -> bool:
     """Return whether the tools in a `tools/list` result are few and short enough to be read."""
     if len(result) > MAX_TOOL_LIST_BYTES:
         return False
     try:
         tools = members(result).get("tools")
-        yield
         if tools is not None:
-            yield from check_count(tools, '"tools"')
+            check_count(tools, '"tools"')
     except FrameError:
         return False
     return True

@@ -15,9 +15,9 @@ from accredit.gateway.front.cors import add_cors_headers
 from accredit.gateway.headers import EVENT_STREAM, SESSION_HEADER, RawHeaders, RequestHead
 from accredit.gateway.recording.open_calls import OpenCalls
 from accredit.gateway.room import Rooms, Slot
-from accredit.gateway.turns import in_turns
+from accredit.gateway.turns import turn
 from accredit.jsonrpc.encode import INVALID_ANSWER, INVALID_REQUEST, UPSTREAM_ERROR, error_frame, to_json
-from accredit.jsonrpc.frames import Notification, decode_error_in_steps
+from accredit.jsonrpc.frames import Notification, decode_error
 from accredit.jsonrpc.sse import encode_event
 from accredit.limits import ANSWER_PIECE_BYTES, BODY_ROOM_SECONDS
 from accredit.policy.passing import CallerIdentity
@@ -221,7 +221,8 @@ class Exchange(ABC):
         """Return the body of an error status as the response to the one request. In a stream, an error without its
         request's id would answer nothing."""
         try:
-            failure = await in_turns(decode_error_in_steps(body))
+            await turn(len(body))
+            failure = decode_error(body)
         except FrameError:
             return error_frame(self.request_id, UPSTREAM_ERROR, INVALID_ANSWER, f"status {status}")
         if failure.id is not None:

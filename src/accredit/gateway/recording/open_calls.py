@@ -29,9 +29,8 @@ from accredit.errors import (
     UpstreamTimeout,
 )
 from accredit.gateway.replies import refusal
-from accredit.gateway.turns import in_turns
 from accredit.jsonrpc.frames import Response, Success
-from accredit.jsonrpc.objects import as_string, is_object, members
+from accredit.jsonrpc.objects import as_string
 from accredit.jsonrpc.responses import Answers, Edit
 from accredit.limits import LONG_ANSWER_BYTES
 from accredit.policy import refusals
@@ -334,19 +333,17 @@ async def outcome_of(response: Response) -> Outcome:
     result = response.result
     is_long = len(result) > LONG_ANSWER_BYTES  # a thread digests it, which releases the GIL
     digest: dict[Any, str] = await asyncio.to_thread(result_digest, result) if is_long else result_digest(result)
-    named = await _members(response)
+    named = _members(response)
     if as_string(named.get("resultType")) == "input_required":
         return Outcome(status="input_required", result=digest)
     is_error = named.get("isError")
     return Outcome(status="tool_error" if is_error is not None and bytes(is_error) == b"true" else "ok", result=digest)
 
 
-async def _members(response: Success) -> Mapping[str, Raw]:
+def _members(response: Success) -> Mapping[str, Raw]:
     """Return the members of a result; none if it is not an object, or unreadable."""
     try:
-        if len(response.result) > LONG_ANSWER_BYTES:
-            return await in_turns(response.members())
-        return members(response.result) if is_object(response.result) else {}
+        return response.members()
     except FrameError:
         return {}
 

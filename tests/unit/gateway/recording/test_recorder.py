@@ -25,7 +25,6 @@ from accredit.jsonrpc.frames import Failure, Request, Success, decode_frame
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
 from accredit.jsonrpc.responses import Expected
-from accredit.jsonrpc.simd import ONE_PASS_BYTES
 from accredit.policy import Authority, Decision, guarded_call_of
 
 pytestmark = pytest.mark.holds("gateway/recording/open_calls")
@@ -80,26 +79,6 @@ def test_a_result_says_how_it_went(result: str, status: str) -> None:
     found = asyncio.run(outcome_of(frame))
     assert found.status == status
     assert found.result
-
-
-@pytest.mark.slow
-@pytest.mark.holds("gateway/recording/open_calls")
-def test_a_long_result_is_looked_through_in_steps__everybody_else_would_wait_for_its_end() -> None:
-    deep = b"[" * 100 + b"]" * 100 + b","
-    frame = decode_frame(b'{"jsonrpc":"2.0","id":7,"result":{"a":[%b0],"isError":true}}' % (deep * 30_000))
-    assert isinstance(frame, Success)
-    turns = 0
-
-    async def main() -> Outcome:
-        nonlocal turns
-        done = asyncio.ensure_future(outcome_of(frame))
-        while not done.done():
-            await asyncio.sleep(0)
-            turns += 1
-        return done.result()
-
-    assert asyncio.run(main()).status == "tool_error"
-    assert turns > len(frame.result) // ONE_PASS_BYTES
 
 
 def test_of_an_error_only_the_code_is_kept() -> None:

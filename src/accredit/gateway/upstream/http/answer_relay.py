@@ -35,7 +35,7 @@ from accredit.gateway.media_types import EVENTS_TYPE, JSON_TYPE
 from accredit.gateway.recording.open_calls import outcome_of_end
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings
-from accredit.gateway.turns import in_turns, next_turn
+from accredit.gateway.turns import in_turns, next_turn, turn
 from accredit.gateway.upstream.http.answer import Answer, Grow
 from accredit.gateway.upstream.http.client import REDIRECTS, words_for
 from accredit.gateway.upstream.http.encoding import Decoded, accepted_codings, decode_answer
@@ -45,7 +45,7 @@ from accredit.gateway.upstream.http.sse_relay import EventRelay, LongLivedStream
 from accredit.gateway.upstream.http.unasked import UnaskedBodies
 from accredit.gateway.upstream.large_answers import LargeAnswers
 from accredit.gateway.upstream.reply import Reply
-from accredit.jsonrpc.frames import Frame, Request, Success, decode_error_in_steps
+from accredit.jsonrpc.frames import Frame, Request, Success, decode_error
 from accredit.jsonrpc.methods import LISTEN
 from accredit.jsonrpc.objects import as_string, members
 from accredit.jsonrpc.responses import Answers, Expected
@@ -330,7 +330,8 @@ async def error_type(answer: Answer, raw: bytes, body: bytes, expected: Expected
     claimed = answer.head.media_type.name
     try:
         if claimed == JSON_TYPE and raw:
-            frame = await in_turns(decode_error_in_steps(body))
+            await turn(len(body))
+            frame = decode_error(body)
             if frame.id is not None and frame.id not in expected.open:
                 raise FrameError("an error for an id that was not asked for")
             for request in expected.open.values():

@@ -39,18 +39,15 @@ from msgspec import Raw
 from accredit.base.log_events import log_event
 from accredit.base.steps import Steps
 from accredit.errors import AccreditError, FrameError
-from accredit.gateway.turns import in_turns, set_current_server
+from accredit.gateway.turns import in_turns, set_current_server, turn
 from accredit.jsonrpc.arrays import elements
-from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import METHOD_NOT_FOUND, to_json, with_members
-from accredit.jsonrpc.frames import Failure, Frame, Request, Success, decode_frame, decode_frame_in_steps
-from accredit.jsonrpc.long_text import unambiguous_in_steps
+from accredit.jsonrpc.frames import Failure, Frame, Request, Success, decode_frame
 from accredit.jsonrpc.methods import LEGACY_REVISIONS, TASK_MEMBER, Era
 from accredit.jsonrpc.objects import as_integer, as_string, is_object, may_hold, members, unambiguous_members
 from accredit.jsonrpc.result_types import TASKS_EXTENSION
 from accredit.limits import (
     ITEMS_AT_ONCE,
-    LONG_ANSWER_BYTES,
     MAX_LIST_PAGES,
     MAX_MERGED_ITEMS,
     MAX_SPLIT_BYTES,
@@ -193,8 +190,7 @@ class MergedLists:
                 return (), ()
             if not isinstance(answer, Success) or not is_object(answer.result):
                 return None
-            await in_turns(check_brackets(answer.result, "a list"))
-            result = await in_turns(unambiguous_in_steps(answer.result, kind.result_names))
+            result = unambiguous_members(answer.result, kind.result_names)
             items += await in_turns(_items(result, kind, server, MAX_MERGED_ITEMS - len(items)))
             if sum(map(len, items)) > self._bytes:  # merged names are longer
                 raise FrameError(f"a list that becomes longer than {self._bytes} bytes", bound=True)
@@ -208,7 +204,7 @@ class MergedLists:
 def _items(result: Mapping[str, Raw], kind: Kind, server: str, most: int) -> Steps[list[Raw]]:
     """Return the items of a server's list, at most so many, under merged names. Raises `FrameError`."""
     yield
-    items = yield from elements(result.get(kind.items), f'"{kind.items}"', most)
+    items = elements(result.get(kind.items), f'"{kind.items}"', most)
     merged = merged_uri if kind.method == "resources/read" else merged_name
     renamed: list[Raw] = []
     for number, item in enumerate(items):
@@ -245,8 +241,9 @@ def _with_page(meta: Raw, server: str) -> Raw:
 
 
 async def read_frame(text: bytes) -> Frame:
-    """Decode a message that may be long. Raises `FrameError`."""
-    return decode_frame(text) if len(text) <= LONG_ANSWER_BYTES else await in_turns(decode_frame_in_steps(text))
+    """Decode a message, in a turn of its own if it is long. Raises `FrameError`."""
+    await turn(len(text))
+    return decode_frame(text)
 
 
 def _page_of(request: Request, cursor: Raw | None) -> Request:

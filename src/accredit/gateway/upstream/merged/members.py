@@ -208,7 +208,7 @@ class MemberAccess:
             return digest_of(id) == answered
 
         mapper = self.mapper(reply, name, id_outside, may_answer=may_answer if only else None)
-        member = MemberReply(reply, self.head(reply.head, name, own), mapper.feed_in_turns)
+        member = MemberReply(reply, self.head(reply.head, name, own), mapper.feed)
         member.renewable = self._history(session, name) is not None
         member.hears = None  # the mapper asks, with the client's ids
         return member

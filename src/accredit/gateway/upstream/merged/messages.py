@@ -17,7 +17,7 @@ Of a result, these are mapped, as clients may use them in requests:
   `related-task`. Lists of tasks are merged like all lists (`answers`);
 - [nothing-else] nothing else is mapped: no `structuredContent`, no text, no address of an icon;
 - [size] a result without such a URI stays byte for byte. A result with such a URI is invalid if it has more than
-  `MAX_SPLIT_BYTES`, or `MAX_LISTED_ITEMS` blocks.
+  `MAX_SPLIT_BYTES`, `MAX_LISTED_ITEMS` blocks or messages, or `MAX_MESSAGE_BLOCKS` blocks in a message.
 
 So a server can't name another server's resource: each URI is mapped as its own. A client's answer goes back under the
 server's own names. An answer with another server's task in it goes to no server. A notification that lacks the member
@@ -31,11 +31,10 @@ from typing import TypeVar
 
 from msgspec import Raw
 
-from accredit.base.steps import Steps, at_one_go
+from accredit.base.steps import Steps
 from accredit.errors import FrameError, MessageId
 from accredit.gateway.upstream.merged.ids import ProgressTokens, inner_id, outer_id
 from accredit.jsonrpc.arrays import RewrittenArray, elements
-from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import to_json, with_members
 from accredit.jsonrpc.frames import (
     Failure,
@@ -45,7 +44,6 @@ from accredit.jsonrpc.frames import (
     member_id,
     message_id,
 )
-from accredit.jsonrpc.long_text import may_hold_any, object_in_steps
 from accredit.jsonrpc.methods import CANCELLED, META_PROGRESS, TASK_MEMBER, TASK_METHODS, TASK_NOTIFICATION
 from accredit.jsonrpc.objects import as_string, is_array, is_object, may_hold, may_name, members
 from accredit.jsonrpc.responses import Edit
@@ -53,12 +51,16 @@ from accredit.jsonrpc.tasks import RELATED_TASK
 from accredit.limits import ITEMS_AT_ONCE, MAX_MERGED_ITEMS, MAX_SPLIT_BYTES, SHORT_MESSAGE_BYTES
 from accredit.policy.merging import member_of_name, merged_name, merged_uri
 
+MAX_MESSAGE_BLOCKS = 4_096
+"""The most blocks of one message of a prompt, if they name a resource. They are mapped in one step, some 10
+microseconds each. Real messages have one."""
+
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 PROGRESS = "notifications/progress"
 _CLIENTS_TASK = "notifications/tasks/status"
 _URI = b'"uri"'
 _TASK = TASK_MEMBER.encode("ascii")
-_Mapped = Callable[[str, Raw], Steps[Raw]]
+_Mapped = Callable[[str, Raw], Raw]
 _C = TypeVar("_C", Request, Notification)
 
 
@@ -173,10 +175,10 @@ def _merged_failure(server: str, text: bytes) -> bytes:
 
 def _edit(server: str, places: Mapping[str, _Mapped], outer: Edit | None, *, tasks: bool) -> Edit:
     def edit(response: Success) -> Steps[bytes]:
-        if places and (yield from may_hold_any(response.result, _URI)):
+        if places and may_hold(response.result, _URI):
             response = yield from _map_uris(server, places, response)
-        if tasks and is_object(response.result) and (yield from may_hold_any(response.result, _TASK)):
-            response = yield from _map_tasks(server, response)
+        if tasks and is_object(response.result) and may_hold(response.result, _TASK):
+            response = _map_tasks(server, response)
         return (yield from outer(response)) if outer is not None else response.text
 
     return edit
@@ -186,19 +188,18 @@ def _map_uris(server: str, places: Mapping[str, _Mapped], response: Success) -> 
     """Return the response with its URIs mapped. Raises `FrameError` by [size]."""
     yield
     for name, mapped in places.items():
-        result = yield from response.members()
-        if name in result and (yield from may_hold_any(result[name], _URI)):
+        result = response.members()
+        if name in result and may_hold(result[name], _URI):
             if len(result[name]) > MAX_SPLIT_BYTES:
                 raise FrameError(f"{name} with URIs, of more than {MAX_SPLIT_BYTES} bytes", bound=True)
-            yield from check_brackets(result[name], f"{name} with URIs")
             yield
             response = yield from _with_mapped(server, response, result, name, mapped)
     return response
 
 
-def _map_tasks(server: str, response: Success) -> Steps[Success]:
+def _map_tasks(server: str, response: Success) -> Success:
     """Return the response with the ids of tasks mapped. Raises `FrameError`."""
-    found = yield from response.members()
+    found = response.members()
     changes: dict[str, object] = {}
     task, meta = found.get("task"), found.get("_meta")
     if TASK_MEMBER in found:
@@ -209,7 +210,7 @@ def _map_tasks(server: str, response: Success) -> Steps[Success]:
         changes["_meta"] = {**in_meta, RELATED_TASK: with_task(server, in_meta[RELATED_TASK])}
     if not changes:
         return response
-    return (yield from response.with_result(found, changes))
+    return response.with_result(found, changes)
 
 
 def _with_mapped(
@@ -218,63 +219,59 @@ def _with_mapped(
     """Return the response with the URIs in one array mapped; itself if nothing changes. Raises `FrameError`."""
     if not is_array(result[name]):
         return response
-    message = yield from response.message()
+    message = response.message()
     changed, most = False, len(response.text) + MAX_SPLIT_BYTES
     edited = RewrittenArray(name, message, result, response.id, most)
-    for number, item in enumerate((yield from elements(result[name], name))):
+    for number, item in enumerate(elements(result[name], name)):
         if number % ITEMS_AT_ONCE == 0 or len(item) > SHORT_MESSAGE_BYTES:
             yield
-        new = yield from _mapped_item(server, item, mapped)
+        new = _mapped_item(server, item, mapped)
         changed = changed or new is not item
         edited.add(new)
     return edited.end() if changed else response
 
 
-def _each(server: str, value: Raw, mapped: _Mapped) -> Steps[list[Raw] | Raw]:
-    """Return an array with each item mapped; the value itself if nothing changes, or it is not an array."""
+def _each(server: str, value: Raw) -> list[Raw] | Raw:
+    """Return the blocks of a message with their URIs mapped; the value itself if nothing changes, or it is not an
+    array."""
     if not is_array(value):
         return value
-    items = yield from elements(value, "content")
-    changed: list[Raw] = []
-    for number, item in enumerate(items):
-        if number % ITEMS_AT_ONCE == 0 or len(item) > SHORT_MESSAGE_BYTES:
-            yield
-        changed.append((yield from _mapped_item(server, item, mapped)))
+    items = elements(value, "content", MAX_MESSAGE_BLOCKS)
+    changed = [_mapped_item(server, item, _block) for item in items]
     return value if all(map(operator.is_, items, changed)) else changed
 
 
-def _mapped_item(server: str, item: Raw, mapped: _Mapped) -> Steps[Raw]:
-    is_one = is_object(item) and (yield from may_hold_any(item, _URI))
-    return (yield from mapped(server, item)) if is_one else item
+def _mapped_item(server: str, item: Raw, mapped: _Mapped) -> Raw:
+    return mapped(server, item) if is_object(item) and may_hold(item, _URI) else item
 
 
-def _contents(server: str, item: Raw) -> Steps[Raw]:
+def _contents(server: str, item: Raw) -> Raw:
     """Return a resource's contents with its URI mapped."""
-    found = yield from object_in_steps(item)
+    found = members(item)
     own = as_string(found.get("uri"))
     return item if own is None else Raw(with_members(found, {"uri": merged_uri(server, own)}))
 
 
-def _block(server: str, item: Raw) -> Steps[Raw]:
+def _block(server: str, item: Raw) -> Raw:
     """Return a content block, with the URI of an embedded resource or a resource link mapped."""
-    found = yield from object_in_steps(item)
+    found = members(item)
     kind = as_string(found.get("type"))
     if kind == "resource_link":
-        return (yield from _contents(server, item))
+        return _contents(server, item)
     resource = found.get("resource")
     if kind != "resource" or resource is None or not is_object(resource):
         return item
-    new = yield from _contents(server, resource)
+    new = _contents(server, resource)
     return item if new is resource else Raw(with_members(found, {"resource": new}))
 
 
-def _message(server: str, item: Raw) -> Steps[Raw]:
+def _message(server: str, item: Raw) -> Raw:
     """Return a prompt's message, whose content is one block or several, mapped."""
-    found = yield from object_in_steps(item)
+    found = members(item)
     content = found.get("content")
     if content is None:
         return item
-    new = (yield from _block(server, content)) if is_object(content) else (yield from _each(server, content, _block))
+    new = _block(server, content) if is_object(content) else _each(server, content)
     return item if new is content else Raw(with_members(found, {"content": new}))
 
 
@@ -359,4 +356,4 @@ def _own_task(name: str, named: Raw) -> Raw:
 
 def list_of(raw: Raw) -> list[Raw]:
     """Return the elements of a subscription's array. Raises `FrameError`."""
-    return at_one_go(elements(raw, "what should be an array", MAX_MERGED_ITEMS))
+    return elements(raw, "what should be an array", MAX_MERGED_ITEMS)

@@ -27,14 +27,12 @@ from collections.abc import Awaitable, Callable
 from msgspec import Raw
 
 from accredit.base.log_events import log_event
-from accredit.base.steps import Steps, at_one_go
 from accredit.errors import AnswerError, FrameError, MessageId, RequestError, UpstreamRefuses
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import JSON, SESSION_HEADER, RawHeaders, RequestHead
 from accredit.gateway.recording.open_calls import OpenCalls
 from accredit.gateway.replies import refusal
-from accredit.gateway.turns import in_turns, next_turn
-from accredit.gateway.upstream.merged.answers import read_frame
+from accredit.gateway.turns import next_turn, turn
 from accredit.gateway.upstream.merged.messages import Outward
 from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.encode import INVALID_REQUEST, METHOD_NOT_FOUND
@@ -45,17 +43,14 @@ from accredit.jsonrpc.frames import (
     Request,
     Success,
     decode_error,
-    decode_error_in_steps,
     decode_frame,
-    decode_frame_in_steps,
     frame_of,
     message_id,
-    message_in_steps,
 )
-from accredit.jsonrpc.long_text import may_hold_any
 from accredit.jsonrpc.methods import META_SUBSCRIPTION
-from accredit.jsonrpc.objects import unambiguous_members
+from accredit.jsonrpc.objects import may_hold, unambiguous_members
 from accredit.jsonrpc.sse import Event, SseParser, encode_event, pieces
+from accredit.jsonrpc.text import check_structures
 from accredit.limits import LONG_ANSWER_BYTES, SHORT_MESSAGE_BYTES
 
 _COMES_BACK = frozenset({b"cache-control", b"content-encoding", b"content-type", b"retry-after", b"x-accel-buffering"})
@@ -146,7 +141,8 @@ class MemberReply(InnerReply):
 
     async def _check(self, status: int, body: bytes, asked: MessageId) -> None:
         try:
-            frame = await (read_frame(body) if status < 400 else in_turns(decode_error_in_steps(body)))
+            await turn(len(body))
+            frame = decode_frame(body) if status < 400 else decode_error(body)
         except FrameError as error:
             raise AnswerError(error.detail, bound=error.bound) from None
         if not isinstance(frame, Success | Failure) or frame.id not in ((asked,) if status < 400 else (asked, None)):
@@ -270,79 +266,66 @@ class EventMapper:
         self._answered = answered
         self._seen = seen
 
-    def feed(self, chunk: bytes) -> bytes:
-        """Map a stream's next bytes. Raises `AnswerError` if a bound is exceeded."""
-        return b"".join(at_one_go(self._mapped(event)) for event in self._parser.feed(chunk))
-
-    async def feed_in_turns(self, chunk: bytes) -> bytes:
-        """Map a stream's next bytes as `feed` does, in turns if they are many."""
+    async def feed(self, chunk: bytes) -> bytes:
+        """Map a stream's next bytes, in turns if they are many. Raises `AnswerError` if a bound is exceeded."""
         if len(chunk) <= SHORT_MESSAGE_BYTES:
-            return self.feed(chunk)
+            return b"".join(map(self._mapped, self._parser.feed(chunk)))
         mapped: list[bytes] = []
         for piece in pieces(chunk):
             await next_turn()
-            mapped += [await in_turns(self._mapped(event)) for event in self._parser.feed(piece)]
+            mapped += map(self._mapped, self._parser.feed(piece))
         return b"".join(mapped)
 
-    def _mapped(self, event: Event) -> Steps[bytes]:
+    def _mapped(self, event: Event) -> bytes:
         if not event.data:
             return self._without_data(event)
-        found = yield from self._members(event.data)
-        yield
+        found = self._members(event.data)
         if "method" not in found:
-            return (yield from self._answer(event, event.data))
+            return self._answer(event, event.data)
         try:
             call = frame_of(found, event.data)
-            mapped = (yield from self._call(call)) if isinstance(call, Request | Notification) else None
+            mapped = self._call(call) if isinstance(call, Request | Notification) else None
         except FrameError:
             mapped = None  # an error here would come again whenever the stream is resumed
         if mapped is None:
             self._counters.counts["notifications_dropped"] += 1
             return self._place(event)
-        yield
-        text = mapped.text
-        yield
-        return encode_event(text, name=event.name, id=self._id(event))
+        return encode_event(mapped.text, name=event.name, id=self._id(event))
 
-    def _members(self, text: bytes) -> Steps[dict[str, Raw]]:
+    def _members(self, text: bytes) -> dict[str, Raw]:
         """Return the members of a message that may be a call; none if it is invalid and only observed."""
         try:
-            if not (yield from may_hold_any(Raw(text), b"method")):
+            if not may_hold(Raw(text), b"method"):
                 return {}
-            if len(text) > LONG_ANSWER_BYTES:
-                return (yield from message_in_steps(text))
+            check_structures(text)
             return unambiguous_members(text, MESSAGE)
         except FrameError:
             return {}
 
-    def _call(self, call: Request | Notification) -> Steps[Request | Notification | None]:
+    def _call(self, call: Request | Notification) -> Request | Notification | None:
         if isinstance(call, Request):
             return self._outward.request(call)
         mapped = self._outward.notification(call)
-        yield
         if mapped is None or self._is_of_another(mapped) or (self._seen is not None and not self._seen(mapped)):
             return None
-        if self._hears is None:
-            return mapped
-        yield
-        return self._hears(mapped)
+        return mapped if self._hears is None else self._hears(mapped)
 
     def _is_of_another(self, notification: Notification) -> bool:
         """Return whether a notification names another subscription than the stream's."""
         named = notification.in_meta(META_SUBSCRIPTION)
         return named is not None and message_id(named) != self._subscription
 
-    def _answer(self, event: Event, text: bytes) -> Steps[bytes]:
+    def _answer(self, event: Event, text: bytes) -> bytes:
         if self._answered is None:
-            return self._with_id(event) if (yield from self._is_due(text)) else self._place(event)
+            return self._with_id(event) if self._is_due(text) else self._place(event)
         self._answered(text)
         return self._place(event)
 
-    def _is_due(self, text: bytes) -> Steps[bool]:
+    def _is_due(self, text: bytes) -> bool:
         if self._may_answer is None:
             return True
         with contextlib.suppress(FrameError):
-            response = yield from decode_frame_in_steps(text)
+            response = decode_frame(text)
             if isinstance(response, Success | Failure) and response.id is not None and self._may_answer(response.id):
                 return True
         log_event(_log, logging.WARNING, "response_dropped", detail="it answers what another server was asked")
@@ -386,6 +369,7 @@ async def _may_be_of_session(body: bytes) -> bool:
     if not body.lstrip().startswith((b"{", b"[")):
         return True
     try:
-        return (await in_turns(decode_error_in_steps(body))).code != METHOD_NOT_FOUND
+        await turn(len(body))
+        return decode_error(body).code != METHOD_NOT_FOUND
     except FrameError:
         return False

@@ -129,7 +129,7 @@ class SharedStream(ABC):
         self._settled.set()
         await self._begun.wait()
         async with self._writing:
-            text = await part.mapper.feed_in_turns(chunk)
+            text = await part.mapper.feed(chunk)
             await self._write_now(self._new(part) + text)
 
     def open(self, part: MemberStream) -> None:

@@ -72,7 +72,7 @@ class Subscription(SharedStream):
 
     async def take(self, part: MemberStream, chunk: bytes) -> None:
         """Forward a server's events, except for its acknowledgement."""
-        text = await part.mapper.feed_in_turns(chunk)
+        text = await part.mapper.feed(chunk)
         if text or part.before:
             await self._begun.wait()
             await self._write(self._new(part) + text)

@@ -38,7 +38,7 @@ from accredit.gateway.headers import JSON, LAST_EVENT_HEADER, SESSION_HEADER, Ra
 from accredit.gateway.media_types import accepts
 from accredit.gateway.room import ALONE, RESERVED_SHARE, Parts, leave_once_read
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
-from accredit.gateway.turns import in_turns
+from accredit.gateway.turns import turn
 from accredit.gateway.upstream.large_answers import Held, LargeAnswers
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.gateway.upstream.stdio.child import Child, OrphanGuard, find_program
@@ -388,7 +388,8 @@ class Sessions:
 
     async def _established(self, session: Session, answer: bytes) -> bool:
         try:
-            return await in_turns(session.establish(answer))
+            await turn(len(answer))
+            return session.establish(answer)
         except AnswerError as error:
             if self._settings.enforce:
                 raise

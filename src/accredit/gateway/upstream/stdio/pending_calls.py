@@ -31,14 +31,14 @@ from accredit.gateway.recording.open_calls import OpenCall, outcome_of, outcome_
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
 from accredit.gateway.trace import set_current
 from accredit.gateway.turns import in_turns
-from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import INVALID_REQUEST, UPSTREAM_ERROR, error_frame
 from accredit.jsonrpc.ends import line_too_long
 from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success, member_id, message_id
 from accredit.jsonrpc.methods import CANCELLED, Era
 from accredit.jsonrpc.objects import members, split_batch
 from accredit.jsonrpc.responses import Answers, Edit, Expected
-from accredit.limits import LINE_END_BYTES, LONG_ANSWER_BYTES, MAX_OPEN_REQUESTS, SHORT_MESSAGE_BYTES
+from accredit.jsonrpc.text import check_structures
+from accredit.limits import LINE_END_BYTES, MAX_OPEN_REQUESTS, SHORT_MESSAGE_BYTES
 
 MAX_ENVELOPE_BYTES = 65_536
 """How many bytes of an invalid line a slow and lenient reader searches for the id that it answers."""
@@ -285,7 +285,7 @@ class PendingCalls(Generic[_C]):
             if isinstance(frame, Request):
                 self._ask(frame)
         except FrameError as error:
-            return self._refuse(await _searchable(line), AnswerError(error.detail, bound=error.bound))
+            return self._refuse(_searchable(line), AnswerError(error.detail, bound=error.bound))
         if self._expected.era is Era.LEGACY:
             self._touch_all()  # with one client, any line shows that the child is at work
         match frame:
@@ -383,12 +383,12 @@ class PendingCalls(Generic[_C]):
         return Unread(line.id, error)
 
 
-async def _searchable(line: bytes | FrameError) -> bytes | FrameError:
-    """Return an invalid line, or only the ids in its ends if it is long, with too many arrays and objects to search."""
-    if not isinstance(line, bytes) or len(line) <= LONG_ANSWER_BYTES:
+def _searchable(line: bytes | FrameError) -> bytes | FrameError:
+    """Return an invalid line, or only the ids in its ends if it has too many arrays and objects to search."""
+    if not isinstance(line, bytes):
         return line
     try:
-        await in_turns(check_brackets(line, "a line"))
+        check_structures(line)
     except FrameError as error:
         return line_too_long(error.detail, line[:LINE_END_BYTES], line[-LINE_END_BYTES:])
     return line

@@ -18,7 +18,6 @@ from functools import partial
 
 from accredit.attest import Outcome
 from accredit.base.log_events import log_event
-from accredit.base.steps import Steps
 from accredit.errors import AnswerError, ClientGone, FrameError, MessageId, RequestError
 from accredit.gateway.counters import Counters
 from accredit.gateway.room import Holder
@@ -29,14 +28,13 @@ from accredit.gateway.upstream.stdio.child import Child
 from accredit.gateway.upstream.stdio.conversation import Conversation, StreamCall
 from accredit.gateway.upstream.stdio.pending_calls import Answered, Failed, Notified, UnexpectedAnswer, Unread, Verdict
 from accredit.gateway.upstream.stdio.stream import Stream, answer, stand
-from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import INVALID_REQUEST, error_frame
 from accredit.jsonrpc.frames import Frame, Notification, Request, progress_token
-from accredit.jsonrpc.long_text import object_in_steps
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
+from accredit.jsonrpc.text import check_structures
 from accredit.limits import CLIENT_STALL_SECONDS
 
 REPLAY_STREAMS = 8
@@ -85,14 +83,13 @@ class Session(Conversation[_SessionCall]):
             await stream.changed(self._patience)
         return stream
 
-    def establish(self, answer: bytes) -> Steps[bool]:
-        """Return whether the answer to `initialize` makes this a session, in steps, and note its revision. Raises
+    def establish(self, answer: bytes) -> bool:
+        """Return whether the answer to `initialize` makes this a session, and note its revision. Raises
         `AnswerError`."""
         try:
-            yield from check_brackets(answer, "an answer")
+            check_structures(answer)
             result = members(answer).get("result")
-            yield
-            named = (yield from object_in_steps(result)) if result is not None else {}
+            named = members(result) if result is not None and is_object(result) else {}
         except FrameError as error:
             if error.bound:
                 raise AnswerError(error.detail, bound=True) from None

@@ -30,19 +30,17 @@ from msgspec import Raw
 
 from accredit.attest import Outcome
 from accredit.base.log_events import log_event
-from accredit.base.steps import Steps, at_one_go
 from accredit.errors import AnswerError, FrameError, MessageId, UpstreamUnavailable
 from accredit.gateway.counters import Counters
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import set_current, trace_field
-from accredit.gateway.turns import in_turns
+from accredit.gateway.turns import turn
 from accredit.gateway.upstream.large_answers import SERVER, Held, LargeAnswers
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.gateway.upstream.stdio.child import Child
 from accredit.gateway.upstream.stdio.conversation import Conversation, StreamCall
 from accredit.gateway.upstream.stdio.pending_calls import Answered, Failed, Notified, Verdict
 from accredit.gateway.upstream.stdio.stream import Stream, answer
-from accredit.jsonrpc.brackets import check_brackets
 from accredit.jsonrpc.encode import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
@@ -54,12 +52,12 @@ from accredit.jsonrpc.encode import (
     with_members,
 )
 from accredit.jsonrpc.frames import Failure, Notification, Request, message_id, progress_token
-from accredit.jsonrpc.long_text import object_in_steps
 from accredit.jsonrpc.methods import LISTEN, META_LOG_LEVEL, META_PROGRESS, META_SUBSCRIPTION, Era
 from accredit.jsonrpc.objects import is_object, members
 from accredit.jsonrpc.responses import Edit
 from accredit.jsonrpc.tasks import subject_of, subscribed_tasks, without_state
-from accredit.limits import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS, MAX_CALLS, MAX_STREAMS, SHORT_MESSAGE_BYTES
+from accredit.jsonrpc.text import check_structures
+from accredit.limits import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS, MAX_CALLS, MAX_STREAMS
 
 SHARED_UNSENT_BYTES = 1_048_576
 """How many bytes may wait for one client of the shared child when more comes for it. If more wait, the client is cut
@@ -158,8 +156,8 @@ class SharedChild(Conversation[_SharedCall]):
     async def _answer(self, call: _SharedCall, answered: Answered[_SharedCall]) -> None:
         frame = answered.frame
         try:
-            steps = restore_client_id(answered.text, call.request.id, subscription=call.listens, observed=frame is None)
-            restored = await in_turns(steps) if len(answered.text) > SHORT_MESSAGE_BYTES else at_one_go(steps)
+            await turn(len(answered.text))
+            restored = restore_client_id(answered.text, call.request.id, subscription=call.listens)
         except FrameError as error:
             problem = AnswerError(error.detail)  # only observed, but the client's id can't be put in
             set_current(call.request)
@@ -299,26 +297,20 @@ def number_request(request: Request, number: int, *, token: bool) -> bytes:
     return (renamed.with_meta({META_PROGRESS: Raw(b"%d" % number)}) if token else renamed).text
 
 
-def restore_client_id(text: bytes, id: MessageId, *, subscription: bool, observed: bool = False) -> Steps[bytes]:
-    """Return a response with the client's id put back, in steps. `subscription` says that the response may end a
-    subscription; the id by which it names that is put back too. An `observed` response may be invalid: it is read
-    leniently, in one step."""
-    if observed:
-        yield from check_brackets(text, "an answer")
-        found = members(text)
-        yield
-    else:
-        found = yield from object_in_steps(Raw(text.lstrip()))
+def restore_client_id(text: bytes, id: MessageId, *, subscription: bool) -> bytes:
+    """Return a response, which may be invalid where answers are only observed, with the client's id put back.
+    `subscription` says that the response may end a subscription; the id by which it names that is put back too. Raises
+    `FrameError`."""
+    check_structures(text)
+    found = members(text)
     changes: dict[str, object] = {"id": id}
     result = found.get("result")
     if subscription and result is not None and is_object(result):
-        outer = yield from object_in_steps(result)
-        meta = outer.get("_meta")
-        inner = (yield from object_in_steps(meta)) if meta is not None else {}
+        outer = members(result)
+        inner = members(outer["_meta"]) if is_object(outer.get("_meta")) else {}
         if META_SUBSCRIPTION in inner:
             named = Raw(with_members(inner, {META_SUBSCRIPTION: id}))
             changes["result"] = Raw(with_members(outer, {"_meta": named}))
-    yield
     return with_members(found, changes)
 
 

@@ -1,5 +1,6 @@
 """Events of one server's stream as the client of several gets them, however the stream is cut."""
 
+import asyncio
 import json
 from itertools import pairwise
 from typing import Any
@@ -30,6 +31,10 @@ def mapper(**more: Any) -> EventMapper:
     return EventMapper(MAIL, lambda id: b"outer-" + id if len(id) < 9 else None, max_event_bytes=10_000, **more)
 
 
+def fed(mapper: EventMapper, chunk: bytes) -> bytes:
+    return asyncio.run(mapper.feed(chunk))
+
+
 def events(text: bytes) -> list[Event]:
     return [event for event in SseParser(100_000).feed(text) if event.raw.strip()]
 
@@ -58,7 +63,7 @@ STREAM = b"".join(
 def test_however_a_stream_is_cut_its_events_are_the_same(cuts: list[int]) -> None:
     places = sorted({0, len(STREAM), *cuts})
     one = mapper()
-    text = b"".join(one.feed(STREAM[start:end]) for start, end in pairwise(places))
+    text = b"".join(fed(one, STREAM[start:end]) for start, end in pairwise(places))
     found = events(text)
     assert [event.id for event in found] == [None, b"outer-0", b"outer-1", None, b"outer-2", b"outer-3"]
     assert found[0].raw.startswith(b": hello")
@@ -74,7 +79,7 @@ def test_no_id_of_a_server_reaches_the_client(end: bytes) -> None:
     for id, outer in ((b"1", b"outer-1"), (b"too long an id", None), (b"", None)):
         for data in (ANSWER, CHANGED, b""):
             raw = end.join([b"data: " + data, b"id: " + id, b"retry: 1", b"", b""])
-            (event,) = events(mapper().feed(raw))
+            (event,) = events(fed(mapper(), raw))
             assert (event.id, event.data) == (outer, data)
 
 
@@ -82,16 +87,16 @@ def test_no_id_of_a_server_reaches_the_client(end: bytes) -> None:
 def test_what_is_told_of_another_task_or_to_another_subscription_is_dropped() -> None:
     counters = Counters()
     hears = mapper(hears=about_no_task, counters=counters)
-    assert hears.feed(b"data: " + note("notifications/tasks/status", {"taskId": "1"}) + b"\n\n") == b""
-    assert hears.feed(b"id: 5\ndata: " + note("notifications/tasks/status", {"taskId": "1"}) + b"\n\n") == (
+    assert fed(hears, b"data: " + note("notifications/tasks/status", {"taskId": "1"}) + b"\n\n") == b""
+    assert fed(hears, b"id: 5\ndata: " + note("notifications/tasks/status", {"taskId": "1"}) + b"\n\n") == (
         b"id: outer-5\n\n"
     )
     state = note("notifications/x", {"requestState": "raw", "y": 1})
-    assert json.loads(events(hears.feed(b"data: " + state + b"\n\n"))[0].data or b"")["params"] == {"y": 1}
+    assert json.loads(events(fed(hears, b"data: " + state + b"\n\n"))[0].data or b"")["params"] == {"y": 1}
     mine = mapper(subscription=5)
     for id, passes in ((5, True), ("5", False), (6, False), (None, False)):
         told = note("notifications/tools/list_changed", {"_meta": {META_SUBSCRIPTION: id}})
-        assert bool(mine.feed(b"data: " + told + b"\n\n")) == passes
+        assert bool(fed(mine, b"data: " + told + b"\n\n")) == passes
     assert counters.counts["notifications_dropped"] == 2
 
 
@@ -99,21 +104,21 @@ def test_what_is_told_of_another_task_or_to_another_subscription_is_dropped() ->
 def test_on_a_shared_stream_no_answer_and_no_comment_goes_on() -> None:
     answers: list[bytes] = []
     shared = mapper(answered=answers.append)
-    assert shared.feed(b": keep-alive\n\n") == b""
-    assert shared.feed(b"data: " + ANSWER + b"\n\n") == b""
-    assert shared.feed(b"id: 1\ndata: " + ANSWER + b"\n\n") == b"id: outer-1\n\n"
-    assert shared.feed(b"id: 2\ndata: \n\n") == b"id: outer-2\n\n"
+    assert fed(shared, b": keep-alive\n\n") == b""
+    assert fed(shared, b"data: " + ANSWER + b"\n\n") == b""
+    assert fed(shared, b"id: 1\ndata: " + ANSWER + b"\n\n") == b"id: outer-1\n\n"
+    assert fed(shared, b"id: 2\ndata: \n\n") == b"id: outer-2\n\n"
     assert answers == [ANSWER, ANSWER]
-    assert events(shared.feed(b"data: " + CHANGED + b"\n\n"))[0].data == CHANGED
+    assert events(fed(shared, b"data: " + CHANGED + b"\n\n"))[0].data == CHANGED
 
 
 @pytest.mark.holds("gateway/upstream/merged/replies", "answers")
 def test_a_resumed_stream_answers_its_own_request_and_no_other() -> None:
     resumed = mapper(may_answer=frozenset({7}).__contains__)
-    assert events(resumed.feed(b"data: " + ANSWER + b"\n\n"))[0].data == ANSWER
+    assert events(fed(resumed, b"data: " + ANSWER + b"\n\n"))[0].data == ANSWER
     for id in (b"8", b'"7"', b"null"):
         other = b'{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"method"}}' % id
-        assert resumed.feed(b"data: " + other + b"\n\n") == b""
+        assert fed(resumed, b"data: " + other + b"\n\n") == b""
 
 
 @pytest.mark.parametrize(
@@ -127,6 +132,6 @@ def test_a_resumed_stream_answers_its_own_request_and_no_other() -> None:
 def test_what_can_not_be_told_apart_is_dropped_and_the_stream_goes_on(text: bytes) -> None:
     counters = Counters()
     one = mapper(counters=counters)
-    assert one.feed(b"id: 1\ndata: " + text + b"\n\n") == b"id: outer-1\n\n"
-    assert one.feed(b"data: " + ANSWER + b"\n\n") == b"data: " + ANSWER + b"\n\n"
+    assert fed(one, b"id: 1\ndata: " + text + b"\n\n") == b"id: outer-1\n\n"
+    assert fed(one, b"data: " + ANSWER + b"\n\n") == b"data: " + ANSWER + b"\n\n"
     assert counters.counts["notifications_dropped"] == 1

@@ -12,7 +12,7 @@ from accredit.base.steps import Steps, at_one_go
 from accredit.errors import FrameError
 from accredit.gateway.upstream.merged.messages import result_edit, resumed_edit
 from accredit.jsonrpc.frames import Success, decode_frame
-from accredit.limits import LONG_ANSWER_BYTES, MAX_SPLIT_BYTES
+from accredit.limits import MAX_SPLIT_BYTES
 
 pytestmark = pytest.mark.holds("gateway/upstream/merged/messages")
 
@@ -116,12 +116,6 @@ def test_what_edits_next_is_given_what_came_of_it() -> None:
     assert at_one_go(edit(response({"content": [LINK]}))).startswith(b"edited ")
     assert result_edit("mail", "completion/complete", outer) is outer
     assert result_edit("mail", "completion/complete", None) is None
-
-
-@pytest.mark.parametrize("size", [LONG_ANSWER_BYTES + 1, 2 * LONG_ANSWER_BYTES])
-def test_a_long_result_is_mapped_in_steps(size: int) -> None:
-    blob = {"uri": "file:///a", "blob": "A" * size}
-    assert mapped("resources/read", {"contents": [blob]})["contents"][0]["uri"] == "accredit+mail:file:///a"
 
 
 @pytest.mark.slow

@@ -2,19 +2,14 @@
 
 import json
 
-import pytest
-
-from accredit.base.steps import at_one_go
 from accredit.errors import MessageId
 from accredit.gateway.upstream.stdio import shared
-from accredit.jsonrpc.brackets import MAX_SPLIT_BRACKETS
 from accredit.jsonrpc.frames import Notification, Request, decode_frame
 from accredit.jsonrpc.methods import META_SUBSCRIPTION
-from accredit.jsonrpc.simd import ONE_PASS_BYTES
 
 
 def restored(text: bytes, id: MessageId, *, subscription: bool) -> bytes:
-    return at_one_go(shared.restore_client_id(text, id, subscription=subscription))
+    return shared.restore_client_id(text, id, subscription=subscription)
 
 
 def request(text: str) -> Request:
@@ -45,14 +40,6 @@ def test_a_response_gets_the_clients_id_back_with_its_type() -> None:
     assert restored(b'{"jsonrpc":"2.0","id":9,"result":{"a": 1}}', "9", subscription=False) == (
         b'{"jsonrpc":"2.0","id":"9","result":{"a": 1}}'
     )
-
-
-@pytest.mark.slow
-def test_a_good_answer_of_any_number_of_brackets_gets_its_id_in_steps__at_one_go_it_held_all_others_up() -> None:
-    long = b'{"jsonrpc":"2.0","id":9,"result":{"_meta":{"a":[' + b"[]," * (2 * MAX_SPLIT_BRACKETS) + b"0]}}}"
-    steps = [*shared.restore_client_id(long, "a", subscription=True)]
-    assert len(steps) > 5 * len(long) // ONE_PASS_BYTES  # the message, its result, and the `_meta` of that
-    assert restored(long, "a", subscription=True) == long.replace(b'"id":9', b'"id":"a"')
 
 
 def test_the_end_of_a_subscription_names_the_clients_id() -> None:
