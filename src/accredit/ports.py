@@ -287,7 +287,7 @@ class DoorStore(Protocol):
         ...
 
     async def end_grant(self, grant: Grant) -> None:
-        """Forget a grant: its key, chains, codes and logins."""
+        """Forget a grant: its key, chains, codes and logins. If it has another key by now, nothing happens."""
         ...
 
     async def take_back(self, subject: str, holds: Callable[[bytes], bool], *, now: int) -> bool:

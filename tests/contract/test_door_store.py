@@ -176,6 +176,22 @@ async def test_the_last_login_that_ends_takes_the_agent_s_key_with_it__and_no_ea
 
 
 @pytest.mark.holds("stores/door/steps", "key")
+async def test_who_ends_a_grant_that_they_read_before_a_new_consent_does_not_end_that(
+    opening: AbstractAsyncContextManager[DoorStore],
+) -> None:
+    """A refresh at one gateway waits seconds for the identity provider, while the person logs in again at another."""
+    async with opening as door:
+        grant = await consent(door)
+        await door.end_grant(grant)
+        anew = await door.begin(CLIENT, ADA, MAIL, OTHER_SEEDS, ends=END, now=NOW)
+        assert await door.approve(anew, lambda each: each, digest("new"), GIVEN, ends=END, now=NOW)
+        await door.end_grant(grant)
+        assert await door.change(anew, lambda each: each, now=NOW) == anew
+        await enter(door, "new", "new")
+        assert await door.login(digest("new"), now=NOW) is not None
+
+
+@pytest.mark.holds("stores/door/steps", "key")
 async def test_what_people_signed_never_comes_to_another_key_than_theirs(
     opening: AbstractAsyncContextManager[DoorStore],
 ) -> None:

@@ -17,7 +17,8 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _AUTHORITY = re.compile(r"(?:\[([^\[\]]*)\]|([^\[\]:]*))(?::[0-9]*)?")  # RFC 3986, section 3.2, without a user
 
-_LEADING_ELSEWHERE = tuple(map(ipaddress.IPv6Network, ("2002::/16", "64:ff9b::/96")))
+_GIVEN_OUT, _LEADING_ELSEWHERE = ipaddress.IPv6Network("2000::/3"), ipaddress.IPv6Network("2002::/16")
+_PROTOCOLS_OWN = ipaddress.IPv4Network("192.0.0.0/24")  # a cloud has its metadata there
 
 
 def is_loopback_address(address: str) -> bool:
@@ -35,17 +36,17 @@ def is_loopback_host(host: str) -> bool:
 
 
 def is_public_address(address: str) -> bool:
-    """Return whether an IP address is one of the public Internet. Addresses that contain an IPv4 address (6to4, NAT64)
-    are not: they lead to wherever that one does."""
+    """Return whether an IP address is one of the public Internet. For IPv6 these are the ones that are given out to
+    networks. Addresses that contain an IPv4 address (6to4, NAT64) are not: they lead to wherever that one does."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
         return False
     if isinstance(parsed, ipaddress.IPv6Address):
-        if any(parsed in network for network in _LEADING_ELSEWHERE):
-            return False
         parsed = parsed.ipv4_mapped or parsed
-    return parsed.is_global and not parsed.is_multicast
+    if isinstance(parsed, ipaddress.IPv6Address):
+        return parsed.is_global and parsed in _GIVEN_OUT and parsed not in _LEADING_ELSEWHERE
+    return parsed.is_global and not parsed.is_multicast and parsed not in _PROTOCOLS_OWN
 
 
 @lru_cache(MAX_KNOWN_PEERS)

@@ -12,6 +12,7 @@ from accredit.base.addresses import (
     is_address,
     is_loopback_address,
     is_loopback_host,
+    is_public_address,
     peer_of,
     without_slash,
 )
@@ -35,6 +36,34 @@ def test_what_only_a_url_or_a_setting_can_say_is_no_peer(text: str) -> None:
 def test_anything_else_is_public(text: str) -> None:
     assert not is_loopback_address(text)
     assert not is_loopback_host(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fec0::2",  # the host of a virtual machine (QEMU), site-local
+        "64:ff9b::7f00:1",
+        "64:ff9b:1::a00:1",  # NAT64 with a prefix of one's own (RFC 8215)
+        "::ffff:0:10.0.0.1",
+        "::127.0.0.1",
+        "::ffff:127.0.0.1",
+        "2002:7f00:1::",
+        "5f00::1",
+        "fe80::1%eth0",
+        "ff0e::1",
+        "192.0.0.192",  # a cloud's metadata
+        "100.100.100.200",
+        "224.0.0.1",
+        "localhost",
+    ],
+)
+def test_a_stranger_s_document_is_fetched_from_no_address_within_our_own_network(text: str) -> None:
+    assert not is_public_address(text)
+
+
+@pytest.mark.parametrize("text", ["1.1.1.1", "::ffff:1.1.1.1", "2606:4700::1111", "2a00:1450::1"])
+def test_an_address_that_was_given_out_is_public(text: str) -> None:
+    assert is_public_address(text)
 
 
 def test_an_address_is_what_one_machine_has() -> None:

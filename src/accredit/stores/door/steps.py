@@ -4,8 +4,8 @@
   kept as long as its login can last; if it is presented again, that login ends.
 - [rotation] Each use replaces a login's newest refresh token. If an older one is used, the login ends.
 - [last-login] When its last login ends, a grant is forgotten, with the agent's key, its chains and its codes.
-- [key] A grant is changed only if it still has the key that the caller knew. So a delegation is never stored with a key
-  that it is not for.
+- [key] A grant is changed, or ended, only if it still has the key that the caller knew. So a delegation is never stored
+  with a key that it is not for, and a consent doesn't end with an earlier one.
 - [bounds] The numbers of clients, of all grants, of one person's grants, and of one grant's logins, codes and chains
   are bounded.
 """
@@ -268,8 +268,10 @@ class Door(Stepped):
 
     @writes
     def end_grant(self, grant: Grant) -> Steps[None]:
-        """Forget a grant, and all that belongs to it."""
-        yield from self._end_grant(grant_place(grant).key)
+        """Forget a grant, and all that belongs to it, if it still has the same [key]."""
+        place, known = yield from self._known(grant, 0)
+        if known is not None:
+            yield from self._end_grant(place.key)
 
     @writes
     def take_back(self, subject: str, holds: Callable[[bytes], bool], *, now: int) -> Steps[bool]:
