@@ -21,7 +21,7 @@ from tests.world.recorded import records_at, records_of
 from tests.world.routes import Route, messages_of
 from tests.world.running import RunningGateway
 
-from accredit.gateway import create_app
+from accredit.gateway import create_app, holding
 from accredit.gateway.admission import guest_asks
 from accredit.jsonrpc.methods import Era
 from accredit.stores import MemoryStore, RevocationLists
@@ -263,6 +263,23 @@ async def test_a_call_that_its_host_has_cancelled_is_not_made__and_nobody_is_ask
         *_, last = await stream.rest()
         assert "error" in last
         assert here.way.received("tools/call") == []
+
+
+@pytest.mark.holds("gateway/admission/guest_asks", "no")
+async def test_a_host_can_t_cancel_a_no__and_ask_the_person_again(
+    front: FrontDoor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between a person's answer and the moment in which the waiting call sees it."""
+    monkeypatch.setattr(holding, "ASK_POLL_SECONDS", 2.0)
+    async with world("http-legacy", front, tmp_path) as here:
+        async with here.calling({**PAY, **TOLD}, id="c") as stream:
+            await stream.next()
+            await here.desk.answer(await here.desk.waiting(), "deny")
+            assert await here.says({"method": "notifications/cancelled", "params": {"requestId": "c"}}) == 202
+            assert "error" in (await stream.rest())[-1]
+        again = await here.way.send(post(Era.LEGACY, "tools/call", PAY), token=here.visit.token)
+        assert "the answer was no" in messages_of(again)[-1]["error"]["message"]
+        assert not await here.desk.has_one()
 
 
 @pytest.mark.holds("gateway/admission/held_answer", "cancelled")

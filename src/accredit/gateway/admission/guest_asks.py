@@ -9,7 +9,7 @@ agent's key, the person whose login it is (`gateway.holding`).
   the page's address at once instead, and waits when it comes back.
 - [yes] An answer is used once: what it allows is kept with the grant, and the call is decided anew, by it. It is
   verified as each chain is. A yes to another call, or for another key, allows nothing.
-- [no] A no is told, and stays one for the same call until the ask ends.
+- [no] A no is told, and stays one for the same call until the ask ends, also if the host cancels that call.
 - [decline] A host that was asked to show the ask's page may answer at any gateway. *Decline* means no. Any other answer
   means nothing: only the person's key allows a call.
 
@@ -112,7 +112,7 @@ class GuestAsks:
             held = found
         if held.answer is None or held.answer.decision == "later":
             return waits
-        if held.answer.decision == "deny":
+        if _is_no(held):
             raise _reword(refusal, f"the answer was no (code {waits.code}): do not try it again or another way round")
         await self._take(held, login)
         return None
@@ -141,7 +141,9 @@ class GuestAsks:
         answer.cancelled = True
         if all(other.cancelled for same, other in self._waiting.values() if same == key):
             with suppress(AskGone, StoreUnavailable):
-                await self._holding.take(key)
+                held = await self._holding.find(key)
+                if held is not None and not _is_no(held):
+                    await self._holding.take(key)
         return True
 
     async def _wait(self, held: OpenAsk, waits: Waits, answer: HeldAnswer | None, agent: str) -> OpenAsk | None:
@@ -206,6 +208,10 @@ class GuestAsks:
             ),
         )
         return ask.signed(signer)
+
+
+def _is_no(held: OpenAsk) -> bool:
+    return held.answer is not None and held.answer.decision == "deny"
 
 
 def _title_of(grant: Grant) -> str:
