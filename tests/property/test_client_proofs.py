@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mcp.shared.message import SessionMessage
 from mcp_types import ErrorData, JSONRPCError, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
@@ -130,6 +130,7 @@ def asking(presenter: ProofPresenter, request: JSONRPCRequest) -> ProvingTranspo
     method=st.sampled_from(["tools/call", "tools/list", "resources/read"]),
     errors=st.lists(st.tuples(st.sampled_from([-31001, -31002, -31003, -31004, -32000]), HOSTILE | JSON), max_size=6),
 )
+@example(method="tools/list", errors=[(-31003, None), (-31001, None)] * 3)
 @settings(max_examples=80)
 def test_no_refusal_breaks_an_agent__and_none_keeps_it_busy(
     presenter: ProofPresenter, method: str, errors: list[tuple[int, Any]]

@@ -214,7 +214,7 @@ class Prover:
 
     def _begin_again(self, attempt: Attempt, code: int, refusal: Mapping[str, object]) -> Params | None:
         """Return the params with a proof, if none was shown yet ([begin-again])."""
-        if code != MISSING or attempt.scope is not None:
+        if code != MISSING or attempt.scope is not None or attempt.corrected:
             return None
         self._meet(members_of(refusal.get("_meta")))
         params = self._signed(attempt, "") if self._pin.id else attempt.params
