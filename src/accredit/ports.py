@@ -423,8 +423,8 @@ class KeySets(Protocol):
 class ClientSource(Protocol):
     """Where OAuth clients' metadata documents are."""
 
-    async def client(self, url: str) -> "Client":
-        """Return the client whose document is at a URL. Raises `OAuthError`."""
+    async def client(self, url: str, peer: str) -> "Client":
+        """Return the client whose document is at a URL; `peer` is who asks. Raises `OAuthError`."""
         ...
 
     async def aclose(self) -> None:

@@ -10,8 +10,10 @@ from tests.world.running import run
 
 from accredit.errors import OAuthError
 from accredit.net import client_documents
-from accredit.net.client_documents import DOCUMENT_KEPT_SECONDS, DOCUMENT_PAUSE_SECONDS, ClientDocuments
+from accredit.net.client_documents import DOCUMENT_KEPT_SECONDS, DOCUMENT_PAUSE_SECONDS, FETCHES, ClientDocuments
 from accredit.oauth.clients import MAX_CLIENT_BYTES
+
+PEER = "192.0.2.1"
 
 
 class Publisher:
@@ -36,9 +38,9 @@ class Publisher:
             await connection.send(f"HTTP/1.1 {status}\r\n{headers}Content-Length: {len(body)}\r\n\r\n".encode(), body)
 
 
-async def fault(documents: ClientDocuments, url: str) -> OAuthError:
+async def fault(documents: ClientDocuments, url: str, peer: str = PEER) -> OAuthError:
     with pytest.raises(OAuthError) as caught:
-        await documents.client(url)
+        await documents.client(url, peer)
     return caught.value
 
 
@@ -48,7 +50,7 @@ def test_a_document_is_fetched_once__and_again_when_it_is_old() -> None:
         publisher, now = Publisher(), [1_000.0]
         async with publisher.server:
             documents = ClientDocuments(private=True, clock=lambda: now[0])
-            found = await asyncio.gather(*(documents.client(publisher.url) for _ in range(5)))
+            found = await asyncio.gather(*(documents.client(publisher.url, PEER) for _ in range(5)))
             assert (found[0].name, publisher.asked) == ("Host", 1)
             now[0] += DOCUMENT_KEPT_SECONDS
             publisher.answer = ("404 Not Found", "", b"")
@@ -57,7 +59,7 @@ def test_a_document_is_fetched_once__and_again_when_it_is_old() -> None:
             assert publisher.asked == 2
             now[0] += DOCUMENT_PAUSE_SECONDS
             publisher.answer = ("200 OK", "", None)
-            assert (await documents.client(publisher.url)).name == "Host"
+            assert (await documents.client(publisher.url, PEER)).name == "Host"
             await documents.aclose()
 
     run(main())
@@ -122,11 +124,25 @@ def test_a_stranger_can_not_make_the_gateway_flood_a_host(monkeypatch: pytest.Mo
     async def main() -> None:
         publisher = Publisher()
         async with publisher.server:
-            monkeypatch.setattr(client_documents, "FETCHES", 2)
+            monkeypatch.setattr(client_documents, "FETCHES", 2 * client_documents.FETCH_SHARES)
             documents = ClientDocuments(private=True, clock=lambda: 1_000.0)
             errors = [(await fault(documents, f"{publisher.url}{number}")).error for number in range(4)]
             assert errors[2:] == ["temporarily_unavailable"] * 2
             assert publisher.asked == 2
+            await documents.aclose()
+
+    run(main())
+
+
+@pytest.mark.holds("net/client_documents", "rate")
+def test_a_stranger_who_names_documents_without_end_keeps_nobody_else_s_app_out() -> None:
+    async def main() -> None:
+        publisher = Publisher()
+        async with publisher.server:
+            documents = ClientDocuments(private=True, clock=lambda: 1_000.0)
+            for number in range(FETCHES):
+                await fault(documents, f"{publisher.url}{number}", "198.51.100.1")
+            assert (await documents.client(publisher.url, PEER)).name == "Host"
             await documents.aclose()
 
     run(main())

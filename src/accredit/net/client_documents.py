@@ -9,7 +9,8 @@ Anybody can make the gateway look at a URL, by asking for authorization in its n
 - [remembered] A document counts for `DOCUMENT_KEPT_SECONDS`. A failure counts for `DOCUMENT_PAUSE_SECONDS`. The number
   of both is bounded. They are kept apart, so that a flood of invented URLs displaces no good document.
 - [one-fetch] A document is fetched once at a time, for all who wait for it.
-- [rate] Fetches have a budget, and few run at once. So nobody can make the gateway flood a host.
+- [rate] Fetches have a budget, and few run at once. So nobody can make the gateway flood a host. One peer gets a small
+  part: who names documents without end, or hosts that answer slowly, keeps nobody else from logging in.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from accredit.base.budget import Budget
+from accredit.base.budget import PeerBudget
 from accredit.base.caching import RecentlyUsed
 from accredit.errors import KeySetError, OAuthError
 from accredit.net.fetch import fetch, public_address
@@ -38,6 +39,9 @@ FETCHES = 60
 """How many documents are fetched in a burst, such as after a restart."""
 FETCHES_PER_SECOND = 2.0
 """How many more of them with each second."""
+FETCH_SHARES = 10
+"""Of these, one peer gets at most one in so many: 6, and one in 5 s. Even if looking up each host takes half a minute,
+that is fewer than `net.fetch.MAX_LOOK_UPS`."""
 
 
 class _Found(NamedTuple):
@@ -56,15 +60,15 @@ class ClientDocuments:
         self._good = RecentlyUsed[str, _Found](MAX_DOCUMENTS)
         self._bad = RecentlyUsed[str, _Found](MAX_DOCUMENTS)
         self._asking: dict[str, asyncio.Task[_Found]] = {}
-        self._budget = Budget(FETCHES, FETCHES_PER_SECOND, clock)
+        self._budget = PeerBudget(FETCHES, FETCHES_PER_SECOND, clock, shares=FETCH_SHARES)
 
-    async def client(self, url: str) -> Client:
-        """Return the client whose document is at `url`. Raises `OAuthError`."""
+    async def client(self, url: str, peer: str) -> Client:
+        """Return the client whose document is at `url`, for whoever asks from `peer`. Raises `OAuthError`."""
         if not is_document_url(url, private=self._private):
             raise OAuthError("invalid_client", "client_id is no URL of a metadata document")
         found = self._good.get(url) or self._bad.get(url)
         if found is None or self._clock() >= found.until:
-            task = self._asking.get(url) or self._begin(url)
+            task = self._asking.get(url) or self._begin(url, peer)
             await asyncio.wait([task])  # unlike `await`, no cancelled caller cancels the fetch
             found = task.result() if not task.cancelled() else _Found(None, "the gateway is stopping", 0.0)
         if found.client is None:
@@ -78,8 +82,8 @@ class ClientDocuments:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _begin(self, url: str) -> asyncio.Task[_Found]:
-        if len(self._asking) >= MAX_FETCHES or not self._budget.take():
+    def _begin(self, url: str, peer: str) -> asyncio.Task[_Found]:
+        if len(self._asking) >= MAX_FETCHES or not self._budget.take(peer):
             raise OAuthError("temporarily_unavailable", "too many clients' documents are asked for: try again soon")
         task = self._asking[url] = asyncio.create_task(self._fetch(url))
         return task

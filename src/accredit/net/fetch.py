@@ -38,7 +38,7 @@ _HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-a
 
 _PORTS = {"https": 443, "http": 80}
 
-MAX_LOOK_UPS = 8
+MAX_LOOK_UPS = 16
 """How many hosts that were not configured are looked up at once. The system's look-up can't be cancelled, and takes
 half a minute where no name server answers."""
 _look_ups = threading.BoundedSemaphore(MAX_LOOK_UPS)

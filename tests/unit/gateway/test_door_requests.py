@@ -22,7 +22,7 @@ URL = "https://claude.ai/client.json"
 class NoDocuments:
     """What says of each URL that it was asked for."""
 
-    async def client(self, url: str) -> Client:
+    async def client(self, url: str, peer: str) -> Client:
         raise OAuthError("invalid_client", f"asked for {url}")
 
     async def aclose(self) -> None: ...
@@ -35,7 +35,7 @@ def settings(clients: tuple[str, ...] | None) -> OAuthSettings:
 async def refusal(client_id: str, clients: tuple[str, ...] | None) -> str:
     door = parse_store_url("memory:", Path()).open_door(KeyRing([b"k" * 32]))
     try:
-        await find_client(client_id, settings(clients), NoDocuments(), door, unix_seconds())
+        await find_client(client_id, settings(clients), NoDocuments(), door, unix_seconds(), "192.0.2.1")
     except OAuthError as error:
         return error.detail
     finally:

@@ -72,13 +72,15 @@ async def read_wanted(
     documents: ClientSource,
     door: DoorStore,
     now: int,
+    peer: str,
 ) -> Wanted:
-    """Return what an authorization request asks for ([client-first] to [standing-scopes]). `now` is in unix seconds.
+    """Return what an authorization request of a `peer` asks for ([client-first] to [standing-scopes]). `now` is in unix
+    seconds.
 
     Raises `WrongRequest` for a refusal that the client may be told of, and `OAuthError` for any other.
     """
     asked = read_asked(query, private=settings.private_documents)
-    client = await find_client(asked.client_id, settings, documents, door, now)
+    client = await find_client(asked.client_id, settings, documents, door, now, peer)
     if not is_named_redirect(asked.redirect_uri, client.redirect_uris):
         raise OAuthError("invalid_request", "redirect_uri is none that the client has named")
     try:
@@ -100,13 +102,13 @@ async def read_wanted(
 
 
 async def find_client(
-    client_id: str, settings: OAuthSettings, documents: ClientSource, door: DoorStore, now: int
+    client_id: str, settings: OAuthSettings, documents: ClientSource, door: DoorStore, now: int, peer: str
 ) -> Client:
     """Return a client by its id ([allow-list]). Raises `OAuthError`."""
     if not settings.lets_in(client_id):
         raise OAuthError("unauthorized_client", "this client is not let in here (oauth.clients)")
     if not is_given_id(client_id):
-        return await documents.client(client_id)
+        return await documents.client(client_id, peer)
     document = await door.registered(client_id, now=now)
     if document is None:
         raise OAuthError("invalid_client", "this client is not registered here, or no longer")

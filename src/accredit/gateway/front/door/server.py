@@ -202,7 +202,8 @@ class FrontDoor:
 
     async def _begin(self, exchange: Exchange) -> None:
         query = read_parameters(exchange.head.query)
-        wanted = await read_wanted(query, self._settings, self._endpoints, self._documents, self._door, self._clock())
+        where = (self._settings, self._endpoints, self._documents, self._door)
+        wanted = await read_wanted(query, *where, self._clock(), exchange.peer)
         browser = self._browser(exchange) or secrets.token_urlsafe(SECRET_BYTES)
         secure = "; Secure" if self._settings.is_secure else ""
         cookie = f"{self._cookie}={browser}; Path=/; HttpOnly; SameSite=Lax{secure}"
@@ -216,7 +217,8 @@ class FrontDoor:
             await _show(exchange, ended_page("Too many at once", "Go back, and try again in a minute.", 429))
             return
         request = going.flow.request
-        client = await find_client(request.client_id, self._settings, self._documents, self._door, self._clock())
+        where = (self._settings, self._documents, self._door)
+        client = await find_client(request.client_id, *where, self._clock(), exchange.peer)
         endpoint = self._endpoints.get(request.resource)
         if endpoint is None:
             raise OAuthError("invalid_target", "the endpoint is gone")
