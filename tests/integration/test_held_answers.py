@@ -283,6 +283,24 @@ async def test_a_host_can_t_cancel_a_no__and_ask_the_person_again(
 
 
 @pytest.mark.holds("gateway/admission/held_answer", "cancelled")
+async def test_a_host_that_asks_and_cancels_without_end_does_not_make_the_desk_ring_each_time(
+    front: FrontDoor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guest_asks, "WITHDRAWALS", 2 * guest_asks.WITHDRAWAL_SHARES)
+    monkeypatch.setattr(holding, "ASK_POLL_SECONDS", 0.05)
+    codes = set[str]()
+    async with world("http-legacy", front, tmp_path) as here:
+        for number in range(6):
+            async with here.calling({**PAY, **TOLD}, id=number) as stream:
+                await stream.next()
+                codes.add((await here.desk.waiting()).ask.code)
+                assert await here.says({"method": "notifications/cancelled", "params": {"requestId": number}}) == 202
+                assert "error" in (await stream.rest())[-1]
+        assert here.way.received("tools/call") == []
+    assert len(codes) == 3, "two were withdrawn; the third stays, and is that of all later calls"
+
+
+@pytest.mark.holds("gateway/admission/held_answer", "cancelled")
 async def test_the_same_call_twice__of_which_one_is_cancelled__is_made_once(front: FrontDoor, tmp_path: Path) -> None:
     async with (
         world("http-legacy", front, tmp_path) as here,

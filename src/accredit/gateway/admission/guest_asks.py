@@ -23,6 +23,7 @@ from typing import Any, cast
 
 import msgspec
 
+from accredit.base.budget import PeerBudget
 from accredit.consent.answers import Answer
 from accredit.consent.asks import LEG_MEMBERS, Ask, AskedGateway, AskedRefusal, Asker
 from accredit.consent.held import chain_of
@@ -60,6 +61,11 @@ from accredit.refusals import BY_WORD, DENIED
 
 MAX_HELD_CALLS = 8
 """How many calls of one agent wait for a person at once; others are told the code. Each keeps a connection open."""
+WITHDRAWALS, WITHDRAWALS_PER_SECOND = 40, 0.1
+"""How many asks are withdrawn in a burst, and each second, as hosts cancel calls."""
+WITHDRAWAL_SHARES = 4
+"""Of these, one agent gets at most one in so many: 10, and 90 an hour. Each new ask is a notice to a person, and
+who gets them without end says yes one day."""
 
 _ID_BYTES = 16
 
@@ -73,6 +79,7 @@ class GuestAsks:
         self._holding = holding
         self._door = door
         self._held = Counter[str]()
+        self._withdrawals = PeerBudget(WITHDRAWALS, WITHDRAWALS_PER_SECOND, shares=WITHDRAWAL_SHARES)
         self._waiting: dict[tuple[str, str, MessageId], tuple[bytes, HeldAnswer]] = {}
         """The ask's key and the answer of each held call whose answer has begun, by agent, session and request id."""
 
@@ -142,7 +149,7 @@ class GuestAsks:
         if all(other.cancelled for same, other in self._waiting.values() if same == key):
             with suppress(AskGone, StoreUnavailable):
                 held = await self._holding.find(key)
-                if held is not None and not _is_no(held):
+                if held is not None and not _is_no(held) and self._withdrawals.take(agent):
                     await self._holding.take(key)
         return True
 

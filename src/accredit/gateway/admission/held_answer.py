@@ -14,7 +14,8 @@ begins as an event stream. Later the same stream has the server's answer, or the
 - [disconnect] If the client disconnects, its call waits no more, and is not made. The ask stays, so that the same call
   may come again: a disconnect cancels nothing (2025-11-25, basic/transports, "Sending Messages to the Server").
 - [cancelled] If the client cancels the call, it is not made either. The ask is withdrawn, unless another such call
-  waits for it. Another worker or gateway, which does not know the call, passes the cancellation on.
+  waits for it, or this client has withdrawn many: then it stays until it ends. Another worker or gateway, which does
+  not know the call, passes the cancellation on.
 
 The stream's events before the server's answer have no ids: they are not sent again to a client that resumes.
 """
