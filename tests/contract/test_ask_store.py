@@ -137,6 +137,24 @@ async def test_who_begins_consents_without_end_throws_out_their_own(
         assert held == [0, 1, 27, 28, 29, 30]
 
 
+@pytest.mark.holds("stores/asks", "count")
+async def test_an_ended_consent_gives_no_room_twice__so_nobody_can_hold_more_than_are_taken_in(
+    opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows stay for some seconds after their end. If one of them gave way, more asks would be held than there is room
+    for, and each later one refused until they end."""
+    monkeypatch.setattr(asks, "MAX_ASKS", 3)
+    async with opening as store:
+        await store.hold(ask(0, asker=9, person=""), now=NOW)
+        for number in range(1, 4):
+            await store.hold(ask(number, asker=9, person="", ends=1200), now=NOW + 601)
+        await store.hold(ask(4, asker=9, person="", ends=1200), now=NOW + 601)
+        await store.hold(ask(5, asker=1, person="", ends=1200), now=NOW + 601)
+        held = [number for number in range(6) if await store.find(key(number), now=NOW + 601)]
+        assert len(held) == 3
+        assert held[-1] == 5
+
+
 async def test_an_answer_is_found_without_its_code__until_it_is_taken_or_ends(opening: Opening) -> None:
     async with opening as asks:
         for number in range(3):

@@ -483,6 +483,15 @@ async def test_who_opens_a_store_later_knows_what_was_spent_as_long_as_the_store
 # --- life ---
 
 
+async def test_what_a_store_can_t_hold_is_refused_as_by_a_store_that_can_t_be_used(opening: Opening) -> None:
+    """An agent's certificate says how long a window is. No other error may pass those who ask a store."""
+    async with opening as store:
+        for window in (2**63, 2**100):
+            with pytest.raises(StoreUnavailable):
+                await store.uses("cert", window, now=NOW)
+        assert await store.uses("cert", 60, now=NOW) == 0
+
+
 async def test_a_store_answers_and_can_be_closed_twice(opening: Opening) -> None:
     async with opening as store:
         assert await store.ready()

@@ -280,7 +280,7 @@ def test_a_gateway_that_is_down_is_an_error_for_each_request__and_is_found_when_
         )
         for _ in range(2):
             told = connected.ask("tools/call", call)
-            assert told["error"] == {"code": -32000, "message": "Upstream unavailable", "data": hint}
+            assert told["error"] == {"code": -32000, "message": f"Upstream unavailable: {hint}", "data": hint}
             wait_until(lambda: hint in connected.stderr)
         with Serving("--config", "accredit.toml", "--port", str(port), folder=files.folder):
             assert "ada@example.org" in connected.ask("tools/call", call)["result"]["content"][0]["text"]
@@ -308,7 +308,7 @@ def test_what_can_not_work_is_said_at_once__on_stderr_and_not_to_the_host(
 
 
 NO_DELEGATIONS = {
-    "expired.json": "expired.json has expired: ask its principal for a new one: `accredit grant --issuer PATH"
+    "expired.json": "): ask its principal for a new one: `accredit grant --issuer PATH"
     " --agent agent.key.pub --scope email:read --expires 30d --out expired.json --force`",
     "missing.json": "there is no delegation missing.json",
     "foreign.json": "foreign.json is not for agent.key (agent ",

@@ -336,7 +336,8 @@ def test_an_agent_whose_delegation_has_expired_says_so_when_nobody_answers(
         host.initialize()
         told = text(called(host))
     assert told.startswith("Ada has not answered yet")
-    assert f"\nThis agent asks since {old} has expired: ask its principal for a new one: " in told
+    assert f"\nThis agent asks since {old} has expired (at " in told
+    assert "): ask its principal for a new one: " in told
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from tests.world.agents import AgentFiles, agent_files, save_delegation
 from tests.world.authorization import Trust
 from tests.world.command import Serving, accepts, accredit, environment, wait_until
+from tests.world.connected import Connected
 from tests.world.mail import MAIL, mail_server
 from tests.world.ports import reserved_port
 from tests.world.raw_server import PATIENCE
@@ -75,11 +76,20 @@ def test_a_wrong_scheme_or_path_is_not_taken_for_a_server_that_is_down(gateway: 
     port = gateway.url.rpartition(":")[2].partition("/")[0]
     what, remedy = call(files, gateway.url.replace("http:", "https:")).splitlines()
     assert "does not speak TLS as it should" in what
+    assert "begins with http://, write that" in what
     assert "with http or https as there" in remedy
     assert "server behind it" not in remedy
     what, remedy = call(files, f"http://127.0.0.1:{port}/").splitlines()
     assert what == "error: Not found: /"
     assert "name the endpoint that `accredit serve` prints" in remedy
+
+
+def test_a_host_with_a_wrong_path_is_told_where_the_right_one_is_printed(gateway: Serving, files: AgentFiles) -> None:
+    """It was answered `Not found: /mpc`, and nothing was on stderr."""
+    with Connected(files.folder, gateway.url.replace("/mcp", "/mpc"), *files.options) as host:
+        told = host.ask("tools/list")["error"]["message"]
+        assert told.startswith("Not found: /mpc: name the endpoint that `accredit serve` prints")
+        assert told in host.stderr
 
 
 @pytest.mark.parametrize("command", ["init", "up"])
@@ -141,7 +151,8 @@ def test_a_key_that_others_can_read(gateway: Serving, files: AgentFiles, tmp_pat
 def test_an_expired_delegation(gateway: Serving, files: AgentFiles, trust: Trust, tmp_path: Path) -> None:
     old = save_delegation(tmp_path / "old.json", trust.chain("email:read", ends=-1))
     what, remedy = call(files, gateway.url, "--key", str(files.key), "--delegation", str(old)).splitlines()
-    assert what == f"error: {old} has expired"
+    assert what.startswith(f"error: {old} has expired (at 20")
+    assert "this machine's clock says" in what
     assert f"--scope email:read --expires 30d --out {old} --force" in remedy
 
 
@@ -202,6 +213,7 @@ def test_a_host_that_was_not_restarted(gateway: Serving, tmp_path: Path) -> None
     done = accredit("install", "cursor", "--url", gateway.url, "--yes", folder=tmp_path, env=env)
     assert done.returncode == 0, done
     assert "restart cursor to have it take this up" in done.stdout
+    assert f"accredit keys new {tmp_path}/.config/accredit/agent.key --kind agent" in done.stderr
 
     def told() -> list[dict[str, str]]:
         found = json.loads(accredit("doctor", "--json", folder=tmp_path, env=env).stdout)["findings"]

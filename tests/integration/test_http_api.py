@@ -33,6 +33,7 @@ from accredit.errors import ProofRefused, StoreUnavailable
 from accredit.gateway import create_app
 from accredit.gateway.settings import ApiUpstream, HttpUpstream, RecordSettings
 from accredit.http_api.routes import RouteTable
+from accredit.jsonrpc.objects import MAX_MEMBERS
 from accredit.keys import write_key
 from accredit.policy import Catalog
 from accredit.policy.suggesting import Deployment, Suggester
@@ -222,6 +223,21 @@ def test_a_body_that_names_another_method_is_refused(kind: str, body: bytes) -> 
                 assert (await at.send(*sent, scope="email:send", body=good))[0] == 200
             twice = (*sent, ("Content-Type", "application/json"))
             assert (await at.send(*twice, scope="email:send", body=b"{}"))[0] == 400
+
+    run(main())
+
+
+@pytest.mark.holds("gateway/admission/api_gate", "override")
+def test_a_stranger_s_body_with_members_without_end_is_not_read_to_its_end() -> None:
+    """Each member is an object in memory, and no token was checked yet."""
+    members = b",".join(b'"%d":0' % number for number in range(MAX_MEMBERS))
+
+    async def main() -> None:
+        async with scene() as at:
+            sent = ("POST", "/messages/5/send", ("Content-Type", "application/json"))
+            for first, status in ((b'"other":0,', 200), (b'"method":0,', 413)):
+                body = b"{" + first + members + b"}"
+                assert (await at.send(*sent, scope="email:send", body=body))[0] == status
 
     run(main())
 

@@ -47,7 +47,7 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         name="servers that ask in a session",
-        reason="as above: only in a session do these servers ask their clients for something while a call is open",
+        reason="as above: these servers can ask the client for something during a call, but only if there is a session",
         ways=("connect to all as one",),
         clients=("python-sdk-2", "typescript-sdk-2"),
         steps=("call ask_*", "call test_sampling", "call test_elicitation*"),
@@ -95,8 +95,8 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         name="a client that says what its server has not",
-        reason="one client prints a line if a server does not advertise a list. All as one advertise what any of "
-        "them has",
+        reason="one client prints a line if a server does not advertise a list. The merged endpoint advertises "
+        "every list that any server has",
         ways=("connect to all as one",),
         clients=("typescript-sdk-2",),
         steps=("a line that is none of the program's",),
@@ -166,8 +166,8 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         name="a server that dies under an open call",
-        reason="if a server dies, its open call is answered with 502. Clients on the Python SDK 1.x take any such "
-        "answer for the end of the connection. Directly they go on, but have also lost their session",
+        reason="if a server dies, its open call is answered with 502. Clients on the Python SDK 1.x then think "
+        "that the connection has ended. Without the gateway they go on, but have lost their session as well",
         ways=("serve -- COMMAND",),
         clients=("python-sdk-1", "langchain"),
         steps=("end", "works after a restart of the server"),
@@ -177,8 +177,8 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         name="a session that ends with its server's process",
         reason="over HTTP this server keeps no sessions for older clients. Behind `serve -- COMMAND` each session "
-        "has a process, and its end is a 404. Then these clients do not initialize anew, though the "
-        "specification demands it",
+        "has a process of its own. When that process ends, the session is answered with 404. These clients then "
+        "do not initialize again, though the specification demands it",
         ways=("serve -- COMMAND",),
         servers=("typescript-sdk-2",),
         steps=("works after a restart of *",),

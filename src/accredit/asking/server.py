@@ -60,6 +60,7 @@ _ENDPOINT, _STREAM = "http://127.0.0.1/mcp", "http://127.0.0.1/sse"
 
 _TRY_URL = "see whether it runs, what it logs, and whether the URL has its path, such as /mcp"
 _TRY_COMMAND = "run the command by hand and see what it says: it has to speak MCP on stdin and stdout, and nothing else"
+_TO_STDERR = "have it print that to stderr, in Python by print(..., file=sys.stderr); if that does not help, "
 _TRY_OBJECT = "see what it logs, and whether a client of the same library can list its tools"
 
 
@@ -156,8 +157,9 @@ async def _ask_upstream(
             offer = await _ask(lambda able: _through_gateway(behind, able), _TRY_COMMAND, seconds, name)
         except ConfigurationError as error:
             overheard.tell()
-            what = f"{error.what}; {overheard.strays[0]}" if overheard.strays else error.what
-            raise ConfigurationError(what, error.remedy) from None
+            if not overheard.strays:
+                raise
+            raise ConfigurationError(f"{error.what}; {overheard.strays[0]}", _TO_STDERR + error.remedy) from None
     return offer, upstream
 
 

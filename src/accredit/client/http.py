@@ -152,6 +152,10 @@ class GatewayHttp(httpx2.AsyncClient):
             if self._on_lost is not None:
                 self._on_lost()
             return _error(request, status, SESSION_LOST, "Session not found", error or None)
+        if self._on_trouble is not None and str(error.get("message")).startswith("Not found: "):
+            text = f"{excerpt(str(error['message']))}: {NOT_THERE}"
+            self._on_trouble(text)
+            return _error(request, status, cast("int", error["code"]), text, NOT_THERE)
         if error:
             return httpx2.Response(status, headers={"content-type": "application/json"}, content=body, request=request)
         text = f"the gateway at {_place(request)} answers with HTTP status {status}"
@@ -256,7 +260,8 @@ def _why_not(error: httpx2.RequestError) -> str:
             )
         if isinstance(cause, ssl.SSLError):
             return (
-                f"does not speak TLS as it should ({excerpt(cause.reason or 'TLS error')}): is it https at this port?"
+                f"does not speak TLS as it should ({excerpt(cause.reason or 'TLS error')}): if the URL that it printed"
+                " begins with http://, write that"
             )
         cause = cause.__cause__ or cause.__context__
     if isinstance(error, httpx2.ReadError | httpx2.WriteError | httpx2.RemoteProtocolError):

@@ -497,7 +497,8 @@ class ProofPresenter:
     def _expired(self, file: str, chain: Sequence[DelegationCert]) -> ConfigurationError:
         """Return the error for an expired delegation. It has the command that signs it anew only if no constraint could
         get lost by it."""
-        what = f"{file} has expired"
+        ended = _utc(min(cert.expires_at for cert in chain))
+        what = f"{file} has expired (at {ended}; this machine's clock says {_utc(self._clock())})"
         if self.key_path is None or len(chain) != 1 or chain[0].constraints:
             return ConfigurationError(what, "ask its principal for a new one: `accredit grant`")
         command = self._grant_to(file, *chain[0].scope, replace=True)

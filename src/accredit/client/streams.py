@@ -283,7 +283,7 @@ class ProvingTransport:
         why = error.message
         if is_sent_again and method in LISTS and error.code != MISSING and why != self._told:
             self._told = why
-            text = "%s; the list is shown all the same, and its calls are refused until somebody signs a new delegation"
+            text = "%s; the list is shown all the same, but calls are refused, and each answer says what to do"
             _log.warning(text, excerpt(why, MAX_TOLD_REASON_CHARS))
 
     def _settle(self, id: RequestId) -> _Open:

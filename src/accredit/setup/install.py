@@ -20,7 +20,7 @@ from accredit.hosts.installed import read_installed, remember
 from accredit.hosts.programs import check_not_running, claude_add, claude_program, claude_remove, run_program
 from accredit.hosts.table import Entry, Host, Places, plain
 from accredit.hosts.undo import plan_restore, without
-from accredit.keys.places import state_folder
+from accredit.keys.places import config_folder, state_folder
 from accredit.setup.install_entry import InstallOptions, NewEntry, agent_of, confirm_write, place_of
 from accredit.terminal.output import BAD, GOOD, QUIET, Words, print_json, print_table, say, say_whole, tell
 from accredit.terminal.progress import Progress
@@ -98,6 +98,10 @@ def install_entry(wish: InstallOptions, url: str | None, config: Path | None, se
     if others and not wish.as_json:
         tell(f"note: {host.name} may read another file, by its version: {', '.join(map(str, others))}")
         tell(f"  if it does not show the server, name that one: {host.variable}=FILE accredit install {host.name}")
+    key = config_folder(os.environ) / "agent.key"
+    if "--key" not in host.words(entry) and not wish.as_json:
+        tell("note: the entry names no key: a gateway that asks for proofs refuses its calls. Make one, then repeat:")
+        tell(f"  accredit keys new {shlex.quote(str(key))} --kind agent")
     if new != old and not wish.as_json:
         say_whole(f"{host.name}: {file} gets the server {wanted.name}:")
         for line in host.text.put("", (host.table, wanted.name), entry).splitlines():

@@ -122,7 +122,10 @@ def _check_url(url: str) -> str:
     except ValueError:
         good, parts = False, urlsplit("")
     if not good or " " in url:
-        raise ConfigurationError("--url is not an http or https URL", "name the endpoint that `accredit serve` prints")
+        raise ConfigurationError(
+            "--url is not an http or https URL",
+            "name the endpoint that `accredit serve` prints, such as http://127.0.0.1:8484/mcp",
+        )
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise ConfigurationError(
             "the URL has a user, a query or a fragment, which may be secret", "leave that out: hosts' files are read"

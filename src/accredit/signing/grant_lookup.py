@@ -218,7 +218,7 @@ def _check_wanted(scope: str, known: _Known) -> None:
         return
     named = sorted({scope for _, entry in _entries(known.catalog) for scope in entry.scopes})
     near = get_close_matches(scope, named, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
+    hint = f"did you mean --scope {near[0]}? or " if near else ""
     raise ConfigurationError(
         f"not signed: nothing in {known.name} asks for {scope}",
         f"{hint}name a tool with --tool; if it is for another gateway, say --force",

@@ -49,11 +49,11 @@ _COUNTS = (
     "SELECT (SELECT count(*) FROM asks WHERE keep_until >= $2 AND (length(person) = 0) = $3),"
     " (SELECT count(*) FROM asks WHERE asker = $1 AND keep_until >= $2 AND length(answer) = 0)"
 )
-_UNASKED = "length(person) = 0 AND length(answer) = 0"
+_UNASKED = "keep_until >= $1 AND length(person) = 0 AND length(answer) = 0"
 # Anybody may begin an ask of a client, and nobody is shown it: who begins many loses their own.
 _OLDEST = (
     f"SELECT key FROM asks WHERE {_UNASKED} AND asker = (SELECT asker FROM asks WHERE {_UNASKED} GROUP BY asker"
-    " ORDER BY count(*) DESC, min(keep_until) LIMIT 1) ORDER BY keep_until LIMIT 1"
+    " ORDER BY count(*) DESC, min(keep_until) LIMIT 1) ORDER BY keep_until LIMIT $2"
 )
 _TAKEN = "SELECT key FROM asks WHERE code = $1"
 _HOLD = f"INSERT INTO asks ({_COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"
@@ -76,7 +76,7 @@ class Asks(Stepped):
             return known
         ((alike, of_asker),) = yield _COUNTS, (ask.asker, now, not ask.person)
         if alike >= MAX_ASKS and not ask.person:
-            for (first,) in (yield _OLDEST, ()):
+            for (first,) in (yield _OLDEST, (now, alike - MAX_ASKS + 1)):
                 yield _DROP, (first,)
                 alike -= 1
         is_full = alike >= MAX_ASKS or (of_asker >= MAX_ASKS_PER_ASKER and ask.person != "")

@@ -51,6 +51,8 @@ def test_words_on_stdout_are_quoted_at_once__safely_and_once(
     with pytest.raises(ConfigurationError, match="did not list its tools") as caught:
         asyncio.run(asking._ask_upstream(upstream))
     assert caught.value.what.endswith(f"; {said}")
+    assert caught.value.remedy.startswith("have it print that to stderr, in Python by print(..., file=sys.stderr)")
+    assert "run the command by hand" in caught.value.remedy, "the words may not be what is wrong"
     first, notice = capsys.readouterr().err.splitlines()
     assert first == f"warning: {said}; have it print to stderr"
     assert notice == "waiting for the server to list its tools, for 2 s in all"
@@ -74,7 +76,7 @@ def test_a_command_that_speaks_no_mcp_is_told_how_to_find_out(silent: str, monke
     monkeypatch.setattr(asking, "SERVER_LISTS_SECONDS", 1.0)
     with pytest.raises(ConfigurationError, match="did not list its tools") as caught:
         asyncio.run(asking._ask_upstream(StdioUpstream(("sh", "-c", silent))))
-    assert caught.value.remedy.startswith("run the command by hand")
+    assert "run the command by hand" in caught.value.remedy
 
 
 def test_the_folder_of_modules_is_looked_at_only_for_the_import(

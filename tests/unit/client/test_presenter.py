@@ -179,7 +179,7 @@ def test_a_patient_presenter_says_what_is_wrong_and_uses_a_file_once_it_is_good(
     files.delegation.replace(late)
     assert presenter.granted == {"email:read"}
     (fault,) = presenter.faults
-    assert fault.what == f"{old} has expired"
+    assert fault.what.startswith(f"{old} has expired (at 20")
     assert fault.remedy.endswith(
         f"--scope email:send --expires 30d --out {old} --force`, where PATH is their private key"
     )

@@ -51,7 +51,7 @@ _TOOL_FAILED = "that is the tool's own word: see what it asks for, and what its 
 _REFUSED = "docs/reference/refusals.md names the errors of gateways; the server's log says more of others"
 _NOT_THERE = "name the endpoint that `accredit serve` prints; of several servers name one: --server NAME"
 _OURS = "the gateway at "
-_WAY = "name the URL that the gateway printed, with http or https as there; `accredit doctor` looks at what runs here"
+_WAY = "name the URL that the gateway printed, with http or https as there"
 _BEHIND = (
     "the gateway runs, but the server behind it does not answer: start that server; `accredit doctor`, where the"
     " gateway runs, names it"
@@ -174,13 +174,12 @@ def _trouble(error: BaseException, request: CallOptions, presenter: ProofPresent
             what = excerpt(error.error.message.partition(f": {detail}" if detail else "\0")[0], MAX_TOLD_REASON_CHARS)
             told = f"{what}: {detail}" if detail else what
             if request.url is not None and detail.startswith(_OURS):
-                remedy = how_to_start(request.url, os.environ) if detail.endswith(NOT_REACHED) else _WAY
-                return _Trouble(detail, (remedy,))
+                away = detail.endswith(NOT_REACHED)
+                return _Trouble(detail, (how_to_start(request.url, os.environ) if away else _here(_WAY),))
             if what.startswith("Upstream unavailable"):
                 return _Trouble(told, (_ENDED if detail.startswith("the upstream ended") else _BEHIND,))
             if what.startswith("Not found: "):
-                here = endpoints_here(os.environ)
-                return _Trouble(what, (f"{_NOT_THERE}{f'. Here that is {here[0]}' if here else ''}",))
+                return _Trouble(what, (_here(_NOT_THERE),))
             return _Trouble(told, (_REFUSED,))
         case RequestTimeout():
             return _Trouble(str(error), ("give it more time with --timeout",))
@@ -190,6 +189,12 @@ def _trouble(error: BaseException, request: CallOptions, presenter: ProofPresent
             return _Trouble(str(error), (_REFUSED,))
         case _:
             return _Trouble(f"the answer can't be understood ({type(error).__name__})", (_REFUSED,))
+
+
+def _here(remedy: str) -> str:
+    """Add the endpoint of a gateway of the person's own that runs on this machine, if there is one."""
+    here = endpoints_here(os.environ)
+    return f"{remedy}. Here that is {here[0]}" if here else remedy
 
 
 def _tell(trouble: _Trouble) -> None:

@@ -135,7 +135,10 @@ def check_way(url: str | None, config: Path | None, key: Path | None, delegation
             "a tool is called at an endpoint (--url) or through a configuration (--config)", "name one of them"
         )
     if url is not None and not url.startswith(("http://", "https://")):
-        raise ConfigurationError(f"{url} is not an http or https URL", "name the endpoint that `accredit serve` prints")
+        raise ConfigurationError(
+            f"{url} is not an http or https URL",
+            "name the endpoint that `accredit serve` prints, such as http://127.0.0.1:8484/mcp",
+        )
     if (key is None) != (not delegations):
         have, lack = ("--key", "--delegation") if key else ("--delegation", "--key")
         raise ConfigurationError(f"{have} is of no use without {lack}", f"name {lack} as well, or leave out both")

@@ -108,7 +108,10 @@ def _desk(ask: str | None, hold: float) -> "tuple[tuple[Path, ...], DeskStarter 
 
 def _check(url: str, key: Path | None, delegation: list[Path] | None, ask: str | None, *, may_ask: bool) -> None:
     if not url.startswith(("http://", "https://")):
-        raise ConfigurationError(f"{url} is not an http or https URL", "name the endpoint that `accredit serve` prints")
+        raise ConfigurationError(
+            f"{url} is not an http or https URL",
+            "name the endpoint that `accredit serve` prints, such as http://127.0.0.1:8484/mcp",
+        )
     if key and not delegation and not may_ask and ask != "off":
         raise ConfigurationError(
             "--key is of no use without --delegation, as no desk has run yet that could be asked for one",

@@ -6,7 +6,8 @@ Each request goes through `admit`. It is refused at the first step whose conditi
   route (400). The gateway's own routes come first (`policy.drill`).
 - [override] No header, no key of the query, no field of a form and no member of a JSON body tells the API to use
   another method (400): frameworks read `_method`, and the names of the headers, in all of these places. A body with a
-  content coding could not be looked at (415). Where a proxy asks, no body is seen.
+  content coding could not be looked at (415), nor one with more than `objects.MAX_MEMBERS` members (413). Where a proxy
+  asks, no body is seen.
 - Then come the steps of `call_gate`: its token, the decision, the record.
 """
 
@@ -15,9 +16,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from time import perf_counter
 
-import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
+from accredit.errors import FrameError
 from accredit.gateway.admission.call_gate import CallGate
 from accredit.gateway.call import Call
 from accredit.gateway.forwarding import values_of
@@ -28,6 +29,7 @@ from accredit.http_api.facts import decoded_keys, fold_key
 from accredit.http_api.routes import Match
 from accredit.http_api.targets import Target, read_target, unclear
 from accredit.http_api.wire import PROOF_HEADER
+from accredit.jsonrpc.objects import pairs
 from accredit.policy.drill import DRILL_PATHS
 
 _log = logging.getLogger("accredit.gateway.gate")
@@ -48,7 +50,6 @@ _IN_PARTS = re.compile(
     rf"name\*?[ \t]*=[ \t]*(?:[\w-]*'')?[\"']?[ \t]*(?:_method|{'|'.join(_OVERRIDES)})\b".encode("ascii"), re.IGNORECASE
 )
 _MAY_NAME = re.compile(rb"method|\\u", re.IGNORECASE)
-_read_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class ApiRequest(Struct, frozen=True):
@@ -144,8 +145,10 @@ def _members(body: bytes) -> Iterable[str]:
     if _MAY_NAME.search(body) is None:
         return ()
     try:
-        return _read_members(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return [name for name, _ in pairs(body)]
+    except FrameError as error:
+        if error.bound:
+            raise unclear("its body has too many members to be looked at", status=413) from None
         return ()
 
 

@@ -26,6 +26,7 @@ from accredit.gateway.front.exchange import Exchange
 from accredit.gateway.front.passthrough import METHODS
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.settings import GatewaySettings
+from accredit.gateway.turns import turn
 from accredit.gateway.upstream.http.answer import Answer
 from accredit.gateway.upstream.http.sending import Sender
 from accredit.gateway.upstream.reply import WhileConnected
@@ -63,6 +64,7 @@ class ApiRelay:
                 raise RequestError(INVALID_REQUEST, "Method not allowed", status=405)
             body = await exchange.body(self._settings.max_request_bytes)
             asked = self._asked(exchange, body)
+            await turn(len(body))  # its members may be read
             try:
                 admitted = await self._gate.admit(asked, call)
                 exchange.vouched, exchange.speaker = True, call.speaker

@@ -184,7 +184,8 @@ class MemoryWorker:
         self._connection: sqlite3.Connection | None = None
 
     async def run(self, job: Job[T], *, writes: bool = True) -> T:
-        """Return a job's answer, after one transaction. Raises `StoreUnavailable`, and what the job raises."""
+        """Return a job's answer, after one transaction. Raises our own errors from the job, and `StoreUnavailable` for
+        any other error."""
         with self._lock:
             connection = self._connection = self._connection or _new_tables()
             try:
@@ -194,9 +195,9 @@ class MemoryWorker:
             except BaseException as error:
                 with contextlib.suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
-                if isinstance(error, sqlite3.Error):
-                    raise StoreUnavailable(f"memory: {error}") from None
-                raise
+                if isinstance(error, AccreditError) or not isinstance(error, Exception):
+                    raise
+                raise StoreUnavailable(f"the store in memory can't be used: {error}") from error
         return answer
 
     async def look(self, job: Job[T]) -> T:
