@@ -110,7 +110,7 @@ async def test_a_gateway_that_is_not_there_is_an_error__and_when_it_comes_back_i
             message = JSONRPCRequest(jsonrpc="2.0", id=7, method="ping", params={})
             await write.send(SessionMessage(message))
             item: Any = await read.receive()
-            assert item.message.error.message == "Upstream unavailable"
+            assert item.message.error.message.startswith("Upstream unavailable: the gateway at ")
             told = item.message.error.data
             assert told.startswith(f"the gateway at 127.0.0.1:{port} can't be reached: ")
             assert told.endswith(HOW_TO_START)

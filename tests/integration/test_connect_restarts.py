@@ -77,7 +77,8 @@ def test_a_gateway_that_was_killed_is_found_again__and_what_was_open_is_told_tha
             first.process.kill()
             first.wait()
             error = answer(host, 2)["error"]
-            assert (error["message"], "not known" in error["data"]) == ("Upstream unavailable", True)
+            assert error["message"] == f"Upstream unavailable: {error['data']}"
+            assert "not known" in error["data"]
             host.say(id=3, method="tools/call", params=ADD)
             assert "can't be reached" in answer(host, 3)["error"]["data"]
             with Serving(*options, folder=tmp_path):

@@ -244,9 +244,10 @@ def _count_extreme(words: bytes, most: int) -> int:
         while at >= 0:
             begin, end = words.rfind(b" ", 0, at) + 1, words.find(b" ", at)
             number = _EXTREME_NUMBER.match(words, begin)
-            found += 1
-            if found > most or (number is not None and math.isinf(float(number[0]))):
-                return most + 1
+            if number is not None:
+                found += 1
+                if found > most or math.isinf(float(number[0])):
+                    return most + 1
             at = shape.find(sign, end) if end >= 0 else -1
     return found
 
