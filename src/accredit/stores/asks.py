@@ -21,7 +21,7 @@ from accredit.limits import (
     STORE_SWEEP_ROWS,
 )
 from accredit.ports import HeldAsk
-from accredit.stores.runners import Stepped, Steps, reads, writes
+from accredit.stores.runners import Stepped, Steps, reads, writes, writes_alike
 
 MAX_ASKS_PER_ASKER = 3
 """The most asks without an answer that gateways hold for one agent: nobody reads more with care."""
@@ -105,7 +105,7 @@ class Asks(Stepped):
         """Return the codes of the asks that have an answer."""
         return _codes((yield _ANSWERED, (0, now)))
 
-    @writes
+    @writes_alike
     def answer(self, key: bytes, answer: bytes, *, keep_until: int, now: int) -> Steps[bool]:
         """Answer an ask; return whether it has this answer now."""
         ask = yield from _find(key, now)

@@ -8,6 +8,8 @@ as one of these:
   whatever processes, one runs after the other: by a lock in memory, by SQLite's for a file, by an advisory lock in a
   database. Otherwise two uses of one code could both be the first. Such methods are seldom called, and take a few
   milliseconds.
+- [writes-alike] The same, for a method that may be called twice with the same outcome. If a database's answer is lost,
+  it is asked again, once.
 - [reads] The method makes one statement, that changes nothing. It waits for nobody who writes.
 """
 
@@ -38,8 +40,8 @@ Make = Callable[[], Steps[T]]
 class Runner(Protocol):
     """Runs steps in one kind of store. Raises `StoreUnavailable`, and our own errors from the steps."""
 
-    async def write(self, make: Make[T]) -> T:
-        """Run steps by the rule [writes]."""
+    async def write(self, make: Make[T], *, alike: bool = False) -> T:
+        """Run steps by the rule [writes], or by [writes-alike]."""
         ...
 
     async def read(self, make: Make[T]) -> T:
@@ -77,6 +79,18 @@ def writes(
     return run
 
 
+def writes_alike(
+    method: Callable[Concatenate[_Self, P], Steps[T]],
+) -> "Callable[Concatenate[_Self, P], CoroutineType[Any, Any, T]]":
+    """Have a method run by the rule [writes-alike]."""
+
+    @wraps(method)
+    async def run(self: _Self, *args: P.args, **named: P.kwargs) -> T:
+        return await self.runner.write(partial(method, self, *args, **named), alike=True)
+
+    return run
+
+
 def reads(
     method: Callable[Concatenate[_Self, P], Steps[T]],
 ) -> "Callable[Concatenate[_Self, P], CoroutineType[Any, Any, T]]":
@@ -95,7 +109,7 @@ class SqliteRunner:
     def __init__(self, place: Path | MemoryWorker) -> None:
         self._worker = Worker(place) if isinstance(place, Path) else place
 
-    async def write(self, make: Make[T]) -> T:
+    async def write(self, make: Make[T], *, alike: bool = False) -> T:
         """Run steps in a transaction."""
         return await self._worker.run(partial(_run, make=make))
 
@@ -114,11 +128,12 @@ class DatabaseRunner:
     def __init__(self, database: DatabaseAddress, lock: str) -> None:
         self.worker = DatabaseWorker(database)
         self._lock = lock
-        self._writes, self._reads = Batch(self._write_each, False), Batch(_read_each, True)
+        self._writes, self._writes_alike = Batch(self._write_each, False), Batch(self._write_each, True)
+        self._reads = Batch(_read_each, True)
 
-    async def write(self, make: Make[T]) -> T:
+    async def write(self, make: Make[T], *, alike: bool = False) -> T:
         """Run steps in a transaction."""
-        return await self.worker.run(self._writes, make)
+        return await self.worker.run(self._writes_alike if alike else self._writes, make)
 
     async def read(self, make: Make[T]) -> T:
         """Run steps."""

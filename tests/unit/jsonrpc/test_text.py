@@ -136,6 +136,7 @@ def test_a_number_across_two_slices_is_seen(before: int) -> None:
 def test_too_many_extreme_numbers_are_refused__each_costs_a_conversion() -> None:
     assert numbers_are_finite(b"[" + b",".join([b"1e300"] * MAX_EXTREME_NUMBERS) + b"]")
     assert not numbers_are_finite(b"[" + b",".join([b"1e300"] * (MAX_EXTREME_NUMBERS + 1)) + b"]")
+    assert numbers_are_finite(b"[" + b",".join([b"0." + b"0" * 200] * (MAX_EXTREME_NUMBERS + 1)) + b"]")
 
 
 def test_members_are_counted_outside_strings_only() -> None:
