@@ -209,7 +209,7 @@ def value_at(value: object, pointer: str) -> object:
 
 
 def _word(text: str) -> str:
-    """Return a name for use among our words: in quotes if it could be taken for part of them."""
+    """Return a name as it stands in a sentence of ours: in quotes if it could be taken for our own words."""
     return json.dumps(text, ensure_ascii=False) if _NO_WORD.search(text) else text
 
 

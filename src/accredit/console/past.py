@@ -95,7 +95,7 @@ class Past:
         return self._met.get((ask.agent_id, ask.gateway.id))
 
     def is_first(self, ask: Ask) -> bool:
-        """Return whether this agent was never allowed such a call (method and target)."""
+        """Return whether no call of this method and target was ever allowed to this agent."""
         return _call(ask) not in self._calls
 
     def targets(self, gateway: str) -> list[str]:

@@ -345,8 +345,8 @@ class PageConnection(H11Protocol):
         return not cycle.scope["state"].get(SIGNED_IN)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer bytes that are not HTTP with 400 and the headers of every answer, and close the connection
-        ([not-http])."""
+        """Answer 400 to bytes that are not HTTP, and close the connection ([not-http]). The answer has the headers that
+        every answer has."""
         headers = [*EVERY_ANSWER, (b"content-type", b"text/plain"), (b"connection", b"close")]
         lines = [b"HTTP/1.1 400 Bad Request", *(name + b": " + value for name, value in headers), b"", msg.encode()]
         self.transport.write(b"\r\n".join(lines))

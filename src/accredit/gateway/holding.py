@@ -115,8 +115,10 @@ class Holding:
         return self._shared_ring.derived(_LABEL)
 
     async def hold(self, ask: AnyAsk, peer: str = "") -> OpenAsk:
-        """Hold an ask until it expires. If the same call is held for this agent and person, return that ask. The room
-        for calls is shared by agents, that for clients by those who have begun them (`peer`, of which a tag is kept).
+        """Hold an ask until it expires. If the same call is held for this agent and person, return that ask.
+
+        The room for asks about calls is shared out by agent; the room for asks about clients, by who has begun them
+        (`peer`, of which only a tag is kept).
 
         Raises `AsksFull`, `StoreUnavailable`, and `AskError` for an ask that can't be held.
         """

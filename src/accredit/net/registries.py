@@ -2,7 +2,7 @@
 
 A key is looked up in this order. In any doubt, it is not a root:
 
-- [replaced] Once we have seen a statement, signed by a key itself, that another key replaces it, it is not a root,
+- [replaced] A key can sign a statement that another key replaces it. Once we have seen one, the key is not a root,
   whatever a registry says.
 - [remembered] A registry's answer is valid for `REGISTRY_SECONDS`, and is compared with the pins each time. An answer
   that a key is not a root, or no answer, is remembered for `REGISTRY_RETRY_SECONDS`. Good answers are kept apart, so

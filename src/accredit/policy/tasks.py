@@ -48,8 +48,8 @@ _decode = msgspec.json.Decoder(MadeBy).decode
 
 class TaskScope(NamedTuple):
     """The scope of task ids. `name` distinguishes servers and sessions. `server` is the server's name if there are
-    several, else "". At the merged endpoint (`merged`), the name of a tool or task shows its server instead. With
-    `by_token`, tasks belong to tokens' subjects, and proofs are ignored."""
+    several, else "". At the merged endpoint (`merged`) it is not used: there, the name of a tool or task shows which
+    server it is from. With `by_token`, tasks belong to tokens' subjects, and proofs are ignored."""
 
     name: str = ""
     server: str = ""

@@ -87,7 +87,7 @@ class Both(Generic[_Key]):
         self._places: dict[_Key, tuple[int, int]] = {}
 
     def observe(self, key: _Key, seconds: float, other_seconds: float) -> None:
-        """Count a duration in each."""
+        """Count `seconds` in the first histogram, and `other_seconds` in the second."""
         places = self._places.get(key)
         if places is None:
             places = self._places[key] = self._one.place(key), self._other.place(key)

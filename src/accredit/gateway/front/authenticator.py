@@ -96,6 +96,6 @@ class HttpAuthenticator:
 
 
 def _carry(exchange: Exchange, token: VerifiedToken | None) -> None:
-    """Keep a token that is to be exchanged with this HTTP exchange. The token itself is sent to the authorization
-    server only."""
+    """Let the HTTP exchange carry the token, if that is to be exchanged for another one. The token is sent to the
+    authorization server only."""
     exchange.carried = token.carried if isinstance(token, ExchangeableToken) else None

@@ -127,7 +127,7 @@ class FileTables:
         return limit_payloads((payload for (payload,) in rows if isinstance(payload, bytes)), most)
 
     async def open_by(self, resume: bytes) -> Sequence[OpenCall]:
-        """Return the first of the calls with this key."""
+        """Return the first open calls, at most eight, with the key `resume`."""
         return list(map(_open, self._connection.execute(f"{_OPEN_CALLS} o.resume = ? LIMIT 8", (resume,))))
 
     async def claim(self, name: str, open_call: OpenCall, resume: bytes) -> None:
@@ -157,7 +157,7 @@ class FileTables:
             self._connection.execute("INSERT INTO log_delegations VALUES (?, ?) ON CONFLICT DO NOTHING", chain)
 
     async def touch(self, name: str) -> None:
-        """Rewrite a value with itself."""
+        """Write without changing anything, as a test of whether writes are kept (`LogTables`)."""
         self._connection.execute("UPDATE log_writers SET over = over WHERE name = ?", (name,))
 
     async def end(self, name: str) -> bool:

@@ -195,7 +195,7 @@ class LogReader(ABC):
 
     @abstractmethod
     def unsent(self, sink: str) -> Numbered | None:
-        """Return an entry not sent to a sink, the first such in its chain; None if all were."""
+        """Return the first unsent entry of some chain (not sent to this sink), or None if all entries were sent."""
 
     @abstractmethod
     def chains(self) -> Iterator[bytes]:

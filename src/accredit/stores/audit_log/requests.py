@@ -169,7 +169,7 @@ class Touch(_OfWriter, frozen=True):
     ANSWER: ClassVar[Any] = None
 
     async def run(self, tables: LogTables, author: Author) -> None:
-        """Rewrite a value with itself."""
+        """Write without changing anything."""
         await tables.touch(self.writer)
 
 

@@ -122,8 +122,11 @@ class LogTables(Protocol):
         ...
 
     async def find_others(self, name: str, left: Sequence[str]) -> Others:
-        """Record that this writer is alive, and return the others that may have died without ending. Those in `left`
-        were left open before: they are not judged again, and other gateways may close them. Raises `ChainEnded`."""
+        """Record that this writer is alive. Return the other writers that may have died before they ended their chains.
+
+        `left` names those whose chains were left open before: they are not judged again, and other gateways may close
+        them. Raises `ChainEnded`.
+        """
         ...
 
     async def end_of(self, name: str) -> ChainEnd:
@@ -162,7 +165,7 @@ class LogTables(Protocol):
         ...
 
     async def touch(self, name: str) -> None:
-        """Rewrite a value with itself. Once that is confirmed, earlier writes are known to be kept, too."""
+        """Write without changing anything. Once that write is confirmed, earlier ones are known to be kept, too."""
         ...
 
     async def end(self, name: str) -> bool:

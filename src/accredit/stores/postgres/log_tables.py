@@ -208,7 +208,7 @@ class DatabaseTables:
         return await payloads_of(self.connection, call, most)
 
     async def open_by(self, resume: bytes) -> Sequence[OpenCall]:
-        """Return the open calls with this key."""
+        """Return the open calls with the key `resume`."""
         return [_open(row) for row in await self.connection.fetch(_OPEN_BY, resume)]
 
     async def claim(self, name: str, open_call: OpenCall, resume: bytes) -> None:
@@ -239,7 +239,7 @@ class DatabaseTables:
             self._chains.put(sha256, True)
 
     async def touch(self, name: str) -> None:
-        """Rewrite a value with itself."""
+        """Write without changing anything, as a test of whether writes are kept (`LogTables`)."""
         if not await self.connection.fetch(_TOUCH, name):
             await self._check_not_over(name)
 

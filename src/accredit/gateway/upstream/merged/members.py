@@ -347,7 +347,7 @@ class MemberAccess:
                 group.create_task(one(name, reply))
 
     async def one(self, name: str, reply: CapturedReply, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` at one server, for any time, if there is a place for it. Errors are noted."""
+        """Run `work` at one server if that has room for another call. There is no time limit. Errors are noted."""
         try:
             with contextlib.closing(work), self.members[name].rooms.calls.held(reply):
                 await work
