@@ -116,7 +116,7 @@ async def test_nobody_is_asked_for_a_refresh_token_that_another_client_brings(tr
 class Unasked:
     """A store that nobody may ask."""
 
-    async def write(self, make: Any) -> Any:
+    async def write(self, make: Any, *, alike: bool = False) -> Any:
         raise AssertionError("the store was asked")
 
     read = write
