@@ -317,7 +317,7 @@ async def test_unfinished_heads_are_bounded_together__and_the_first_begun_make_r
         (honest,) = await crowd.join(1, b"POST /mcp HTTP/1.1\r\nHo")  # begun first, so it goes first
         assert await crowd.asks(post(Era.LEGACY, "tools/call", INBOX)) == 200
         held = await crowd.join(3, begun)
-        await until(lambda: len(gateway.state.connections) == 4)
+        await until(lambda: len(gateway.state.connections) == 5)
         assert await crowd.asks(post(Era.LEGACY, "tools/call", INBOX)) == 200
         held += await crowd.join(1, begun)
         await honest.is_closed()

@@ -1,6 +1,7 @@
 """`-` with real pipes, terminals and full disks: what comes in whole, what goes out, and how a command ends."""
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -96,6 +97,10 @@ def test_a_closed_stream_is_no_trace_and_nobody_s_yes(folder: Path) -> None:
         )  # fmt: skip
         return done.returncode, done.stderr
 
+    own = folder / ".config/accredit"
+    own.mkdir(parents=True)
+    for file in folder.glob("agent.key*"):
+        shutil.copy(file, own)  # else the entry would name no key, of which there is a word
     entry = ("install", "cursor", "--url", "http://127.0.0.1:9/mcp")
     code, err = closed("<&-", *entry)
     assert (code, err.splitlines()[0]) == (2, "error: there is nobody to ask whether this is wanted")
