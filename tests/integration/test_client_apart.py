@@ -24,7 +24,7 @@ from tests.world.running import run
 from accredit.client import AccreditedClient
 from accredit.errors import RequestTimeout, UnsupportedRevision
 
-pytestmark = pytest.mark.holds("client/session")
+pytestmark = pytest.mark.holds("client/apart")
 
 LONG = 100_000
 

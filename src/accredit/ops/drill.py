@@ -51,7 +51,7 @@ _REQUIRE = 'set proofs.mode = "required", and have it reloaded: accredit reload'
 
 
 class DrillOptions(NamedTuple):
-    """The options that say what is drilled, and as whom."""
+    """The options of one `accredit drill`."""
 
     issuer: Path
     config: Path | None
@@ -59,6 +59,8 @@ class DrillOptions(NamedTuple):
     server: str | None
     token_key: Path | None
     reach: Reach
+    passphrase_file: Path | None
+    as_json: bool
 
 
 class _At(NamedTuple):
@@ -82,25 +84,14 @@ class _Untried(NamedTuple):
     why: str
 
 
-def drill(
-    *,
-    issuer: Path,
-    config: Path | None,
-    url: str | None,
-    server: str | None,
-    token_key: Path | None,
-    reach: Reach,
-    passphrase_file: Path | None,
-    as_json: bool,
-) -> int:
+def drill(request: DrillOptions) -> int:
     """Make the calls and print the results; return the exit code. Raises `ConfigurationError`."""
-    request = DrillOptions(issuer, config, url, server, token_key, reach)
     loaded = load(request.config, environ, {})
     mode = loaded.config.proofs.mode
     if mode == "off" and loaded.file is None:
         raise ConfigurationError("there is no configuration here", "name the gateway's with --config")
     if mode == "off":
-        if as_json:
+        if request.as_json:
             print_json({"ok": False, "enforced": False, "problem": _OFF, "calls": [], "not_tried": []})
         tell(f"error: {_OFF}")
         tell(f"help: {_REQUIRE}")
@@ -116,7 +107,7 @@ def drill(
         )
     chosen = [(each, build_tokens(each, os.environ)) for each in _choose(loaded, request)]
     makers = [_maker(each, request, tokens) for each, tokens in chosen]
-    signer = load_signing_key(issuer, passphrase_source(passphrase_file))
+    signer = load_signing_key(request.issuer, passphrase_source(request.passphrase_file))
     places = [
         _Place(
             _endpoint(each, loaded, request, tokens),
@@ -126,7 +117,7 @@ def drill(
         for (each, tokens), maker in zip(chosen, makers, strict=True)
     ]
     found = asyncio.run(_run_calls(places, request.reach, loaded.file))
-    return _print_report(found, list(_list_untried(places[0])), enforced=mode == "required", as_json=as_json)
+    return _print_report(found, list(_list_untried(places[0])), enforced=mode == "required", as_json=request.as_json)
 
 
 def _is_url(text: str) -> bool:

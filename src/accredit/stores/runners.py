@@ -14,7 +14,7 @@ as one of these:
 """
 
 import sqlite3
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial, wraps
 from pathlib import Path
 from types import CoroutineType
@@ -67,40 +67,27 @@ class Stepped:
 _Self = TypeVar("_Self", bound=Stepped)
 
 
-def writes(
-    method: Callable[Concatenate[_Self, P], Steps[T]],
-) -> "Callable[Concatenate[_Self, P], CoroutineType[Any, Any, T]]":
-    """Have a method run by the rule [writes]."""
+def _run_with(run: Callable[[Runner, Make[Any]], Awaitable[Any]]):
+    """Return a decorator that has a method's steps run in this way."""
 
-    @wraps(method)
-    async def run(self: _Self, *args: P.args, **named: P.kwargs) -> T:
-        return await self.runner.write(partial(method, self, *args, **named))
+    def decorate(
+        method: Callable[Concatenate[_Self, P], Steps[T]],
+    ) -> "Callable[Concatenate[_Self, P], CoroutineType[Any, Any, T]]":
+        @wraps(method)
+        async def call(self: _Self, *args: P.args, **named: P.kwargs) -> T:
+            return await run(self.runner, partial(method, self, *args, **named))
 
-    return run
+        return call
 
-
-def writes_alike(
-    method: Callable[Concatenate[_Self, P], Steps[T]],
-) -> "Callable[Concatenate[_Self, P], CoroutineType[Any, Any, T]]":
-    """Have a method run by the rule [writes-alike]."""
-
-    @wraps(method)
-    async def run(self: _Self, *args: P.args, **named: P.kwargs) -> T:
-        return await self.runner.write(partial(method, self, *args, **named), alike=True)
-
-    return run
+    return decorate
 
 
-def reads(
-    method: Callable[Concatenate[_Self, P], Steps[T]],
-) -> "Callable[Concatenate[_Self, P], CoroutineType[Any, Any, T]]":
-    """Have a method run by the rule [reads]."""
-
-    @wraps(method)
-    async def run(self: _Self, *args: P.args, **named: P.kwargs) -> T:
-        return await self.runner.read(partial(method, self, *args, **named))
-
-    return run
+writes = _run_with(lambda runner, make: runner.write(make))
+"""Have a method run by the rule [writes]."""
+writes_alike = _run_with(lambda runner, make: runner.write(make, alike=True))
+"""Have a method run by the rule [writes-alike]."""
+reads = _run_with(lambda runner, make: runner.read(make))
+"""Have a method run by the rule [reads]."""
 
 
 class SqliteRunner:

@@ -194,4 +194,5 @@ drill = Command(
         JSON,
     ],
     run="accredit.ops.drill:drill",
+    into="DrillOptions",
 )
