@@ -4,12 +4,10 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tests.world.logs import Log, records_in
 from tests.world.recorded import verified
 from tests.world.records import NOW_MS, OK, Chained, decided, gateway
@@ -106,34 +104,6 @@ def test_a_bad_record_is_named_by_its_writer_and_number(path: Path, change: str)
     fault = verified(path).fault
     assert fault is not None
     assert fault.place == f"{writer}/{number}"
-
-
-def content(path: Path) -> list[object]:
-    with LogFile(path) as log_file:
-        return [each.entry for each in log_file.entries()]
-
-
-@pytest.mark.slow
-def test_no_flipped_bit_of_the_file_changes_what_it_says_unnoticed(path: Path, tmp_path: Path) -> None:
-    make_log(path)
-    whole, original = path.read_bytes(), content(path)
-    payloads = [entry.envelope.payload for entry in original if isinstance(entry, Stored)]
-    places = [whole.index(payload[:60]) for payload in payloads if payload[:60] in whole]
-    assert places
-    changed = tmp_path / "changed.db"
-
-    @settings(max_examples=150)
-    @given(st.integers(0, 8 * len(whole) - 1) | st.integers(8 * min(places) - 800, 8 * max(places) + 4_000))
-    def check(bit: int) -> None:
-        flipped = bytearray(whole)
-        flipped[bit // 8] ^= 1 << bit % 8
-        for each in tmp_path.glob("changed.db*"):
-            each.unlink()
-        changed.write_bytes(flipped)
-        with suppress(StoreUnavailable):  # it is no database any more
-            assert not verified(changed).valid or content(changed) == original
-
-    check()
 
 
 def entries_from(path: Path, count: Callable[[LogReport], int]) -> int:

@@ -118,23 +118,6 @@ def test_a_refusal_is_an_error_of_json_rpc_with_status_200__and_nothing_reaches_
     run(main())
 
 
-@pytest.mark.holds("gateway/front/a2a_relay", "refusal")
-def test_what_is_no_request_of_a2a_has_a_status_of_http() -> None:
-    async def main() -> None:
-        async with agent_scene() as at, httpx2.AsyncClient() as client:
-            statuses = [
-                (await client.get(at.url)).status_code,
-                (await client.post(f"{at.url}/more", content=b"{}")).status_code,
-                (await client.post(at.url, content=b"{}", headers={"content-type": "text/plain"})).status_code,
-                (await client.post(f"{at.url}/.well-known/agent-card.json", content=b"{}")).status_code,
-                (await client.post(at.url, content=b"{}", headers={"origin": "https://evil.example"})).status_code,
-            ]
-            assert statuses == [405, 404, 415, 405, 403]
-            assert at.agent.seen == []
-
-    run(main())
-
-
 @pytest.mark.holds("gateway/admission/a2a_gate", "owner-first")
 def test_a_task_is_its_maker_s__and_nobody_else_s() -> None:
     async def main() -> None:
@@ -334,28 +317,6 @@ def test_a_stream_is_judged_event_by_event() -> None:
             assert code(await at.ask("SendStreamingMessage", SUMMARIZE)) == -32006
             at.agent.says = lambda asked: events(id=asked["id"])
             assert code(await at.ask("SendStreamingMessage", SUMMARIZE)) == -32006
-
-    run(main())
-
-
-@pytest.mark.holds("gateway/front/a2a_relay", "answer")
-def test_what_is_no_answer_does_not_reach_the_client() -> None:
-    async def main() -> None:
-        async with agent_scene() as at:
-            for bad in (
-                Raw("application/json", [b"{}"], 500),
-                Raw("text/html", [b"<p>"]),
-                Raw("application/json", [b"{"]),
-                Raw("text/event-stream", [b"data: {}\n\n"]),
-                Raw("application/json", [b""], 204),
-            ):
-                at.agent.says = partial(answer_with, bad)
-                answer = await at.ask("SendMessage", SUMMARIZE)
-                assert code(answer) == -32006
-                assert "500" not in json.dumps(answer)
-            error = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32004, "message": "no"}}
-            at.agent.says = lambda _: Raw("application/json", [json.dumps(error).encode()])
-            assert await at.ask("SendStreamingMessage", SUMMARIZE) == error
 
     run(main())
 

@@ -139,17 +139,6 @@ def test_a_server_that_is_killed(state: str, gateway: Serving, files: AgentFiles
 
 
 @pytest.mark.parametrize("state", ["waiting", "allowed"])
-def test_a_desk_that_is_killed(state: str, gateway: Serving, files: AgentFiles, desk: Desk, trust: Trust) -> None:
-    with held(state, gateway, files, desk, trust) as host:
-        desk.kill()
-        if state == "allowed":
-            gateway.stop(signal.SIGCONT)
-        told = str(host.hear()["result"])
-        refused, done = "accredit grant" in told, "sent to ada@example.org" in told
-        assert refused or (done and state == "allowed")  # the desk may have gone before it told `connect` of the yes
-
-
-@pytest.mark.parametrize("state", ["waiting", "allowed"])
 @pytest.mark.parametrize("killed", ["connect", "host"])
 def test_a_host_or_a_connect_that_is_killed(
     killed: str, state: str, gateway: Serving, files: AgentFiles, desk: Desk, trust: Trust

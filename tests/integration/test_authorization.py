@@ -198,16 +198,6 @@ async def test_a_sensitive_call_needs_a_challenge_of_the_gateway_for_that_very_c
 
 
 @everywhere
-async def test_with_binding_required_an_unbound_proof_is_refused(name: str, trust: Trust, tmp_path: Path) -> None:
-    async with Route(name, trust, tmp_path, policy={"binding_required": True}) as route:
-        loose = trust.proof(trust.chain(), "tools/call", INBOX, Signed(bound=False))
-        data = refused(await route.ask("tools/call", with_proof(INBOX, loose)), -31003, "ratify_invalid")
-        assert data["reason"].startswith("missing_session_context")
-        tight = trust.proof(trust.chain(), "tools/call", INBOX, Signed(session=route.session))
-        assert "result" in await route.ask("tools/call", with_proof(INBOX, tight))
-
-
-@everywhere
 async def test_resources_and_prompts_are_guarded_too(name: str, trust: Trust, tmp_path: Path) -> None:
     async with Route(name, trust, tmp_path) as route:
         for method, params in (

@@ -347,13 +347,6 @@ def test_with_a_delegation_that_is_none_it_starts__and_answers_calls_with_what_i
         assert "ada@example.org" in again["content"][0]["text"], again
 
 
-def test_of_two_delegations_the_one_that_is_good_is_used(gateway: Serving, trust: Trust, files: AgentFiles) -> None:
-    save_delegation(files.folder / "old.json", trust.chain("email:read", ends=-1))
-    with Connected(files.folder, gateway.url, "--delegation", "old.json", *files.options) as connected:
-        call = {"name": "list_inbox", "arguments": {}, "_meta": meta()}
-        assert "ada@example.org" in connected.ask("tools/call", call)["result"]["content"][0]["text"]
-
-
 @pytest.mark.parametrize(
     ("mode", "says"),
     [

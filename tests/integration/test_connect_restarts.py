@@ -168,58 +168,6 @@ async def test_a_host_that_only_listens_hears_of_its_subscriptions_after_a_resta
             assert (await asyncio.to_thread(host.hear))["method"] == "notifications/resources/updated"
 
 
-@pytest.mark.holds("client/renewing", "open-requests")
-async def test_what_a_session_that_is_gone_has_asked_is_cancelled__and_its_late_answer_is_nobodys(
-    tmp_path: Path,
-) -> None:
-    """Ids of servers begin anew: an answer to the old session's first question would be one to the new one's."""
-
-    server = Forgetful(404)
-    question = {"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": {"message": "delete all?"}}
-    async with RawServer(server) as raw:
-        with Connected(tmp_path, raw.url) as host:
-            await asyncio.to_thread(host.initialize)
-            await until(lambda: server.standing is not None)
-            await server.says(question)
-            assert (await asyncio.to_thread(host.hear))["id"] == 1
-            server.forget()
-            host.say(id=5, method="tools/list", params={})
-            cancelled = await asyncio.to_thread(host.hear)
-            assert (cancelled["method"], cancelled["params"]["requestId"]) == ("notifications/cancelled", 1)
-            assert (await asyncio.to_thread(host.hear))["id"] == 5
-            await until(lambda: server.standing is not None)
-            await server.says(question)
-            asked = await asyncio.to_thread(host.hear)
-            assert asked["id"] != 1
-            host.say(id=1, result={"action": "accept"})
-            host.say(id=asked["id"], result={"action": "decline"})
-            await until(lambda: "result" in server.messages[-1])
-            answers = [message for message in server.messages if "result" in message]
-            assert answers == [{"jsonrpc": "2.0", "id": 1, "result": {"action": "decline"}}]
-
-
-async def test_what_a_new_session_takes_back_is_taken_back_at_the_host__under_the_id_that_the_host_knows(
-    tmp_path: Path,
-) -> None:
-    server = Forgetful(404)
-    question = {"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": {"message": "delete all?"}}
-    back = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1, "reason": "late"}}
-    async with RawServer(server) as raw:
-        with Connected(tmp_path, raw.url) as host:
-            await asyncio.to_thread(host.initialize)
-            server.forget()
-            assert (await _ask(host, "tools/list", {}, 5))["result"] == {"tools": []}
-            await until(lambda: server.standing is not None)
-            await server.says(question)
-            asked = await asyncio.to_thread(host.hear)
-            await server.says(back)
-            told = await asyncio.to_thread(host.hear)
-            assert told["params"] == {"requestId": asked["id"], "reason": "late"}
-            host.say(id=asked["id"], result={"action": "accept"})
-            assert (await _ask(host, "tools/list", {}, 6))["result"] == {"tools": []}
-            assert [message for message in server.messages if "result" in message] == []
-
-
 async def test_the_last_words_of_a_host_are_sent_before_its_session_is_ended(tmp_path: Path) -> None:
     server = Forgetful(404)
     async with RawServer(server) as raw:

@@ -18,15 +18,6 @@ from accredit.keys import DelegationFile
 
 pytestmark = pytest.mark.slow
 
-COMMANDS = [
-    ("keys",),
-    ("keys", "new"),
-    ("keys", "show"),
-    ("grant",),
-    ("inspect",),
-    ("revoke",),
-    ("verify",),
-]
 SENSITIVE = ("grant", "--issuer", "owner.key", "--agent", "agent.key.pub", "--scope", "files:write", "--out", "d.json")
 
 
@@ -65,16 +56,6 @@ def _read(controller: int) -> bytes:
         return os.read(controller, 65_536)
     except OSError:  # the other side is closed
         return b""
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_every_command_has_help_with_an_example(command: tuple[str, ...], tmp_path: Path) -> None:
-    done = accredit(*command, "--help", folder=tmp_path)
-    assert done.returncode == 0
-    if command != ("keys",):
-        assert "Example" in done.stdout
-    assert " ".join(("accredit", *command)) in done.stdout
-    assert not any(char > "\u2000" and char not in "─│╭╮╰╯" for char in done.stdout), "an emoji, or so"
 
 
 def test_a_person_is_asked_before_something_sensitive_is_signed(folder: Path) -> None:

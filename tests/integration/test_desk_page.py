@@ -10,7 +10,6 @@ import pytest
 from tests.world.desk import Agent, Desk, Line
 from tests.world.raw_server import PATIENCE
 
-from accredit.consent import chain_allowed, read_answer
 from accredit.console.admission import MAX_PAGE_BODY_BYTES
 
 pytestmark = [
@@ -83,23 +82,6 @@ def pending(desk: Desk, agent: Agent | None = None) -> tuple[Line, str, str]:
     return line, said["code"], ask.digest.hex()
 
 
-def test_what_a_person_allows_on_the_page_is_what_the_agent_gets(desk: Desk) -> None:
-    agent, page = Agent(), Page(desk).signed_in()
-    ask = agent.ask()
-    with Line(desk.socket) as line:
-        code = line.tell({"ask": ask.to_dict()})["code"]
-        shown = page.get(f"/api/asks/{code}")[1]
-        assert shown["fields"][1]["lines"] == ["ada@example.org"]
-        decision = {"decision": "allow", "offer": "once", "ask": shown["ask"], "nonce": shown["nonce"]}
-        assert page.post(f"/api/asks/{code}", decision) == (200, {"state": "allowed"})
-        answer = read_answer(json.dumps(line.next()["answer"]).encode())
-    chain = chain_allowed(answer, ask, ask.asked_at)
-    assert chain[0].issuer_id == desk.owner.id
-    assert chain[0].scope == ("custom:mail:send_email",)
-    # a certificate works once; so does the page's decision
-    assert page.post(f"/api/asks/{code}", decision)[0] == 409
-
-
 @pytest.mark.parametrize("path", ["/", "/a/7KQ4-M2", "/static/main.js", "/api/events", "/api/asks/7KQ4-M2"])
 @pytest.mark.parametrize("host", ["localhost:{port}", "evil.example:{port}", "127.0.0.1", "[::1]:{port}"])
 def test_a_rebound_name_reads_nothing(desk: Desk, path: str, host: str) -> None:
@@ -168,16 +150,6 @@ def test_bytes_that_are_no_decision_decide_nothing(desk: Desk, body: bytes) -> N
 def test_a_body_past_its_bound_is_not_read(desk: Desk) -> None:
     page = Page(desk).signed_in()
     assert page.post("/api/login", {"key": "x" * MAX_PAGE_BODY_BYTES})[0] == 413
-
-
-def test_a_link_signs_in_once(desk: Desk) -> None:
-    page = Page(desk)
-    key = desk.new_link().rpartition("#k=")[2]
-    assert page.post("/api/login", {"key": key})[0] == 200
-    assert page.post("/api/login", {"key": key}) == (
-        400,
-        {"error": "link", "reason": "this link has been used, or is older than a minute"},
-    )
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tests.world.asked import once
 from tests.world.command import accredit, environment
 from tests.world.delegations import World
-from tests.world.desk import CALL, Agent, Desk, Line
+from tests.world.desk import Agent, Desk, Line
 from tests.world.warm import COMMAND
 
 from accredit.client.desk_socket import DeskConnection, DeskGone, desk_answers
@@ -133,14 +133,6 @@ def test_an_ask_that_was_forged_changed_or_swapped_is_not_shown(desk: Desk) -> N
         assert desk.tell({"ask": broken})["error"] == "bad_ask"
 
 
-def test_an_old_ask_and_one_from_the_future_are_not_shown(desk: Desk) -> None:
-    agent = Agent()
-    now = agent.ask().asked_at
-    old, early = {"asked_at": now - 601, "expires_at": now - 1}, {"asked_at": now + 300, "expires_at": now + 600}
-    for times in (old, early):
-        assert desk.tell({"ask": agent.ask(CALL, **times).to_dict()})["error"] == "bad_ask"
-
-
 def test_a_replayed_ask_gets_no_second_certificate(desk: Desk) -> None:
     ask = Agent().ask()
     said = desk.tell({"ask": ask.to_dict()})
@@ -207,20 +199,6 @@ def test_no_link_to_the_page_comes_over_the_socket(desk: Desk) -> None:
     told = [desk.tell({"ping": True}), desk.tell({"ask": ask.to_dict()}), desk.tell({"open": True})]
     told += [desk.tell({"show": ask.code}), desk.tell({"list": True})]
     assert "#k=" not in json.dumps(told)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        *(b"\n", b"x\n", b"[]\n", b"null\n", b'{"ask": {}, "list": true}\n', b"{}\n", b'{"ask": 1}\n', b"\xff\xfe\n"),
-        *(b"[" * 60_000 + b"\n", b'{"show": 5}\n', b'{"unlock": {}}\n', b'{"withdraw": []}\n', b'{"deliver": null}\n'),
-    ],
-)
-def test_bytes_that_are_no_request_are_told_so__and_the_desk_goes_on(desk: Desk, line: bytes) -> None:
-    with Line(desk.socket) as connection:
-        connection.send(line)
-        assert "error" in connection.next()
-        assert connection.tell({"ping": True})["pong"] == 1
 
 
 @pytest.mark.holds("console/socket", "bounds")
@@ -290,20 +268,6 @@ def test_no_other_program_of_the_user_reads_the_desks_memory(desk: Desk) -> None
     limits = Path(f"/proc/{desk.process.pid}/limits").read_text("ascii")
     assert re.search(r"Max core file size +0 +0 ", limits)
     assert Path(f"/proc/{desk.process.pid}/mem").stat().st_uid == 0  # the system's, not the user's
-
-
-@pytest.mark.slow
-def test_a_person_lists_and_denies_in_a_terminal(desk: Desk) -> None:
-    ask = Agent().ask()
-    with Line(desk.socket) as line:
-        line.tell({"ask": ask.to_dict()})
-        listed = json.loads(accredit("asked", "--json", folder=desk.folder, env=desk.env).stdout)["asks"]
-        assert [(each["code"], each["state"], each["params"]) for each in listed] == [(ask.code, "pending", CALL)]
-        assert ask.code in accredit("asked", folder=desk.folder, env=desk.env).stdout
-        assert accredit("deny", ask.code.lower().replace("-", ""), folder=desk.folder, env=desk.env).returncode == 0
-        assert line.next()["answer"]["decision"] == "deny"
-    assert accredit("deny", ask.code, folder=desk.folder, env=desk.env).returncode == 1
-    assert "Nobody is asking" in accredit("asked", folder=desk.folder, env=desk.env).stdout
 
 
 def test_without_a_terminal_nothing_is_approved(desk: Desk) -> None:

@@ -252,11 +252,3 @@ def test_a_wrong_passphrase_in_a_file_stops_the_start(tmp_path: Path) -> None:
     done = accredit("desk", "--no-browser", "--passphrase-file", "word", folder=tmp_path, env=env)
     assert done.returncode == 2
     assert PASSPHRASE not in done.stderr
-
-
-def test_names_are_given_in_a_terminal(tmp_path: Path) -> None:
-    env = {"XDG_CONFIG_HOME": str(tmp_path)}
-    done = accredit("names", "set", "9f0c2d11", "mail", "--json", folder=tmp_path, env=env)
-    assert json.loads(done.stdout) == {"id": "9f0c2d11", "name": "mail"}
-    assert json.loads((tmp_path / "accredit" / "names.json").read_text("utf-8")) == {"9f0c2d11": "mail"}
-    assert accredit("names", "set", "other", "mail", folder=tmp_path, env=env).returncode == 2

@@ -1,15 +1,12 @@
 """`accredit drill` as it is used: against gateways that run, right ones and impostors."""
 
-import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.world.calls import compact
 from tests.world.command import Serving, accredit
-from tests.world.raw_server import Connection, RawServer
 
 from accredit.base.clock import unix_seconds
 from accredit.config import load
@@ -222,35 +219,6 @@ def test_a_drill_of_a_gateway_that_goes_by_another_configuration_fails(folder: P
     assert f"BAD: {wrong} of {every} calls" in told.stdout
     assert told.stdout.count(": BAD\n") == wrong, "each that is wrong is marked, also where there are no colours"
     assert "not tried: anything about tokens: they are off" in told.stdout
-
-
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
-        ({"result": {"content": []}}, "got through: no_proof, copy, "),
-        (
-            {"error": {"code": -31001, "message": "no", "data": {"error": "missing_ratify_proof"}}},
-            "refused, and must pass: good, ",
-        ),
-        ({"hello": 1}, "no answer that could be understood: no_proof, good, "),
-    ],
-)
-def test_an_impostor_that_answers_everything_alike_fails(answer: dict[str, Any], expected: str, folder: Path) -> None:
-    configure(folder, ONE)
-    body = compact({"jsonrpc": "2.0", "id": 1, **answer})
-    head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-
-    async def handler(connection: Connection) -> None:
-        while await connection.request() is not None:
-            await connection.send(head + body)
-
-    async def main() -> tuple[int, dict[str, Any], str]:
-        async with RawServer(handler) as server:
-            return await asyncio.to_thread(drill, folder, "--url", server.url)
-
-    code, found, errors = asyncio.run(main())
-    assert (code, found["ok"]) == (1, False)
-    assert f"error: {expected}" in errors
 
 
 def test_wrong_use_is_told_before_anything_is_called(folder: Path) -> None:

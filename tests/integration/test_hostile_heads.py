@@ -49,22 +49,9 @@ ANSWERS = {
     "html": (http(b"<html>", "text/html", headers=LEAKS), NO_TYPE),
     "plain_text": (typed("text/plain"), NO_TYPE),
     "a_type_that_merely_begins_as_json": (typed("application/jsonsomething"), NO_TYPE),
-    "json_lines": (typed("application/jsonl"), NO_TYPE),
-    "a_problem_document": (typed("application/problem+json"), NO_TYPE),
-    "json_by_another_name": (typed("text/json"), NO_TYPE),
-    "an_event_stream_that_is_none": (typed("text/event-streams"), NO_TYPE),
-    "two_types_in_one": (typed("application/json, application/json"), NO_TYPE),
-    "the_type_twice": (typed("application/json", ("Content-Type", "application/json")), NO_TYPE),
     "two_types": (typed("application/json", ("Content-Type", "text/html")), NO_TYPE),
     "no_type": (typed(None), NO_TYPE),
-    "an_empty_type": (typed(""), NO_TYPE),
-    "only_a_parameter": (typed("; charset=utf-8"), NO_TYPE),
     "an_empty_body": (http(b"", headers=LEAKS), "not valid JSON"),
-    "an_empty_chunked_body": (
-        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        "not valid JSON",
-    ),
-    "only_blanks": (http(b" \r\n\t ", headers=LEAKS), "not valid JSON"),
     "no_type_and_no_body": (http(b"", None, headers=LEAKS), NO_TYPE),
     "202_and_nothing": (http(b"", None, status="202 Accepted", headers=LEAKS), "status 202 in answer to a request"),
     "202_and_an_answer": (http(response(), status="202 Accepted"), "status 202 in answer to a request"),
@@ -82,12 +69,9 @@ ANSWERS = {
         for status in (202, 205, 206, 299)
     },
     "300": (http(response(), status="300 Multiple Choices"), "status 300"),
-    "301": moved("301 Moved", "http://127.0.0.1:1/", AWAY),
     "302": moved("302 Found", "/mcp", f" to /mcp {NAME_IT} the same path"),
     "302_with_an_answer": (http(response(), status="302 Found"), "status 302, a redirect that leads nowhere"),
-    "303": moved("303 See Other", "/other", f" to /* {NAME_IT} another path of the server"),
     "304": (b'HTTP/1.1 304 Not Modified\r\nETag: "x"\r\n\r\n', "status 304"),
-    "307": moved("307 Temporary Redirect", "//evil/", AWAY),
     "308": moved("308 Permanent Redirect", "/mcp/", f" to /mcp/ {NAME_IT} the same path with a slash at its end"),
     "a_redirect_in_the_dress_of_a_stream": (
         http(response(), "text/event-stream", status="302 Found"),
@@ -231,8 +215,6 @@ KEPT_ERRORS = {
     "404_for_a_session_in_text": http(b"Session not found", "text/plain", status="404 Not Found"),
     "404_for_a_session_in_json": http(error(None, -32001, "Session not found"), JSON, status="404 Not Found"),
     "404_of_json_without_a_body": http(b"", JSON, status="404 Not Found"),
-    "404_without_a_body": http(b"", None, status="404 Not Found"),
-    "400_for_a_version": http(error(7, -32602, "Unsupported version"), JSON, status="400 Bad Request"),
     "400_for_a_modern_version": http(
         compact(
             {
@@ -247,13 +229,7 @@ KEPT_ERRORS = {
     "401_with_a_challenge": http(
         b"no token", "text/plain", status="401 Unauthorized", headers=(("WWW-Authenticate", 'Bearer realm="r"'),)
     ),
-    "403_in_html": http(b"<h1>no</h1>", "text/html", status="403 Forbidden"),
-    "405": http(b"", None, status="405 Method Not Allowed", headers=(("Allow", "POST"),)),
-    "429": http(error(None), JSON, status="429 Too Many Requests", headers=(("Retry-After", "30"),)),
     "500_in_html": http(b"<h1>oops</h1>", "text/html", status="500 Internal Server Error"),
-    "503_without_a_reason": http(b"", None, status="503 "),
-    "599": http(b"", None, status="599 Odd"),
-    "404_of_a_type_that_merely_begins_as_json": http(b"no json", "application/jsonx", status="404 Not Found"),
 }
 
 
@@ -281,19 +257,12 @@ REPLACED_ERRORS = {
     "401_of_oauth": (b'{"error":"invalid_token"}', "401 Unauthorized", '"jsonrpc" is not "2.0"'),
     "404_with_a_result": (response(), "404 Not Found", _STATUS),
     "404_for_another_request": (error(8), "404 Not Found", _OTHER),
-    "404_for_the_id_as_a_string": (error("7"), "404 Not Found", _OTHER),
-    "400_cut_off": (error()[:-3], "400 Bad Request", "not valid JSON"),
     "400_with_two_codes": (
         error().replace(b'"code":', b'"code":1,"code":'),
         "400 Bad Request",
         "a duplicate member: code",
     ),
     "500_with_text": (b"Internal Server Error", "500 Internal Server Error", "not valid JSON"),
-    "500_with_a_string": (b'"Internal Server Error"', "500 Internal Server Error", "not a JSON object"),
-    "500_of_a_framework": (b'{"detail":"oops"}', "500 Internal Server Error", '"jsonrpc" is not "2.0"'),
-    "500_with_a_batch": (b"[" + error() + b"]", "500 Internal Server Error", "not a JSON object"),
-    "500_100000_deep": (b"[" * 100_000, "500 Internal Server Error", "nested more than 128 deep"),
-    "503_that_is_not_utf8": (error(message="x").replace(b'"x"', b'"\xff"'), "503 Busy", "the body is not UTF-8"),
 }
 
 
@@ -312,29 +281,15 @@ async def test_an_error_that_claims_to_be_json_and_is_no_error_keeps_only_its_st
 
 # --- answers to what is owed none -------------------------------------------------------------------
 
-_CHUNKED = b"HTTP/1.1 202 Accepted\r\nTransfer-Encoding: chunked\r\n\r\n"
 RECEIPTS = {
     "202": http(b"", None, status="202 Accepted"),
     "202_and_text": http(b"Accepted", "text/plain", status="202 Accepted"),
-    "200": http(b"", None),
-    "200_of_json": http(b"", JSON),
     "an_empty_object": http(b"{}", headers=LEAKS),
-    "json_rpc_without_an_id": http(b'{"jsonrpc":"2.0","result":{}}', headers=LEAKS),
     "an_error_without_an_id": http(error(None), headers=LEAKS),
     "204": b"HTTP/1.1 204 No Content\r\n\r\n",
-    "204_after_103": b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
-    "205": http(b"", None, status="205 Reset Content"),
-    "299": http(b"", None, status="299 Fine"),
-    "no_chunk": _CHUNKED + b"0\r\n\r\n",
-    "no_chunk_and_a_trailer": _CHUNKED + b"0\r\nServer-Timing: a\r\n\r\n",
     "an_answer": http(response()),
-    "an_answer_with_202": http(response(), status="202 Accepted", headers=LEAKS),
-    "html": http(b"<html>", "text/html", headers=LEAKS),
-    "a_blank": http(b" ", headers=LEAKS),
-    "a_stream": stream(b": hello\n\n"),
     "a_stream_with_an_answer": stream(b"data: " + response() + b"\n\n"),
     "an_unknown_coding": http(b"?", headers=(*LEAKS, ("Content-Encoding", "zstd"))),
-    "another_charset": http(b"{}", "application/json; charset=utf-16", headers=LEAKS),
 }
 
 
@@ -363,13 +318,10 @@ async def test_a_notification_that_is_redirected_has_reached_nobody(era: Era) ->
 
 BAD_INITIALIZE = {
     "garbage": (sends(http(b"{}", headers=LEAKS)), 502),
-    "html": (sends(http(b"<html>", "text/html", headers=LEAKS)), 502),
     "another_id": (sends(http(response(8), headers=LEAKS)), 502),
-    "an_empty_body": (sends(http(b"", headers=LEAKS)), 502),
     "202": (sends(http(b"", None, status="202 Accepted", headers=LEAKS)), 502),
     "too_large": (sends_and_hangs(http(b"", length=1 << 40, headers=LEAKS)), 502),
     "cut_off": (sends_and_closes(http(b"{", length=100, headers=LEAKS)), 502),
-    "an_unknown_coding": (sends(http(response(), headers=(*LEAKS, ("Content-Encoding", "zstd")))), 502),
     "an_error_status_with_garbage": (sends(http(b"{}", status="500 No", headers=LEAKS)), 500),
 }
 

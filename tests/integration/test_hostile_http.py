@@ -21,60 +21,26 @@ _NOT_HTTP = "the upstream's answer is not HTTP"
 _HEADERS = "the upstream's answer has too many headers, or too large ones"
 NOT_HTTP = {
     "an_ssh_banner": (b"SSH-2.0-OpenSSH_9.6\r\n", _NOT_HTTP),
-    "a_tls_alert": (b"\x15\x03\x01\x00\x02\x02\x46", _NOT_HTTP),
-    "http_2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", _NOT_HTTP),
-    "http_2_settings": (b"\x00\x00\x12\x04\x00\x00\x00\x00\x00" + b"\x00" * 18, _NOT_HTTP),
-    "http_0_9": (response(), _NOT_HTTP),
-    "version_3": (b"HTTP/3.0 200 OK\r\n\r\n", _NOT_HTTP),
-    "no_status": (b"HTTP/1.1 OK\r\n\r\n", _NOT_HTTP),
     "status_999": (http(response(), status="999 Denied"), "the upstream's answer has no valid status"),
-    "status_600": (http(response(), status="600 Odd"), "the upstream's answer has no valid status"),
-    "status_99": (http(response(), status="099 Odd"), "the upstream's answer has no valid status"),
-    "status_1000": (http(response(), status="1000 Odd"), _NOT_HTTP),
-    "status_20": (http(response(), status="20 Odd"), _NOT_HTTP),
     "101": (
         http(b"", None, status="101 Switching Protocols", headers=(("Upgrade", "x"), ("Connection", "upgrade"))),
         "the upstream switched protocols",
     ),
     "two_lengths": (_HEAD + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\n" + _BODY_TEXT, _NOT_HTTP),
-    "two_same_lengths": (_HEAD + b"Content-Length: 5\r\nContent-Length: 5\r\n\r\n" + _BODY_TEXT, _NOT_HTTP),
-    "a_negative_length": (_HEAD + b"Content-Length: -1\r\n\r\n" + _BODY_TEXT, _NOT_HTTP),
-    "a_length_in_hex": (_HEAD + b"Content-Length: 0x10\r\n\r\n" + _BODY_TEXT, _NOT_HTTP),
-    "a_length_that_overflows": (_HEAD + b"Content-Length: 99999999999999999999999\r\n\r\n", _NOT_HTTP),
-    "length_and_chunks": (
-        _HEAD + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk(_BODY_TEXT) + b"0\r\n\r\n",
-        _NOT_HTTP,
-    ),
-    "a_folded_header": (_HEAD + b"X-A: b\r\n c\r\nContent-Length: 2\r\n\r\n{}", _NOT_HTTP),
-    "a_bare_lf": (b"HTTP/1.1 200 OK\nContent-Type: application/json\nContent-Length: 2\n\n{}", _NOT_HTTP),
-    "a_nul_in_a_header": (_HEAD + b"X-A: b\0c\r\nContent-Length: 2\r\n\r\n{}", _NOT_HTTP),
-    "a_control_character_in_a_header": (_HEAD + b"X-A: b\x01c\r\nContent-Length: 2\r\n\r\n{}", _NOT_HTTP),
-    "a_blank_in_a_header_s_name": (_HEAD + b"X A: b\r\nContent-Length: 2\r\n\r\n{}", _NOT_HTTP),
-    "a_header_without_a_name": (_HEAD + b": b\r\nContent-Length: 2\r\n\r\n{}", _NOT_HTTP),
-    "a_header_without_a_colon": (_HEAD + b"nonsense\r\nContent-Length: 2\r\n\r\n{}", _NOT_HTTP),
     "a_chunk_size_that_is_none": (_HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n", _NOT_HTTP),
-    "a_chunk_size_that_overflows": (_HEAD + b"Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n{}", _NOT_HTTP),
-    "a_chunk_longer_than_it_says": (_HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{}\r\n0\r\n\r\n", _NOT_HTTP),
     "an_unknown_transfer_coding": (
         _HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
         "the upstream's answer has an unknown transfer coding",
     ),
     "a_giant_header": (_HEAD + b"X-A: " + b"a" * 100_000 + b"\r\n\r\n", None),
-    "a_giant_status_line": (b"HTTP/1.1 200 " + b"a" * 200_000, None),
-    "a_giant_header_name": (_HEAD + b"a" * 200_000, None),
     "endless_headers": (_HEAD + b"X-A: b\r\n" * 100_000, _HEADERS),
     "endless_interim_answers": (
         b"HTTP/1.1 103 Early Hints\r\n\r\n" * 10_000,
         "the upstream's answer does not come to its point",
     ),
-    "endless_blank_lines": (b"\r\n" * 100_000, "the upstream's answer goes on without a body"),
     "an_endless_chunk_extension": (
         _HEAD + b"Transfer-Encoding: chunked\r\n\r\n1;" + b"a" * 200_000,
         "the upstream's answer goes on without a body",
-    ),
-    "endless_trailers": (
-        _HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk(_BODY_TEXT) + b"0\r\n" + b"X-A: b\r\n" * 100_000,
-        _HEADERS,
     ),
 }
 
@@ -96,28 +62,13 @@ async def test_what_is_not_http_is_replaced(era: Era, name: str, closes: bool) -
 
 CUT_OFF = {
     "nothing_at_all": (b"", "the upstream closed the connection before it answered"),
-    "half_a_status_line": (b"HTTP/1.1 20", "the upstream closed the connection before it answered"),
     "half_a_head": (_HEAD, "the upstream closed the connection before it answered"),
-    "only_an_interim_answer": (
-        b"HTTP/1.1 100 Continue\r\n\r\n",
-        "the upstream closed the connection before it answered",
-    ),
     "a_length_larger_than_the_body": (
         http(response(), length=1000, headers=LEAKS),
         "the upstream's answer was cut off",
     ),
-    "a_length_of_16_mib_minus_one": (http(response(), length=16_777_215), "the upstream's answer was cut off"),
-    "a_head_and_no_body": (http(b"", length=10), "the upstream's answer was cut off"),
     "chunks_without_an_end": (
         _HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk(response()),
-        "the upstream's answer was cut off",
-    ),
-    "a_chunk_without_its_end": (
-        _HEAD + b"Transfer-Encoding: chunked\r\n\r\nff\r\n" + response(),
-        "the upstream's answer was cut off",
-    ),
-    "a_last_chunk_without_its_blank_line": (
-        _HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk(response()) + b"0\r\n",
         "the upstream's answer was cut off",
     ),
 }

@@ -75,16 +75,6 @@ def coded(coding: str) -> bytes:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_body_of_exactly_the_bound_passes(era: Era) -> None:
-    body = response(text="a" * 5_000)
-
-    for sent in (http(body), _CHUNKED + chunk(body) + LAST_CHUNK):
-        async with World(sends(sent), max_response_bytes=len(body)) as world:
-            assert (await world.ask(post(era))).body == body
-            await world.recovered(era)
-
-
-@pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("declared", [True, False], ids=["declared", "chunked"])
 @pytest.mark.parametrize("status", ["200 OK", "202 Accepted", "500 No", "404 Not Found"])
 async def test_a_body_over_the_bound_is_refused_whatever_its_status(era: Era, declared: bool, status: str) -> None:
@@ -187,26 +177,12 @@ _SOUND = response()
 BAD_CODINGS = {
     "not_gzip": ("gzip", _SOUND, _DAMAGED),
     "gzip_cut_off": ("gzip", gzip.compress(_SOUND)[:-1], _CUT),
-    "gzip_without_its_checksum": ("gzip", gzip.compress(_SOUND)[:-8], _CUT),
-    "gzip_of_only_a_header": ("gzip", gzip.compress(_SOUND)[:10], _CUT),
-    "gzip_with_a_wrong_checksum": ("gzip", gzip.compress(_SOUND)[:-8] + b"\0" * 8, _DAMAGED),
-    "garbage_after_gzip": ("gzip", gzip.compress(_SOUND) + b"garbage", _DAMAGED),
     "a_nul_after_gzip": ("gzip", gzip.compress(_SOUND) + b"\0", None),
-    "plain_json_after_gzip": ("gzip", gzip.compress(_SOUND) + _SOUND, _DAMAGED),
     "a_second_answer_in_gzip": ("gzip", gzip.compress(_SOUND) * 2, "not valid JSON"),
-    "nothing_in_gzip": ("gzip", gzip.compress(b""), "not valid JSON"),
     "no_gzip_at_all": ("gzip", b"", "not valid JSON"),
-    "deflate_cut_off": ("deflate", zlib.compress(_SOUND)[:-1], _CUT),
-    "not_deflate": ("deflate", b"\xff" * 40, _DAMAGED),
     "garbage_after_deflate": ("deflate", zlib.compress(_SOUND) + b"x", "bytes after the end of a compressed body"),
-    "brotli_cut_off": ("br", brotli.compress(_SOUND)[:-1], _CUT),
-    "not_brotli": ("br", b"\xff" * 40, _DAMAGED),
-    "garbage_after_brotli": ("br", brotli.compress(_SOUND) + b"garbage", _DAMAGED),
     "zstd": ("zstd", _SOUND, _UNKNOWN),
-    "compress": ("compress", _SOUND, _UNKNOWN),
-    "two_codings": ("gzip, br", _SOUND, _UNKNOWN),
     "gzip_twice": ("gzip, gzip", gzip.compress(gzip.compress(_SOUND)), _UNKNOWN),
-    "base64": ("base64", _SOUND, _UNKNOWN),
 }
 
 
@@ -225,15 +201,6 @@ async def test_a_body_whose_coding_is_damaged_or_unknown_is_replaced(era: Era, n
         if status != "200 OK" and detail == "not valid JSON" and name != "nothing_in_gzip":
             expected = answer.body
         check_refused(answer, 502 if status == "200 OK" else 500, expected)
-        await world.recovered(era)
-
-
-@pytest.mark.parametrize("era", ERAS)
-async def test_two_content_encoding_headers_are_two_codings(era: Era) -> None:
-    twice = (("Content-Encoding", "gzip"), ("Content-Encoding", "gzip"))
-
-    async with World(sends(http(gzip.compress(response()), headers=twice))) as world:
-        check_refused(await world.ask(post(era)), 502, refused(_UNKNOWN))
         await world.recovered(era)
 
 

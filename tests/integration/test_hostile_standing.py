@@ -49,21 +49,11 @@ SESSION_STREAM = STREAM_HEAD.replace(b"\r\n\r\n", SESSION_HEADERS)
 _REST = "the stream ended without a response"
 BAD_INITIALIZE = {
     "a_bad_event": (sends_and_hangs(SESSION_STREAM, chunk(NEWS + b"data: {}\n\n")), '"jsonrpc" is not "2.0"'),
-    "another_id": (
-        sends_and_hangs(SESSION_STREAM, chunk(event(initialized(8)))),
-        "a response to an id that was not asked for",
-    ),
     "nothing": (sends(SESSION_STREAM, LAST_CHUNK), _REST),
-    "only_news": (sends(SESSION_STREAM, chunk(NEWS), LAST_CHUNK), _REST),
-    "nothing_after_an_event_id": (sends(SESSION_STREAM, chunk(b"id: 1\ndata:\n\n"), LAST_CHUNK), _REST),
     "a_cut": (sends_and_closes(SESSION_STREAM, chunk(NEWS)), "the upstream's answer was cut off"),
     "an_endless_event": (sends_and_hangs(SESSION_STREAM, chunk(b"a" * 20_000)), "an event longer than 10000 bytes"),
     "endless_news": (
         sends_and_hangs(SESSION_STREAM, *[chunk(NEWS * 100)] * 20),
-        "more than 10000 bytes before the response",
-    ),
-    "endless_comments": (
-        sends_and_hangs(SESSION_STREAM, *[chunk(COMMENT)] * 2_000),
         "more than 10000 bytes before the response",
     ),
     "silence": (sends_and_hangs(SESSION_STREAM), f"no event for {SOON:g} s"),

@@ -175,16 +175,6 @@ async def test_a_completion_goes_to_the_server_of_its_ref(trust: Trust) -> None:
     ]
 
 
-async def test_uris_in_results_come_back_under_their_merged_names(trust: Trust) -> None:
-    async with Several(trust, required=False, merge=True) as several:
-        listed = result_of(await several.send_merged(modern({}, method="resources/list")))["resources"]
-        assert {"accredit+mail:mail://1", "accredit+files:mail://1"} <= {each["uri"] for each in listed}
-        read = modern({"uri": "accredit+mail:mail://1"}, method="resources/read")
-        (contents,) = result_of(await several.send_merged(read))["contents"]
-        assert contents["uri"] == "accredit+mail:mail://1"
-        assert several.servers["mail"].messages[-1]["params"]["uri"] == "mail://1"
-
-
 @pytest.mark.holds("gateway/upstream/merged/answers", "time")
 @pytest.mark.holds("gateway/upstream/merged/answers", "pages")
 async def test_the_page_of_a_tool_is_read_by_the_uri_that_its_definition_says(trust: Trust) -> None:

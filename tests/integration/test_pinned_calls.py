@@ -80,18 +80,6 @@ async def test_a_tool_that_says_something_else_is_neither_listed_nor_called(
         assert "result" in await called(way, trust, PAY)
 
 
-@pytest.mark.parametrize("changed", [{"title": "Inbox"}, {"annotations": {}}, {"x-hidden": POISONED}])
-async def test_a_change_in_a_member_that_clients_do_not_show_is_a_change(
-    changed: dict[str, Any], trust: Trust, listed: Listed
-) -> None:
-    async with with_pins("http-modern", trust, listed) as way:
-        listed.say([{**TOOLS[0], **changed}, *TOOLS[1:]])
-        refused(await called(way, trust, INBOX), -31012, "definition_changed")
-    async with with_pins("http-modern", trust, listed) as way:
-        listed.say([{**TOOLS[0], "_meta": {"color": "blue"}}, *TOOLS[1:]])
-        assert "result" in await called(way, trust, INBOX)
-
-
 @pytest.mark.parametrize("name", ["http-modern", "http-legacy", "stdio-modern"])
 async def test_a_rename_a_swap_and_one_more_tool_are_found(name: str, trust: Trust, listed: Listed) -> None:
     inbox, send, pay = TOOLS[:3]

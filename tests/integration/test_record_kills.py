@@ -22,7 +22,6 @@ pytestmark = pytest.mark.slow
 
 ROUNDS = [5, pytest.param(20, marks=pytest.mark.long)]
 """Processes that are killed one after the other."""
-WORKERS = 4
 
 
 class Killed:
@@ -100,23 +99,6 @@ def test_every_answer_has_its_record__however_often_the_process_is_killed_and_th
     check(path, killed)
     writers = verified(path).writers
     assert len(writers) >= rounds
-
-
-@pytest.mark.timeout(300)
-def test_four_workers_share_a_log__and_one_that_dies_does_not_close_the_calls_of_the_others(tmp_path: Path) -> None:
-    path = tmp_path / "accredit.db"
-    workers = [Killed(path, NOW_MS) for _ in range(WORKERS)]
-    try:
-        workers[0].kill_after(200)
-        workers.append(Killed(path, NOW_MS))
-        for worker in workers[1:]:
-            worker.kill_after(200)
-    finally:
-        for worker in workers:
-            if worker.process.poll() is None:
-                worker.kill()
-    check(path, workers)
-    assert len(verified(path).writers) >= WORKERS + 1
 
 
 @pytest.mark.timeout(300)

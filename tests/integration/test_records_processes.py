@@ -15,7 +15,6 @@ from tests.integration.test_records_workers import writers_of
 from tests.world.calls import STREAM_HEAD, chunk, compact, event, http, response
 from tests.world.children import children
 from tests.world.command import environment, wait_until
-from tests.world.logs import full_disk
 from tests.world.outcome_server import noted
 from tests.world.patient_stores import COMMAND, IMPORTS
 from tests.world.raw_client import RawClient
@@ -51,33 +50,6 @@ async def test_each_worker_has_a_chain_and_one_verification_covers_all(tmp_path:
     assert sorted(served) == sorted(writers)
     assert {status for _, status in outcomes(db)} == {"ok"}
     assert {each["writer"] for each in verify(tmp_path)["writers"]} == set(writers)
-
-
-async def test_on_a_full_disk_nothing_is_forwarded_and_readyz_says_so(tmp_path: Path) -> None:
-    upstream = Upstream()
-    async with RawServer(upstream) as server:
-        db = configure(tmp_path, f'url = "{server.url}"')
-        with await asyncio.to_thread(serving(tmp_path).__enter__) as gateway:
-            async with RawClient(gateway.port) as client:
-                assert "result" in await ask(client, "before")
-                with full_disk(gateway.process.pid, room=4_096):  # enough for stderr
-                    refused = await ask(client, "full")
-                    assert refused["error"]["code"] == -31006
-                    assert refused["error"]["data"]["forwarded"] is False
-                    await client.ask("GET", "/readyz")
-                    ready = await client.answer()
-                    assert (ready.status, json.loads(ready.body)["records"]) == (503, False)
-                assert "result" in await ask(client, "after")
-                await client.ask("GET", "/readyz")
-                assert (await client.answer()).status == 200
-            assert '"records can\'t be written"' in gateway.stderr
-            gateway.stop()
-            await asyncio.to_thread(gateway.wait)
-    log = [json.loads(line) for line in gateway.stderr.splitlines() if line.startswith("{")]
-    assert [line["count"] for line in log if line["event"] == "checkpoint"][-1] == 4
-    assert upstream.called == ["before", "after"]
-    assert outcomes(db) == [("before", "ok"), ("after", "ok")]
-    assert verify(tmp_path)["valid"]
 
 
 async def test_a_log_process_that_is_killed_is_replaced__and_no_answer_lacks_its_record(tmp_path: Path) -> None:

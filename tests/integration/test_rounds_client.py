@@ -26,7 +26,6 @@ from accredit.errors import (
     InputHandlerMissing,
     InputRequired,
     InvalidInputRequired,
-    RequestTimeout,
     RoundsExceeded,
     RoundsTimeout,
     UnknownInputRequest,
@@ -122,17 +121,6 @@ async def test_a_prompt_that_is_open_when_the_budget_ends_is_closed() -> None:
     assert ended == ["closed"]
 
 
-async def test_answers_of_a_round_made_by_hand_are_in_no_later_one() -> None:
-    server = RoundsServer([asks("b"), asks("c", requestState="two"), FINAL])
-
-    async with client_of(server, elicitation=Person()) as client:
-        yes = ElicitResult(action="accept", content={"sure": True})
-        done = await client.call_tool("deploy", input_responses={"a": yes}, request_state="one")
-        assert text_of(done) == "done"
-    assert server.state_and_keys == [("one", ["a"]), (None, ["b"]), ("two", ["c"])]
-    assert len(set(server.ids)) == 3
-
-
 async def test_rounds_are_made_by_hand_without_a_cast() -> None:
     server = RoundsServer([asks("a", requestState="s"), FINAL])
 
@@ -180,12 +168,6 @@ async def test_a_handler_that_fails_names_its_entry_and_its_cause() -> None:
         assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
-async def test_what_asks_for_nothing_is_no_result__made_by_hand_or_not() -> None:
-    async with client_of(RoundsServer([asks()])) as client:
-        with pytest.raises(InvalidInputRequired):
-            await client.call_tool("deploy", allow_input_required=True)
-
-
 @pytest.mark.holds("client/legs", "raw-answer")
 @pytest.mark.parametrize("by_hand", [False, True])
 @pytest.mark.parametrize("kind", ["task", "vendor/other", "", 7, None])
@@ -199,14 +181,6 @@ async def test_a_result_of_a_kind_that_nobody_negotiated_is_not_taken_for_a_whol
             await client.call_tool("deploy", allow_input_required=by_hand)
         assert caught.value.result_type == kind
         assert caught.value.result == result
-
-
-async def test_nor_is_one_that_comes_after_a_round() -> None:
-    async with client_of(
-        RoundsServer([asks("a"), {"resultType": "task", "taskId": "1"}]), elicitation=Person()
-    ) as client:
-        with pytest.raises(UnsupportedResultType):
-            await client.call_tool("deploy")
 
 
 async def test_nor_by_a_program_that_sends_its_own_requests_with_a_schema() -> None:
@@ -244,22 +218,6 @@ async def test_a_list_cannot_ask_for_input() -> None:
     async with client_of(Odd([FINAL])) as client:
         with pytest.raises(InvalidInputRequired, match="in answer to 'tools/list'"):
             await client.list_tools()
-
-
-async def test_an_elicitation_without_a_mode_is_a_form__whatever_else_it_holds() -> None:
-    params = {"message": "Sure?", "requestedSchema": FORM, "url": "https://a.example/"}
-    server = RoundsServer([asks(inputRequests={"k": {"method": "elicitation/create", "params": params}}), FINAL])
-    person = Person()
-
-    async with client_of(server, elicitation=person) as client:
-        await client.call_tool("deploy")
-    assert isinstance(person.contexts[0].params, types.ElicitRequestFormParams)
-
-
-async def test_a_leg_that_takes_too_long_without_a_budget_is_a_timeout_of_its_own() -> None:
-    async with client_of(RoundsServer([FINAL], [NEVER])) as client:
-        with pytest.raises(RequestTimeout):
-            await client.call_tool("deploy", timeout=BUDGETS[0])
 
 
 @pytest.mark.parametrize("tools", ["none of your business", [{"name": 5}]])

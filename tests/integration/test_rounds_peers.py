@@ -16,20 +16,16 @@ import mcp
 import pytest
 from mcp.client._input_required import InputRequiredRoundsExceededError
 from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolRequestParams, CallToolResult, ElicitRequestURLParams, ElicitResult, InputRequiredResult
+from mcp_types import CallToolRequestParams, CallToolResult, ElicitRequestURLParams, ElicitResult
 from pydantic import ValidationError
 from tests.world.budgets import BUDGETS, NEVER_REACHED
 from tests.world.rounds_client import sender
-from tests.world.rounds_server import FINAL, NEVER, VERSION, RoundsServer, asks
+from tests.world.rounds_server import FINAL, VERSION, RoundsServer, asks
 from tests.world.running import RunningGateway, run
 
-from accredit.client.rounds import run_leg, run_rounds
+from accredit.client.rounds import run_rounds
 from accredit.errors import (
-    InputHandlerFailed,
-    InputHandlerMissing,
     NoBackChannel,
-    RoundsExceeded,
-    RoundsTimeout,
 )
 from accredit.rounds import RoundsOptions
 
@@ -160,44 +156,6 @@ def test_a_manual_round_followed_by_an_automatic_one_leaks_nothing(engine: Engin
     assert server.state_and_keys == [("1", ["a"]), ("2", ["b"]), (None, ["c"])]
 
 
-def test_ours_shows_no_prompt_where_the_first_leg_overruns_the_budget() -> None:
-    for budget in BUDGETS:
-        prompt, server = Prompt(), RoundsServer([asks("a"), FINAL], seconds=[NEVER])
-        with pytest.raises(RoundsTimeout):
-            play(server, ours, handler=prompt, max_total_timeout=budget)
-        assert prompt.shown == 0
-        if server.calls:
-            break
-    else:
-        raise AssertionError(NEVER_REACHED)
-    assert len(server.calls) == 1
-
-
-def test_ours_cancels_a_leg_when_the_budget_ends_whatever_its_own_time() -> None:
-    for budget in BUDGETS:
-        server = RoundsServer([asks("a"), FINAL], seconds=[0, NEVER])
-        with pytest.raises(RoundsTimeout) as caught:
-            play(server, ours, timeout=NEVER, max_total_timeout=budget)
-        assert caught.value.max_total_timeout == budget
-        if len(server.calls) > 1:
-            break
-    else:
-        raise AssertionError(NEVER_REACHED)
-    assert len(server.calls) == 2
-
-
-def test_ours_cancels_a_prompt_that_is_open_when_the_budget_ends() -> None:
-    for budget in BUDGETS:
-        prompt, server = Prompt(NEVER), RoundsServer([asks("a"), FINAL])
-        with pytest.raises(RoundsTimeout):
-            play(server, ours, handler=prompt, max_total_timeout=budget)
-        if prompt.shown:
-            break
-    else:
-        raise AssertionError(NEVER_REACHED)
-    assert (prompt.shown, prompt.cancelled, len(server.calls)) == (1, 1, 1)
-
-
 @PEERS
 def test_a_peers_time_is_each_legs_alone__a_prompt_may_take_longer_than_the_call(engine: Engine) -> None:
     for budget in BUDGETS:
@@ -222,14 +180,6 @@ def test_fastmcps_call_takes_no_answers_and_no_state() -> None:
     assert {"input_responses", "request_state"} <= inspect.signature(mcp.Client.call_tool).parameters.keys()
 
 
-def test_ours_ends_past_max_rounds_with_what_was_asked_last() -> None:
-    server = RoundsServer([asks("a", requestState="s")])
-    with pytest.raises(RoundsExceeded) as caught:
-        play(server, ours, rounds=2)
-    assert caught.value.last_result.request_state == "s"
-    assert len(server.calls) == 3
-
-
 @PEERS
 def test_a_peer_ends_past_its_bound_without_it(engine: Engine) -> None:
     server = RoundsServer([asks("a", requestState="s")])
@@ -243,13 +193,6 @@ async def fails(_context: object, _params: object) -> ElicitResult:
     raise ValueError("window closed")
 
 
-def test_ours_says_whose_handler_failed_and_why() -> None:
-    with pytest.raises(InputHandlerFailed) as caught:
-        play(RoundsServer([asks("k"), FINAL]), ours, handler=fails)
-    assert (caught.value.key, caught.value.method) == ("k", "elicitation/create")
-    assert str(caught.value.__cause__) == "window closed"
-
-
 def test_a_peers_failing_handler_is_a_group_or_an_error_without_the_key() -> None:
     with pytest.raises(ExceptionGroup) as group:
         play(RoundsServer([asks("k"), FINAL]), sdk, handler=fails)
@@ -257,12 +200,6 @@ def test_a_peers_failing_handler_is_a_group_or_an_error_without_the_key() -> Non
     with pytest.raises(MCPError) as caught:
         play(RoundsServer([asks("k"), FINAL]), fast, handler=fails)
     assert caught.value.error.message == "window closed"
-
-
-def test_ours_has_an_error_for_a_kind_that_has_no_handler() -> None:
-    with pytest.raises(InputHandlerMissing) as caught:
-        play(RoundsServer([asks("k"), FINAL]), ours, handler=None)
-    assert (caught.value.key, caught.value.method) == ("k", "elicitation/create")
 
 
 @PEERS
@@ -310,19 +247,3 @@ def test_a_peer_takes_an_elicitation_without_a_mode_for_a_page_to_visit(engine: 
     prompt = Prompt()
     play(RoundsServer([{"resultType": "input_required", "inputRequests": asked}, FINAL]), engine, handler=prompt)
     assert isinstance(prompt.params[0], ElicitRequestURLParams)
-
-
-def test_by_hand_over_a_real_connection() -> None:
-    server = RoundsServer([asks("a", requestState="1"), FINAL])
-
-    async def by_hand(url: str) -> None:
-        async with mcp.Client(url, mode=VERSION) as client:
-            send = sender(client.session)
-            asked = await run_leg(send, DEPLOY, "tools/call")
-            assert isinstance(asked, InputRequiredResult)
-            seeded = DEPLOY.model_copy(update={"input_responses": {"a": YES}, "request_state": asked.request_state})
-            done = await run_leg(send, seeded, "tools/call")
-            assert isinstance(done, CallToolResult)
-
-    play(server, by_hand)
-    assert server.state_and_keys == [(None, []), ("1", ["a"])]

@@ -312,29 +312,6 @@ def test_of_64_copies_of_one_proof_at_once_exactly_one_runs(kind: str, tmp_path:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_stolen_proof_is_worth_nothing(kind: str) -> None:
-    async def main() -> None:
-        trust = Trust()
-        async with reached(kind, trust) as (client, ran):
-            euros, more = {"amount": 5, "currency": "EUR"}, {"amount": 500, "currency": "EUR"}
-            swapped = await refusal(client, "pay", more, proof_for(trust, "pay", euros))
-            assert "session_context_mismatch" in swapped["data"]["reason"]
-            other = await refusal(client, "list_inbox", {}, proof_for(trust, "pay", euros))
-            assert "session_context_mismatch" in other["data"]["reason"]
-            elsewhere = await refusal(client, "pay", euros, proof_for(trust, "pay", euros, Signed(gateway="files")))
-            assert "session_context_mismatch" in elsewhere["data"]["reason"]
-            stale = await refusal(client, "pay", euros, proof_for(trust, "pay", euros, Signed(age=40)))
-            assert stale["data"]["reason"].startswith("stale_challenge")
-            expired = await refusal(client, "pay", euros, proof_for(trust, "pay", euros, ends=-1))
-            assert expired["data"]["error"] == "ratify_expired"
-            forged = await refusal(client, "pay", euros, proof_for(trust, "pay", euros, issuer=trust.stranger))
-            assert forged["code"] == -31004
-            assert ran() == []
-
-    asyncio.run(main())
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_what_the_owner_takes_back_is_refused_at_once(kind: str, tmp_path: Path) -> None:
     async def main() -> None:
         trust = Trust()
@@ -513,33 +490,6 @@ def test_a_tool_that_calls_others_by_name_does_not_lead_around_what_they_ask_for
             for name in ("send_email", "open_door", "pay"):
                 assert (await relay(name)).is_error  # for FastMCP it is an error of the tool that called
             assert ran() == ["relay", "list_inbox", "relay", "relay", "relay"]
-
-    asyncio.run(main())
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_proof_that_is_too_long_or_none_is_refused__whatever_it_is(kind: str) -> None:
-    async def main() -> None:
-        async with reached(kind, Trust()) as (client, ran):
-            long = await refusal(client, "list_inbox", {}, {"delegations": "a" * 131_072})
-            assert long["data"]["reason"] == "invalid: the proof has more than 131072 bytes"
-            for junk in ("text", 7, [], {}, {"agent_id": None}, {"a": [[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]}):
-                assert (await refusal(client, "list_inbox", {}, junk))["data"]["error"] in (
-                    "ratify_invalid",
-                    "ratify_untrusted_root",
-                )
-            assert ran() == []
-
-    asyncio.run(main())
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_argument_that_has_no_canonical_form_is_refused__nothing_could_be_bound_to_it(kind: str) -> None:
-    async def main() -> None:
-        async with reached(kind, Trust()) as (client, ran):
-            refused = await refusal(client, "pay", {"amount": 2**60, "currency": "EUR"}, {})
-            assert refused["code"] == -32602
-            assert ran() == []
 
     asyncio.run(main())
 

@@ -34,7 +34,6 @@ pytestmark = pytest.mark.holds("server/tokens")
 
 ERAS = (Era.LEGACY, Era.MODERN)
 PLACES = ("header", "argument", "meta")
-UNBOUND = Signed(bound=False)
 
 
 @pytest.fixture
@@ -264,24 +263,6 @@ def test_calls_and_lists_of_every_kind_need_a_token_and_nothing_else_does(
             pinged = await ask(running.port, {"_meta": {"token": "bad"}}, [], Era.LEGACY, "ping")
             assert "result" in pinged
         assert made.ran == ["mail://inbox", "greet"]
-
-    asyncio.run(main())
-
-
-def test_a_tool_s_own_token_argument_arrives_untouched__and_does_not_decide(world: Tokened, tmp_path: Path) -> None:
-    async def main() -> None:
-        made = guarded("fastmcp", rules(world, tmp_path))
-        good = world.token()
-        async with reached(made, good) as client:
-            assert await call(client, "keyed", {"_token": "mine"}, token=good) == "mine"
-            assert (await refusal(client, "keyed", {"_token": good}))["code"] == -31011
-        # With the SDK's decorator no argument begins so; a tool that was made otherwise says it in its schema.
-        made = guarded("sdk", rules(world, tmp_path))
-        server: Any = made.server
-        server._tool_manager.get_tool("seen").parameters["properties"]["_token"] = {"type": "string"}
-        async with reached(made, good) as client:
-            assert (await refusal(client, "seen", {"_token": good}))["code"] == -31011
-            assert "'_token': 'mine'" in await call(client, "seen", {"_token": "mine"}, token=good)
 
     asyncio.run(main())
 

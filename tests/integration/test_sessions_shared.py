@@ -20,13 +20,12 @@ from tests.world.hostile import World, sends
 from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.raw_server import RawServer
 from tests.world.recorded import records_at, records_of
-from tests.world.running import FAST, RunningGateway, run
+from tests.world.running import RunningGateway, run
 from tests.world.stdio_processes import raw_command
 from tests.world.tokened import Tokened
 
 from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, create_app
 from accredit.gateway.front.session_binding import MAX_SEALED_SESSION_ID_BYTES
-from accredit.gateway.front.session_ids import SessionIds, SessionState
 from accredit.gateway.settings import RecordSettings, RoundsSettings
 from accredit.jsonrpc.methods import Era
 from accredit.limits import MAX_SESSION_ID_BYTES
@@ -159,28 +158,6 @@ def server_id(server: RawServer) -> str:
     named = {request.header("mcp-session-id") for request in server.requests} - {None}
     assert named <= {HONEST}
     return HONEST
-
-
-@pytest.mark.parametrize("tokens", [False, True], ids=["nobody", "tokens"])
-async def test_a_connection_that_brings_an_id_again_has_it_opened_for_its_head__not_for_each_call(
-    tokens: bool, road: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[bytes] = []
-    open_id = SessionIds.open
-
-    def counting(ids: SessionIds, value: bytes) -> SessionState:
-        opened.append(value)
-        return open_id(ids, value)
-
-    monkeypatch.setattr(SessionIds, "open", counting)
-    token = TOKENED.token() if tokens else None
-
-    async with honest((OLD,), tokens=tokens) as (_, (port,)), RawClient(port) as client:
-        posted = within(LIST, await begin(port, token), token)
-        for _ in range(10):
-            await client.ask("POST", "/mcp", posted.headers, posted.body)
-            assert (await client.answer()).status == 200
-    assert len(opened) == (2 if road == FAST else 10)  # a head is remembered from its first request on
 
 
 @pytest.mark.holds("gateway/front/session_ids", "prefix")

@@ -32,7 +32,6 @@ pytestmark = [
     pytest.mark.holds("asking/hosts"),
 ]
 
-ROOT = Path(__file__).parents[2]
 LISTING = (sys.executable, listing_server.__file__)
 FILES = ("accredit.toml", "gateway.key", "gateway.key.pub", "accredit.lock")
 
@@ -349,14 +348,6 @@ def test_a_server_object_is_asked_in_memory(name: str, tmp_path: Path) -> None:
     told = json.loads(done.stdout)
     assert told["tools"] == 2
     assert [(each["tool"], each["problem"]) for each in told["findings"]] == [("wipe", "no_scope")]
-
-
-@pytest.mark.parametrize("command", [("init",), ("check",)], ids=" ".join)
-def test_both_have_help_with_an_example(command: tuple[str, ...], tmp_path: Path) -> None:
-    done = accredit(*command, "--help", folder=tmp_path)
-    assert done.returncode == 0
-    assert "Example" in done.stdout
-    assert " ".join(("accredit", *command)) in done.stdout
 
 
 def test_a_command_that_is_interrupted_leaves_no_server_behind(tmp_path: Path) -> None:

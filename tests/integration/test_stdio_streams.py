@@ -36,17 +36,6 @@ async def test_clients_of_older_revisions_get_no_event_without_data() -> None:
         assert [event.id async for event in events_of(client)] == ["1-1", "1-2"]
 
 
-async def test_an_error_after_the_beginning_of_a_stream_is_an_event_with_the_requests_id() -> None:
-    async with Bridge() as bridge, RawClient(bridge.port) as client:
-        session = await bridge.session()
-        posted = session.posted("news_then_bad")
-        await client.ask("POST", "/mcp", posted.headers, posted.body)
-        assert (await client.head())[0] == 200
-        *_, last = [event async for event in events_of(client)]
-        assert last.message["id"] == 7
-        assert last.message["error"]["data"] == '"jsonrpc" is not "2.0"'
-
-
 async def test_the_servers_request_goes_out_on_the_open_answer_and_the_clients_response_comes_back() -> None:
     async with Bridge() as bridge, RawClient(bridge.port) as client:
         session = await bridge.session()

@@ -1,7 +1,6 @@
 """Tokens on stdio, with the real command: in `_meta`, in an argument, or in the environment; never in the child."""
 
 import json
-import os
 import sys
 import time
 from pathlib import Path
@@ -9,11 +8,8 @@ from typing import Any
 
 import pytest
 from tests.integration.test_wrap import Wrapped, wrapped
-from tests.world.calls import ERAS, meta
 from tests.world.command import accredit
 from tests.world.issuer import IssuerKey, claims, key_set_text
-
-from accredit.jsonrpc.methods import Era
 
 pytestmark = pytest.mark.slow
 
@@ -65,32 +61,6 @@ def calls_and_lists(host: Wrapped, key: IssuerKey, good: str, bad: str) -> None:
     assert received.count("dev.accredit/authorization") == 3
     for text in (good, bad):
         assert text.rpartition(".")[2] not in received
-
-
-HONEST = (sys.executable, "-m", "tests.world.honest_server")
-
-
-def calls_read(file: Path) -> list[Any]:
-    """What has reached the child."""
-    return [message for line in file.read_text("utf-8").splitlines() if "method" in (message := json.loads(line))]
-
-
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("listed", [True, False])
-def test_a_tools_own_token_argument_arrives_untouched(key: IssuerKey, tmp_path: Path, era: Era, listed: bool) -> None:
-    read, carried = tmp_path / "read", {**(meta() if era is Era.MODERN else {}), "token": token(key)}
-    with wrapped(tmp_path, child=(*HONEST, str(read)), PYTHONPATH=os.pathsep.join(sys.path)) as host:
-        if era is Era.LEGACY:
-            host.initialize()
-        if listed:
-            host.say(id=1, method="tools/list", params={"cursor": "2", "_meta": carried})
-            assert "result" in host.message()
-        host.tool("redeem", "r", carried, _token="voucher")
-        assert host.message()["id"] == "r"  # what the gateway asks for itself, its host never sees
-        host.tool("list_inbox", "i", carried, _token=token(key))
-        assert "result" in host.message()
-    redeemed, inbox = (each["params"]["arguments"] for each in calls_read(read) if each["method"] == "tools/call")
-    assert (redeemed, inbox) == ({"_token": "voucher"}, {})
 
 
 @pytest.mark.holds("gateway/admission/tool_directory", "token-argument")

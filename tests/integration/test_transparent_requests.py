@@ -36,12 +36,7 @@ def add_origin(name: str) -> bytes:
     [
         ("evil.example", "evil.example"),
         ("Evil.example:80", "evil.example"),
-        ("127.0.0.1.evil.example", "127.0.0.1.evil.example"),
-        ("localhost.evil.example", "localhost.evil.example"),
-        ("[::2]", "[::2]"),
         ("[::2]:80", "[::2]"),
-        ("0.0.0.0", "0.0.0.0"),
-        ("127.0.0.2", "127.0.0.2"),
     ],
 )
 async def test_a_host_that_is_not_ours_is_refused__a_rebound_name_would_reach_a_private_server(
@@ -70,11 +65,7 @@ async def test_a_configured_host_may_ask() -> None:
     "origin",
     [
         "http://evil.example",
-        "https://127.0.0.1.evil.example",
         "http://localhost:1",
-        "http://localhost:6274",  # the Inspector's
-        "http://127.0.0.1:1",
-        "http://[::1]:6274",
         "vscode-webview://1a2b3c",
     ],
 )
@@ -87,15 +78,8 @@ async def test_an_origin_that_is_not_ours_is_refused__any_page_could_use_a_local
     "origin",
     [
         "null",
-        "file://",
-        "",
-        "http://[::1",
         "x",
-        'http://a"b',
-        "http://a/b",
-        "http://a@b",
         f"http://{'a' * 100}",
-        "http://ä",
     ],
 )
 async def test_what_is_no_origin_is_not_quoted(origin: str) -> None:
@@ -255,88 +239,18 @@ def call(text: str) -> Posted:
 
 
 _P, _I = "Parse error: ", "Invalid Request: "
-_NO_ID = _I + '"id" is neither a string nor an integer'
-_TWICE = _I + "a duplicate member: "
 _CASE = _I + "a member differs only by case from a defined one: "
-_FINE = '"name":"x"'
 BAD_MESSAGES = {
     "nothing": (raw(""), PARSE, _P + "not valid JSON", None),
-    "text": (raw("hello"), PARSE, _P + "not valid JSON", None),
-    "a_byte_order_mark": (
-        raw(b"\xef\xbb\xbf" + post(Era.LEGACY).body),
-        PARSE,
-        _P + "the body starts with a byte order mark",
-        None,
-    ),
-    "not_utf8": (raw(b'{"jsonrpc":"2.0","id":7,"method":"\xff"}'), PARSE, _P + "the body is not UTF-8", None),
-    "nan": (call('"a":NaN'), PARSE, _P + "not valid JSON", None),
     "an_overflow": (call('"a":1e999'), PARSE, _P + "a number is too large", None),
-    "100000_deep": (raw(b"[" * 100_000), PARSE, _P + "nested more than 128 deep", None),
-    "garbage_after_it": (raw(post(Era.LEGACY).body + b"}"), PARSE, _P + "not valid JSON", None),
-    "a_number": (raw("7"), INVALID, _I + "not a JSON object", None),
-    "an_empty_object": (raw("{}"), INVALID, _I + '"jsonrpc" is not "2.0"', None),
     "another_version": (raw('{"jsonrpc":"1.0","id":7,"method":"x"}'), INVALID, _I + '"jsonrpc" is not "2.0"', 7),
-    "no_method": (raw('{"jsonrpc":"2.0","id":7}'), INVALID, _I + "neither a result nor an error", 7),
-    "a_null_id": (raw('{"jsonrpc":"2.0","id":null,"method":"x"}'), INVALID, _NO_ID, None),
-    "a_float_id": (raw('{"jsonrpc":"2.0","id":7.0,"method":"x"}'), INVALID, _NO_ID, None),
-    "a_method_that_is_a_number": (
-        raw('{"jsonrpc":"2.0","id":7,"method":5}'),
-        INVALID,
-        _I + '"method" is not a string',
-        7,
-    ),
-    "params_that_are_an_array": (
-        raw('{"jsonrpc":"2.0","id":7,"method":"x","params":[]}'),
-        INVALID,
-        _I + '"params" is not an object',
-        7,
-    ),
-    "two_methods": (
-        raw('{"jsonrpc":"2.0","id":7,"method":"ping","method":"tools/call"}'),
-        INVALID,
-        _TWICE + "method",
-        None,
-    ),
     "two_names": (call('"name":"safe","name":"evil"'), INVALID, _I + "a duplicate member", 7),
-    "an_escaped_name": (call('"name":"safe","n\\u0061me":"evil"'), INVALID, _I + "a duplicate member", 7),
-    "two_arguments_deep_down": (
-        call('"name":"x","arguments":{"a":[{"b":{"c":1,"c":2}}]}'),
-        INVALID,
-        _I + "a duplicate member",
-        7,
-    ),
-    "an_escaped_argument": (
-        call('"name":"x","arguments":{"to":1,"\\u0074\\u006f":2}'),
-        INVALID,
-        _I + "a duplicate member",
-        7,
-    ),
-    "two_in_meta": (call('"name":"x","_meta":{"a":1,"a":2}'), INVALID, _I + "a duplicate member", 7),
-    "a_method_in_capitals": (
-        raw('{"jsonrpc":"2.0","id":7,"method":"ping","Method":"tools/call"}'),
-        INVALID,
-        _CASE + "Method",
-        None,
-    ),
     "a_name_in_capitals": (call('"name":"safe","Name":"evil"'), INVALID, _CASE + "Name", 7),
-    "only_a_name_in_capitals": (call('"NAME":"evil"'), INVALID, _CASE + "NAME", 7),
-    "arguments_in_capitals": (call(_FINE + ',"Arguments":{}'), INVALID, _CASE + "Arguments", 7),
-    "meta_in_capitals": (call(_FINE + ',"_Meta":{}'), INVALID, _CASE + "_Meta", 7),
-    "a_long_s_in_arguments": (call(_FINE + ',"argument\u017f":{}'), INVALID, _CASE + "argument?", 7),
-    "a_kelvin_sign_in_task": (call(_FINE + ',"tas\u212a":{}'), INVALID, _CASE + "tas?", 7),
-    "a_progress_token_in_capitals": (call(_FINE + ',"_meta":{"ProgressToken":1}'), INVALID, _CASE + "ProgressToken", 7),
-    "a_kelvin_sign_in_meta": (call(_FINE + ',"_meta":{"progressTo\u212aen":1}'), INVALID, _CASE + "progressTo?en", 7),
     "a_batch": (
         raw(b"[" + post(Era.LEGACY).body + b"]"),
         INVALID,
         _I + "a batch is valid in revision 2025-03-26 only",
         None,
-    ),
-    "a_bad_response": (
-        raw('{"jsonrpc":"2.0","id":7,"error":{"code":"1","message":"m"}}'),
-        INVALID,
-        _I + '"error.code" is not an integer',
-        7,
     ),
 }
 
@@ -386,10 +300,7 @@ async def test_a_batch_is_refused_where_the_revision_does_not_know_it(revision: 
     ("text", "message"),
     [
         (b"[]", "a batch has 1 to 100 messages"),
-        (b"[1]", "not a JSON object"),
-        (b"[[]]", "not a JSON object"),
         (b"[" + b",".join([post(Era.LEGACY).body] * 2) + b"]", "two requests of a batch have the same id"),
-        (b"[" + b",".join([notification(Era.LEGACY).body] * 101) + b"]", "a batch has 1 to 100 messages"),
     ],
 )
 async def test_a_bad_batch_is_refused_where_batches_are_allowed(text: bytes, message: str) -> None:

@@ -130,16 +130,6 @@ async def test_an_answer_to_head_has_no_body_and_gives_up_its_connection() -> No
         await gone(server, client)
 
 
-async def test_an_answer_without_a_length_ends_with_its_connection() -> None:
-    async def handler(connection: Connection) -> None:
-        await connection.request()
-        await connection.send(b"HTTP/1.1 200 OK\r\n\r\nhel", b"lo")
-
-    async with client_of(handler) as (client, server):
-        assert await ask(client) == b"hello"
-        await gone(server, client)
-
-
 # --- connections that are kept ------------------------------------------------------------------------
 
 

@@ -61,31 +61,6 @@ async def test_large_bodies_pass_both_ways(tls: ssl.SSLContext) -> None:
         assert server.accepted == 1
 
 
-async def test_a_slow_reader_slows_the_upstream(tls: ssl.SSLContext) -> None:
-    sent = 0
-
-    async def endless(connection: Connection) -> None:
-        nonlocal sent
-        await connection.request()
-        await connection.send(b"HTTP/1.1 200 OK\r\n\r\n")
-        while True:
-            await connection.send(bytes(65_536))
-            sent += 65_536
-
-    async with client_of(endless, tls=tls) as (client, _):
-        answer = await client.send("GET", [])
-        still = 0
-        while still < 50:
-            before = sent
-            await asyncio.sleep(0.002)
-            still = still + 1 if sent == before else 0
-        stopped = sent
-        assert answer._response.unread <= 2_000_000
-        while sent < stopped + 8_000_000:
-            assert await answer.chunk(timeout=10)
-        answer.close()
-
-
 async def test_a_certificate_that_nobody_vouches_for_is_not_trusted(
     tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,17 +123,6 @@ async def test_a_handshake_that_does_not_end_is_given_up(cancelled: bool) -> Non
         with pytest.raises(asyncio.CancelledError if cancelled else UpstreamTimeout):
             await asked
         await gone(server, client)
-
-
-@pytest.mark.parametrize("rounds", range(0, 24, 3))
-async def test_a_caller_may_go_away_at_any_moment_and_nothing_is_left(tls: ssl.SSLContext, rounds: int) -> None:
-    async with client_of(hello, tls=tls) as (client, _):
-        asked = asyncio.create_task(ask(client))
-        for _ in range(rounds):
-            await asyncio.sleep(0)
-        asked.cancel()
-        await asyncio.gather(asked, return_exceptions=True)
-        assert await ask(client) == b"hello"
 
 
 async def until_close(connection: Connection, read: asyncio.Event, *, truncated: bool) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from itertools import chain, repeat
 from typing import Any
 
 import anyio
@@ -17,7 +16,6 @@ from tests.world.virtual_time import run_virtually
 from accredit.client.rounds import InputHandler, run_leg, run_rounds
 from accredit.errors import (
     InputHandlerFailed,
-    InputRequired,
     InvalidInputRequired,
     NoBackChannel,
     RequestTimeout,
@@ -77,14 +75,6 @@ async def call(
 ) -> CallToolResult:
     handlers = {"elicitation/create": handler}
     return await run_rounds(server, handlers, CALL, "tools/call", options or RoundsOptions(), **times)
-
-
-def test_a_call_with_rounds_ends_with_its_result() -> None:
-    server = Server(asks("a", state="s"), input_required(request_state="t"), FINAL)
-    assert run(call(server)) is FINAL
-    assert [options.number for _, options in server.legs] == [0, 1, 2]
-    assert server.legs[1][0]["inputResponses"] == {"a": {"action": "accept", "content": {"sure": True}}}
-    assert server.legs[2][0] == {**CALL, "requestState": "t"}
 
 
 @pytest.mark.holds("client/rounds", "concurrent")
@@ -246,15 +236,6 @@ def test_a_first_leg_that_overruns_the_budget_shows_no_prompt_even_where_it_can_
     assert stuck.begun == 0
 
 
-def test_a_made_up_clock_shows_that_the_budget_begins_with_the_first_leg() -> None:
-    stuck = Stuck()
-    times = chain([100.0], repeat(161.0))
-    with pytest.raises(RoundsTimeout) as caught:
-        run_virtually(call(Server(asks("a")), stuck.forever, max_total_timeout=60, clock=lambda: next(times)))
-    assert caught.value.elapsed == 61
-    assert stuck.begun == 0
-
-
 @pytest.mark.holds("client/rounds", "deadline")
 def test_a_prompt_that_is_open_when_the_budget_ends_is_cancelled() -> None:
     stuck = Stuck()
@@ -309,36 +290,6 @@ def test_the_callers_cancellation_reaches_a_wait_between_two_legs() -> None:
 # --- progress and manual mode -----------------------------------------------------------------------
 
 
-def test_each_round_is_visible_before_its_handlers_run() -> None:
-    seen: list[object] = []
-
-    async def progress(done: float, total: float | None, message: str | None) -> None:
-        seen.append((done, total, message))
-
-    async def handler(_context: InputContext, _params: object) -> ElicitResult:
-        seen.append("asked")
-        return YES
-
-    run(call(Server(asks("a"), input_required(request_state="s"), FINAL), handler, progress=progress))
-    assert seen == [
-        (1, None, "round 1 of tools/call: elicitation/create"),
-        "asked",
-        (2, None, "round 2 of tools/call: state only"),
-    ]
-
-
-async def test_by_hand_a_call_gives_what_is_asked_and_the_next_may_be_automatic_and_leaks_nothing() -> None:
-    server = Server(asks("a", state="s1"), asks("b", state="s2"), FINAL)
-    asked = await run_leg(server, CALL, "tools/call")
-    assert isinstance(asked, InputRequiredResult)
-    seeded = {**CALL, "inputResponses": {"a": {"action": "accept"}}, "requestState": asked.request_state}
-    handlers = {"elicitation/create": yes}
-    assert await run_rounds(server, handlers, seeded, "tools/call", RoundsOptions()) is FINAL
-    assert server.legs[1][0] == seeded
-    assert server.legs[2][0]["inputResponses"].keys() == {"b"}
-    assert server.legs[2][0]["requestState"] == "s2"
-
-
 def test_by_hand_a_complete_result_is_the_result_and_an_invalid_one_is_refused() -> None:
     assert run(run_leg(Server(FINAL), CALL, "tools/call")) is FINAL
     with pytest.raises(InvalidInputRequired):
@@ -353,10 +304,3 @@ def test_by_hand_a_leg_has_its_time_too() -> None:
         with pytest.raises(error):
             run_virtually(run_leg(Server(stuck.forever), CALL, "tools/call", **times), within=SHORT)
         assert stuck.cancelled == 1
-
-
-def test_without_auto_fulfil_and_without_the_opt_in_a_call_fails_and_no_retry_is_sent() -> None:
-    server = Server(asks("a"))
-    with pytest.raises(InputRequired):
-        run(call(server, options=RoundsOptions(auto_fulfil=False)))
-    assert len(server.legs) == 1

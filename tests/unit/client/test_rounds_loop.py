@@ -6,15 +6,13 @@ from typing import Any
 import pytest
 from mcp_types import CallToolRequestParams, CallToolResult, ElicitResult, EmptyResult, InputRequiredResult
 from msgspec import structs
-from tests.unit.rounds.script import CALL, YES, Announce, Dispatch, Pause, Script, SendLeg, asks, ended
-from tests.world.running import run
+from tests.unit.rounds.script import CALL, YES, Announce, Dispatch, Pause, Script, SendLeg, asks
 
 from accredit.errors import (
     InputHandlerFailed,
     InputHandlerMissing,
     InputRequired,
     InvalidInputRequired,
-    NoBackChannel,
     RequestTimeout,
     RoundsExceeded,
     RoundsTimeout,
@@ -26,18 +24,9 @@ from accredit.rounds import InputContext, LegOptions, RoundsOptions, input_requi
 
 pytestmark = [pytest.mark.holds("client/rounds"), pytest.mark.holds("rounds/options")]
 
-__all__ = ["ended"]
 
 FINAL = CallToolResult(content=[])
 ANSWERED = {"a": YES.model_dump(mode="json", by_alias=True, exclude_none=True)}
-
-
-def test_a_call_without_rounds_is_sent_once_and_its_result_is_the_result() -> None:
-    script = Script()
-    assert script.leg == CALL
-    script.done(FINAL)
-    assert script.result is FINAL
-    assert len(script.legs) == 1
 
 
 @pytest.mark.parametrize("result", [{}, {"resultType": "complete"}, {"inputRequests": {}}, None, 7, EmptyResult()])
@@ -399,16 +388,6 @@ def test_a_handler_is_told_key_method_and_params() -> None:
     (entry,) = script.entries
     assert asked.input_requests is not None
     assert entry == InputContext("a", "elicitation/create", asked.input_requests["a"].params)
-
-
-def test_there_is_no_way_back_to_the_server_from_a_handler__it_is_told_what_to_do_instead() -> None:
-    context = InputContext("k", "roots/list", None)
-    with pytest.raises(NoBackChannel, match="return the answer"):
-        _ = context.session
-    with pytest.raises(NoBackChannel):
-        run(context.send_request("ping", timeout=1))
-    with pytest.raises(NoBackChannel):
-        run(context.send_notification("progress"))
 
 
 @pytest.mark.parametrize("returned", [YES, {"action": "accept", "content": {"sure": True}}])

@@ -102,15 +102,19 @@ def test_a_duplicate_at_any_depth_is_refused__the_gateway_would_judge_one_and_th
         b'"_META":{}',
         b'"RequestState":""',
         '"argument\u017f":{}'.encode(),
+        '"tas\u212a":{}'.encode(),
     ],
-    ids=["instead", "beside", "arguments", "meta", "state", "long_s"],
+    ids=["instead", "beside", "arguments", "meta", "state", "long_s", "kelvin_sign"],
 )
 def test_a_param_in_another_case_is_refused__a_go_server_reads_it_as_the_real_one(members: bytes) -> None:
     assert "differs only by case" in refused(in_params(members)).detail
 
 
 @pytest.mark.holds("jsonrpc/requests", "spelling")
-@pytest.mark.parametrize("name", [b"PROGRESSTOKEN", b"io.modelcontextprotocol/protocolversion", b"Traceparent"])
+@pytest.mark.parametrize(
+    "name",
+    [b"PROGRESSTOKEN", b"io.modelcontextprotocol/protocolversion", b"Traceparent", "progressTo\u212aen".encode()],
+)
 def test_a_meta_member_in_another_case_is_refused(name: bytes) -> None:
     assert "differs only by case" in refused(in_params(b'"_meta":{"' + name + b'":1}')).detail
 
