@@ -10,7 +10,7 @@ from tests.integration.test_loop_steps import FACTOR, PROMISED, headers, longest
 from tests.world.asgi import Told
 from tests.world.heavy_bodies import MARKS, STRUCTURES, VALUES, call, filled
 
-from accredit.jsonrpc.same_names import check_same_names_in_steps
+from accredit.jsonrpc.objects import check_same_names_in_steps
 from accredit.limits import SHORT_MESSAGE_BYTES
 
 pytestmark = pytest.mark.slow

@@ -31,17 +31,17 @@ from accredit.base.text import excerpt
 from accredit.canonical import canonical_in_steps, has_wide_integer
 from accredit.errors import FrameError, JsonError, MessageId, RequestError
 from accredit.jsonrpc.encode import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, to_json
-from accredit.jsonrpc.methods import AGENT_MESSAGES
+from accredit.jsonrpc.era import AGENT_MESSAGES
 from accredit.jsonrpc.objects import (
     Names,
     as_integer,
     as_string,
     check_no_duplicates,
+    check_same_names_in_steps,
     is_object,
     members,
     unambiguous_members,
 )
-from accredit.jsonrpc.same_names import check_same_names_in_steps
 from accredit.jsonrpc.text import check_amount, check_text
 from accredit.limits import MAX_AGENT_ID_CHARS
 from accredit.policy.agent_call import PROOF_MEMBER

@@ -16,7 +16,7 @@ from mcp.types import JSONRPCRequest, ListRootsResult
 
 from accredit.base.values import members_of
 from accredit.client.peers import Changed
-from accredit.jsonrpc.methods import META_CAPABILITIES
+from accredit.jsonrpc.era import META_CAPABILITIES
 from accredit.jsonrpc.result_types import TASKS_EXTENSION
 
 Capabilities = Mapping[str, Any]

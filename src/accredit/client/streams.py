@@ -45,7 +45,7 @@ from accredit.client.pins import PinsInUse
 from accredit.client.proving import Attempt, Listed, Params, Prover, with_meta
 from accredit.client.sdk import Incoming, ReadStream, Transport, TransportStreams, WriteStream
 from accredit.errors import ProofRefused
-from accredit.jsonrpc.methods import (
+from accredit.jsonrpc.era import (
     LISTEN,
     META_CAPABILITIES,
     META_CLIENT_INFO,

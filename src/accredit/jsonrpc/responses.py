@@ -15,6 +15,11 @@
   - a result or notification in which a task asks for a kind of input that the client did not declare.
 
 It does not check whether a result has the shape that its method defines.
+
+Most answers are one object of exactly `jsonrpc`, the requested `id`, and a `result` that is an object, in the order and
+with the spaces that the common servers write. If a text begins and ends in that way, the fast parser finds it valid
+with three members, and it is not too deep, it is such an object: `plain_result` confirms it in one pass, without
+splitting it. It never refuses an answer.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -25,7 +30,8 @@ from msgspec.structs import replace
 from accredit.base.steps import Steps, at_one_go
 from accredit.base.text import excerpt
 from accredit.errors import AnswerError, FrameError, MessageId
-from accredit.jsonrpc.encode import with_members
+from accredit.jsonrpc.encode import to_json, with_members
+from accredit.jsonrpc.era import TASK_METHODS, TASK_NOTIFICATION, Era
 from accredit.jsonrpc.frames import (
     MESSAGE,
     Failure,
@@ -38,7 +44,6 @@ from accredit.jsonrpc.frames import (
     frame_of,
 )
 from accredit.jsonrpc.input_required import check_input_requests, check_input_required, check_told_of_task
-from accredit.jsonrpc.methods import TASK_METHODS, TASK_NOTIFICATION, Era
 from accredit.jsonrpc.objects import (
     as_string,
     check_names,
@@ -48,10 +53,56 @@ from accredit.jsonrpc.objects import (
     split_batch,
     unambiguous_members,
 )
-from accredit.jsonrpc.plain_answers import plain_result
-from accredit.jsonrpc.result_types import DECIDING, INPUT_REQUIRED, declared_extensions, is_result_type
-from accredit.jsonrpc.text import check_structures, check_text
+from accredit.jsonrpc.result_types import COMPLETE, DECIDING, INPUT_REQUIRED, declared_extensions, is_result_type
+from accredit.jsonrpc.text import ParsedObject, check_structures, check_text, is_too_deep, parsed_object
 from accredit.limits import MAX_SPLIT_BYTES
+
+MAX_PLAIN_RESULT_MEMBERS = 64
+"""The most members of a modern result whose names are read one by one from the fast parser. Real results have five. A
+larger result is split."""
+
+
+_MEMBERS = 3
+_BEGINNINGS = (b'{"jsonrpc":"2.0","id":%b,"result":{', b'{"jsonrpc": "2.0", "id": %b, "result": {')
+"""How answers begin: first as the Python SDK and most others write them, then as Python's own `json` does. After such a
+beginning, only the last brace follows the result."""
+_RESULT_FIRST = b'{"result":{'
+_END = b'},"jsonrpc":"2.0","id":%b}'
+"""How an answer ends that the TypeScript SDK writes: the result comes first."""
+
+
+def plain_result(text: bytes, id: MessageId, *, modern: bool) -> Raw | None:
+    """Return the `result` of a valid response of usual form to the request with this id. None means undecided."""
+    start, end = _extent(text, b"%d" % id if isinstance(id, int) else to_json(id))
+    if not end:
+        return None
+    message = parsed_object(text)
+    if message is None or len(message) != _MEMBERS or is_too_deep(text):
+        return None
+    if modern and not _is_complete(message["result"]):  # pyright: ignore[reportArgumentType] - it begins with a brace
+        return None
+    return Raw(text[start:end])
+
+
+def _extent(text: bytes, id: bytes) -> tuple[int, int]:
+    """Return where the result begins and ends, provided that the text is valid and has one of the usual forms. Return
+    0, 0 if it has none of these forms."""
+    if text.endswith(b"}}"):
+        for form in _BEGINNINGS:
+            beginning = form % id
+            if text.startswith(beginning):
+                return len(beginning) - 1, len(text) - 1
+    elif text.startswith(_RESULT_FIRST) and text.endswith(end := _END % id):
+        return len(_RESULT_FIRST) - 1, len(text) - len(end) + 1
+    return 0, 0
+
+
+def _is_complete(result: ParsedObject) -> bool:
+    if len(result) > MAX_PLAIN_RESULT_MEMBERS:
+        return False
+    deciding = [name for name in result if name.casefold() in DECIDING.folded]
+    return not deciding or (deciding == ["resultType"] and result["resultType"] == COMPLETE)
+
 
 Edit = Callable[[Success], Steps[bytes]]
 """A function that changes a valid response before it is forwarded, in steps. If it raises `FrameError`, the response is

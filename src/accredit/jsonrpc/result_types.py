@@ -8,8 +8,8 @@ declare that extension (`clientCapabilities.extensions`: an object under its ide
 
 from collections.abc import Container
 
+from accredit.jsonrpc.era import INPUT_REQUIRED_METHODS, META_CAPABILITIES
 from accredit.jsonrpc.frames import Request
-from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, META_CAPABILITIES
 from accredit.jsonrpc.objects import Names, is_object, members
 
 COMPLETE = "complete"

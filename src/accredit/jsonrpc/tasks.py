@@ -18,8 +18,8 @@ from msgspec import Raw, Struct
 from accredit.base.steps import Steps
 from accredit.errors import FrameError
 from accredit.jsonrpc.arrays import elements
+from accredit.jsonrpc.era import LISTEN, TASK_MEMBER, TASK_NOTIFICATION, Era
 from accredit.jsonrpc.frames import Notification, Request, Success
-from accredit.jsonrpc.methods import LISTEN, TASK_MEMBER, TASK_NOTIFICATION, Era
 from accredit.jsonrpc.objects import (
     Names,
     as_integer,

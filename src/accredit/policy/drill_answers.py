@@ -4,8 +4,8 @@ from msgspec import Raw
 
 from accredit.errors import FrameError
 from accredit.jsonrpc.encode import to_json
+from accredit.jsonrpc.era import Era
 from accredit.jsonrpc.frames import Request, Success
-from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.objects import is_object, members
 from accredit.jsonrpc.result_types import INPUT_REQUIRED
 

@@ -33,14 +33,21 @@ import msgspec
 from msgspec import UNSET, Meta, Raw
 
 from accredit.attest import CallRecord, RecordedAuthority, Statement, canonical, sha256_hex, timestamp
-from accredit.attest.proofs import PATH_DIGEST, PROTOCOLS_WITH_PATH, WORKSPACES, KeptProof, SignedContext, decode_proof
+from accredit.attest.canonical import (
+    PATH_DIGEST,
+    PROTOCOLS_WITH_PATH,
+    WORKSPACES,
+    KeptProof,
+    SignedContext,
+    decode_proof,
+)
 from accredit.attest.statements import Call as RecordedCall
 from accredit.attest.statements import milliseconds
 from accredit.base.caching import RecentlyUsed
 from accredit.base.text import excerpt, one_line
 from accredit.consent import CALL, CallTerms
 from accredit.errors import AttestationError, WireError
-from accredit.jsonrpc.methods import AGENT_CHANGES, AGENT_MESSAGES, TASK_CHANGES, TASK_LIST, TASKS
+from accredit.jsonrpc.era import AGENT_CHANGES, AGENT_MESSAGES, TASK_CHANGES, TASK_LIST, TASKS
 from accredit.limits import (
     CHALLENGE_WINDOW_SECONDS,
     CLOCK_BACK_SECONDS,

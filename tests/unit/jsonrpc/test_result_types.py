@@ -4,8 +4,8 @@ import pytest
 from tests.world.calls import compact, meta
 
 from accredit.errors import AnswerError
+from accredit.jsonrpc.era import Era
 from accredit.jsonrpc.frames import Request
-from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
 from accredit.jsonrpc.responses import Expected
 from accredit.jsonrpc.result_types import TASKS_EXTENSION

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from accredit.jsonrpc import simd
-from accredit.jsonrpc.simd import ONE_PASS_BYTES
-from accredit.jsonrpc.text import check_text
+from accredit.jsonrpc.text import ONE_PASS_BYTES, check_text
 
 HAS_WHEEL = importlib.util.find_spec("simdjson") is not None
 

@@ -7,7 +7,7 @@ import pytest
 
 from accredit.errors import InvalidToken
 from accredit.limits import MAX_TOKEN_BYTES
-from accredit.tokens.compact import take_apart
+from accredit.tokens.claims import take_apart
 
 
 def part(value: object) -> str:
