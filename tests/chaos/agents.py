@@ -17,7 +17,7 @@ from tests.world.raw_client import CutOff, RawAnswer, RawClient
 from tests.world.replicated import Place
 
 from accredit.base.clock import unix_seconds
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.ratify.constraints import MaxRate
 
 PATIENCE = 25.0

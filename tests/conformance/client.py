@@ -14,7 +14,7 @@ from typing import Any
 from mcp_types import CallToolResult, ElicitRequestFormParams, ElicitRequestParams, ElicitResult
 
 from accredit.client import AccreditedClient
-from accredit.jsonrpc.era import MODERN_REVISIONS
+from accredit.jsonrpc.methods import MODERN_REVISIONS
 from accredit.rounds import InputContext
 
 Scenario = Callable[[AccreditedClient], Awaitable[None]]

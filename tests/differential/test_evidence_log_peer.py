@@ -25,7 +25,7 @@ from tests.world.scenes import Scene
 from accredit.attest import CallRecord, RecordedAuthority, Statement, Stored, decode_statement, encode_statement
 from accredit.attest.canonical import KeptProof, kept_proof
 from accredit.attest.statements import milliseconds, timestamp
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.keys import load_public_key
 from accredit.keys.load import log_key
 from accredit.policy.evidence import Auditor

@@ -15,9 +15,10 @@ import atheris
 with atheris.instrument_imports(include=["accredit"]):  # pyright: ignore[reportAttributeAccessIssue]
     from accredit.errors import AnswerError, FrameError, JsonError, RequestError
     from accredit.jsonrpc.encode import error_frame, with_members
-    from accredit.jsonrpc.era import META_CAPABILITIES, META_VERSION, Era, check_agreement, decode_header, era_of
+    from accredit.jsonrpc.era import check_agreement, decode_header, era_of
     from accredit.jsonrpc.frames import Notification, Request, decode_frame
     from accredit.jsonrpc.lines import LineSplitter
+    from accredit.jsonrpc.methods import META_CAPABILITIES, META_VERSION, Era
     from accredit.jsonrpc.objects import members
     from accredit.jsonrpc.param_headers import check_param_headers, declared_headers, listed_schemas
     from accredit.jsonrpc.requests import decode_request

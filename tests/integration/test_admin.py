@@ -23,7 +23,7 @@ from accredit.app.admin import MAX_ADMIN_CONNECTIONS
 from accredit.app.http11 import MAX_REQUEST_HEAD_BYTES
 from accredit.app.listener import MAX_CLIENT_CONNECTIONS
 from accredit.gateway.upstream.http.replicas import BREAKER_FAILURES
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("app/watching"), pytest.mark.holds("telemetry/exposition")]
 

@@ -14,7 +14,7 @@ from tests.world.connected import Connected
 from tests.world.desk import CALL
 from tests.world.scripted_desk import ScriptedDesk, allows, says
 
-from accredit.jsonrpc.era import META_CAPABILITIES
+from accredit.jsonrpc.methods import META_CAPABILITIES
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("client/asking", "when")]
 

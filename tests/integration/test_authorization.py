@@ -14,7 +14,7 @@ from tests.world.raw_server import PATIENCE
 from tests.world.routes import ROUTES, Route
 
 from accredit.base.clock import unix_seconds
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.policy import Entry
 from accredit.policy.passing import AUTHORIZATION
 from accredit.ratify import issue_revocation_list

@@ -26,7 +26,7 @@ from tests.world.wrap_host import WrapHost
 from accredit.errors import ChallengesFull, RequestError, StoreUnavailable
 from accredit.gateway import create_app
 from accredit.gateway.settings import HttpUpstream
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.keys import write_key
 from accredit.policy.passing import AUTHORIZATION
 from accredit.ports import Spending

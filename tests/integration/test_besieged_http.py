@@ -19,7 +19,7 @@ from tests.world.raw_server import PATIENCE, Connection, RawServer
 
 from accredit.app.http11 import MAX_REQUEST_HEAD_BYTES
 from accredit.gateway.upstream.http.parsing import MAX_HEAD_BYTES, MAX_INTERIM_ANSWERS
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 pytestmark = pytest.mark.slow
 

@@ -21,7 +21,7 @@ from tests.world.warm import python
 
 from accredit.client import AccreditedClient, ProofPresenter
 from accredit.errors import ConfigurationError, ProofRefused
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 pytestmark = pytest.mark.slow
 

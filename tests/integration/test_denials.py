@@ -25,7 +25,7 @@ from accredit.errors import KeysUnavailable
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.gateway.recording import early_refusals as early_refusals
 from accredit.gateway.settings import RecordSettings
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.ports import Records
 from accredit.tokens import Claims, Issuer, KeySet
 

@@ -17,7 +17,7 @@ from tests.world.running import run
 from accredit.asking.in_process import InProcess
 from accredit.gateway import HttpUpstream, create_app
 from accredit.gateway.settings import TokenSettings
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.net import IssuerKeys
 from accredit.ops.drill_agents import Agent, TokenMaker
 from accredit.ops.drill_calls import Drill, Parties, Tried

@@ -23,7 +23,7 @@ from tests.world.running import RunningGateway
 
 from accredit.gateway import create_app, holding
 from accredit.gateway.admission import guest_asks
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.stores import MemoryStore, RevocationLists
 from accredit.stores.asks import Asks
 

@@ -6,7 +6,7 @@ import pytest
 from tests.world.calls import STREAM_HEAD, Posted, chunk, error, event, http, log_message, post, response, stream
 from tests.world.hostile import LEAKS, World, check_refused, error_event, refused, sends, sends_and_hangs
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 REVISION = ("MCP-Protocol-Version", "2025-03-26")
 

@@ -9,7 +9,7 @@ from tests.world.hostile import LEAKS, World, check_refused, error_event, refuse
 from tests.world.hostile_frames import ANY_ERA, CALLS, MODERN_RESULTS, STREAMED_CALLS, Row, ask_for, input_required
 from tests.world.running import run
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 FORMS_ONLY: dict[str, Any] = {"elicitation": {}}
 

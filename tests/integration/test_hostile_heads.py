@@ -27,7 +27,7 @@ from tests.world.hostile import (
 )
 from tests.world.raw_server import Connection, RawRequest, RawServer, until
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.limits import MAX_SESSION_ID_BYTES
 
 

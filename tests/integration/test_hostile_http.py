@@ -13,7 +13,7 @@ from tests.world.hostile import (
 )
 from tests.world.raw_server import Connection, RawRequest
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 _BODY_TEXT = response()

@@ -21,7 +21,7 @@ from tests.world.hostile import (
 from tests.world.memory import MemoryWatch
 from tests.world.raw_server import Connection, RawRequest
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 MIB = 1 << 20
 PIECE = b"a" * MIB

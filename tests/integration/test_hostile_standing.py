@@ -35,7 +35,7 @@ from tests.world.hostile import (
 )
 from tests.world.running import run
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 NO_RESPONSE = "the stream ended without a response"
 NEWS = event(log_message())

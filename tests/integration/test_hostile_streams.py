@@ -44,7 +44,7 @@ from tests.world.running import run
 from tests.world.steady_loop import SteadyLoop
 
 from accredit.gateway.upstream.http import sse_relay
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 NO_RESPONSE = "the stream ended without a response"
 NEWS = event(log_message())

@@ -23,7 +23,7 @@ from tests.world.raw_server import Connection, RawRequest, RawServer
 from tests.world.running import RunningGateway
 
 from accredit.gateway import GatewaySettings, HttpUpstream
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 pytestmark = pytest.mark.slow
 

@@ -19,7 +19,7 @@ from tests.world.tokened import ISSUER, Tokened
 
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.gateway.settings import IdentitySettings
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.keys import make_token_key
 from accredit.policy import Catalog, Entry
 from accredit.stores import MemoryStore, RevocationLists

@@ -18,7 +18,7 @@ from tests.world.raw_client import RawClient
 from tests.world.raw_server import RawServer
 from tests.world.tokened import ISSUER, Tokened
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.keys import make_token_key, write_token_key
 
 pytestmark = pytest.mark.holds("config/identity")

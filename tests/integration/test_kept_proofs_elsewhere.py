@@ -17,7 +17,7 @@ from tests.world.routes import Route, messages_of
 
 from accredit.attest.canonical import decode_proof
 from accredit.base.clock import unix_seconds
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.limits import CLOCK_LEAD_SECONDS
 from accredit.ports import ProofStore
 from accredit.stores import MemoryStore, SqliteStore, parse_store_url

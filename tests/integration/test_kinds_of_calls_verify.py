@@ -24,7 +24,7 @@ from tests.world.warm import python
 
 from accredit.gateway import HttpUpstream, create_app
 from accredit.gateway.settings import RecordSettings
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.limits import SESSION_ID_SECONDS
 from accredit.stores import MemoryStore, RevocationLists
 

@@ -12,7 +12,7 @@ from tests.world.command import Serving, wait_until
 from tests.world.raw_server import PATIENCE
 from tests.world.stdio_processes import raw_command
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 TRACED = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"}

@@ -23,7 +23,7 @@ from accredit.app.http_request import HttpExchange, HttpRequest
 from accredit.gateway import HttpUpstream, create_app
 from accredit.gateway.recording import early_refusals
 from accredit.gateway.settings import RoundsSettings
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.rounds import KeyRing
 
 pytestmark = pytest.mark.holds("gateway/server")

@@ -21,7 +21,7 @@ from tests.world.warm import python
 from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, create_app
 from accredit.gateway.merging import merged_settings
 from accredit.gateway.settings import ProofSettings
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.policy import Catalog, Entry, Policy
 from accredit.ratify import CertificateCache
 from accredit.stores import MemoryStore, RevocationLists

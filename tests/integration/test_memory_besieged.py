@@ -28,7 +28,7 @@ from tests.world.running import run
 from tests.world.siege import HONEST, TOOL
 
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.keys import write_key
 from accredit.pins import Definition, Definitions, digest_of, write_lock
 

@@ -21,7 +21,7 @@ from tests.world.tokened import Tokened
 from accredit.gateway import turns
 from accredit.gateway.merging import merged_pins
 from accredit.gateway.settings import IdentitySettings, RoundsSettings
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.limits import MAX_MERGED_ITEMS
 from accredit.rounds import KeyRing
 

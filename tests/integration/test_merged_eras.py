@@ -14,7 +14,7 @@ from tests.world.raw_server import Connection, until
 from tests.world.routes import messages_of
 
 from accredit.gateway.settings import RoundsSettings
-from accredit.jsonrpc.era import LEGACY_REVISIONS, Era
+from accredit.jsonrpc.methods import LEGACY_REVISIONS, Era
 
 pytestmark = pytest.mark.holds("gateway/upstream/merged/backend", "legacy-server")
 DISCOVER = modern({}, method="server/discover")

@@ -19,7 +19,7 @@ from tests.world.running import ASGI, by_road, run
 from tests.world.stdio_bridge import next_event
 from tests.world.tokened import Tokened
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 pytestmark = pytest.mark.holds("gateway/upstream/merged/sessions")
 

@@ -17,7 +17,7 @@ from accredit.gateway.merging import merged_settings
 from accredit.gateway.room import MAX_BODIES_BYTES
 from accredit.gateway.settings import RoundsSettings
 from accredit.gateway.upstream.merged.ids import NONCE_BYTES, MemberSession, pack_sessions
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.rounds import KeyRing
 
 pytestmark = pytest.mark.holds("gateway/server")

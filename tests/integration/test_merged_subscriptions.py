@@ -10,7 +10,7 @@ from tests.world.raw_client import RawClient
 from tests.world.raw_server import Connection, RawServer
 from tests.world.stdio_bridge import next_event
 
-from accredit.jsonrpc.era import META_SUBSCRIPTION, Era
+from accredit.jsonrpc.methods import META_SUBSCRIPTION, Era
 from accredit.limits import MAX_STREAMS
 
 pytestmark = pytest.mark.holds("gateway/upstream/merged/subscription")

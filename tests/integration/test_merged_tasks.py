@@ -12,7 +12,7 @@ from tests.world.raw_client import RawAnswer
 from tests.world.routes import messages_of
 from tests.world.tasks_server import EXTENDED, RELATED
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.policy.tasks import Owner
 from accredit.ports import Task
 from accredit.stores import tasks

@@ -10,7 +10,7 @@ from tests.world.routes import ROUTES, Route
 from tests.world.tokened import Tokened
 from tests.world.wrap_host import WrapHost
 
-from accredit.jsonrpc.era import METHODS, Era
+from accredit.jsonrpc.methods import METHODS, Era
 
 INBOX = {"name": "list_inbox", "arguments": {}}
 UNNAMED = ("vendor/x", "tools/call/all", "tasks/everything", "sampling/createMessage", "roots/list", "", "\u212b/x")

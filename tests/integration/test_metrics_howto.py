@@ -19,7 +19,7 @@ from tests.world.raw_client import RawClient
 from tests.world.raw_server import RawServer
 from tests.world.running import run
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.refusals import BY_WORD
 from accredit.telemetry.families import FAMILIES, Family
 

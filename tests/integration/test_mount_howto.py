@@ -13,7 +13,7 @@ from tests.world.running import RunningGateway
 from tests.world.tasks_server import TasksServer
 from tests.world.warm import python
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 pytestmark = pytest.mark.slow
 

@@ -20,7 +20,7 @@ from tests.world.tokened import Tokened
 from accredit.errors import ConfigurationError
 from accredit.gateway.merging import merged_settings
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, ProofSettings
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.policy.passing import AUTHORIZATION
 from accredit.stores import SqliteStore
 

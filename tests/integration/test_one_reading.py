@@ -24,7 +24,7 @@ from tests.world.warm import python
 
 from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.keys import write_key
 from accredit.stores import MemoryStore, RevocationLists
 

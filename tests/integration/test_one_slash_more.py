@@ -16,7 +16,7 @@ from tests.world.raw_server import PATIENCE, Connection, RawServer
 from tests.world.roads import ORIGIN, ROADS, plain, several
 from tests.world.running import ASGI, FAST, RunningGateway, by_road
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 
 def of_a_path_with_a_slash(url: str) -> Any:

@@ -17,7 +17,7 @@ from tests.world.command import COMMAND, Serving, accepts, environment, wait_unt
 from tests.world.raw_server import PATIENCE
 from tests.world.stdio_processes import alive, raw_command
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from tests.world.calls import ERAS, compact, event, http, post, response, stream
 from tests.world.hostile import HOSTILE, World, check_refused, refused, sends
 from tests.world.running import run
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 TWO_READINGS = b'{"jsonrpc":"2.0","id":7,"id":8,"result":{}}'
 """No JSON-RPC message: one who reads it takes it for an answer to 7, or to 8."""

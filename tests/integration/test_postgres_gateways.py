@@ -17,7 +17,7 @@ from tests.world.raw_client import RawClient
 from tests.world.raw_server import RawServer
 from tests.world.running import run
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.keys import write_key
 from accredit.stores.opening import PostgresDatabase
 from accredit.stores.postgres.schema import VERSION

@@ -22,7 +22,7 @@ from tests.world.raw_client import RawClient
 from tests.world.raw_server import Connection, RawServer, until
 from tests.world.running import run
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.keys import make_key, write_key
 from accredit.stores.opening import PostgresDatabase
 

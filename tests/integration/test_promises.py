@@ -12,7 +12,7 @@ from tests.world.running import RunningGateway
 from tests.world.tokened import Tokened
 
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 SECRET = "canary-d1f7"
 CALL = {"name": "echo", "arguments": {"to": SECRET, SECRET: [SECRET]}}

@@ -17,7 +17,7 @@ from tests.world.routes import messages_of
 from tests.world.running import RunningGateway
 
 from accredit.gateway import GatewaySettings, HttpUpstream
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 KEY = "api_key=SECRET-FOR-A"
 EVIL = "variant=evil"

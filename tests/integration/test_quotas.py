@@ -20,7 +20,7 @@ from tests.world.tokened import Tokened
 
 from accredit.gateway import create_app
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.stores import MemoryStore, RevocationLists, SqliteStore
 
 pytestmark = pytest.mark.slow

@@ -21,7 +21,7 @@ from tests.world.tokened import Tokened
 from accredit.errors import ConfigurationError
 from accredit.gateway import create_app
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RecordSettings
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.keys.record_keys import load_record_key
 from accredit.keys.record_signers import load_record_signer
 from accredit.policy import Catalog, Entry, Facts

@@ -31,7 +31,7 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.recording import resumable_calls as cut_off
 from accredit.gateway.recording.recorder import Recorder
 from accredit.gateway.settings import RecordSettings
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.ports import Records
 
 pytestmark = pytest.mark.slow

@@ -31,7 +31,7 @@ from tests.world.stdio_processes import raw_command
 from accredit.gateway import Gateway, GatewaySettings, HttpUpstream, StdioUpstream, create_app
 from accredit.gateway.merging import merged_settings
 from accredit.gateway.settings import RoundsSettings
-from accredit.jsonrpc.era import META_SUBSCRIPTION, Era
+from accredit.jsonrpc.methods import META_SUBSCRIPTION, Era
 from accredit.policy import Catalog, Entry
 from accredit.stores import MemoryStore, RevocationLists, Tasks
 

@@ -38,7 +38,7 @@ from tests.world.tokened import Tokened
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.gateway.settings import RecordSettings
 from accredit.gateway.upstream.http.replicas import BREAKER_FAILURES
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 pytestmark = pytest.mark.holds("gateway/upstream/http/replicas")
 MANY = 40

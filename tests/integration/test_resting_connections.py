@@ -11,7 +11,7 @@ from tests.world.raw_client import RawClient
 from tests.world.running import RunningGateway, run
 
 from accredit.gateway import GatewaySettings, HttpUpstream
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from tests.world.raw_server import PATIENCE, RawServer
 from tests.world.sealed import FORMS, SealedCall, again
 from tests.world.warm import python
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.rounds import KeyRing
 
 ROOT = Path(__file__).parents[2]

@@ -18,7 +18,7 @@ from tests.world.sealed import FORMS, SealedCall, again
 
 from accredit.base.clock import unix_seconds
 from accredit.gateway.settings import RoundsSettings
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.keys import make_key
 from accredit.policy.passing import AUTHORIZATION
 from accredit.rounds import FlowState, KeyRing

@@ -26,7 +26,7 @@ from tests.world.warm import python
 
 from accredit.base.clock import unix_seconds
 from accredit.consent import CallTerms
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.keys import write_file
 from accredit.ratify import issue_revocation_list
 from accredit.ratify.constraints import MaxRate

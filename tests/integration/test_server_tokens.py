@@ -27,7 +27,7 @@ from tests.world.raw_server import PATIENCE
 from tests.world.running import RunningGateway
 from tests.world.tokened import ISSUER, Tokened
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.server import TokenRules, TrustedIssuer, current_authority, current_token, require
 
 pytestmark = pytest.mark.holds("server/tokens")

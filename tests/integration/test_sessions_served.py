@@ -24,7 +24,7 @@ from tests.world.raw_server import PATIENCE, RawServer
 from tests.world.sdk import EVERYTHING, on_elicit
 
 from accredit.client import AccreditedClient
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 pytestmark = [pytest.mark.slow, pytest.mark.holds("config/rounds")]
 

@@ -28,7 +28,7 @@ from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream, creat
 from accredit.gateway.front.session_binding import MAX_SEALED_SESSION_ID_BYTES
 from accredit.gateway.front.session_ids import SessionIds, SessionState
 from accredit.gateway.settings import RecordSettings, RoundsSettings
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.limits import MAX_SESSION_ID_BYTES
 from accredit.rounds import KeyRing
 from accredit.stores import MemoryStore, RevocationLists

@@ -22,7 +22,7 @@ from tests.world.running import RunningGateway
 
 from accredit.gateway import GatewaySettings, HttpUpstream
 from accredit.gateway.room import Rooms
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 NAMES = (("Mcp-Session-Id", "victims-session"), ("Last-Event-ID", "7"))
 NAMED = {"mcp-session-id", "last-event-id"}

@@ -21,7 +21,7 @@ from tests.world.stdio_bridge import (
 )
 from tests.world.stdio_processes import alive
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 INVALID = "Invalid upstream JSON-RPC response"
 UNAVAILABLE = "Upstream unavailable"

@@ -14,7 +14,7 @@ from tests.world.stdio_bridge import Bridge
 from tests.world.stdio_processes import raw_command
 
 from accredit.gateway import GatewaySettings, StdioUpstream, create_app
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.limits import LARGE_ANSWER_BYTES
 
 pytestmark = pytest.mark.slow

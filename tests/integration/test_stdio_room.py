@@ -16,7 +16,7 @@ from tests.world.stdio_processes import descendants, raw_command
 from tests.world.tokened import Tokened
 
 from accredit.gateway import GatewaySettings, StdioUpstream, create_app
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 pytestmark = pytest.mark.slow
 

@@ -23,7 +23,7 @@ from tests.world.stdio_bridge import (
     text_of,
 )
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 pytestmark = [
     pytest.mark.holds("gateway/upstream/stdio/shared"),

@@ -27,7 +27,7 @@ from accredit.consent import CallTerms
 from accredit.errors import StoreUnavailable
 from accredit.gateway import HttpUpstream, create_app
 from accredit.gateway.settings import RecordSettings
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.policy.tasks import Owner, task_key
 from accredit.ports import Task
 from accredit.ratify.constraints import MaxAmount, MaxRate

@@ -9,7 +9,7 @@ import pytest
 from tests.world.authorization import Signed, Trust
 from tests.world.wrap_host import WrapHost
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 pytestmark = pytest.mark.slow
 

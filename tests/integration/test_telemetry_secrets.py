@@ -15,7 +15,7 @@ from tests.world.ends import SESSION
 from tests.world.measured import Measured, collecting
 from tests.world.running import run
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.net.otlp import Collector
 from accredit.telemetry.export import Exporter
 from accredit.telemetry.exposition import text_of

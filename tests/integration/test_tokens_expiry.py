@@ -19,7 +19,7 @@ from accredit.errors import InvalidToken
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.gateway.admission.bearer import Bearer
 from accredit.gateway.admission.tool_directory import ToolDirectory
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.tokens.verify import TOKEN_LEEWAY_SECONDS
 
 CALL = post(Era.MODERN, "tools/call", {"name": "list_inbox", "arguments": {}})

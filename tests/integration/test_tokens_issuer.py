@@ -16,7 +16,7 @@ from tests.world.running import RunningGateway
 
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.gateway.settings import TokenSettings
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.net import IssuerKeys
 from accredit.tokens import Issuer
 

@@ -19,7 +19,7 @@ from tests.world.raw_server import RawServer
 from accredit.errors import RequestError
 from accredit.gateway.front.bootstrap import MAX_BOOTSTRAP_AGENT_CHARS, MAX_BOOTSTRAP_ATTEMPTS, Bootstrap
 from accredit.gateway.settings import BootstrapSettings
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.keys import make_token_key
 
 pytestmark = pytest.mark.holds("config/tokens")

@@ -13,7 +13,7 @@ from tests.world.calls import ERAS, meta
 from tests.world.command import accredit
 from tests.world.issuer import IssuerKey, claims, key_set_text
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 pytestmark = pytest.mark.slow
 

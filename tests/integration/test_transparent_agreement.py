@@ -7,7 +7,7 @@ import pytest
 from tests.world.calls import Posted, compact, meta, notification, post
 from tests.world.refusals import MISMATCH, PARAMS, is_refused, passes, told
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 
 def modern(asks: str = "tools/call", params: dict[str, Any] | None = None, **changed: str | None) -> Posted:

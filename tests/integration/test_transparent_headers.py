@@ -10,7 +10,7 @@ from tests.world.raw_server import Connection, RawServer
 from tests.world.running import RunningGateway
 
 from accredit.gateway import GatewaySettings, HttpUpstream
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 END_TO_END = (
     ("Authorization", "Bearer abc.def"),

@@ -32,7 +32,7 @@ from tests.world.hostile import (
 from tests.world.raw_client import RawAnswer
 from tests.world.running import run
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 
 def observe(posted: Posted, sent: bytes, **settings: Any) -> tuple[RawAnswer, dict[str, int]]:

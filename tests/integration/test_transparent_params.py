@@ -8,7 +8,7 @@ from tests.world.hostile import Script, World, sends, sends_and_closes, sends_an
 from tests.world.raw_server import Connection, RawRequest
 from tests.world.refusals import MISMATCH
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 SCHEMA = {
     "type": "object",

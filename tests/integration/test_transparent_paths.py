@@ -12,7 +12,7 @@ from tests.world.raw_server import Connection, RawRequest, RawServer
 from tests.world.running import ASGIApplication, RunningGateway
 
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.stores import MemoryStore, RevocationLists, Tasks
 
 pytestmark = pytest.mark.holds("gateway/app")

@@ -10,7 +10,7 @@ from tests.world.refusals import INVALID, PARSE, is_refused, passes, told
 
 from accredit.app import connection
 from accredit.gateway.front import exchange as gateway_http
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 # --- Host and Origin --------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from tests.world.running import RunningGateway
 from tests.world.sdk import EVERYTHING, LEGACY, MODERN, on_elicit, on_roots, on_sample, text_of
 
 from accredit.gateway import GatewaySettings, HttpUpstream, StdioUpstream
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 pytestmark = pytest.mark.slow
 

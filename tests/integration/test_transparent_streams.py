@@ -32,7 +32,7 @@ from tests.world.raw_server import PATIENCE, Connection, RawRequest, until
 from accredit.app import connection, http_request
 from accredit.gateway.front import asgi as gateway_http
 from accredit.gateway.upstream.http import sse_relay
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 KIB, MIB = 1 << 10, 1 << 20
 NEWS = event(log_message())

@@ -22,7 +22,7 @@ from tests.world.running import RunningGateway
 from accredit.client import AccreditedClient
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.gateway.upstream.http.unasked import MAX_ANSWER_TO_NOTHING
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 UNENDING = http(b"Acc", "text/plain", status="202 Accepted", length=10)

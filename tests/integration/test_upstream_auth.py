@@ -27,7 +27,7 @@ from tests.world.tokened import Tokened
 from accredit.errors import ConfigurationError
 from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.gateway.settings import RecordSettings
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.net import AccessTokens
 from accredit.net.access_tokens import ACCESS_TOKEN_RETRY_SECONDS
 from accredit.tokens import AccessGrant, GrantType

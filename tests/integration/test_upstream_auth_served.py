@@ -14,7 +14,7 @@ from tests.world.raw_server import RawServer
 from tests.world.token_server import CLIENT, MAIL, SECRET, Guarded, TokenServer
 from tests.world.tokened import ISSUER, Tokened
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 pytestmark = pytest.mark.slow
 

@@ -35,7 +35,7 @@ from tests.world.two_roads import (
 from accredit.gateway import create_app
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, MergedUpstream
 from accredit.gateway.upstream.http.client import Answer
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.policy.passing import AUTHORIZATION
 from accredit.stores import MemoryStore
 

@@ -9,18 +9,10 @@ from tests.property.texts import messages, mutated, objects, spelled, values
 
 from accredit.errors import AnswerError, FrameError, RequestError
 from accredit.jsonrpc.encode import error_frame
-from accredit.jsonrpc.era import (
-    DUPLICATED,
-    META_CAPABILITIES,
-    META_VERSION,
-    Era,
-    check_agreement,
-    decode_header,
-    era_of,
-    plain_header,
-)
+from accredit.jsonrpc.era import DUPLICATED, check_agreement, decode_header, era_of, plain_header
 from accredit.jsonrpc.frames import Failure, Notification, Request, decode_frame
 from accredit.jsonrpc.input_required import check_input_required
+from accredit.jsonrpc.methods import META_CAPABILITIES, META_VERSION, Era
 from accredit.jsonrpc.objects import members
 from accredit.jsonrpc.param_headers import check_param_headers, declared_headers, listed_schemas
 from accredit.jsonrpc.requests import Batch, decode_request

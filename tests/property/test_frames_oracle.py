@@ -7,8 +7,8 @@ from tests.property import oracle
 from tests.property.texts import messages, mutated, values
 
 from accredit.errors import AnswerError, FrameError, RequestError
-from accredit.jsonrpc.era import META_MEMBERS, Era
 from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success, decode_frame
+from accredit.jsonrpc.methods import META_MEMBERS, Era
 from accredit.jsonrpc.objects import check_no_duplicates
 from accredit.jsonrpc.requests import PARAMS_MEMBERS, UNKNOWN_PARAMS, decode_request
 from accredit.jsonrpc.responses import Expected

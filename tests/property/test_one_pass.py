@@ -17,8 +17,8 @@ from tests.world import hostile_frames
 
 from accredit.errors import AnswerError, FrameError, JsonError, RequestError
 from accredit.jsonrpc import responses, text
-from accredit.jsonrpc.era import Era
 from accredit.jsonrpc.frames import Failure, Notification, Request, Success, decode_error, decode_frame
+from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.jsonrpc.responses import Expected
 from accredit.jsonrpc.text import ONE_PASS_BYTES

@@ -14,8 +14,8 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.settings import GatewaySettings, StdioUpstream
 from accredit.gateway.upstream.stdio import shared
 from accredit.gateway.upstream.stdio.pending_calls import Answered, Call, Failed, PendingCalls, answered_ids
-from accredit.jsonrpc.era import META_SUBSCRIPTION, Era
 from accredit.jsonrpc.frames import Notification, Request, decode_frame, member_id
+from accredit.jsonrpc.methods import META_SUBSCRIPTION, Era
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from tests.world.raw_client import RawAnswer, RawClient
 from tests.world.raw_server import Connection
 from tests.world.recorded import calls_of
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.keys import write_key
 
 _CONFIGURATION = """

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 ERAS = (Era.LEGACY, Era.MODERN)
 SESSION = "0123456789abcdef"

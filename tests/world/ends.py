@@ -9,7 +9,7 @@ from typing import Any
 from tests.world.calls import REVISION, STREAM_HEAD, chunk, compact, event, http, initialized
 from tests.world.raw_server import Connection
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 SESSION = "5e551017"
 ENDS = {"good": "", "fails": "tool_error", "refuses": "-32602", "lies": "upstream_invalid"}

@@ -16,7 +16,7 @@ from tests.world.raw_server import Connection, RawRequest, RawServer, until
 from tests.world.running import RunningGateway
 
 from accredit.gateway import GatewaySettings, HttpUpstream
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 Script = Callable[[Connection, RawRequest], Awaitable[None]]
 """What the upstream does with a hostile request; when it returns, the connection serves on."""

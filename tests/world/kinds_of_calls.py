@@ -18,7 +18,7 @@ from tests.world.tokened import Tokened
 from accredit.base.clock import unix_seconds
 from accredit.consent import CallTerms
 from accredit.gateway.settings import RoundsSettings
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.keys import PrivateKeyFile, make_key
 from accredit.policy.drill import DRILL, DRILL_SCOPE
 from accredit.ratify import DelegationCert, Grant, issue_delegation

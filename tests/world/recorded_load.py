@@ -17,7 +17,7 @@ from tests.world.raw_client import CutOff, RawClient
 from tests.world.raw_server import Connection
 from tests.world.recorded import calls_of
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 LONG = 60.0
 """Seconds for a command that reads all of a long log, on a machine that has other work."""

@@ -6,7 +6,7 @@ from tests.world.calls import Posted, compact, http, response
 from tests.world.hostile import World, sends
 from tests.world.raw_client import RawAnswer
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 PARSE, INVALID, PARAMS, MISMATCH = -32700, -32600, -32602, -32020
 """Codes of JSON-RPC and of MCP (2026-07-28, basic/transports)."""

@@ -18,7 +18,7 @@ from tests.world.warm import python
 
 from accredit.gateway import create_app
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RecordSettings, StdioUpstream
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.sse import SseParser
 from accredit.ports import AskStore, DoorStore, KeySets, ProofStore, Records, TaskStore
 from accredit.stores import MemoryStore, RevocationLists

@@ -15,7 +15,7 @@ from tests.world.routes import Route, messages_of
 from tests.world.sealed import FORMS
 from tests.world.tasks_server import EXTENDED
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 
 class Caller:

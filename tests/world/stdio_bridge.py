@@ -15,7 +15,7 @@ from tests.world.running import RunningGateway
 from tests.world.stdio_processes import descendants, open_files, raw_command
 
 from accredit.gateway import GatewaySettings, StdioUpstream
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 
 class Bridge:

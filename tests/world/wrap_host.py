@@ -12,7 +12,7 @@ from tests.world.command import COMMAND, environment
 from tests.world.raw_server import PATIENCE
 from tests.world.warm import Warm, python
 
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.keys import write_key
 
 _CONFIGURATION = """

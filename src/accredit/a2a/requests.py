@@ -31,7 +31,7 @@ from accredit.base.text import excerpt
 from accredit.canonical import canonical_in_steps, has_wide_integer
 from accredit.errors import FrameError, JsonError, MessageId, RequestError
 from accredit.jsonrpc.encode import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, to_json
-from accredit.jsonrpc.era import AGENT_MESSAGES
+from accredit.jsonrpc.methods import AGENT_MESSAGES
 from accredit.jsonrpc.objects import (
     Names,
     as_integer,

@@ -54,7 +54,7 @@ from accredit.consent.asks import (
     ServerWords,
 )
 from accredit.errors import ConfigurationError, ConsentError, ProofRefused
-from accredit.jsonrpc.era import TARGET_MEMBER
+from accredit.jsonrpc.methods import TARGET_MEMBER
 from accredit.limits import (
     ASK_PROGRESS_SECONDS,
     ASK_SECONDS,

@@ -47,7 +47,7 @@ from accredit.client.rounds import run_rounds
 from accredit.client.sdk import Incoming, ReadStream, Transport, TransportStreams
 from accredit.errors import RoundsError
 from accredit.jsonrpc.encode import METHOD_NOT_FOUND, UPSTREAM_ERROR
-from accredit.jsonrpc.era import (
+from accredit.jsonrpc.methods import (
     LEGACY_REVISIONS,
     META_CAPABILITIES,
     META_CLIENT_INFO,

@@ -60,11 +60,11 @@ from accredit.client.sdk import Incoming, ReadStream, WriteStream
 from accredit.consent import Ask
 from accredit.errors import ConfigurationError, FrameError, LineTooLong, RequestError
 from accredit.jsonrpc.encode import INVALID_ANSWER, INVALID_REQUEST, UNAVAILABLE, UPSTREAM_ERROR, error_frame
-from accredit.jsonrpc.era import BATCH_REVISION, TARGET_MEMBER
 from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.lines import LineSplitter, encode_line
+from accredit.jsonrpc.methods import BATCH_REVISION, TARGET_MEMBER
 from accredit.jsonrpc.requests import Batch, decode_request
-from accredit.jsonrpc.result_types import COMPLETE, declared_extensions, is_result_type
+from accredit.jsonrpc.responses import COMPLETE, declared_extensions, is_result_type
 from accredit.limits import GRACE_SECONDS, HOLD_SECONDS, MAX_OPEN_REQUESTS, STOP_GRACE_SECONDS
 from accredit.refusals import DENIED
 

@@ -21,7 +21,7 @@ from mcp_types import JSONRPCRequest
 
 from accredit.base.caching import RecentlyUsed
 from accredit.base.values import items_of, members_of, text_of
-from accredit.jsonrpc.era import META_VERSION, TARGET_MEMBER
+from accredit.jsonrpc.methods import META_VERSION, TARGET_MEMBER
 from accredit.limits import MAX_KNOWN_TARGETS
 
 _Declared = dict[tuple[str, ...], str]

@@ -32,7 +32,7 @@ from accredit.client.sdk import MCP_DEFAULT_SSE_READ_TIMEOUT, MCP_DEFAULT_TIMEOU
 from accredit.errors import FrameError
 from accredit.jsonrpc.arrays import check_values
 from accredit.jsonrpc.encode import METHOD_NOT_FOUND, UNAVAILABLE, UPSTREAM_ERROR
-from accredit.jsonrpc.era import is_modern
+from accredit.jsonrpc.methods import is_modern
 from accredit.limits import MAX_ANSWER_BYTES, MAX_REFUSAL_BYTES, MAX_TYPED_VALUES
 from accredit.refusals import CHALLENGE_REQUIRED, INVALID_TOKEN, MISSING, MISSING_TOKEN, SESSION_LOST
 

@@ -50,7 +50,7 @@ from accredit.client.budgets import Budgets
 from accredit.client.rounds import InputHandler, call_handler
 from accredit.client.sdk import read_results_with
 from accredit.jsonrpc.encode import INVALID_ANSWER, UPSTREAM_ERROR
-from accredit.jsonrpc.era import MODERN_REVISIONS
+from accredit.jsonrpc.methods import MODERN_REVISIONS
 from accredit.limits import MAX_DIALOGS, MAX_LIST_PAGES
 from accredit.rounds import InputContext, is_input_required_result, read_input_required
 from accredit.rounds.results import Responses, check_result_type

@@ -26,7 +26,7 @@ from accredit.base.values import members_of
 from accredit.consent import Ask
 from accredit.consent.asks import LEG_MEMBERS, params_digest
 from accredit.errors import ConsentError, SealError
-from accredit.jsonrpc.era import META_CAPABILITIES, TARGET_MEMBER
+from accredit.jsonrpc.methods import META_CAPABILITIES, TARGET_MEMBER
 from accredit.rounds.sealing import KEY_BYTES, NONCE_BYTES, FlowState, KeyRing, state_binding
 from accredit.tokens.carried import ARGUMENT
 

@@ -49,7 +49,7 @@ from accredit.client.proving import Params
 from accredit.client.sdk import Incoming, ReadStream, Transport, TransportStreams, WriteStream
 from accredit.client.ways import NoEventStream, is_broken_connection
 from accredit.jsonrpc.encode import UNAVAILABLE, UPSTREAM_ERROR
-from accredit.jsonrpc.era import LISTEN, META_SUBSCRIPTION
+from accredit.jsonrpc.methods import LISTEN, META_SUBSCRIPTION
 from accredit.limits import BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS, STOP_GRACE_SECONDS
 from accredit.refusals import SESSION_LOST
 

@@ -51,7 +51,7 @@ from accredit.client.stdio import over_stdio
 from accredit.client.streams import ProvingTransport, Uncovered
 from accredit.errors import ConfigurationError, ProofRefused, RequestTimeout, UnsupportedResultType
 from accredit.jsonrpc.encode import UPSTREAM_ERROR
-from accredit.jsonrpc.era import TARGET_MEMBER
+from accredit.jsonrpc.methods import TARGET_MEMBER
 from accredit.keys.places import desk_sockets
 from accredit.limits import LEG_SECONDS, MAX_TOLD_REASON_CHARS
 from accredit.rounds import LegOptions, RoundsOptions, with_retry_params

@@ -29,7 +29,7 @@ from accredit.base.caching import CachedProperty
 from accredit.canonical import canonical
 from accredit.consent.call import Digest
 from accredit.errors import AskError, FrameError, WireError
-from accredit.jsonrpc.era import TARGET_MEMBER
+from accredit.jsonrpc.methods import TARGET_MEMBER
 from accredit.jsonrpc.objects import check_same_names
 from accredit.limits import (
     ASK_SECONDS,

@@ -12,8 +12,8 @@ from accredit.errors import KeysUnavailable, MessageId, ProofRefused, RequestErr
 from accredit.gateway.admission.held_answer import ClientReply
 from accredit.gateway.admission.pinned_tools import UpstreamAccess
 from accredit.gateway.recording.open_calls import OpenCalls
-from accredit.jsonrpc.era import Era
 from accredit.jsonrpc.frames import Frame, Request
+from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
 from accredit.policy import Authority, Decision, GuardedCall

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Raw
 
 from accredit.errors import MessageId
-from accredit.jsonrpc.era import CANCELLED
+from accredit.jsonrpc.methods import CANCELLED
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600

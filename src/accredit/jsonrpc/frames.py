@@ -21,7 +21,7 @@ from msgspec import Raw, Struct
 from accredit.base.caching import CachedProperty
 from accredit.errors import AccreditError, FrameError, MessageId
 from accredit.jsonrpc.encode import around, to_json
-from accredit.jsonrpc.era import META_PROGRESS, META_VERSION, TARGET_MEMBER, Era
+from accredit.jsonrpc.methods import META_PROGRESS, META_VERSION, TARGET_MEMBER, Era
 from accredit.jsonrpc.objects import Names, as_integer, as_string, is_object, members, meta_members, unambiguous_members
 from accredit.jsonrpc.text import check_structures, check_text
 from accredit.limits import MAX_SPLIT_BYTES

@@ -16,8 +16,8 @@ from msgspec import Raw
 
 from accredit.base.text import excerpt
 from accredit.errors import FrameError, MessageId
-from accredit.jsonrpc.era import INPUT_REQUIRED_METHODS, META_CAPABILITIES, META_SUBSCRIPTION, Era
 from accredit.jsonrpc.frames import Notification, Request, message_id
+from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, META_CAPABILITIES, META_SUBSCRIPTION, Era
 from accredit.jsonrpc.objects import Names, as_string, is_object, may_name, members, pairs, unambiguous_members
 
 MAX_INPUT_REQUESTS = 1_024

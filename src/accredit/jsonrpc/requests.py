@@ -22,8 +22,8 @@ from msgspec import Raw
 from accredit.base.steps import Steps, at_one_go
 from accredit.errors import FrameError, JsonError, MessageId, RequestError
 from accredit.jsonrpc.encode import INVALID_REQUEST, PARSE_ERROR
-from accredit.jsonrpc.era import META_MEMBERS, METHODS
 from accredit.jsonrpc.frames import MESSAGE, Frame, Notification, Request, frame_of, message_id
+from accredit.jsonrpc.methods import META_MEMBERS, METHODS
 from accredit.jsonrpc.objects import (
     Names,
     check_names,

@@ -10,7 +10,7 @@
 - [request-here] a request from the upstream where none may come: in the modern era, or in a plain JSON body;
 - [modern-result] in the modern era, any of these:
   - a `result` that is not an object;
-  - a `resultType` that is not a string, or that may not answer this request (`result_types`);
+  - a `resultType` that is not a string, or that may not answer this request (`is_result_type`);
   - an `input_required` that breaks its rules;
   - a result or notification in which a task asks for a kind of input that the client did not declare.
 
@@ -20,9 +20,15 @@ Most answers are one object of exactly `jsonrpc`, the requested `id`, and a `res
 with the spaces that the common servers write. If a text begins and ends in that way, the fast parser finds it valid
 with three members, and it is not too deep, it is such an object: `plain_result` confirms it in one pass, without
 splitting it. It never refuses an answer.
+
+The kinds of a modern result are from 2026-07-28, basic/index ("ResultType"), and SEP-2663 ("Polymorphic Results",
+"Supported Methods") for tasks. A client that takes a result of an unknown kind for a complete one acts on half an
+answer. So only the kinds listed here are accepted. The kinds that an extension adds may answer only the methods they
+are defined for. The request must also declare that extension (`clientCapabilities.extensions`: an object under its
+identifier).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 
 from msgspec import Raw, Struct
 from msgspec.structs import replace
@@ -31,7 +37,6 @@ from accredit.base.steps import Steps, at_one_go
 from accredit.base.text import excerpt
 from accredit.errors import AnswerError, FrameError, MessageId
 from accredit.jsonrpc.encode import to_json, with_members
-from accredit.jsonrpc.era import TASK_METHODS, TASK_NOTIFICATION, Era
 from accredit.jsonrpc.frames import (
     MESSAGE,
     Failure,
@@ -44,7 +49,9 @@ from accredit.jsonrpc.frames import (
     frame_of,
 )
 from accredit.jsonrpc.input_required import check_input_requests, check_input_required, check_told_of_task
+from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, META_CAPABILITIES, TASK_METHODS, TASK_NOTIFICATION, Era
 from accredit.jsonrpc.objects import (
+    Names,
     as_string,
     check_names,
     is_object,
@@ -53,9 +60,40 @@ from accredit.jsonrpc.objects import (
     split_batch,
     unambiguous_members,
 )
-from accredit.jsonrpc.result_types import COMPLETE, DECIDING, INPUT_REQUIRED, declared_extensions, is_result_type
 from accredit.jsonrpc.text import ParsedObject, check_structures, check_text, is_too_deep, parsed_object
 from accredit.limits import MAX_SPLIT_BYTES
+
+COMPLETE = "complete"
+INPUT_REQUIRED = "input_required"
+TASK = "task"
+
+DECIDING = Names("resultType", "inputRequests", "requestState")
+"""The members of a result that state its kind, and the input that it asks for."""
+
+TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
+
+_EXTENSION_RESULT_TYPES = {TASKS_EXTENSION: {TASK: frozenset({"tools/call"})}}
+"""For each extension, the kinds that it adds, each with the methods that it may answer. Kinds of other extensions are
+unknown."""
+
+
+def is_result_type(kind: str, method: str, extensions: Container[str]) -> bool:
+    """Return whether the answer to a `method` may be of this kind, given the declared extensions."""
+    if kind == INPUT_REQUIRED:
+        return method in INPUT_REQUIRED_METHODS
+    return kind == COMPLETE or any(
+        method in kinds.get(kind, ()) for extension, kinds in _EXTENSION_RESULT_TYPES.items() if extension in extensions
+    )
+
+
+def declared_extensions(request: Request) -> frozenset[str]:
+    """Return the extensions that a request declares. Raises `FrameError` if its `_meta` is not an object."""
+    capabilities = request.meta.get(META_CAPABILITIES)
+    declared = members(capabilities).get("extensions") if capabilities is not None and is_object(capabilities) else None
+    if declared is None or not is_object(declared):
+        return frozenset()
+    return frozenset(name for name, settings in members(declared).items() if is_object(settings))
+
 
 MAX_PLAIN_RESULT_MEMBERS = 64
 """The most members of a modern result whose names are read one by one from the fast parser. Real results have five. A

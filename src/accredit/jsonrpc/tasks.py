@@ -18,8 +18,8 @@ from msgspec import Raw, Struct
 from accredit.base.steps import Steps
 from accredit.errors import FrameError
 from accredit.jsonrpc.arrays import elements
-from accredit.jsonrpc.era import LISTEN, TASK_MEMBER, TASK_NOTIFICATION, Era
 from accredit.jsonrpc.frames import Notification, Request, Success
+from accredit.jsonrpc.methods import LISTEN, TASK_MEMBER, TASK_NOTIFICATION, Era
 from accredit.jsonrpc.objects import (
     Names,
     as_integer,
@@ -31,7 +31,7 @@ from accredit.jsonrpc.objects import (
     meta_members,
     unambiguous_members,
 )
-from accredit.jsonrpc.result_types import TASK, TASKS_EXTENSION, declared_extensions
+from accredit.jsonrpc.responses import TASK, TASKS_EXTENSION, declared_extensions
 from accredit.limits import ITEMS_AT_ONCE, MAX_SPLIT_BYTES
 
 MAX_TASK_ID_CHARS = 1_024

@@ -30,7 +30,7 @@ from accredit.config.tokens import build_key_sources, build_tokens, signs_for
 from accredit.errors import ConfigurationError
 from accredit.gateway.headers import host_allowed
 from accredit.gateway.settings import TokenSettings
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.keys import SigningKey, load_signing_key, load_token_key, read_key
 from accredit.ops.drill_agents import Agent, TokenMaker
 from accredit.ops.drill_calls import Drill, ExpectedOutcome, Parties, Tried

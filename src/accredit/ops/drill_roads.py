@@ -24,7 +24,7 @@ from accredit.gateway.settings import Proxy
 from accredit.http_api.call import HttpCall
 from accredit.http_api.wire import PROOF_HEADER, encode_proof_header
 from accredit.jsonrpc.encode import to_json
-from accredit.jsonrpc.era import META_CAPABILITIES, META_CLIENT_INFO, META_VERSION, Era
+from accredit.jsonrpc.methods import META_CAPABILITIES, META_CLIENT_INFO, META_VERSION, Era
 from accredit.limits import MAX_REFUSAL_BYTES
 from accredit.ops.drill_agents import mcp_call
 from accredit.policy import PROOF, GuardedCall

@@ -4,10 +4,10 @@ from msgspec import Raw
 
 from accredit.errors import FrameError
 from accredit.jsonrpc.encode import to_json
-from accredit.jsonrpc.era import Era
 from accredit.jsonrpc.frames import Request, Success
+from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.objects import is_object, members
-from accredit.jsonrpc.result_types import INPUT_REQUIRED
+from accredit.jsonrpc.responses import INPUT_REQUIRED
 
 ASKS = "asks"
 """The argument by which a call asks to be answered with a state that it then has to bring back."""

@@ -47,7 +47,7 @@ from accredit.base.caching import RecentlyUsed
 from accredit.base.text import excerpt, one_line
 from accredit.consent import CALL, CallTerms
 from accredit.errors import AttestationError, WireError
-from accredit.jsonrpc.era import AGENT_CHANGES, AGENT_MESSAGES, TASK_CHANGES, TASK_LIST, TASKS
+from accredit.jsonrpc.methods import AGENT_CHANGES, AGENT_MESSAGES, TASK_CHANGES, TASK_LIST, TASKS
 from accredit.limits import (
     CHALLENGE_WINDOW_SECONDS,
     CLOCK_BACK_SECONDS,

@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from accredit.jsonrpc.era import TARGET_MEMBER
+from accredit.jsonrpc.methods import TARGET_MEMBER
 from accredit.policy.catalog import MCP_SCOPES, Catalog, Entry
 from accredit.policy.drill import is_drill
 

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from accredit.base.text import excerpt
 from accredit.errors import ProofRefused
 from accredit.jsonrpc.encode import INVALID_PARAMS
-from accredit.jsonrpc.era import AGENT_MESSAGES
+from accredit.jsonrpc.methods import AGENT_MESSAGES
 from accredit.limits import MAX_SCOPES_PER_CERT
 from accredit.policy.catalog import Entry
 from accredit.policy.guarded_call import GuardedCall

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from accredit.base.text import excerpt
 from accredit.errors import AccreditError, FrameError
-from accredit.jsonrpc.era import TARGET_MEMBER, TASKS, is_known
+from accredit.jsonrpc.methods import TARGET_MEMBER, TASKS, is_known
 from accredit.policy import (
     Authority,
     Catalog,

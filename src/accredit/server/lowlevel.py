@@ -19,7 +19,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.lowlevel.server import HandlerEntry
 
 from accredit.errors import ConfigurationError
-from accredit.jsonrpc.era import TARGET_MEMBER
+from accredit.jsonrpc.methods import TARGET_MEMBER
 from accredit.policy import Entry
 from accredit.server.gate import Find, undecided_error
 from accredit.server.judge import Judge, TargetInfo, find_plain

@@ -23,8 +23,8 @@ from accredit.errors import (
 )
 from accredit.jsonrpc import encode
 from accredit.jsonrpc.encode import to_json
-from accredit.jsonrpc.era import LEGACY_REVISIONS, METHODS, MODERN_REVISIONS
 from accredit.jsonrpc.frames import Request, Response, Success
+from accredit.jsonrpc.methods import LEGACY_REVISIONS, METHODS, MODERN_REVISIONS
 from accredit.jsonrpc.objects import is_object, members
 from accredit.limits import SHORT_MESSAGE_BYTES
 from accredit.refusals import BY_WORD, CHALLENGE_REQUIRED, CODES

@@ -10,7 +10,9 @@ A token is accepted only if, in this order:
   issuer;
 - [extensions] its header demands no extension (`crit`), as none is supported here.
 
-Not checked here: the signature. Nothing read here may be trusted. Claims with other names are ignored. If a claim with a known name has a wrong type, the token is invalid.
+Not checked here: the signature. Nothing read here may be trusted.
+
+Claims with other names are ignored. If a claim with a known name has a wrong type, the token is invalid.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode

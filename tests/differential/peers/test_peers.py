@@ -31,7 +31,7 @@ from tests.world.tokened import ISSUER, Tokened
 from accredit.attest import CallRecord, recorded_params
 from accredit.base.clock import unix_seconds
 from accredit.gateway import HttpUpstream, create_app
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.keys import make_key, write_key
 from accredit.stores import MemoryStore, RevocationLists
 from accredit.stores.audit_log.reader import LogFile

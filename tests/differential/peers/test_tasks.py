@@ -14,7 +14,7 @@ from tests.world.routes import messages_of
 from tests.world.running import RunningGateway
 
 from accredit.gateway import HttpUpstream, create_app
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.policy import Catalog, Entry
 from accredit.stores import MemoryStore, RevocationLists
 

@@ -18,8 +18,8 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.room import Rooms
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.upstream.http.sse_relay import EventRelay
-from accredit.jsonrpc.era import Era
 from accredit.jsonrpc.frames import Frame, Request, decode_frame
+from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.responses import Expected
 from accredit.limits import LONG_ANSWER_BYTES
 

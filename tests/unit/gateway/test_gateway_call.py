@@ -5,8 +5,8 @@ import pytest
 from accredit.base.steps import Steps
 from accredit.errors import TokenError
 from accredit.gateway.call import Call
-from accredit.jsonrpc.era import Era
 from accredit.jsonrpc.frames import Request, Success
+from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.policy import Decision, GuardedCall, refusals
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from accredit.errors import RequestError
-from accredit.jsonrpc.era import META_VERSION, Era
 from accredit.jsonrpc.frames import Notification, Request
+from accredit.jsonrpc.methods import META_VERSION, Era
 from accredit.jsonrpc.requests import decode_request
 
 TEXT = b"""{ "jsonrpc":"2.0", "more": [ 1.50 ], "id":7,"method":"tools/call",

@@ -5,19 +5,9 @@ import base64
 import pytest
 
 from accredit.errors import RequestError
-from accredit.jsonrpc.era import (
-    DUPLICATED,
-    LEGACY_REVISIONS,
-    META_CAPABILITIES,
-    META_VERSION,
-    Era,
-    check_agreement,
-    decode_header,
-    era_of,
-    plain_header,
-    unmirrored_headers,
-)
+from accredit.jsonrpc.era import DUPLICATED, check_agreement, decode_header, era_of, plain_header, unmirrored_headers
 from accredit.jsonrpc.frames import Notification, Request
+from accredit.jsonrpc.methods import LEGACY_REVISIONS, META_CAPABILITIES, META_VERSION, Era
 from accredit.jsonrpc.requests import Batch, decode_request
 
 META = f'"_meta":{{"{META_VERSION}":"2026-07-28","{META_CAPABILITIES}":{{}}}}'

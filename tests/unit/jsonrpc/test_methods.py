@@ -8,7 +8,7 @@ from mcp_types import methods as official
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
 
-from accredit.jsonrpc.era import (
+from accredit.jsonrpc.methods import (
     INPUT_REQUIRED_METHODS,
     LEGACY_REVISIONS,
     META_CAPABILITIES,

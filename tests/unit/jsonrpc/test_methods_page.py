@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from accredit.jsonrpc.era import LEGACY_REVISIONS, METHODS, MODERN_REVISIONS
+from accredit.jsonrpc.methods import LEGACY_REVISIONS, METHODS, MODERN_REVISIONS
 from accredit.policy import GUARDED, LISTS
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "methods.md"

@@ -4,8 +4,8 @@ import pytest
 
 from accredit.base.steps import Steps
 from accredit.errors import AnswerError, FrameError
-from accredit.jsonrpc.era import Era
 from accredit.jsonrpc.frames import Failure, Notification, Request, Success
+from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.objects import MAX_BATCH_MEMBERS
 from accredit.jsonrpc.requests import decode_request
 from accredit.jsonrpc.responses import Expected

@@ -27,7 +27,7 @@ def refused(text: str | bytes) -> bool:
     return False
 
 
-@pytest.mark.holds("jsonrpc/same_names", "case", "nul")
+@pytest.mark.holds("jsonrpc/objects", "case", "nul")
 @pytest.mark.parametrize(
     "text",
     [

@@ -11,8 +11,8 @@ from msgspec import Raw
 
 from accredit.base.steps import at_one_go
 from accredit.errors import FrameError
-from accredit.jsonrpc.era import Era
 from accredit.jsonrpc.frames import Notification, Success
+from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.tasks import (
     MAX_TASK_ID_CHARS,
     Announced,

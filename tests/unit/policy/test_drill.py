@@ -11,8 +11,8 @@ from tests.unit.policy.test_suggesting import ALLOW, MERGED, ONE, record
 
 from accredit.config.load import load
 from accredit.errors import ConfigurationError
-from accredit.jsonrpc.era import META_VERSION
 from accredit.jsonrpc.frames import Request, decode_frame
+from accredit.jsonrpc.methods import META_VERSION
 from accredit.policy import Catalog, Entry, scope_fault
 from accredit.policy.catalog import OWN_TOOLS, own_scope
 from accredit.policy.drill import DRILL, DRILL_SCOPE, DRILLS, SENSITIVE_DRILL, is_drill

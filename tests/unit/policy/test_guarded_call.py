@@ -15,8 +15,8 @@ from tests.world.heavy_bodies import bodies
 
 from accredit.canonical import MAX_REWRITTEN_NUMBERS
 from accredit.errors import FrameError, RequestError
-from accredit.jsonrpc.era import TARGET_MEMBER, TASK_LIST
 from accredit.jsonrpc.frames import Request
+from accredit.jsonrpc.methods import TARGET_MEMBER, TASK_LIST
 from accredit.jsonrpc.objects import check_same_names
 from accredit.jsonrpc.requests import decode_request
 from accredit.limits import MAX_VALUES

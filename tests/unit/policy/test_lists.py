@@ -12,8 +12,8 @@ from tests.world.decisions import CATALOG, VERIFIER
 
 from accredit.base.steps import at_one_go
 from accredit.errors import FrameError
-from accredit.jsonrpc.era import INPUT_REQUIRED_METHODS
 from accredit.jsonrpc.frames import Success, decode_frame
+from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS
 from accredit.pins import Pins, digest_of
 from accredit.policy import GUARDED, LISTS, Catalog, Entry
 from accredit.policy.lists import KINDS, Kind, ListView, kinds_in, rewrite_list

@@ -20,8 +20,8 @@ from accredit.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from accredit.jsonrpc.era import METHODS
 from accredit.jsonrpc.frames import Failure, Request, Success
+from accredit.jsonrpc.methods import METHODS
 from accredit.refusals import BY_WORD, CHALLENGE_REQUIRED
 from accredit.telemetry.labels import MAX_LABEL_CHARS, OTHER_ERROR, Names, decision_of, error_of, error_of_response
 

@@ -16,7 +16,7 @@ from accredit.tokens import (
     metadata_url,
 )
 
-pytestmark = pytest.mark.holds("tokens/rules")
+pytestmark = pytest.mark.holds("tokens/verify")
 URL = "http://127.0.0.1:8484/.well-known/oauth-protected-resource/mcp"
 
 

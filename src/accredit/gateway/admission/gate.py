@@ -57,8 +57,8 @@ from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import trace_field
 from accredit.gateway.turns import turn
 from accredit.jsonrpc.encode import INVALID_REQUEST, METHOD_NOT_FOUND
-from accredit.jsonrpc.era import is_known, is_modern
 from accredit.jsonrpc.frames import Frame, Notification, Request, Response, Success, member_id
+from accredit.jsonrpc.methods import is_known, is_modern
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
 from accredit.limits import SHORT_MESSAGE_BYTES

@@ -42,8 +42,8 @@ from accredit.errors import (
 from accredit.gateway.admission.held_answer import HeldAnswer, Waits
 from accredit.gateway.holding import Holding, OpenAsk
 from accredit.gateway.oauth_settings import OAuthSettings
-from accredit.jsonrpc.era import CANCELLED
 from accredit.jsonrpc.frames import Notification, Response, Success, member_id
+from accredit.jsonrpc.methods import CANCELLED
 from accredit.jsonrpc.objects import as_string, members
 from accredit.limits import (
     ASK_PROGRESS_SECONDS,

@@ -36,8 +36,8 @@ from accredit.errors import InsufficientScope, InvalidToken, ProofRefused, WireE
 from accredit.gateway.admission.guest_asks import GuestAsks, is_askable, say_who_waits
 from accredit.gateway.admission.held_answer import HeldAnswer, Waits
 from accredit.gateway.oauth_settings import OAuthSettings
-from accredit.jsonrpc.era import TASK_CHANGES
 from accredit.jsonrpc.frames import Notification, Response
+from accredit.jsonrpc.methods import TASK_CHANGES
 from accredit.limits import MAX_CACHED_TOKENS, MAX_PROOF_BUNDLE_BYTES
 from accredit.oauth.access_tokens import FrontToken, is_front_token, verify_access_token
 from accredit.policy import LISTS, Decision, Entry, GuardedCall, Policy, refusals

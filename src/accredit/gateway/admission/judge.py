@@ -41,9 +41,9 @@ from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.trace import trace_field
 from accredit.gateway.turns import in_turns, turn
 from accredit.jsonrpc.encode import INVALID_PARAMS
-from accredit.jsonrpc.era import LISTEN, TASK_CHANGES, TASKS, Era
 from accredit.jsonrpc.frames import Notification, Request, Response
 from accredit.jsonrpc.input_required import shows_pages
+from accredit.jsonrpc.methods import LISTEN, TASK_CHANGES, TASKS, Era
 from accredit.limits import SHORT_MESSAGE_BYTES
 from accredit.policy import (
     Decision,

@@ -33,8 +33,8 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.recording.open_calls import OpenCall, Settler
 from accredit.gateway.replies import refusal
 from accredit.gateway.settings import GatewaySettings
-from accredit.jsonrpc.era import TASK_LIST, TASK_METHODS, Era
 from accredit.jsonrpc.frames import Notification, Request, Success
+from accredit.jsonrpc.methods import TASK_LIST, TASK_METHODS, Era
 from accredit.jsonrpc.responses import Edit
 from accredit.jsonrpc.tasks import (
     Announced,

@@ -32,18 +32,10 @@ from accredit.gateway.media_types import takes_events
 from accredit.gateway.settings import GatewaySettings
 from accredit.gateway.upstream.backend import Backend
 from accredit.jsonrpc.encode import INVALID_REQUEST
-from accredit.jsonrpc.era import (
-    BATCH_REVISION,
-    HEADERLESS_REVISION,
-    LISTEN,
-    VERSION_HEADER,
-    Era,
-    check_agreement,
-    era_of_body,
-    unmirrored_headers,
-)
+from accredit.jsonrpc.era import VERSION_HEADER, check_agreement, era_of_body, unmirrored_headers
 from accredit.jsonrpc.frames import Notification, Request
 from accredit.jsonrpc.input_required import shows_pages
+from accredit.jsonrpc.methods import BATCH_REVISION, HEADERLESS_REVISION, LISTEN, Era
 from accredit.telemetry import Meter
 from accredit.tokens import VerifiedToken
 

@@ -35,8 +35,9 @@ from accredit.gateway.upstream.http.relay import HttpRelay
 from accredit.gateway.upstream.http.sse_relay import EventRelay
 from accredit.gateway.upstream.reply import WhileConnected
 from accredit.jsonrpc.encode import INVALID_REQUEST
-from accredit.jsonrpc.era import VERSION_HEADER, Era, unmirrored_headers
+from accredit.jsonrpc.era import VERSION_HEADER, unmirrored_headers
 from accredit.jsonrpc.frames import Frame, Notification, Request, member_id
+from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit, Expected
 from accredit.jsonrpc.sse import encode_event

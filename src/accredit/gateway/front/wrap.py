@@ -41,9 +41,9 @@ from accredit.gateway.trace import set_current
 from accredit.gateway.upstream.stdio.child import Child, OrphanGuard
 from accredit.gateway.upstream.stdio.dedicated import DedicatedChild
 from accredit.jsonrpc.encode import INVALID_REQUEST
-from accredit.jsonrpc.era import BATCH_REVISION, META_VERSION
 from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.lines import LineSplitter, encode_line
+from accredit.jsonrpc.methods import BATCH_REVISION, META_VERSION
 from accredit.jsonrpc.objects import as_string
 from accredit.jsonrpc.requests import Batch
 from accredit.limits import GRACE_SECONDS, STOP_GRACE_SECONDS

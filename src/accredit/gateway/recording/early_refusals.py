@@ -26,8 +26,8 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.headers import RequestHead
 from accredit.gateway.recording.recorder import Recorder
 from accredit.gateway.turns import turn
-from accredit.jsonrpc.era import BATCH_REVISION
 from accredit.jsonrpc.frames import Frame, Request
+from accredit.jsonrpc.methods import BATCH_REVISION
 from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.policy import GUARDED
 

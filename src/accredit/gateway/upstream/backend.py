@@ -5,8 +5,8 @@ from typing import Any, Protocol
 
 from accredit.errors import MessageId
 from accredit.gateway.upstream.reply import Reply
-from accredit.jsonrpc.era import Era
 from accredit.jsonrpc.frames import Frame, Request
+from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
 

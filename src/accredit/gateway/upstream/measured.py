@@ -11,8 +11,8 @@ from accredit.errors import MessageId
 from accredit.gateway.trace import current
 from accredit.gateway.upstream.backend import Backend
 from accredit.gateway.upstream.reply import Reply
-from accredit.jsonrpc.era import Era
 from accredit.jsonrpc.frames import Frame, Request
+from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
 from accredit.telemetry import Meter, Operation, Operations

@@ -13,8 +13,8 @@ from accredit.errors import InvalidToken
 from accredit.gateway.admission.bearer import Bearer
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.call import Call
-from accredit.jsonrpc.era import Era
 from accredit.jsonrpc.frames import Request
+from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch, decode_request
 
 pytestmark = pytest.mark.holds("gateway/admission/bearer", "removal")

@@ -16,7 +16,7 @@ from accredit.gateway.call import Call
 from accredit.gateway.counters import Counters
 from accredit.gateway.recording.recorder import Recorder
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RecordSettings
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
 from accredit.stores import Tasks
 

@@ -23,8 +23,8 @@ from accredit.gateway.admission.pinned_tools import (
 )
 from accredit.gateway.counters import Counters
 from accredit.gateway.headers import RawHeaders
-from accredit.jsonrpc.era import Era
 from accredit.jsonrpc.frames import Request
+from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
 from accredit.limits import MAX_LIST_PAGES
 

@@ -12,8 +12,8 @@ from accredit.base.steps import at_one_go
 from accredit.errors import RequestError
 from accredit.gateway.admission.tool_directory import MAX_KNOWN_TOOL_NAME_CHARS, ToolDirectory
 from accredit.gateway.front import bootstrap
-from accredit.jsonrpc.era import Era
 from accredit.jsonrpc.frames import Request
+from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
 from accredit.limits import MAX_KNOWN_TOOLS, MAX_TOOL_LIST_BYTES
 

@@ -15,8 +15,8 @@ from accredit.gateway.front.endpoint import Endpoint
 from accredit.gateway.front.session_binding import NOBODY, PlainSessions
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.upstream.reply import Reply
-from accredit.jsonrpc.era import Era
 from accredit.jsonrpc.frames import Frame, Notification, Request, Success
+from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
 

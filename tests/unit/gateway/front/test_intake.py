@@ -16,7 +16,7 @@ from accredit.gateway.headers import RawHeaders, RequestHead
 from accredit.gateway.room import Rooms
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.upstream.http.relay import HttpRelay
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 
 UPSTREAM = HttpUpstream("http://127.0.0.1:1/mcp")
 

@@ -23,7 +23,7 @@ from accredit.gateway.recording.recorder import Recorder
 from accredit.gateway.room import Rooms
 from accredit.gateway.settings import GatewaySettings, HttpUpstream, RecordSettings
 from accredit.gateway.upstream.http.relay import HttpRelay
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.responses import Expected
 
 URL = "http://upstream.example:9000/api/sse"

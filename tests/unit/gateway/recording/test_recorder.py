@@ -21,8 +21,8 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.recording.open_calls import OpenCall, OpenCalls, outcome_of, outcome_of_end
 from accredit.gateway.recording.recorder import Recorder
 from accredit.gateway.settings import RecordSettings
-from accredit.jsonrpc.era import Era
 from accredit.jsonrpc.frames import Failure, Request, Success, decode_frame
+from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
 from accredit.jsonrpc.responses import Expected
 from accredit.policy import Authority, Decision, guarded_call_of

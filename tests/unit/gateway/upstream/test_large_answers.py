@@ -19,7 +19,7 @@ from accredit.gateway import GatewaySettings, HttpUpstream, create_app
 from accredit.gateway.room import Parts, Room
 from accredit.gateway.upstream.http.encoding import Decoder, open_decoder
 from accredit.gateway.upstream.large_answers import MAX_ANSWERS_BYTES, LargeAnswers
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.limits import LARGE_ANSWER_BYTES
 from accredit.stores import MemoryStore, RevocationLists
 

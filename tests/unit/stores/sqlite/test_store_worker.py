@@ -16,7 +16,7 @@ from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.stores.sqlite.database import Database
 from accredit.stores.sqlite.store import Worker
 
-pytestmark = pytest.mark.holds("stores/sqlite/worker")
+pytestmark = pytest.mark.holds("stores/sqlite/store")
 
 Opening = aclosing[Worker]
 

@@ -45,8 +45,8 @@ from accredit.gateway.upstream.http.sse_relay import EventRelay, LongLivedStream
 from accredit.gateway.upstream.http.unasked import UnaskedBodies
 from accredit.gateway.upstream.large_answers import LargeAnswers
 from accredit.gateway.upstream.reply import Reply
-from accredit.jsonrpc.era import LISTEN
 from accredit.jsonrpc.frames import Frame, Request, Success, decode_error
+from accredit.jsonrpc.methods import LISTEN
 from accredit.jsonrpc.objects import as_string, members
 from accredit.jsonrpc.responses import Answers, Expected
 from accredit.jsonrpc.text import check_utf8

@@ -34,8 +34,9 @@ from accredit.gateway.upstream.http.sse_relay import frame_in
 from accredit.gateway.upstream.http.unasked import UnaskedBodies
 from accredit.gateway.upstream.large_answers import LargeAnswers
 from accredit.gateway.upstream.reply import Reply, WhileConnected
-from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER, Era
+from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER
 from accredit.jsonrpc.frames import Failure, Frame, Request
+from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.param_headers import is_param_header
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit, Expected

@@ -32,8 +32,8 @@ from accredit.gateway.upstream.http.encoding import accepted_codings
 from accredit.gateway.upstream.http.replicas import client_of, route_of
 from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.encode import cancellation
-from accredit.jsonrpc.era import LISTEN, Era
 from accredit.jsonrpc.frames import Request
+from accredit.jsonrpc.methods import LISTEN, Era
 from accredit.jsonrpc.responses import Expected
 from accredit.limits import MAX_REMEMBERED_HEAD_BYTES
 from accredit.ports import AccessTokens

@@ -33,8 +33,8 @@ from accredit.gateway.upstream.http.client import Answer
 from accredit.gateway.upstream.http.encoding import open_decoder
 from accredit.gateway.upstream.large_answers import Held
 from accredit.gateway.upstream.reply import Reply
-from accredit.jsonrpc.era import Era
 from accredit.jsonrpc.frames import Frame, Notification, Request
+from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.responses import Expected
 from accredit.jsonrpc.sse import KEEP_ALIVE, Event, SseParser, encode_event, pieces
 from accredit.limits import EVENTS_AT_ONCE_BYTES, KEEP_ALIVE_SECONDS, SHORT_MESSAGE_BYTES

@@ -42,7 +42,8 @@ from accredit.gateway.upstream.merged.replies import MemberReply
 from accredit.gateway.upstream.merged.sessions import MergedSessions
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.jsonrpc.encode import INVALID_PARAMS, METHOD_NOT_FOUND, UNSUPPORTED_VERSION, to_json
-from accredit.jsonrpc.era import (
+from accredit.jsonrpc.frames import Frame, Request, Success
+from accredit.jsonrpc.methods import (
     LEGACY_REVISIONS,
     META_VERSION,
     MODERN_REVISIONS,
@@ -51,7 +52,6 @@ from accredit.jsonrpc.era import (
     Era,
     is_known,
 )
-from accredit.jsonrpc.frames import Frame, Request, Success
 from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Answers, Edit

@@ -36,7 +36,6 @@ from accredit.gateway.turns import next_turn, turn
 from accredit.gateway.upstream.merged.messages import Outward
 from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.encode import INVALID_REQUEST, METHOD_NOT_FOUND
-from accredit.jsonrpc.era import META_SUBSCRIPTION
 from accredit.jsonrpc.frames import (
     MESSAGE,
     Failure,
@@ -48,6 +47,7 @@ from accredit.jsonrpc.frames import (
     frame_of,
     message_id,
 )
+from accredit.jsonrpc.methods import META_SUBSCRIPTION
 from accredit.jsonrpc.objects import may_hold, unambiguous_members
 from accredit.jsonrpc.sse import Event, SseParser, encode_event, pieces
 from accredit.jsonrpc.text import check_structures

@@ -57,8 +57,9 @@ from accredit.gateway.upstream.merged.subscription import Subscription, shares
 from accredit.gateway.upstream.reply import Reply, WhileConnected
 from accredit.gateway.upstream.stdio.backend import HeadStart, StdioBackend
 from accredit.jsonrpc.encode import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, to_json
-from accredit.jsonrpc.era import LEGACY_REVISIONS, LISTEN, METHOD_HEADER, NAME_HEADER, VERSION_HEADER, Era
+from accredit.jsonrpc.era import METHOD_HEADER, NAME_HEADER, VERSION_HEADER
 from accredit.jsonrpc.frames import Failure, Notification, Request, Success
+from accredit.jsonrpc.methods import LEGACY_REVISIONS, LISTEN, Era
 from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.jsonrpc.responses import Edit
 from accredit.limits import MERGED_ASK_SECONDS

@@ -24,10 +24,10 @@ from accredit.gateway.upstream.merged.replies import EventMapper
 from accredit.gateway.upstream.merged.streams import MemberStream, SharedStream, notification_event
 from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.encode import UPSTREAM_ERROR, to_json
-from accredit.jsonrpc.era import CANCELLED, META_SUBSCRIPTION, Era
 from accredit.jsonrpc.frames import Failure, Notification, Request, decode_frame
+from accredit.jsonrpc.methods import CANCELLED, META_SUBSCRIPTION, Era
 from accredit.jsonrpc.objects import as_string, is_object, members
-from accredit.jsonrpc.result_types import COMPLETE
+from accredit.jsonrpc.responses import COMPLETE
 from accredit.jsonrpc.sse import encode_event
 from accredit.policy.merging import member_of_name, member_of_uri
 

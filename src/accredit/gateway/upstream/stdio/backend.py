@@ -45,8 +45,9 @@ from accredit.gateway.upstream.stdio.child import Child, OrphanGuard, find_progr
 from accredit.gateway.upstream.stdio.session import Session
 from accredit.gateway.upstream.stdio.shared import SharedUpstream
 from accredit.jsonrpc.encode import INVALID_REQUEST, METHOD_NOT_FOUND, UPSTREAM_ERROR
-from accredit.jsonrpc.era import LEGACY_REVISIONS, MODERN_REVISIONS, VERSION_HEADER, Era
+from accredit.jsonrpc.era import VERSION_HEADER
 from accredit.jsonrpc.frames import Frame, Request
+from accredit.jsonrpc.methods import LEGACY_REVISIONS, MODERN_REVISIONS, Era
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit
 from accredit.limits import ASKED_TIMES, BUSY_RETRY_SECONDS

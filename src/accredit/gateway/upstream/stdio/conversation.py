@@ -33,7 +33,7 @@ from accredit.gateway.upstream.stdio.child import Child
 from accredit.gateway.upstream.stdio.pending_calls import Answered, Call, PendingCalls, Verdict
 from accredit.gateway.upstream.stdio.stream import Stream
 from accredit.jsonrpc.encode import cancellation
-from accredit.jsonrpc.era import Era
+from accredit.jsonrpc.methods import Era
 from accredit.limits import EVENTS_AT_ONCE_BYTES, LARGE_ANSWER_BYTES, MAX_OPEN_REQUESTS
 
 _C = TypeVar("_C", bound=Call)

@@ -26,8 +26,9 @@ from accredit.gateway.upstream.stdio.child import Child
 from accredit.gateway.upstream.stdio.conversation import CallOwner
 from accredit.gateway.upstream.stdio.pending_calls import Answered, Call, Failed, Notified, UnexpectedAnswer, Unread
 from accredit.jsonrpc.encode import INVALID_REQUEST, error_frame
-from accredit.jsonrpc.era import Era, required_version
+from accredit.jsonrpc.era import required_version
 from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success, progress_token
+from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit

@@ -33,8 +33,8 @@ from accredit.gateway.trace import set_current
 from accredit.gateway.turns import in_turns
 from accredit.jsonrpc.encode import INVALID_REQUEST, UPSTREAM_ERROR, error_frame
 from accredit.jsonrpc.ends import line_too_long
-from accredit.jsonrpc.era import CANCELLED, Era
 from accredit.jsonrpc.frames import Failure, Frame, Notification, Request, Success, member_id, message_id
+from accredit.jsonrpc.methods import CANCELLED, Era
 from accredit.jsonrpc.objects import members, split_batch
 from accredit.jsonrpc.responses import Answers, Edit, Expected
 from accredit.jsonrpc.text import check_structures

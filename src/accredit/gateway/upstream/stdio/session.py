@@ -29,8 +29,8 @@ from accredit.gateway.upstream.stdio.conversation import Conversation, StreamCal
 from accredit.gateway.upstream.stdio.pending_calls import Answered, Failed, Notified, UnexpectedAnswer, Unread, Verdict
 from accredit.gateway.upstream.stdio.stream import Stream, answer, stand
 from accredit.jsonrpc.encode import INVALID_REQUEST, error_frame
-from accredit.jsonrpc.era import Era
 from accredit.jsonrpc.frames import Frame, Notification, Request, progress_token
+from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.objects import as_string, is_object, members
 from accredit.jsonrpc.requests import Batch
 from accredit.jsonrpc.responses import Edit

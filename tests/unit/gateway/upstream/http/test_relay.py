@@ -16,8 +16,8 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.headers import RawHeaders
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.upstream.http.relay import HttpRelay
-from accredit.jsonrpc.era import Era
 from accredit.jsonrpc.frames import Failure, Request, Success, decode_frame
+from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
 
 pytestmark = pytest.mark.holds("gateway/upstream/http/answer")

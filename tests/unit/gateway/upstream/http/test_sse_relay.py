@@ -17,8 +17,8 @@ from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.upstream.http.relay import whole_response
 from accredit.gateway.upstream.http.sse_relay import EventRelay
 from accredit.jsonrpc.encode import UPSTREAM_ERROR
-from accredit.jsonrpc.era import Era
 from accredit.jsonrpc.frames import Failure, Request, Success, decode_frame
+from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
 from accredit.jsonrpc.responses import Expected
 from accredit.jsonrpc.sse import SseParser

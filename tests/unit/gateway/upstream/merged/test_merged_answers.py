@@ -22,8 +22,8 @@ from accredit.gateway.upstream.merged.answers import (
     read_cache_terms,
     strictest,
 )
-from accredit.jsonrpc.era import Era
 from accredit.jsonrpc.frames import Request, decode_frame
+from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.objects import members
 
 pytestmark = pytest.mark.holds("gateway/upstream/merged/answers")

@@ -13,8 +13,8 @@ from accredit.gateway.counters import Counters
 from accredit.gateway.upstream.merged.ids import ProgressTokens, merged_ring
 from accredit.gateway.upstream.merged.messages import Outward
 from accredit.gateway.upstream.merged.replies import EventMapper
-from accredit.jsonrpc.era import META_SUBSCRIPTION
 from accredit.jsonrpc.frames import Notification
+from accredit.jsonrpc.methods import META_SUBSCRIPTION
 from accredit.jsonrpc.sse import Event, SseParser
 from accredit.jsonrpc.tasks import without_state
 from accredit.rounds import KeyRing

@@ -25,8 +25,8 @@ from accredit.gateway.upstream.stdio.pending_calls import (
     Verdict,
     answered_ids,
 )
-from accredit.jsonrpc.era import Era
 from accredit.jsonrpc.frames import Request, Success, decode_frame, progress_token
+from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
 from accredit.jsonrpc.text import MAX_ANSWER_STRUCTURES
 from accredit.limits import MAX_OPEN_REQUESTS, SHORT_MESSAGE_BYTES

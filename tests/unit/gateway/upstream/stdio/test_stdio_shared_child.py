@@ -4,8 +4,8 @@ import json
 
 from accredit.errors import MessageId
 from accredit.gateway.upstream.stdio import shared
-from accredit.jsonrpc.era import META_SUBSCRIPTION
 from accredit.jsonrpc.frames import Notification, Request, decode_frame
+from accredit.jsonrpc.methods import META_SUBSCRIPTION
 
 
 def restored(text: bytes, id: MessageId, *, subscription: bool) -> bytes:
