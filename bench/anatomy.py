@@ -37,7 +37,7 @@ SPLITTERS = {"members", "pairs", "unambiguous_members"}
 
 NO_REWRITES = {
     "check_no_duplicates": "the decoded text, to compare the number of members",
-    "check_same_names": "the arguments in lower case, to compare the number of members",
+    "_reread": "the arguments in lower case, to compare the number of members",
     "canonical_in_steps": "what a digest is of: the call's for its proof, the result's for its record",
     "for_upstream": "the one member that is put in: on whose authority the call comes",
 }
@@ -47,7 +47,7 @@ RECORDS = '[attest]\nmode = "durable"\n'
 WARMING_CALLS = 3
 WAIT_SECONDS = 10.0
 AIMS = {"files": 35, "splits of params": 1, "decodes": 15, "rewrites of its text": 1}
-REACHED = {"files": 97, "splits of params": 1, "decodes": 15, "encodes": 6, "rewrites of its text": 1}
+REACHED = {"files": 90, "splits of params": 1, "decodes": 15, "encodes": 6, "rewrites of its text": 1}
 """What may only fall: lower these when it has. Of files, some runs enter one more than others."""
 
 

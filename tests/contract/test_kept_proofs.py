@@ -12,7 +12,7 @@ from tests.world.proved_calls import INBOX, SETTINGS, calls_come_now, recorded, 
 from tests.world.records import gateway
 
 from accredit.attest import CallRecord, RecordedAuthority, sha256_hex
-from accredit.attest.proofs import KeptProof, decode_proof, hold_left, kept_proof
+from accredit.attest.canonical import KeptProof, decode_proof, hold_left, kept_proof
 from accredit.gateway.settings import RecordSettings
 from accredit.limits import CLOCK_BACK_SECONDS, SESSION_ID_SECONDS
 from accredit.policy import GuardedCall

@@ -163,7 +163,7 @@ async def test_of_64_who_spend_one_challenge_at_once_one_is_the_first(opening: O
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> int:
     """Stores with room for eight of each."""
-    monkeypatch.setattr("accredit.stores.sqlite.tables.MAX_SPENT_CHALLENGES", 8)
+    monkeypatch.setattr("accredit.stores.sqlite.database.MAX_SPENT_CHALLENGES", 8)
     monkeypatch.setattr("tests.world.stores.MAX_SPENT_IN_DATABASE", 8)
     for module in ("sqlite.tables", "postgres.store"):
         monkeypatch.setattr(f"accredit.stores.{module}.MAX_USE_MARKS", 8)
@@ -222,7 +222,7 @@ async def test_where_no_more_uses_can_be_noted_there_is_no_yes(small: int, openi
 async def test_many_that_expire_at_once_are_removed_little_by_little(
     opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("accredit.stores.sqlite.tables.STORE_SWEEP_ROWS", 100)
+    monkeypatch.setattr("accredit.stores.sqlite.database.STORE_SWEEP_ROWS", 100)
     async with opening as store:
         many = 300
         for number in range(many):

@@ -23,7 +23,7 @@ from accredit.stores.audit_log import process as log_process
 from accredit.stores.audit_log import queue as log
 from accredit.stores.audit_log import thread as log_thread
 from accredit.stores.audit_log.kept import KeptOutcomes
-from accredit.stores.sqlite import worker
+from accredit.stores.sqlite import store as sqlite_store
 
 __all__ = ["each_executor"]
 
@@ -63,7 +63,7 @@ async def test_an_outcome_of_a_full_disk_is_written_when_there_is_room__though_n
 async def test_an_outcome_that_a_lock_held_up_is_written_when_it_is_given_up(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (worker, log_process, log_thread):
+    for module in (sqlite_store, log_process, log_thread):
         monkeypatch.setattr(module, "STORE_LOCK_SECONDS", 0.1)
 
     async with Log(path) as each:

@@ -23,7 +23,7 @@ from tests.world.running import run
 from tests.world.scenes import Scene
 
 from accredit.attest import CallRecord, RecordedAuthority, Statement, Stored, decode_statement, encode_statement
-from accredit.attest.proofs import KeptProof, kept_proof
+from accredit.attest.canonical import KeptProof, kept_proof
 from accredit.attest.statements import milliseconds, timestamp
 from accredit.jsonrpc.methods import Era
 from accredit.keys import load_public_key

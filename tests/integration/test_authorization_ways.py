@@ -31,7 +31,7 @@ from accredit.keys import write_key
 from accredit.policy.passing import AUTHORIZATION
 from accredit.ports import Spending
 from accredit.stores import MemoryStore, RevocationLists, SqliteStore
-from accredit.stores.sqlite import worker
+from accredit.stores.sqlite import store as sqlite_store
 
 INBOX = {"name": "list_inbox", "arguments": {}}
 SEND = {"name": "send_email", "arguments": {}}
@@ -102,7 +102,7 @@ async def test_while_the_database_is_locked_nothing_is_forwarded(
         other = sqlite3.connect(file, isolation_level=None)
         other.execute("BEGIN EXCLUSIVE")
         with monkeypatch.context() as impatient:
-            impatient.setattr(worker, "STORE_LOCK_SECONDS", 0.2)
+            impatient.setattr(sqlite_store, "STORE_LOCK_SECONDS", 0.2)
             error = (await route.ask("tools/call", proved(trust)))["error"]
         assert error["data"]["reason"] == "store_unavailable: the decision could not be made"
         other.execute("ROLLBACK")

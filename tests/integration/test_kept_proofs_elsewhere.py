@@ -15,7 +15,7 @@ from tests.world.many_servers import NAMES, Several
 from tests.world.recorded import records_at, records_of
 from tests.world.routes import Route, messages_of
 
-from accredit.attest.proofs import decode_proof
+from accredit.attest.canonical import decode_proof
 from accredit.base.clock import unix_seconds
 from accredit.jsonrpc.methods import Era
 from accredit.limits import CLOCK_LEAD_SECONDS

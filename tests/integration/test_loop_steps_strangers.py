@@ -10,7 +10,7 @@ from tests.integration.test_loop_steps import FACTOR, PROMISED, headers, longest
 from tests.world.asgi import Told
 from tests.world.heavy_bodies import MARKS, STRUCTURES, VALUES, call, filled
 
-from accredit.jsonrpc.same_names import check_same_names_in_steps
+from accredit.jsonrpc.objects import check_same_names_in_steps
 from accredit.limits import SHORT_MESSAGE_BYTES
 
 pytestmark = pytest.mark.slow
@@ -43,7 +43,7 @@ def test_no_body_of_a_stranger_blocks_the_loop_by_what_it_is_full_of(name: str, 
     assert steps[name] < FACTOR * PROMISED
 
 
-@pytest.mark.holds("jsonrpc/same_names", "case")
+@pytest.mark.holds("jsonrpc/objects", "case")
 def test_a_long_text_is_folded_in_steps__two_million_dotted_capital_letters_took_120_ms() -> None:
     steps = [*check_same_names_in_steps(Raw(f'{{"a":"{filled("İ")}","b":0}}'.encode()))]
     assert len(steps) > len(filled("İ")) // SHORT_MESSAGE_BYTES

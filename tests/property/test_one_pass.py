@@ -1,7 +1,7 @@
 """One pass and the passes of `text` say the same of every text, and for the same reason.
 
 Everything that reads is asked twice: as it is, and with the one pass silent. Where there is no wheel of the parser both
-are the same; `test_simd` says that it is there where it should be.
+are the same; `test_text` says that it is there where it should be.
 """
 
 import itertools
@@ -16,12 +16,12 @@ from tests.property.texts import deep, messages, mutated, numbers, values
 from tests.world import hostile_frames
 
 from accredit.errors import AnswerError, FrameError, JsonError, RequestError
-from accredit.jsonrpc import responses, simd, text
+from accredit.jsonrpc import responses, text
 from accredit.jsonrpc.frames import Failure, Notification, Request, Success, decode_error, decode_frame
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import Batch, decode_request
 from accredit.jsonrpc.responses import Expected
-from accredit.jsonrpc.simd import ONE_PASS_BYTES
+from accredit.jsonrpc.text import ONE_PASS_BYTES
 from accredit.limits import MAX_DEPTH
 
 ASKED = Request(7, "tools/call", None, b"")
@@ -233,6 +233,6 @@ def test_what_the_fuzzers_and_the_hostile_upstreams_send_is_judged_alike() -> No
 
 def test_the_one_pass_says_yes_only_where_each_rule_holds_or_the_nesting_alone_does_not() -> None:
     for data in (*ODD, *(f"[{number}]".encode() for number in EXTREME)):
-        if simd.reads_well(data) and reason(text.check_each_rule, data)[0] == "refused":
+        if text.reads_well(data) and reason(text.check_each_rule, data)[0] == "refused":
             with pytest.raises(JsonError, match=f"nested more than {MAX_DEPTH} deep"):
                 text.check_each_rule(data)

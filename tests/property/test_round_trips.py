@@ -12,10 +12,10 @@ from accredit.errors import AnswerError, FrameError, RequestError
 from accredit.jsonrpc.encode import with_members
 from accredit.jsonrpc.era import decode_header
 from accredit.jsonrpc.frames import Failure, Request, Success, decode_frame
-from accredit.jsonrpc.header_values import encode_header
 from accredit.jsonrpc.lines import LineSplitter, encode_line
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.objects import members, pairs
+from accredit.jsonrpc.param_headers import encode_header
 from accredit.jsonrpc.requests import decode_request
 from accredit.jsonrpc.responses import Expected
 from accredit.jsonrpc.sse import SseParser, encode_event

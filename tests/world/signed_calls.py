@@ -24,7 +24,7 @@ from accredit.attest import (
     sha256_hex,
     timestamp,
 )
-from accredit.attest.proofs import Halves, KeptProof, SignedContext
+from accredit.attest.canonical import Halves, KeptProof, SignedContext
 from accredit.attest.statements import GENESIS, PolicyDigest
 from accredit.policy.evidence import Auditor, Evidence
 from accredit.ratify import DelegationCert, HybridPrivateKey, HybridPublicKey, build_session_context, present

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from accredit.a2a import shapes
 from accredit.a2a.methods import VERSION
-from accredit.attest.proofs import WORKSPACES
+from accredit.attest.canonical import WORKSPACES
 from accredit.errors import AnswerError, FrameError
 from accredit.http_api.wire import PROOF_HEADER
 from accredit.jsonrpc.encode import to_json

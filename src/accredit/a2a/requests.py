@@ -37,11 +37,11 @@ from accredit.jsonrpc.objects import (
     as_integer,
     as_string,
     check_no_duplicates,
+    check_same_names_in_steps,
     is_object,
     members,
     unambiguous_members,
 )
-from accredit.jsonrpc.same_names import check_same_names_in_steps
 from accredit.jsonrpc.text import check_amount, check_text
 from accredit.limits import MAX_AGENT_ID_CHARS
 from accredit.policy.agent_call import PROOF_MEMBER

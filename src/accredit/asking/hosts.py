@@ -17,7 +17,7 @@ from mcp.types import JSONRPCRequest, ListRootsResult
 from accredit.base.values import members_of
 from accredit.client.peers import Changed
 from accredit.jsonrpc.methods import META_CAPABILITIES
-from accredit.jsonrpc.result_types import TASKS_EXTENSION
+from accredit.jsonrpc.responses import TASKS_EXTENSION
 
 Capabilities = Mapping[str, Any]
 """A client's `ClientCapabilities`, as JSON has them on the wire."""

@@ -64,7 +64,7 @@ from accredit.jsonrpc.frames import Frame, Request
 from accredit.jsonrpc.lines import LineSplitter, encode_line
 from accredit.jsonrpc.methods import BATCH_REVISION, TARGET_MEMBER
 from accredit.jsonrpc.requests import Batch, decode_request
-from accredit.jsonrpc.result_types import COMPLETE, declared_extensions, is_result_type
+from accredit.jsonrpc.responses import COMPLETE, declared_extensions, is_result_type
 from accredit.limits import GRACE_SECONDS, HOLD_SECONDS, MAX_OPEN_REQUESTS, STOP_GRACE_SECONDS
 from accredit.refusals import DENIED
 

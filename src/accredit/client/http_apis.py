@@ -23,7 +23,7 @@ from typing import Any
 
 import httpx2
 
-from accredit.attest.proofs import WORKSPACES
+from accredit.attest.canonical import WORKSPACES
 from accredit.base.caching import RecentlyUsed
 from accredit.base.text import excerpt
 from accredit.client.presenter import Challenge, ProofPresenter, Tries

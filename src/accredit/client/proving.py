@@ -52,7 +52,7 @@ from accredit.base.values import items_of, members_of
 from accredit.client.presenter import Challenge, ProofPresenter, Tries
 from accredit.errors import FrameError, ProofRefused
 from accredit.jsonrpc.methods import LISTEN, TASK_CHANGES, TASK_MEMBER
-from accredit.jsonrpc.result_types import TASK
+from accredit.jsonrpc.responses import TASK
 from accredit.limits import MAX_KNOWN_TARGETS
 from accredit.policy import (
     GUARDED,

@@ -45,13 +45,7 @@ from accredit.client.pins import PinsInUse
 from accredit.client.proving import Attempt, Listed, Params, Prover, with_meta
 from accredit.client.sdk import Incoming, ReadStream, Transport, TransportStreams, WriteStream
 from accredit.errors import ProofRefused
-from accredit.jsonrpc.methods import (
-    LISTEN,
-    META_CAPABILITIES,
-    META_CLIENT_INFO,
-    META_SUBSCRIPTION,
-    META_VERSION,
-)
+from accredit.jsonrpc.methods import LISTEN, META_CAPABILITIES, META_CLIENT_INFO, META_SUBSCRIPTION, META_VERSION
 from accredit.limits import MAX_DIALOGS, MAX_TOLD_REASON_CHARS
 from accredit.policy import GUARDED, LISTS
 from accredit.policy.lists import KINDS

@@ -30,7 +30,7 @@ from accredit.canonical import canonical
 from accredit.consent.call import Digest
 from accredit.errors import AskError, FrameError, WireError
 from accredit.jsonrpc.methods import TARGET_MEMBER
-from accredit.jsonrpc.same_names import check_same_names
+from accredit.jsonrpc.objects import check_same_names
 from accredit.limits import (
     ASK_SECONDS,
     CLOCK_LEAD_SECONDS,

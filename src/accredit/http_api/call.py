@@ -17,7 +17,7 @@ from typing import Literal
 
 from msgspec import Raw
 
-from accredit.attest.proofs import PATH_DIGEST, WORKSPACES, SignedContext
+from accredit.attest.canonical import PATH_DIGEST, WORKSPACES, SignedContext
 from accredit.http_api.facts import arguments
 from accredit.http_api.routes import Match
 from accredit.http_api.targets import Target

@@ -22,8 +22,7 @@ from msgspec import Raw
 from accredit.canonical import has_wide_integer
 from accredit.errors import FrameError
 from accredit.http_api.routes import Match
-from accredit.jsonrpc.objects import check_no_duplicates
-from accredit.jsonrpc.same_names import check_same_names
+from accredit.jsonrpc.objects import check_no_duplicates, check_same_names
 from accredit.jsonrpc.text import check_amount, check_text
 from accredit.policy.facts import TEXTS, Facts
 from accredit.policy.guarded_call import read_freely

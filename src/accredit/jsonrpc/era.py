@@ -19,10 +19,9 @@ from collections.abc import Collection
 from accredit.errors import RequestError
 from accredit.jsonrpc.encode import HEADER_MISMATCH, INVALID_PARAMS
 from accredit.jsonrpc.frames import Frame, Notification, Request
-from accredit.jsonrpc.header_values import DUPLICATED, Headers, decode_header, plain_header
 from accredit.jsonrpc.methods import META_CAPABILITIES, META_VERSION, METHODS, TARGET_MEMBER, Era, is_known, is_modern
 from accredit.jsonrpc.objects import as_string
-from accredit.jsonrpc.param_headers import is_param_header
+from accredit.jsonrpc.param_headers import DUPLICATED, Headers, decode_header, is_param_header, plain_header
 from accredit.jsonrpc.requests import Batch
 
 VERSION_HEADER = b"mcp-protocol-version"

@@ -5,6 +5,18 @@ for a value of another.
 
 Readers disagree about a name that is spelled with escapes, occurs twice, or differs only by case from one that the
 protocol defines. `pairs` returns every member; `check_names` refuses such names.
+
+Decoders in Go, .NET and others match names without regard to case: `amount` and `AMOUNT` are the same to them. Of two
+such members they may use the one that no constraint checked. So in a value that a proof binds (`check_same_names`), two
+names at any depth count as the same if they are equal
+
+- [case] in lower case, both as Unicode folds it (the Kelvin sign is a k) and as Java and .NET do (the Turkish letters i
+  are an i, too);
+- [nul] up to a NUL, where a reader in C stops.
+
+Unicode normalization is ignored: names with accents that are equal only after it (as in Swift) count as different.
+Unpaired surrogates do not occur in names: `text` and `msgspec` refuse them. The whole value is folded; if it then has
+fewer members, two names were the same.
 """
 
 import re
@@ -14,9 +26,11 @@ from collections.abc import Callable, Collection, Iterator
 import msgspec
 from msgspec import Raw
 
+from accredit.base.steps import Steps, at_one_go
 from accredit.base.text import excerpt
 from accredit.errors import FrameError, JsonError
 from accredit.jsonrpc.text import count_members
+from accredit.limits import SHORT_MESSAGE_BYTES
 
 MAX_BATCH_MEMBERS = 100
 """The most messages in one JSON-RPC batch (revision 2025-03-26 only). The revision sets no bound. Each message starts
@@ -237,3 +251,62 @@ def as_integer(raw: Raw | None) -> int | None:
         return None
     text = bytes(raw)
     return int(text) if _INTEGER.fullmatch(text) else None
+
+
+_NUL = b"\\u0000"
+_FROM_NUL = re.compile(rb'\\u0000[^"]*')
+
+
+def check_same_names(value: Raw) -> None:
+    """Refuse a value in which one object has two members that another reader takes for the same. Raises
+    `FrameError`."""
+    at_one_go(check_same_names_in_steps(value))
+
+
+def check_same_names_in_steps(value: Raw) -> Steps[None]:
+    """Like `check_same_names`, in steps for a long value. Raises `FrameError`."""
+    text = bytes(value)
+    if text.count(b":") < 2:  # no room for two members
+        return
+    yield
+    if b"\\" in text or not text.isascii():
+        text = _reread(text)  # writes only the necessary escapes
+    yield
+    folded = yield from _fold(text)
+    if folded == text:
+        return
+    del text
+    yield
+    kept = _reread(folded)
+    yield
+    left = count_members(kept)
+    del kept
+    yield
+    if left != count_members(folded):
+        raise FrameError("two members that differ only by case")
+
+
+def _reread(text: bytes) -> bytes:
+    """Return a text decoded and encoded again, which keeps the last of two members with one name."""
+    try:
+        return msgspec.json.encode(msgspec.json.decode(text))
+    except _NOT_JSON:
+        raise JsonError("not valid JSON") from None
+
+
+def _fold(text: bytes) -> Steps[bytes]:
+    """Return JSON text, still valid, in which names are equal if the most lenient reader takes them for the same. All
+    strings are folded, in steps."""
+    if not text.isascii():
+        whole, parts = str(text, "utf-8"), list[str]()
+        for start in range(0, len(whole), SHORT_MESSAGE_BYTES):
+            parts.append(whole[start : start + SHORT_MESSAGE_BYTES].casefold())
+            yield
+        # Unicode's folding keeps the Turkish dotless and dotted i apart from i; Java's case mappings don't.
+        text = "".join(parts).replace("\u0131", "i").replace("i\u0307", "i").encode()
+        yield
+    text = text.lower()
+    if _NUL in text:
+        # Without escaped backslashes and quotes, a string ends with the next quote.
+        text = _FROM_NUL.sub(b"", text.replace(b"\\\\", b"/").replace(b'\\"', b"'"))
+    return text

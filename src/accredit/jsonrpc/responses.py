@@ -10,14 +10,25 @@
 - [request-here] a request from the upstream where none may come: in the modern era, or in a plain JSON body;
 - [modern-result] in the modern era, any of these:
   - a `result` that is not an object;
-  - a `resultType` that is not a string, or that may not answer this request (`result_types`);
+  - a `resultType` that is not a string, or that may not answer this request (`is_result_type`);
   - an `input_required` that breaks its rules;
   - a result or notification in which a task asks for a kind of input that the client did not declare.
 
 It does not check whether a result has the shape that its method defines.
+
+Most answers are one object of exactly `jsonrpc`, the requested `id`, and a `result` that is an object, in the order and
+with the spaces that the common servers write. If a text begins and ends in that way, the fast parser finds it valid
+with three members, and it is not too deep, it is such an object: `plain_result` confirms it in one pass, without
+splitting it. It never refuses an answer.
+
+The kinds of a modern result are from 2026-07-28, basic/index ("ResultType"), and SEP-2663 ("Polymorphic Results",
+"Supported Methods") for tasks. A client that takes a result of an unknown kind for a complete one acts on half an
+answer. So only the kinds listed here are accepted. The kinds that an extension adds may answer only the methods they
+are defined for. The request must also declare that extension (`clientCapabilities.extensions`: an object under its
+identifier).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 
 from msgspec import Raw, Struct
 from msgspec.structs import replace
@@ -25,7 +36,7 @@ from msgspec.structs import replace
 from accredit.base.steps import Steps, at_one_go
 from accredit.base.text import excerpt
 from accredit.errors import AnswerError, FrameError, MessageId
-from accredit.jsonrpc.encode import with_members
+from accredit.jsonrpc.encode import to_json, with_members
 from accredit.jsonrpc.frames import (
     MESSAGE,
     Failure,
@@ -38,8 +49,9 @@ from accredit.jsonrpc.frames import (
     frame_of,
 )
 from accredit.jsonrpc.input_required import check_input_requests, check_input_required, check_told_of_task
-from accredit.jsonrpc.methods import TASK_METHODS, TASK_NOTIFICATION, Era
+from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, META_CAPABILITIES, TASK_METHODS, TASK_NOTIFICATION, Era
 from accredit.jsonrpc.objects import (
+    Names,
     as_string,
     check_names,
     is_object,
@@ -48,10 +60,87 @@ from accredit.jsonrpc.objects import (
     split_batch,
     unambiguous_members,
 )
-from accredit.jsonrpc.plain_answers import plain_result
-from accredit.jsonrpc.result_types import DECIDING, INPUT_REQUIRED, declared_extensions, is_result_type
-from accredit.jsonrpc.text import check_structures, check_text
+from accredit.jsonrpc.text import ParsedObject, check_structures, check_text, is_too_deep, parsed_object
 from accredit.limits import MAX_SPLIT_BYTES
+
+COMPLETE = "complete"
+INPUT_REQUIRED = "input_required"
+TASK = "task"
+
+DECIDING = Names("resultType", "inputRequests", "requestState")
+"""The members of a result that state its kind, and the input that it asks for."""
+
+TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
+
+_EXTENSION_RESULT_TYPES = {TASKS_EXTENSION: {TASK: frozenset({"tools/call"})}}
+"""For each extension, the kinds that it adds, each with the methods that it may answer. Kinds of other extensions are
+unknown."""
+
+
+def is_result_type(kind: str, method: str, extensions: Container[str]) -> bool:
+    """Return whether the answer to a `method` may be of this kind, given the declared extensions."""
+    if kind == INPUT_REQUIRED:
+        return method in INPUT_REQUIRED_METHODS
+    return kind == COMPLETE or any(
+        method in kinds.get(kind, ()) for extension, kinds in _EXTENSION_RESULT_TYPES.items() if extension in extensions
+    )
+
+
+def declared_extensions(request: Request) -> frozenset[str]:
+    """Return the extensions that a request declares. Raises `FrameError` if its `_meta` is not an object."""
+    capabilities = request.meta.get(META_CAPABILITIES)
+    declared = members(capabilities).get("extensions") if capabilities is not None and is_object(capabilities) else None
+    if declared is None or not is_object(declared):
+        return frozenset()
+    return frozenset(name for name, settings in members(declared).items() if is_object(settings))
+
+
+MAX_PLAIN_RESULT_MEMBERS = 64
+"""The most members of a modern result whose names are read one by one from the fast parser. Real results have five. A
+larger result is split."""
+
+
+_MEMBERS = 3
+_BEGINNINGS = (b'{"jsonrpc":"2.0","id":%b,"result":{', b'{"jsonrpc": "2.0", "id": %b, "result": {')
+"""How answers begin: first as the Python SDK and most others write them, then as Python's own `json` does. After such a
+beginning, only the last brace follows the result."""
+_RESULT_FIRST = b'{"result":{'
+_END = b'},"jsonrpc":"2.0","id":%b}'
+"""How an answer ends that the TypeScript SDK writes: the result comes first."""
+
+
+def plain_result(text: bytes, id: MessageId, *, modern: bool) -> Raw | None:
+    """Return the `result` of a valid response of usual form to the request with this id. None means undecided."""
+    start, end = _extent(text, b"%d" % id if isinstance(id, int) else to_json(id))
+    if not end:
+        return None
+    message = parsed_object(text)
+    if message is None or len(message) != _MEMBERS or is_too_deep(text):
+        return None
+    if modern and not _is_complete(message["result"]):  # pyright: ignore[reportArgumentType] - it begins with a brace
+        return None
+    return Raw(text[start:end])
+
+
+def _extent(text: bytes, id: bytes) -> tuple[int, int]:
+    """Return where the result begins and ends, provided that the text is valid and has one of the usual forms. Return
+    0, 0 if it has none of these forms."""
+    if text.endswith(b"}}"):
+        for form in _BEGINNINGS:
+            beginning = form % id
+            if text.startswith(beginning):
+                return len(beginning) - 1, len(text) - 1
+    elif text.startswith(_RESULT_FIRST) and text.endswith(end := _END % id):
+        return len(_RESULT_FIRST) - 1, len(text) - len(end) + 1
+    return 0, 0
+
+
+def _is_complete(result: ParsedObject) -> bool:
+    if len(result) > MAX_PLAIN_RESULT_MEMBERS:
+        return False
+    deciding = [name for name in result if name.casefold() in DECIDING.folded]
+    return not deciding or (deciding == ["resultType"] and result["resultType"] == COMPLETE)
+
 
 Edit = Callable[[Success], Steps[bytes]]
 """A function that changes a valid response before it is forwarded, in steps. If it raises `FrameError`, the response is

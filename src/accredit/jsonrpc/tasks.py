@@ -31,7 +31,7 @@ from accredit.jsonrpc.objects import (
     meta_members,
     unambiguous_members,
 )
-from accredit.jsonrpc.result_types import TASK, TASKS_EXTENSION, declared_extensions
+from accredit.jsonrpc.responses import TASK, TASKS_EXTENSION, declared_extensions
 from accredit.limits import ITEMS_AT_ONCE, MAX_SPLIT_BYTES
 
 MAX_TASK_ID_CHARS = 1_024

@@ -22,8 +22,7 @@ from msgspec import UNSET, Meta, Struct
 
 from accredit.errors import InvalidToken
 from accredit.limits import MAX_SAFE_INTEGER
-from accredit.tokens.claims import claimed_issuer
-from accredit.tokens.compact import NOT_JSON, Compact, take_apart
+from accredit.tokens.claims import NOT_JSON, Compact, claimed_issuer, take_apart
 from accredit.tokens.key_sets import KeySet
 from accredit.tokens.session import sign
 from accredit.tokens.verify import TOKEN_LEEWAY_SECONDS, is_signed_by

@@ -23,7 +23,7 @@ from msgspec import Meta, Raw, Struct
 
 from accredit.errors import OAuthError
 from accredit.oauth.uris import host_of, is_redirect_uri, redirect_host
-from accredit.tokens.compact import NOT_JSON
+from accredit.tokens.claims import NOT_JSON
 
 MAX_CLIENT_BYTES = 65_536
 """The most bytes of a client's metadata. The draft recommends reading at least 5 KiB; known hosts have 1 KiB."""

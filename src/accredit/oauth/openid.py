@@ -34,7 +34,7 @@ from accredit.oauth.forms import Parameters
 from accredit.oauth.requests import challenge_of
 from accredit.tokens import KeySet
 from accredit.tokens.access import Hidden
-from accredit.tokens.compact import NOT_JSON, take_apart
+from accredit.tokens.claims import NOT_JSON, take_apart
 from accredit.tokens.discovery import is_endpoint_of, read_key_set_url
 from accredit.tokens.key_sets import ALGORITHMS
 from accredit.tokens.verify import TOKEN_LEEWAY_SECONDS, is_signed_by

@@ -15,8 +15,7 @@ from accredit.terminal import wording as words
 from accredit.terminal.output import BAD, GOOD, QUIET, Words, print_facts, print_json, say
 from accredit.tokens import ALGORITHMS, Issuer, TokenVerifier
 from accredit.tokens.access import B64TOKEN
-from accredit.tokens.claims import Claims, read_claims
-from accredit.tokens.compact import take_apart
+from accredit.tokens.claims import Claims, read_claims, take_apart
 from accredit.tokens.verify import BOUND
 
 _TOKEN = re.compile(rb"\s*[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\s*")

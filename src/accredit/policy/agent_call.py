@@ -3,7 +3,7 @@ No I/O. `a2a.call` makes one from a request.
 """
 
 from accredit.attest import CallRecord
-from accredit.attest.proofs import WORKSPACES, SignedContext
+from accredit.attest.canonical import WORKSPACES, SignedContext
 from accredit.jsonrpc.methods import AGENT_CHANGES, AGENT_MESSAGES, TASKS
 from accredit.policy.guarded_call import GuardedCall
 from accredit.ratify.signable import build_session_context

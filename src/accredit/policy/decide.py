@@ -53,7 +53,7 @@ from hashlib import sha256
 
 from msgspec.structs import replace
 
-from accredit.attest.proofs import Halves, KeptProof
+from accredit.attest.canonical import Halves, KeptProof
 from accredit.base.caching import CachedProperty
 from accredit.consent import names_definition
 from accredit.errors import ChallengesFull, ClockSetBack, ProofRefused, StoreUnavailable, WireError

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from accredit.attest.proofs import KeptProof
+from accredit.attest.canonical import KeptProof
 from accredit.errors import ProofRefused
 from accredit.policy.catalog import Catalog, Entry
 from accredit.policy.evaluators import OWN_EVALUATORS

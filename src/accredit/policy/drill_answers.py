@@ -7,7 +7,7 @@ from accredit.jsonrpc.encode import to_json
 from accredit.jsonrpc.frames import Request, Success
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.objects import is_object, members
-from accredit.jsonrpc.result_types import INPUT_REQUIRED
+from accredit.jsonrpc.responses import INPUT_REQUIRED
 
 ASKS = "asks"
 """The argument by which a call asks to be answered with a state that it then has to bring back."""

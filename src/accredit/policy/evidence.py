@@ -33,7 +33,14 @@ import msgspec
 from msgspec import UNSET, Meta, Raw
 
 from accredit.attest import CallRecord, RecordedAuthority, Statement, canonical, sha256_hex, timestamp
-from accredit.attest.proofs import PATH_DIGEST, PROTOCOLS_WITH_PATH, WORKSPACES, KeptProof, SignedContext, decode_proof
+from accredit.attest.canonical import (
+    PATH_DIGEST,
+    PROTOCOLS_WITH_PATH,
+    WORKSPACES,
+    KeptProof,
+    SignedContext,
+    decode_proof,
+)
 from accredit.attest.statements import Call as RecordedCall
 from accredit.attest.statements import milliseconds
 from accredit.base.caching import RecentlyUsed

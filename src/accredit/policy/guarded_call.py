@@ -14,7 +14,7 @@ from typing import cast
 import msgspec
 from msgspec import Raw, Struct
 
-from accredit.attest.proofs import SignedContext
+from accredit.attest.canonical import SignedContext
 from accredit.base.caching import CachedProperty
 from accredit.base.steps import Steps, at_one_go
 from accredit.canonical import canonical_in_steps, has_wide_integer
@@ -22,7 +22,7 @@ from accredit.errors import FrameError, RequestError
 from accredit.jsonrpc.encode import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.methods import LISTEN, TARGET_MEMBER, TASK_CHANGES, TASK_LIST, TASK_METHODS, TASKS
-from accredit.jsonrpc.same_names import check_same_names, check_same_names_in_steps
+from accredit.jsonrpc.objects import check_same_names, check_same_names_in_steps
 from accredit.jsonrpc.tasks import may_subscribe
 from accredit.limits import MAX_SAFE_INTEGER, MAX_TOLD_TASKS, MAX_VALUES
 from accredit.policy.drill import is_drill

@@ -7,8 +7,7 @@ import secrets
 from collections.abc import Callable
 
 from accredit.stores.rules import NEVER
-from accredit.stores.sqlite.store import SqliteStore
-from accredit.stores.sqlite.worker import MemoryWorker
+from accredit.stores.sqlite.store import MemoryWorker, SqliteStore
 
 
 class MemoryStore(SqliteStore):

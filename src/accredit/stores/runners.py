@@ -25,7 +25,7 @@ from accredit.stores.postgres.address import DatabaseAddress
 from accredit.stores.postgres.driver import Connection
 from accredit.stores.postgres.worker import Batch
 from accredit.stores.postgres.worker import Worker as DatabaseWorker
-from accredit.stores.sqlite.worker import MemoryWorker, Worker
+from accredit.stores.sqlite.store import MemoryWorker, Worker
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext($1))"
 

@@ -1,11 +1,10 @@
 """Bearer tokens: their places in a request, their validity, their rights, and the challenges to clients. No I/O.
 
 - `carried`: finds and removes them
-- `compact`, `claims`: read them
+- `claims`: reads them
 - `key_sets`, `discovery`: the keys of their issuers, and where these are
 - `introspection`: asking an issuer about tokens that are not JWTs
-- `verify`: the verifier and its cache
-- `rules`: what a valid token may do
+- `verify`: the verifier and its cache, and what a valid token may do
 - `challenges`: the headers and the metadata document for clients
 - `session`: tokens that accredit issues itself
 - `identity`: the gateway's statement to the server behind it
@@ -36,9 +35,18 @@ from accredit.tokens.claims import Claims, VerifiedToken
 from accredit.tokens.identity import IdentityGrant, issue_identity_token
 from accredit.tokens.introspection import Introspection
 from accredit.tokens.key_sets import ALGORITHMS, KeySet, read_key_set, read_public_key
-from accredit.tokens.rules import check_policy, check_present, check_session, check_tool, may_use, policy_digest
 from accredit.tokens.session import SessionGrant, issue_session_token, public_jwk
-from accredit.tokens.verify import Issuer, Presented, TokenVerifier
+from accredit.tokens.verify import (
+    Issuer,
+    Presented,
+    TokenVerifier,
+    check_policy,
+    check_present,
+    check_session,
+    check_tool,
+    may_use,
+    policy_digest,
+)
 
 __all__ = [
     "ALGORITHMS",

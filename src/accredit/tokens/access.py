@@ -26,8 +26,7 @@ from msgspec import Meta, Raw, Struct
 
 from accredit.errors import AccessTokenError
 from accredit.limits import MAX_TOKEN_BYTES
-from accredit.tokens.claims import VerifiedToken
-from accredit.tokens.compact import NOT_JSON, take_apart
+from accredit.tokens.claims import NOT_JSON, VerifiedToken, take_apart
 
 UNTOLD_TOKEN_SECONDS = 60
 """The lifetime of an access token if the answer does not give one (RFC 6749 section 5.1 only recommends to give it)."""

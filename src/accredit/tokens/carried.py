@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from accredit.errors import AmbiguousToken
-from accredit.tokens.compact import NOT_JSON
+from accredit.tokens.claims import NOT_JSON
 
 Source = Literal["header", "argument", "meta"]
 """A place, as `[tokens] sources` names it."""

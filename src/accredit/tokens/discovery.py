@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from accredit.base.addresses import is_loopback_host
 from accredit.errors import KeySetError
-from accredit.tokens.compact import NOT_JSON
+from accredit.tokens.claims import NOT_JSON
 
 MAX_METADATA_BYTES = 65_536
 """The most bytes of an issuer's metadata. Large providers have some 8 KiB."""

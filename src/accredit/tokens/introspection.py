@@ -27,8 +27,7 @@ from msgspec import Raw, Struct
 from accredit.errors import AccessTokenError, InvalidToken
 from accredit.limits import MAX_TOKEN_BYTES
 from accredit.tokens.access import B64TOKEN, Hidden, basic_credentials
-from accredit.tokens.claims import Claims, claimed_issuer, read_claims
-from accredit.tokens.compact import NOT_JSON
+from accredit.tokens.claims import NOT_JSON, Claims, claimed_issuer, read_claims
 
 INTROSPECTED_SECONDS = 30
 """How long an issuer's answer about a token is valid. So a token that is revoked there is refused here after this time

@@ -19,7 +19,7 @@ from msgspec import Raw, Struct
 from accredit.base.deferred import Deferred
 from accredit.errors import KeySetError
 from accredit.limits import MAX_KEY_SET_BYTES
-from accredit.tokens.compact import NOT_JSON
+from accredit.tokens.claims import NOT_JSON
 
 if TYPE_CHECKING:
     import jwt

@@ -31,7 +31,7 @@ READERS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (FORWARDING._comes_back, (False,)),
 ]
 OF_OUR_OWN = {
-    "attest/proofs.py": "of a chain on record, which is bounded (MAX_STATEMENT_BYTES), sixteen of them",
+    "attest/canonical.py": "of a chain on record, which is bounded (MAX_STATEMENT_BYTES), sixteen of them",
     "attest/statements.py": "of a time",
     "base/addresses.py": "of an address, which the kernel gives",
     "base/caching.py": "this bound itself",

@@ -7,8 +7,8 @@ import importlib.util
 
 import pytest
 
-from accredit.jsonrpc.plain_answers import MAX_PLAIN_RESULT_MEMBERS, plain_result
-from accredit.jsonrpc.simd import ONE_PASS_BYTES
+from accredit.jsonrpc.responses import MAX_PLAIN_RESULT_MEMBERS, plain_result
+from accredit.jsonrpc.text import ONE_PASS_BYTES
 from accredit.limits import MAX_DEPTH
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("simdjson") is None, reason="no wheel for this machine")

@@ -7,8 +7,7 @@ from accredit.errors import AnswerError
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.methods import Era
 from accredit.jsonrpc.requests import decode_request
-from accredit.jsonrpc.responses import Expected
-from accredit.jsonrpc.result_types import TASKS_EXTENSION
+from accredit.jsonrpc.responses import TASKS_EXTENSION, Expected
 
 WITH_TASKS = {"extensions": {TASKS_EXTENSION: {}}}
 TASK = b'{"jsonrpc":"2.0","id":7,"result":{"resultType":"task","taskId":"1"}}'

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from accredit.errors import FrameError
-from accredit.jsonrpc.same_names import check_same_names
+from accredit.jsonrpc.objects import check_same_names
 
 NAMES = st.text("aAbB\u212a\u017f\u00e4\u00c4\u0131\u0130iI\\\"/'\x00 \u00df", max_size=4)
 VALUES = st.recursive(
@@ -27,7 +27,7 @@ def refused(text: str | bytes) -> bool:
     return False
 
 
-@pytest.mark.holds("jsonrpc/same_names", "case", "nul")
+@pytest.mark.holds("jsonrpc/objects", "case", "nul")
 @pytest.mark.parametrize(
     "text",
     [

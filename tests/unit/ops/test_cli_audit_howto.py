@@ -16,7 +16,7 @@ from tests.world.records import OK, POLICY
 from tests.world.signed_calls import said, signed_call
 
 from accredit.attest import CallDecision, CallRecord, RecordedParams
-from accredit.attest.proofs import decode_proof
+from accredit.attest.canonical import decode_proof
 from accredit.keys import KeyKind, PrivateKeyFile, log_signer
 from accredit.keys.formats import KEY_FILE_VERSION, KeyFile
 from accredit.stores.audit_log.queue import QueuedRecords

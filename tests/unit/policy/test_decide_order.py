@@ -25,7 +25,7 @@ from tests.world.decisions import (
     with_proof,
 )
 
-from accredit.attest.proofs import Halves, KeptProof
+from accredit.attest.canonical import Halves, KeptProof
 from accredit.consent import CallTerms
 from accredit.errors import ChallengesFull, StoreUnavailable
 from accredit.pins import Pins

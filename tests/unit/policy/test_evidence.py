@@ -16,7 +16,7 @@ from accredit.attest import CallRecord, Statement, sha256_hex, timestamp
 from accredit.consent import CallTerms
 from accredit.policy.evidence import Auditor, Evidence, Part, sentence
 
-pytestmark = pytest.mark.holds("attest/proofs")
+pytestmark = pytest.mark.holds("attest/canonical")
 
 GOOD = signed_call()
 CERTIFICATES: list[dict[str, Any]] = json.loads(GOOD.certificates or b"")

@@ -17,8 +17,8 @@ from accredit.canonical import MAX_REWRITTEN_NUMBERS
 from accredit.errors import FrameError, RequestError
 from accredit.jsonrpc.frames import Request
 from accredit.jsonrpc.methods import TARGET_MEMBER, TASK_LIST
+from accredit.jsonrpc.objects import check_same_names
 from accredit.jsonrpc.requests import decode_request
-from accredit.jsonrpc.same_names import check_same_names
 from accredit.limits import MAX_VALUES
 from accredit.policy import (
     GUARDED,

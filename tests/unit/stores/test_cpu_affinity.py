@@ -10,7 +10,7 @@ import pytest
 from tests.world.running import run
 
 from accredit.stores.cpu_affinity import Follower
-from accredit.stores.sqlite.worker import Worker
+from accredit.stores.sqlite.store import Worker
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system places threads")
 

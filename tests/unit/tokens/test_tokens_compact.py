@@ -7,7 +7,7 @@ import pytest
 
 from accredit.errors import InvalidToken
 from accredit.limits import MAX_TOKEN_BYTES
-from accredit.tokens.compact import take_apart
+from accredit.tokens.claims import take_apart
 
 
 def part(value: object) -> str:
@@ -35,7 +35,7 @@ def test_a_token_is_taken_apart() -> None:
     assert take_apart(token({"alg": "RS256"})).kid is None
 
 
-@pytest.mark.holds("tokens/compact", "size", "spelling")
+@pytest.mark.holds("tokens/claims", "size", "spelling")
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -63,7 +63,7 @@ def test_what_is_no_compact_form_is_refused(text: str, reason: str) -> None:
     assert reason_for(text) == reason
 
 
-@pytest.mark.holds("tokens/compact", "header")
+@pytest.mark.holds("tokens/claims", "header")
 @pytest.mark.parametrize(
     "header",
     [
@@ -84,7 +84,7 @@ def test_a_header_that_is_none_is_refused(header: object) -> None:
     assert reason_for(token(header)) == "the header is not one of a signed token"
 
 
-@pytest.mark.holds("tokens/compact", "embedded-keys")
+@pytest.mark.holds("tokens/claims", "embedded-keys")
 @pytest.mark.parametrize(
     ("name", "value"),
     [("jku", "https://evil.example/jwks"), ("x5u", "https://evil.example"), ("jwk", {"kty": "EC"}), ("jku", None)],
@@ -93,7 +93,7 @@ def test_a_header_that_brings_its_key_is_refused__keys_are_the_issuers(name: str
     assert reason_for(token({"alg": "ES256", name: value})) == "the header brings its own key"
 
 
-@pytest.mark.holds("tokens/compact", "extensions")
+@pytest.mark.holds("tokens/claims", "extensions")
 @pytest.mark.parametrize("value", [["b64"], ["exp"], [], "b64"])
 def test_a_header_that_demands_an_extension_is_refused(value: object) -> None:
     assert reason_for(token({"alg": "ES256", "b64": False, "crit": value})) == "the header demands an extension"

@@ -16,7 +16,7 @@ from accredit.tokens import (
     metadata_url,
 )
 
-pytestmark = [pytest.mark.holds("tokens/rules"), pytest.mark.holds("tokens/challenges")]
+pytestmark = [pytest.mark.holds("tokens/verify"), pytest.mark.holds("tokens/challenges")]
 URL = "http://127.0.0.1:8484/.well-known/oauth-protected-resource/mcp"
 
 

@@ -15,7 +15,7 @@ from tests.world.issuer import AUDIENCE, NOW, IssuerKey, claims, key_set_text
 from accredit.errors import ConfigurationError, InsufficientScope, InvalidToken
 from accredit.limits import MAX_TOKEN_BYTES
 from accredit.tokens import ALGORITHMS, Issuer, TokenVerifier, VerifiedToken, read_key_set, read_public_key
-from accredit.tokens.compact import take_apart
+from accredit.tokens.claims import take_apart
 from accredit.tokens.verify import TOKEN_LEEWAY_SECONDS, VerifiedTokens, is_signed_by
 
 pytestmark = pytest.mark.holds("tokens/claims")

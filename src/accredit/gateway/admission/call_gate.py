@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from time import perf_counter
 
 from accredit.attest import RecordedParams
-from accredit.attest.proofs import WORKSPACES
+from accredit.attest.canonical import WORKSPACES
 from accredit.base.clock import unix_seconds
 from accredit.base.log_events import log_event
 from accredit.base.random_ids import RandomIds

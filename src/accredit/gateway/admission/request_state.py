@@ -41,7 +41,7 @@ from accredit.jsonrpc.encode import INVALID_PARAMS, to_json
 from accredit.jsonrpc.frames import Notification, Request, Success
 from accredit.jsonrpc.methods import INPUT_REQUIRED_METHODS, TASK_MEMBER, TASK_METHODS, Era
 from accredit.jsonrpc.objects import as_string, is_object, may_hold, may_name, members
-from accredit.jsonrpc.result_types import INPUT_REQUIRED, TASK
+from accredit.jsonrpc.responses import INPUT_REQUIRED, TASK
 from accredit.jsonrpc.tasks import may_announce
 from accredit.limits import TASK_SECONDS
 from accredit.policy import Authority, Flow, looks_guarded, payload_digest

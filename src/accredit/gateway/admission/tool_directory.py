@@ -28,11 +28,11 @@ from accredit.gateway.turns import in_turns, turn
 from accredit.jsonrpc.arrays import check_count
 from accredit.jsonrpc.encode import to_json
 from accredit.jsonrpc.frames import Request, Success, decode_frame
-from accredit.jsonrpc.header_values import Headers
 from accredit.jsonrpc.methods import META_CAPABILITIES, META_CLIENT_INFO, META_VERSION
 from accredit.jsonrpc.objects import as_string, members
 from accredit.jsonrpc.param_headers import (
     DeclaredHeader,
+    Headers,
     check_param_headers,
     declared_headers,
     has_param_header,

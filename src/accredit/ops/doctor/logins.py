@@ -23,7 +23,7 @@ from accredit.oauth.answers import LOGIN_PATH
 from accredit.ops.doctor.engine import Result, bad, good, note
 from accredit.ops.doctor.surroundings import Surroundings
 from accredit.tokens import read_key_set
-from accredit.tokens.compact import NOT_JSON
+from accredit.tokens.claims import NOT_JSON
 from accredit.tokens.discovery import MAX_METADATA_BYTES, is_elsewhere, metadata_urls_of, read_key_set_url
 from accredit.tokens.key_sets import ALGORITHMS
 

@@ -22,7 +22,7 @@ from functools import partial
 from typing import NamedTuple
 
 from accredit.attest import CallRecord, Digest, Examined, Fault, LogKey, Place, RecordKey, Statement, examine
-from accredit.attest.proofs import KeptProof, kept_proof
+from accredit.attest.canonical import KeptProof, kept_proof
 from accredit.policy.evidence import Auditor, Evidence
 from accredit.stores.audit_log.marks import MARKS_AT_ONCE, InTemporaryFile, temporary_room
 from accredit.stores.audit_log.reading import Kept

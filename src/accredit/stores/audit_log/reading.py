@@ -30,7 +30,7 @@ from accredit.attest import (
     verify_log,
 )
 from accredit.attest.calls import MarksInMemory
-from accredit.attest.proofs import hold_left, kept_proof
+from accredit.attest.canonical import hold_left, kept_proof
 from accredit.attest.signing import ML_DSA_65_SUFFIX
 from accredit.base.caching import RecentlyUsed
 from accredit.errors import AttestationError, StoreUnavailable

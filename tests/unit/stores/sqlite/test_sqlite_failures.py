@@ -39,7 +39,7 @@ def opening(file: Path) -> Opening:
 def impatient() -> Generator[None]:
     """Does not wait for locks for long: for no more than what is to be refused, as a busy machine is no lock."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("accredit.stores.sqlite.worker.STORE_LOCK_SECONDS", 0.05)
+        patch.setattr("accredit.stores.sqlite.store.STORE_LOCK_SECONDS", 0.05)
         yield
 
 

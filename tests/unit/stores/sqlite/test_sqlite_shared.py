@@ -18,7 +18,7 @@ from accredit.ports import Spending
 from accredit.stores import SqliteStore
 from accredit.stores.sqlite.database import Database
 
-pytestmark = [pytest.mark.slow, pytest.mark.holds("stores/sqlite/store"), pytest.mark.holds("stores/sqlite/tables")]
+pytestmark = [pytest.mark.slow, pytest.mark.holds("stores/sqlite/store"), pytest.mark.holds("stores/sqlite/database")]
 
 
 async def spend(store: SqliteStore, number: int) -> Spending:

@@ -14,9 +14,9 @@ from tests.world.running import run
 
 from accredit.errors import ConfigurationError, StoreUnavailable
 from accredit.stores.sqlite.database import Database
-from accredit.stores.sqlite.worker import Worker
+from accredit.stores.sqlite.store import Worker
 
-pytestmark = pytest.mark.holds("stores/sqlite/worker")
+pytestmark = pytest.mark.holds("stores/sqlite/store")
 
 Opening = aclosing[Worker]
 
@@ -139,12 +139,12 @@ async def test_a_disk_that_hangs_holds_nobody_up_for_ever(
     async with opening as worker:
         await worker.run(note(0))
         if wait == "STORE_WAIT_SECONDS":
-            monkeypatch.setattr("accredit.stores.sqlite.worker.STORE_WAIT_SECONDS", 0.05)
+            monkeypatch.setattr("accredit.stores.sqlite.store.STORE_WAIT_SECONDS", 0.05)
         hanging = asyncio.create_task(worker.run(gate.job))
         await until(gate.reached.is_set)
         if wait == "STORE_LOCK_SECONDS":
             # The next job's own time is over when the thread comes to it.
-            monkeypatch.setattr("accredit.stores.sqlite.worker.STORE_LOCK_SECONDS", 0.0)
+            monkeypatch.setattr("accredit.stores.sqlite.store.STORE_LOCK_SECONDS", 0.0)
         behind = asyncio.create_task(worker.run(note(1)))
         if wait == "STORE_LOCK_SECONDS":
             await asyncio.sleep(0)
@@ -168,7 +168,7 @@ async def test_more_jobs_than_there_is_room_for_are_refused_at_once(
     async with opening as worker:
         first = asyncio.create_task(worker.run(gate.job))
         await until(gate.reached.is_set)
-        monkeypatch.setattr("accredit.stores.sqlite.worker.MAX_STORE_JOBS", 5)
+        monkeypatch.setattr("accredit.stores.sqlite.store.MAX_STORE_JOBS", 5)
         waiting = [asyncio.create_task(worker.run(note(number))) for number in range(5)]
         await asyncio.sleep(0)
         with pytest.raises(StoreUnavailable, match="5 jobs are waiting"):
@@ -230,7 +230,7 @@ async def test_a_thread_that_can_not_be_started_is_a_refusal__and_is_tried_again
             raise RuntimeError("can't start new thread")
 
     worker = Worker(file)
-    monkeypatch.setattr("accredit.stores.sqlite.worker.Thread", NoThread)
+    monkeypatch.setattr("accredit.stores.sqlite.store.Thread", NoThread)
     with pytest.raises(StoreUnavailable, match="can't start new thread"):
         await worker.run(note(0))
     monkeypatch.undo()

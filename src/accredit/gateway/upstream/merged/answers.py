@@ -45,7 +45,7 @@ from accredit.jsonrpc.encode import METHOD_NOT_FOUND, to_json, with_members
 from accredit.jsonrpc.frames import Failure, Frame, Request, Success, decode_frame
 from accredit.jsonrpc.methods import LEGACY_REVISIONS, TASK_MEMBER, Era
 from accredit.jsonrpc.objects import as_integer, as_string, is_object, may_hold, members, unambiguous_members
-from accredit.jsonrpc.result_types import TASKS_EXTENSION
+from accredit.jsonrpc.responses import TASKS_EXTENSION
 from accredit.limits import (
     ITEMS_AT_ONCE,
     MAX_LIST_PAGES,

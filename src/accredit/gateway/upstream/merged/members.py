@@ -68,8 +68,8 @@ from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.encode import INVALID_REQUEST, METHOD_NOT_FOUND, to_json
 from accredit.jsonrpc.era import NAME_HEADER, VERSION_HEADER
 from accredit.jsonrpc.frames import Failure, Notification, Request, Success, progress_token
-from accredit.jsonrpc.header_values import encode_header
 from accredit.jsonrpc.methods import META_PROGRESS, Era
+from accredit.jsonrpc.param_headers import encode_header
 from accredit.limits import LONG_ANSWER_BYTES, MERGED_ASK_SECONDS, RENEW_SECONDS
 from accredit.policy.passing import AUTHORIZATION
 

@@ -27,7 +27,7 @@ from accredit.jsonrpc.encode import UPSTREAM_ERROR, to_json
 from accredit.jsonrpc.frames import Failure, Notification, Request, decode_frame
 from accredit.jsonrpc.methods import CANCELLED, META_SUBSCRIPTION, Era
 from accredit.jsonrpc.objects import as_string, is_object, members
-from accredit.jsonrpc.result_types import COMPLETE
+from accredit.jsonrpc.responses import COMPLETE
 from accredit.jsonrpc.sse import encode_event
 from accredit.policy.merging import member_of_name, member_of_uri
 
