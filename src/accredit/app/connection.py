@@ -59,7 +59,7 @@ class _Deadlines:
         self._until[connection] = self._loop.time() + seconds
         self._until.move_to_end(connection)
         if self._timer is None:
-            # In a context of its own: the timer goes on for ever, and would keep that of the call it began with.
+            # In a context of its own: the timer never ends, and would keep its caller's context.
             self._timer = self._loop.call_later(seconds, self._close_late, context=Context())
 
     def end(self, connection: "ClientConnection") -> None:
@@ -179,7 +179,7 @@ class ClientConnection(asyncio.Protocol, ABC):
         """React to the end of a response."""
 
     def socket_info(self, name: str) -> Any:
-        """Return what the transport knows about the socket."""
+        """Return a fact about the socket, as `Transport.get_extra_info` does."""
         return self._transport.get_extra_info(name)
 
     def most_connections(self) -> int:

@@ -74,7 +74,7 @@ class LoginConsent:
         self._reading = WeakValueDictionary[bytes, asyncio.Lock]()
 
     async def begin(self, wanted: Wanted, browser: str) -> str:
-        """Return where the person logs in. Raises `OAuthError` and `StoreUnavailable`."""
+        """Return the provider's URL at which the person logs in. Raises `OAuthError` and `StoreUnavailable`."""
         if not await may_prove(self._idp.chain, wanted.policy, self._revocations):
             raise OAuthError("access_denied", "the delegation that the gateway passes on was taken back")
         secret = secrets.token_urlsafe(SECRET_BYTES)
@@ -102,7 +102,8 @@ class LoginConsent:
         await self._finish(self._read_again(login))
 
     async def _finish(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Do what the provider takes part in, to its end, even if nobody waits any more: what it gives is good once."""
+        """Finish an exchange with the provider, even if nobody waits for it any more: what the provider gives can be
+        used once only."""
         task = asyncio.create_task(work)
         self._working.add(task)
         task.add_done_callback(self._note_end)
