@@ -15,7 +15,7 @@ from accredit.app.admin import AdminApp, AdminListener
 from accredit.app.assemble import Ports
 from accredit.app.configured import Configured
 from accredit.app.listener import client_connections, open_listener
-from accredit.base.random_ids import RandomIds
+from accredit.base.clock import RandomIds
 from accredit.config import WatchSettings, policy_digest, store_of
 from accredit.errors import AccreditError
 from accredit.gateway.app import Gateway

@@ -13,9 +13,8 @@ from time import perf_counter
 
 from accredit.attest import RecordedParams
 from accredit.attest.proofs import WORKSPACES
-from accredit.base.clock import unix_seconds
+from accredit.base.clock import RandomIds, unix_seconds
 from accredit.base.log_events import log_event
-from accredit.base.random_ids import RandomIds
 from accredit.base.text import excerpt
 from accredit.errors import (
     AccreditError,

@@ -29,8 +29,7 @@ import msgspec
 from msgspec import Meta, Raw, structs
 
 from accredit.base.caching import RecentlyUsed
-from accredit.base.clock import unix_seconds
-from accredit.base.random_ids import RandomIds
+from accredit.base.clock import RandomIds, unix_seconds
 from accredit.consent import CALL, is_for_call
 from accredit.errors import InsufficientScope, InvalidToken, ProofRefused, WireError
 from accredit.gateway.admission.guest_asks import GuestAsks, is_askable, say_who_waits

@@ -11,8 +11,8 @@ from accredit.errors import MessageId, RequestError
 from accredit.gateway.admission.gate import Gate
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
+from accredit.gateway.front.callers import NOBODY, PlainSessions
 from accredit.gateway.front.endpoint import Endpoint
-from accredit.gateway.front.session_binding import NOBODY, PlainSessions
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
 from accredit.gateway.upstream.reply import Reply
 from accredit.jsonrpc.frames import Frame, Notification, Request, Success
@@ -98,7 +98,7 @@ def test_other_methods_of_mcp_go_to_the_backend(method: str) -> None:
     assert serve(told(Posted([], b""), method)).asked == [(method, None, None)]
 
 
-@pytest.mark.holds("gateway/front/intake", "source", "media-type", "message", "era")
+@pytest.mark.holds("gateway/front/endpoint", "source", "media-type", "message", "era")
 def test_the_first_failure_wins() -> None:
     bad = Posted([], b"not json" * 10_000)
     assert refusal_of(told(bad, "PUT", host="evil", origin="http://evil")) == (403, -32600)

@@ -9,9 +9,9 @@ from tests.world.calls import ERAS, post, response
 from accredit.gateway.admission.gate import Gate
 from accredit.gateway.admission.tool_directory import ToolDirectory
 from accredit.gateway.counters import Counters
+from accredit.gateway.front.callers import PlainSessions
 from accredit.gateway.front.endpoint import Endpoint
 from accredit.gateway.front.exchange import Exchange
-from accredit.gateway.front.session_binding import PlainSessions
 from accredit.gateway.headers import RawHeaders, RequestHead
 from accredit.gateway.room import Rooms
 from accredit.gateway.settings import GatewaySettings, HttpUpstream
@@ -65,7 +65,7 @@ class SlowClient(MemoryClient):
 
 
 @pytest.mark.holds("gateway/upstream/reply", "no-task")
-@pytest.mark.holds("gateway/front/intake", "room")
+@pytest.mark.holds("gateway/front/endpoint", "room")
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_call_comes_to_its_wait_for_the_upstream_without_a_task_and_ends_in_the_next_step(era: Era) -> None:
     settings, loop = GatewaySettings(UPSTREAM), asyncio.get_running_loop()
