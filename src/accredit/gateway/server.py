@@ -81,12 +81,10 @@ class Server:
         """`servers` is the number of servers, including this one. `before` is the previous `Server` of this name, which
         does not change before `begin`. For the merged server, `beside` holds all others by name."""
         self.settings = settings
-        self.name = settings.server
-        """The server's name in `[servers]`; "" for the only server, and for the merged one."""
+        self.name = settings.server  # "" for the only server, and for the merged one
         self._members = _members(settings, beside or {})
         self._servers = servers
-        recorder = before.recorder if before is not None else None
-        rooms = before.rooms if before is not None else None
+        recorder, rooms = (before.recorder, before.rooms) if before is not None else (None, None)
         self.rooms = rooms or Rooms(
             settings.max_request_bytes, proving=settings.proving, servers=servers, merged=len(self._members)
         )

@@ -21,7 +21,6 @@ from time import monotonic
 from typing import Any, Literal, NamedTuple
 from weakref import ref
 
-from accredit.base.clock import RandomIds
 from accredit.jsonrpc.frames import Frame, Notification, Request
 from accredit.jsonrpc.objects import as_string
 from accredit.jsonrpc.requests import Batch
@@ -44,11 +43,31 @@ percent of one core."""
 # only a version after 00 may have more, behind a dash.
 _TRACEPARENT = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _SPAN_DIGITS = 16
+_ID_BYTES = 16
+_IDS_AT_ONCE = 64
 
 SpanKind = Literal["server", "client"]
 
 _TRACED = (Request, Notification)
 _current: ContextVar[ref[Request | Notification] | None] = ContextVar("accredit_current_message", default=None)
+
+
+class RandomIds:
+    """Makes ids of 128 random bits, for traces and for calls. They are drawn in batches, as each system call for
+    randomness lets other threads take the interpreter. Processes must not share a batch: create this object, or first
+    draw from it, after forking."""
+
+    __slots__ = ("_stock",)
+
+    def __init__(self) -> None:
+        self._stock = b""
+
+    def draw(self) -> str:
+        """Return a new unique id, in hex."""
+        if len(self._stock) < _ID_BYTES:
+            self._stock = secrets.token_bytes(_ID_BYTES * _IDS_AT_ONCE)
+        drawn, self._stock = self._stock[:_ID_BYTES], self._stock[_ID_BYTES:]
+        return drawn.hex()
 
 
 class TraceContext(NamedTuple):

@@ -28,7 +28,7 @@ from functools import partial
 import msgspec
 from msgspec import Raw
 
-from accredit.base.clock import RandomIds, unix_seconds
+from accredit.base.clock import unix_seconds
 from accredit.base.log_events import log_event
 from accredit.base.steps import Steps
 from accredit.errors import FrameError, RequestError, SealError
@@ -44,7 +44,7 @@ from accredit.jsonrpc.tasks import may_announce
 from accredit.limits import TASK_SECONDS
 from accredit.policy import Authority, Flow, looks_guarded, payload_digest
 from accredit.rounds.sealing import NONCE_BYTES, FlowState, state_binding
-from accredit.telemetry.tracing import trace_field
+from accredit.telemetry.tracing import RandomIds, trace_field
 from accredit.tokens import VerifiedToken
 
 _ANSWERS = "inputResponses"

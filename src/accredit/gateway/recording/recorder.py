@@ -40,7 +40,7 @@ from accredit.attest import (
     sha256_hex,
 )
 from accredit.base.caching import RecentlyUsed
-from accredit.base.clock import RandomIds, unix_ms
+from accredit.base.clock import unix_ms
 from accredit.base.steps import Steps, at_one_go
 from accredit.errors import (
     AccreditError,
@@ -76,7 +76,7 @@ from accredit.policy.merging import member_of_target
 from accredit.ports import Records
 from accredit.ratify import DelegationCert, encode_delegation_cert
 from accredit.refusals import CHALLENGE_REQUIRED
-from accredit.telemetry.tracing import trace_of
+from accredit.telemetry.tracing import RandomIds, trace_of
 from accredit.tokens import VerifiedToken
 
 _CONSTRAINT = re.compile(r"constraint_\w+: cert \d+: constraint\[\d+\] \(\w+\)")
